@@ -1,0 +1,58 @@
+"""The one family of errors that longctx raises on purpose.
+
+    LongctxError         1    the command failed
+    ├── UsageError       2    the command, an option or a profile is wrong
+    ├── UnreadableInput  3    a source, or part of it, cannot be read as text
+    ├── NotFound        10    no such library or document
+    ├── Locked          11    another process is using the document
+    └── StateMismatch   13    the state is damaged, or of another model or format
+
+The number is the exit code. The command line catches the base class in one place.
+"""
+
+
+class LongctxError(Exception):
+    """A failure with the four things a person needs: what, which value, why, what to do.
+
+    Args:
+        what: what failed, with the value in question ("cannot read 'a.txt'").
+        why: the reason; may be empty where `what` says it all.
+        remedy: what to do about it, as a sentence.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, why: str = "", remedy: str = ""):
+        self.what, self.why, self.remedy = what, why, remedy
+        message = f"{what}: {why}" if why else what
+        super().__init__(f"{message}. {remedy}" if remedy else message)
+
+
+class UsageError(LongctxError):
+    """The command, an option or a profile is wrong; nothing was done."""
+
+    exit_code = 2
+
+
+class UnreadableInput(LongctxError):
+    """A source, or part of the input, cannot be read as text."""
+
+    exit_code = 3
+
+
+class NotFound(LongctxError):
+    """No such library or document."""
+
+    exit_code = 10
+
+
+class Locked(LongctxError):
+    """Another process is using the document."""
+
+    exit_code = 11
+
+
+class StateMismatch(LongctxError):
+    """The state on disk is damaged, or belongs to another model or format."""
+
+    exit_code = 13

@@ -1,0 +1,180 @@
+"""Turns text into the tokens of the whole text, piece by piece, each with its byte offset.
+
+Memory does not grow with the text: it is cut where that is shown to change no token
+(`cuts.py`); a little text on both sides is tokenized along and its tokens are dropped. Special
+tokens that are written in a document are plain text. Knows nothing of models, of stores, or of
+how bytes become text.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from tokenizers import Encoding
+from transformers import PreTrainedTokenizerBase
+
+from longctx.core.cuts import AHEAD, allowed, plain_backend, safe_cuts, spans
+from longctx.core.errors import LongctxError, UsageError
+from longctx.core.reader import Block, Source
+
+PIECE = 1 << 13  # characters; longer pieces leave the CPU's caches and take half as long again
+BATCH = 1 << 18  # characters per call, which the tokenizers library spreads over the CPU's cores
+RUN = 1 << 20  # characters without a cut after which the text is split anyway
+WHOLE = 64 << 20  # bytes of a source that are tokenized at once where no cut can be shown
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Consecutive tokens of one source.
+
+    Args:
+        ids: (n,) int32.
+        starts: (n,) int64, the byte offset in the source of each token's first character.
+            Tokens that share a character share its offset.
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray
+
+
+class _Piece(NamedTuple):
+    """A text to tokenize, of which the characters [begin, end) are wanted."""
+
+    text: str
+    starts: np.ndarray  # (len(text) + 1,) byte offsets
+    begin: int
+    end: int
+
+
+class TokenStream:
+    """Tokenizes sources of any size with one tokenizer.
+
+    `forced_splits` counts the places where a text was split although that may change its tokens.
+
+    Args:
+        tokenizer: a fast tokenizer of transformers; it is copied, not changed.
+        piece: characters per piece.
+        run: characters without a cut after which the text is split.
+        whole: bytes that are accepted where no cut can be shown for the tokenizer.
+
+    Raises:
+        UsageError: the tokenizer has no fast version.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        piece: int = PIECE,
+        run: int = RUN,
+        whole: int = WHOLE,
+    ):
+        self._name = tokenizer.name_or_path or type(tokenizer).__name__
+        if not tokenizer.is_fast:
+            raise UsageError(
+                f"cannot use the tokenizer '{self._name}'",
+                f"a {type(tokenizer).__name__} does not tell where in the text its tokens are",
+                "Use a model that comes with a tokenizer.json.",
+            )
+        self._backend = plain_backend(tokenizer.backend_tokenizer)
+        self._cuts = safe_cuts(self._backend)
+        self._piece, self._run, self._whole = piece, run, whole
+        self.forced_splits = 0
+
+    def read(
+        self, source: Source, on_bytes: Callable[[bytes], None] | None = None
+    ) -> Iterator[Tokens]:
+        """The tokens of a source's whole text, in order; no special tokens are added.
+
+        Args:
+            source: what to read.
+            on_bytes: receives the source's raw bytes, as in `Source.blocks`.
+
+        Raises:
+            UnreadableInput: the source cannot be read as text.
+            UsageError: no cut can be shown for the tokenizer, and the source is over the limit.
+        """
+        blocks = source.blocks(on_bytes)
+        pieces = self._pieces(blocks) if self._cuts else self._at_once(blocks, source)
+        for batch in _batches(pieces):
+            texts = [piece.text for piece in batch]
+            encodings = self._backend.encode_batch(texts, add_special_tokens=False)
+            for piece, encoding in zip(batch, encodings, strict=True):
+                yield self._tokens(piece, encoding)
+
+    def _pieces(self, blocks: Iterable[Block]) -> Iterator[_Piece]:
+        text, starts, begin, back = "", np.zeros(1, dtype=np.int64), 0, 0
+        for block in blocks:
+            text = text[begin - back :] + block.text
+            starts = np.concatenate([starts[begin - back : -1], block.starts])
+            begin = back
+            while found := self._next_cut(text, begin):
+                cut, ahead = found
+                stretch = slice(begin - back, cut + ahead)
+                offsets = starts[stretch.start : stretch.stop + 1]
+                yield _Piece(text[stretch], offsets, back, cut - stretch.start)
+                # The newline before a cut comes along: what is put before a text goes before it.
+                begin, back = cut, 1 if ahead else 0
+        yield _Piece(text[begin - back :], starts[begin - back :], back, len(text) - begin + back)
+
+    def _next_cut(self, text: str, begin: int) -> tuple[int, int] | None:
+        """Where the piece from `begin` ends and how much to see after it; None: read on."""
+        limit = len(text) - AHEAD
+        near, far = min(begin + self._piece, limit), min(begin + self._run, limit)
+        for newline in _newlines(text, begin, near, far):
+            if allowed(text[newline + 1], self._cuts):
+                return newline + 1, AHEAD
+        if begin + self._run > limit:
+            return None
+        self.forced_splits += 1
+        return begin + self._run, 0
+
+    def _at_once(self, blocks: Iterable[Block], source: Source) -> Iterator[_Piece]:
+        held: list[Block] = []
+        for block in blocks:
+            held.append(block)
+            if max(source.size, source.expected_size or 0) > self._whole:
+                raise UsageError(
+                    f"cannot read '{source.name}' with the tokenizer '{self._name}'",
+                    f"it is larger than {self._whole:,} bytes, and no place is known where a text"
+                    " can be cut for this tokenizer",
+                    "Split the source into smaller files.",
+                )
+        text = "".join(block.text for block in held)
+        starts = [block.starts[:-1] for block in held] + [held[-1].starts[-1:]]
+        yield _Piece(text, np.concatenate(starts), 0, len(text))
+
+    def _tokens(self, piece: _Piece, encoding: Encoding) -> Tokens:
+        first, last = spans(encoding)
+        for cut in (piece.begin, piece.end):
+            if np.any((first < cut) & (last > cut)):
+                raise LongctxError(
+                    f"cannot cut the text at byte {piece.starts[cut]}",
+                    f"the tokenizer '{self._name}' has a token across it, against what its"
+                    " probes showed",
+                    "Please report this tokenizer.",
+                )
+        until_end = piece.end == len(piece.text)  # then tokens of no width at the end count too
+        kept = (first >= piece.begin) & ((first < piece.end) | until_end)
+        return Tokens(np.array(encoding.ids, dtype=np.int32)[kept], piece.starts[first[kept]])
+
+
+def _newlines(text: str, begin: int, near: int, far: int) -> Iterator[int]:
+    """Those from `begin` to `near`, last first, then those from `near` to `far`."""
+    at = max(begin, near)
+    while (at := text.rfind("\n", begin, at)) >= 0:
+        yield at
+    at = max(begin, near) - 1
+    while (at := text.find("\n", at + 1, max(begin, far))) >= 0:
+        yield at
+
+
+def _batches(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
+    batch, size = [], 0
+    for piece in pieces:
+        batch.append(piece)
+        size += len(piece.text)
+        if size >= BATCH:
+            yield batch
+            batch, size = [], 0
+    yield batch

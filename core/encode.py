@@ -1,0 +1,59 @@
+"""Reading: the tokens go through the model once, chunk by chunk, and leave rows in the store.
+
+Asks no method how it works: it cuts chunks, runs them, and hands on what the method keeps.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from longctx.core.memory import Method, Rows
+from longctx.core.model import Decoder
+
+
+class RowSink(Protocol):
+    """Where per-token rows go."""
+
+    def append(self, group: str, rows: Rows) -> None:
+        """Takes n more rows of a group of shards."""
+        ...
+
+
+def encode(
+    decoder: Decoder, method: Method, prefix: Tensor, document: Iterable[Tensor], sink: RowSink
+) -> None:
+    """Reads [prefix | document] in chunks of `method.chunk` tokens.
+
+    Args:
+        decoder: the model.
+        method: a fresh method; afterwards it holds what its snapshot will save.
+        prefix: (P,) token ids before the document.
+        document: the document's token ids in pieces of any size.
+        sink: gets the method's rows, one for each document token and none for the prefix.
+    """
+    before = len(prefix)  # rows still to come that are the prefix's, not the document's
+    for chunk in chunks(prefix, document, method.chunk):
+        decoder.read(chunk, method, method.depth)
+        rows = method.rows()
+        if rows:
+            sink.append(method.group, {name: row[before:].cpu() for name, row in rows.items()})
+        before = max(0, before - len(chunk))
+        if len(chunk) == method.chunk:
+            method.end_chunk()
+
+
+def chunks(prefix: Tensor, document: Iterable[Tensor], size: int) -> Iterator[Tensor]:
+    """Cuts [prefix | document] into tensors of exactly `size` tokens; the last may be shorter."""
+    waiting, count = [prefix], len(prefix)
+    for piece in document:
+        waiting.append(piece)
+        count += len(piece)
+        if count >= size:
+            joined = torch.cat(waiting)
+            whole = count - count % size
+            yield from joined[:whole].split(size)
+            waiting, count = [joined[whole:].clone()], count - whole
+    if count:
+        yield torch.cat(waiting)

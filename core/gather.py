@@ -1,0 +1,179 @@
+"""Choosing: which of the document's tokens a question needs, and the passages that they form.
+
+Scores come from the method; the rule that turns them into a set of tokens is the same for all.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from longctx.core.errors import LongctxError, UsageError
+from longctx.core.memory import Scores
+from longctx.core.store import Document
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A contiguous run of gathered tokens.
+
+    Attributes:
+        document, source: names.
+        line: 1-based line of the source on which it starts.
+        start, end: byte offsets in the source; `source[start:end]` is the passage's bytes.
+        score: its best token's own score.
+        text: those bytes, decoded.
+        best_line, best_text: the line on which its best token stands, and as much of that line as
+            lies in the passage; for people, not part of the JSON schema.
+    """
+
+    document: str
+    source: str
+    line: int
+    start: int
+    end: int
+    score: float
+    text: str
+    best_line: int
+    best_text: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields of the JSON schema."""
+        values = asdict(self)
+        del values["best_line"], values["best_text"]
+        return values
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many document tokens may be gathered.
+
+    Attributes:
+        tokens: gathered, at most.
+        dropped: wanted by the method or the user, but without a place in the window.
+    """
+
+    tokens: int
+    dropped: int
+
+
+def room(
+    window: int, prefix: int, question: int, answer: int, total: int, wanted: int | None
+) -> Room:
+    """Fits the gathered tokens into the model's window; the question is never cut.
+
+    Args:
+        window: tokens that the model was trained on.
+        prefix, question, answer: tokens of the prefix, of the question in its template, and the
+            most that the answer may have.
+        total: tokens of the document.
+        wanted: prefix and document tokens to recompute; None: all of them, or nothing.
+
+    Raises:
+        UsageError: the question and its answer leave no room.
+        LongctxError: all tokens are wanted and do not fit.
+    """
+    free = window - prefix - question - answer
+    if free < 1:
+        raise UsageError(
+            f"a question of {question} tokens leaves no room for the document",
+            f"the model's window is {window} tokens, of which {answer} are kept for the answer",
+            "Ask a shorter question, or lower --max-new-tokens.",
+        )
+    if wanted is None and total > free:
+        raise LongctxError(
+            f"the document's {total} tokens do not fit",
+            f"full attention needs all of them, and the window has room for {free}",
+            "Ingest it with --method reform.",
+        )
+    fitting = total if wanted is None else min(total, max(1, wanted - prefix))
+    return Room(min(fitting, free), max(0, fitting - free))
+
+
+def top_tokens(scores: Scores, count: int, total: int, edges: tuple[int, int]) -> Tensor:
+    """The tokens to gather: the document's edges, and the best of the rest.
+
+    Ties go to the higher raw score, then to the earlier token.
+
+    Args:
+        scores: of all N tokens; not looked at where all are wanted.
+        count: how many to gather.
+        total: N.
+        edges: (first, last) tokens that are always in; cut in proportion where `count` is less.
+
+    Returns:
+        (min(count, N),) token indices, ascending.
+    """
+    if count >= total:
+        return torch.arange(total)
+    first, last = edges
+    if first + last > count:
+        first = count * first // (first + last)
+        last = count - first
+    best = _best(scores, range(first, total - last), count - first - last)
+    ends = torch.cat([torch.arange(first), torch.arange(total - last, total)])
+    return torch.cat([ends, best.cpu()]).sort().values
+
+
+def _best(scores: Scores, among: range, count: int) -> Tensor:
+    raw, pooled = (s[among.start : among.stop] for s in (scores.raw, scores.pooled))
+    if count == 0:
+        return torch.zeros(0, dtype=torch.long)
+    cut = pooled.topk(count).values[-1]
+    sure = (pooled > cut).nonzero()[:, 0]
+    level = (pooled == cut).nonzero()[:, 0]
+    # A stable descending sort of the level's raw scores leaves equal ones in document order.
+    order = raw[level].argsort(descending=True, stable=True)
+    return torch.cat([sure, level[order[: count - len(sure)]]]) + among.start
+
+
+def passages(document: Document, tokens: Tensor, raw: Tensor) -> list[Passage]:
+    """The gathered tokens as contiguous runs of one source each, best score first.
+
+    Args:
+        document: the open document.
+        tokens: (n,) ascending token indices.
+        raw: (N,) scores; empty where the method has none.
+    """
+    found = [_passage(document, first, end, raw) for first, end in _runs(document, tokens)]
+    return sorted(found, key=lambda passage: -passage.score)
+
+
+def _runs(document: Document, tokens: Tensor) -> Iterable[tuple[int, int]]:
+    borders = {source.first_token for source in document.manifest.sources}
+    run: list[int] = []
+    for token in tokens.tolist():
+        if run and (token != run[1] or token in borders):
+            yield run[0], run[1]
+            run = []
+        run = [run[0] if run else token, token + 1]
+    if run:
+        yield run[0], run[1]
+
+
+def _passage(document: Document, first: int, end: int, raw: Tensor) -> Passage:
+    source, start, stop = document.span(first, end)
+    best = first + int(raw[first:end].argmax()) if len(raw) else first
+    score = float(raw[best]) if len(raw) else 0.0
+    _, best_start, _ = document.span(best, best + 1)
+    info = document.manifest.sources[source]
+    raw_text = document.text(source, start, stop)
+    return Passage(
+        document=document.manifest.name,
+        source=info.name,
+        line=document.line(source, start),
+        start=start,
+        end=stop,
+        score=round(score, 6),
+        text=raw_text.decode(info.encoding, errors="replace"),
+        best_line=document.line(source, best_start),
+        best_text=_line_at(raw_text, best_start - start).decode(info.encoding, errors="replace"),
+    )
+
+
+def _line_at(text: bytes, offset: int) -> bytes:
+    start = text.rfind(b"\n", 0, offset) + 1
+    end = text.find(b"\n", offset)
+    return text[start:] if end < 0 else text[start:end]

@@ -1,0 +1,53 @@
+"""Best int8 cosine of each token with any question token, and its sliding maximum: definition."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def quantize(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Stores unit vectors as int8 with one float16 scale a vector.
+
+    Args:
+        x: (n, heads, D), any float dtype.
+
+    Returns:
+        int8 (n, heads, D) and float16 scales (n, heads) = max|x| / 127; a zero vector has scale 0.
+    """
+    scales = (x.abs().amax(dim=-1) / 127).to(torch.float16)
+    divisor = scales.to(x.dtype).clamp_min(torch.finfo(torch.float16).smallest_normal)[..., None]
+    return (x / divisor).round_().clamp_(-127, 127).to(torch.int8), scales
+
+
+def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales: Tensor) -> Tensor:
+    """Maximum over question tokens of the mean over heads of their cosine with each token.
+
+    Args:
+        vectors: int8 (n, heads, D), the tokens.
+        scales: float16 (n, heads).
+        query: int8 (T, heads, D), the question's tokens.
+        query_scales: float16 (T, heads).
+
+    Returns:
+        (n,) float32. Equal inputs give equal bits, whatever n is cut into.
+    """
+    heads = vectors.shape[1]
+    total = torch.zeros(len(vectors), len(query), device=vectors.device)
+    for h in range(heads):
+        # float32 holds these int32 dots exactly: |dot| <= 127 * 127 * D < 2**24 for D <= 1040
+        dots = vectors[:, h].float() @ query[:, h].float().T  # (n, T)
+        total += dots * scales[:, h, None].float() * query_scales[None, :, h].float()
+    return total.amax(dim=1) / heads
+
+
+def sliding_max(raw: Tensor, reach: int) -> Tensor:
+    """Maximum over -reach..+reach around each entry, clipped at the ends.
+
+    Args:
+        raw: (n,).
+        reach: neighbours on each side.
+
+    Returns:
+        (n,) in the dtype of raw.
+    """
+    return F.max_pool1d(raw[None], kernel_size=2 * reach + 1, stride=1, padding=reach)[0]

@@ -1,0 +1,146 @@
+"""Fixtures shared by all tests: small random models, made in process, and their folders."""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+SIZES = {
+    "vocab_size": 61,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 64,
+    "pad_token_id": None,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+ROPES = {
+    "default": {"rope_type": "default"},
+    "linear": {"rope_type": "linear", "factor": 2.0},
+    "dynamic": {"rope_type": "dynamic", "factor": 2.0},
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32},
+    "llama3": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32,
+    },
+    "longrope": {
+        "rope_type": "longrope",
+        "factor": 4.0,
+        "short_factor": [1.0, 1.1, 1.2, 1.3],
+        "long_factor": [1.5, 2.0, 2.5, 3.0],
+        "original_max_position_embeddings": 32,
+    },
+}
+ARCHITECTURES = {
+    **{f"llama-{name}": ("Llama", {"rope": name}) for name in ROPES},
+    "llama-one-kv-head": ("Llama", {"num_key_value_heads": 1}),
+    "qwen2": ("Qwen2", {}),
+    "qwen2-windows": (
+        "Qwen2",
+        {"use_sliding_window": True, "sliding_window": 24, "max_window_layers": 2},
+    ),
+    "qwen3": ("Qwen3", {}),
+    "mistral": ("Mistral", {"sliding_window": None}),
+    "mistral-window": ("Mistral", {"sliding_window": 24}),
+}
+
+
+def build_model(name: str, dtype: torch.dtype = torch.float32, **changes):
+    """A random model of an entry of ARCHITECTURES in which every weight matters."""
+    family, settings = ARCHITECTURES[name]
+    settings = {**SIZES, **settings, **changes}
+    rope = {"rope_theta": 10_000.0, **ROPES[settings.pop("rope", "default")]}
+    config = getattr(transformers, f"{family}Config")(**settings, rope_parameters=rope)
+    torch.manual_seed(11)
+    model = getattr(transformers, f"{family}ForCausalLM")(config).to(dtype).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * (0.2 if weight.ndim == 2 else 0.3))
+    return model
+
+
+@pytest.fixture(scope="session")
+def make_model():
+    """The function `build_model`."""
+    return build_model
+
+
+@pytest.fixture(params=list(ARCHITECTURES))
+def architecture(request) -> str:
+    """Every architecture and variant that the adapter supports."""
+    return request.param
+
+
+WORDS = "the keeper wrote in his book that a boat came home at dawn with salt and news of rain"
+
+
+def build_model_folder(folder: Path, words: str, vocab_size: int) -> Path:
+    """Saves a tiny random Llama, a byte-level tokenizer trained on `words`, and a profile."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=["<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator([words], trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")
+    model = build_model(
+        "llama-default",
+        vocab_size=backend.get_vocab_size(),
+        num_hidden_layers=3,
+        max_position_embeddings=256,
+        bos_token_id=0,
+        eos_token_id=1,
+    )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    (folder / "profile.yaml").write_text(PROFILE, "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_model_folder():
+    """The function `build_model_folder`."""
+    return build_model_folder
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory) -> Path:
+    """A tiny random Llama with a tokenizer and a profile, saved to a folder."""
+    return build_model_folder(tmp_path_factory.mktemp("models") / "random", WORDS, vocab_size=400)
+
+
+PROFILE = """\
+name: random
+prompt: {prefix: "<s>", question: "\\nQuestion: {question}\\nAnswer:"}
+max_new_tokens: 8
+methods:
+  reform:
+    {chunk: 32, budget: 24, first: 4, last: 4, queries: 8, pool: 4, gather: 64,
+     heads: [[1, q, 3], [2, k, 1]]}
+"""
+
+
+@pytest.fixture
+def setup_random(model_folder):
+    """A `Setup` of the random model: float32, one thread."""
+    from longctx.core.setup import Setup
+
+    profile = str(model_folder / "profile.yaml")
+    return Setup(model=str(model_folder), profile=profile, device="cpu", dtype="fp32", threads=1)

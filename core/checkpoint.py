@@ -1,0 +1,249 @@
+"""A model's files: where they are, who they are, what they weigh, their tokenizer.
+
+A model is named `tiny` (bundled), by a local folder, or by its name on the Hugging Face hub. Only
+the last may reach the network, and only safetensors weights are ever read. Knows nothing of
+running it.
+"""
+
+import hashlib
+import json
+import struct
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from longctx.core.errors import LongctxError, UsageError
+
+BUNDLED = "tiny"
+HUB_FILES = ["*.json", "*.safetensors", "tokenizer*", "*.jinja"]
+ITEM_SIZE = {
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "I64": 8,
+    "I32": 4,
+    "I8": 1,
+    "U8": 1,
+    "BOOL": 1,
+}
+# Fields of a config that say how a file was written, not what the model is.
+NOT_IDENTITY = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache")
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Who a model is: a state made with one is never read with another.
+
+    Attributes:
+        name: as the user named it; not part of the identity.
+        config, tokenizer, weights: SHA-256 hex digests.
+    """
+
+    name: str
+    config: str
+    tokenizer: str
+    weights: str
+
+    def as_dict(self) -> dict[str, str]:
+        """The fields as a plain mapping, for the manifest."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model on disk, not loaded.
+
+    Attributes:
+        name: as the user named it (a local folder: absolute).
+        folder: where its files are.
+        config: its transformers configuration.
+        tokenizer: its fast tokenizer.
+    """
+
+    name: str
+    folder: Path
+    config: Any
+    tokenizer: Any
+
+    @property
+    def weight_files(self) -> list[Path]:
+        """The safetensors files, in name order."""
+        return sorted(self.folder.glob("*.safetensors"))
+
+    def num_parameters(self) -> int:
+        """Parameters stored, counted from the files' headers."""
+        return sum(_count(file) for file in self.weight_files)
+
+    def eos_ids(self) -> set[int]:
+        """Token ids that end an answer."""
+        file = self.folder / "generation_config.json"
+        values = json.loads(file.read_text("utf-8")) if file.exists() else {}
+        ends = values.get("eos_token_id", getattr(self.config, "eos_token_id", None))
+        ids = ends if isinstance(ends, list) else [ends]
+        return {i for i in [*ids, self.tokenizer.eos_token_id] if i is not None}
+
+    def fingerprint(self) -> Fingerprint:
+        """Hashes what makes the model; weights are hashed in full once and remembered."""
+        content = {k: v for k, v in self.config.to_dict().items() if k not in NOT_IDENTITY}
+        return Fingerprint(
+            name=self.name,
+            config=_sha256(json.dumps(content, sort_keys=True, default=str).encode()),
+            tokenizer=_sha256(self.tokenizer.backend_tokenizer.to_str().encode()),
+            weights=_weights_digest(self.weight_files),
+        )
+
+
+def open_checkpoint(name: str) -> Checkpoint:
+    """Finds a model's files and reads its configuration and tokenizer.
+
+    Args:
+        name: `tiny`, a folder, or a hub name ("owner/model").
+
+    Raises:
+        UsageError: no such model, no safetensors weights, or no fast tokenizer.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+
+    folder = _folder(name)
+    if not (folder / "config.json").is_file():
+        raise UsageError(
+            f"no model in {str(folder)!r}",
+            "it has no config.json",
+            "Name a folder in Hugging Face format.",
+        )
+    if not list(folder.glob("*.safetensors")):
+        raise UsageError(
+            f"cannot use model {name!r}",
+            "it has no safetensors weights, and other formats can run code when they are opened",
+            "Convert it to safetensors first.",
+        )
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"cannot read model {name!r}", _first_line(error)) from error
+    if not tokenizer.is_fast:
+        raise UsageError(
+            f"cannot use the tokenizer of model {name!r}",
+            "it has no fast version, so its tokens have no offsets in the text",
+            "Save it with a tokenizer.json first.",
+        )
+    named = str(folder) if Path(name).is_dir() else name
+    return Checkpoint(named, folder, config, tokenizer)
+
+
+def _folder(name: str) -> Path:
+    if name == BUNDLED:
+        return Path(str(resources.files("longctx.profiles") / BUNDLED))
+    if Path(name).is_dir():
+        return Path(name).resolve()
+    if name.count("/") != 1 or name.startswith((".", "/", "~")):
+        raise UsageError(
+            f"no model {name!r}",
+            "it is neither a folder nor a hub name (owner/model)",
+            f"Use {BUNDLED!r} for the bundled model.",
+        )
+    return _from_hub(name)
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True))
+    except LocalEntryNotFoundError:
+        pass  # not downloaded yet
+    try:
+        return Path(snapshot_download(name, allow_patterns=HUB_FILES))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+        raise UsageError(
+            f"cannot get model {name!r} from the hub",
+            _first_line(error),
+            "Check the name and the network, or name a local folder.",
+        ) from error
+
+
+def require_fit(checkpoint: Checkpoint, device: str, dtype: torch.dtype, free: int | None) -> None:
+    """Refuses a model whose weights do not fit, before anything is loaded.
+
+    Args:
+        checkpoint: the model.
+        device, dtype: where and in what it would be loaded.
+        free: bytes free there; None: unknown, nothing is refused.
+
+    Raises:
+        LongctxError: with the figure needed and the figure free.
+    """
+    needed = checkpoint.num_parameters() * dtype.itemsize
+    if free is not None and needed > free:
+        raise LongctxError(
+            f"model {checkpoint.name!r} does not fit on {device}",
+            f"its weights need {needed / 1e9:.2f} GB in {dtype}, {free / 1e9:.2f} GB are free",
+            "Use a smaller model, --dtype bf16, or another --device.",
+        )
+
+
+def cached_json(name: str) -> "JsonCache":
+    """A small mapping remembered between runs in the user's cache folder."""
+    from platformdirs import user_cache_path
+
+    return JsonCache(user_cache_path("longctx") / name)
+
+
+class JsonCache(dict):
+    """A mapping kept in a JSON file; losing it costs only time, so write errors are ignored."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        try:
+            super().__init__(json.loads(path.read_text("utf-8")))
+        except (OSError, ValueError):
+            super().__init__()
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, value)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = self._path.with_suffix(".new")
+            fresh.write_text(json.dumps(self), "utf-8")
+            fresh.replace(self._path)
+        except OSError:
+            return
+
+
+def _weights_digest(files: list[Path]) -> str:
+    """SHA-256 over the files' own digests, each remembered by path, size, mtime and inode."""
+    known = cached_json("weights.json")
+    digests = []
+    for file in files:
+        stat = file.stat()
+        key = f"{file}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ino}"
+        if key not in known:
+            with file.open("rb") as stream:
+                known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+        digests.append(known[key])
+    return _sha256("".join(digests).encode())
+
+
+def _count(file: Path) -> int:
+    with file.open("rb") as stream:
+        (length,) = struct.unpack("<Q", stream.read(8))
+        header = json.loads(stream.read(length))
+    tensors = [value for key, value in header.items() if key != "__metadata__"]
+    return sum(
+        (t["data_offsets"][1] - t["data_offsets"][0]) // ITEM_SIZE.get(t["dtype"], 1)
+        for t in tensors
+    )
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,103 @@
+"""Where and in what precision to compute, and how much memory is free there.
+
+Knows nothing of models.
+"""
+
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+from longctx.core.errors import UsageError
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+def choose_device(name: str = "auto") -> str:
+    """A torch device name for `auto`, `cpu`, `mps`, `cuda` or `cuda:N`.
+
+    Raises:
+        UsageError: there is no such device here.
+    """
+    if name == "auto":
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    kind, _, number = name.partition(":")
+    counts = {
+        "cpu": 1,
+        "cuda": torch.cuda.device_count() if kind == "cuda" else 0,
+        "mps": int(torch.backends.mps.is_available()),
+    }
+    if kind not in counts or (number and not number.isdigit()):
+        raise UsageError(f"unknown device {name!r}", "", "Use auto, cpu, mps, cuda or cuda:N.")
+    if int(number or 0) >= counts[kind]:
+        raise UsageError(
+            f"no device {name!r} here", f"{counts[kind]} of this kind found", "Try --device auto."
+        )
+    return name
+
+
+def choose_dtype(name: str, device: str) -> torch.dtype:
+    """The dtype for `auto`, `bf16`, `fp16` or `fp32` on a device.
+
+    `auto` is bf16 on a GPU and on a CPU with bf16 matrix units, else fp32.
+
+    Raises:
+        UsageError: unknown name.
+    """
+    if name == "auto":
+        return torch.bfloat16 if device != "cpu" or _cpu_multiplies_bf16() else torch.float32
+    if name not in DTYPES:
+        raise UsageError(f"unknown dtype {name!r}", "", f"Use auto, {', '.join(DTYPES)}.")
+    return DTYPES[name]
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The short name of a dtype, as `choose_dtype` takes it."""
+    return {value: key for key, value in DTYPES.items()}.get(dtype, str(dtype).split(".")[-1])
+
+
+def set_threads(threads: int | None) -> None:
+    """Uses `threads` CPU threads; None leaves PyTorch's choice."""
+    if threads is not None:
+        if threads < 1:
+            raise UsageError(f"cannot use {threads} threads", "", "Give --threads 1 or more.")
+        torch.set_num_threads(threads)
+
+
+def free_memory(device: str) -> int | None:
+    """Bytes free on a device; None where the platform does not tell."""
+    if device.startswith("cuda"):
+        return torch.cuda.mem_get_info(device)[0]
+    return _free_host_memory()
+
+
+def peak_memory(device: str) -> int | None:
+    """The largest number of bytes that this process has held on a device; None if unknown."""
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _free_host_memory() -> int | None:
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def _cpu_multiplies_bf16() -> bool:
+    return any(
+        getattr(torch.cpu, probe, bool)()
+        for probe in ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    )

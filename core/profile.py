@@ -1,0 +1,163 @@
+"""What is known of a model beyond its own files: prompt, retrieval heads, sizes.
+
+A profile is one YAML file, shipped in `profiles/` or the user's own. It is read here alone, into
+frozen dataclasses; a key that nothing reads is an error. Knows no method's options: they are
+checked by the method they are for.
+"""
+
+from dataclasses import dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from longctx.core.errors import UsageError
+
+PLACE = "{question}"  # where the template takes the user's words
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The text around a document and its question; special tokens may be written in it.
+
+    Attributes:
+        prefix: stands before the document.
+        question: stands after it; `{question}` is replaced by the user's words.
+    """
+
+    prefix: str = ""
+    question: str = "\n\nQuestion: {question}\nAnswer:"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One model's settings.
+
+    Attributes:
+        name: what `--profile` calls it.
+        models: the model names and hub names that it is chosen for.
+        description: one line for `longctx profiles`.
+        window: tokens that the model was trained on; None: its config's max_position_embeddings.
+        prompt: the text around document and question.
+        method: the reading method that is used unless another is named.
+        methods: options by method, overriding the method's own defaults.
+        threshold: best score under which a document seems not to answer; None: never said.
+        max_new_tokens: length limit of an answer.
+    """
+
+    name: str
+    models: tuple[str, ...] = ()
+    description: str = ""
+    window: int | None = None
+    prompt: Prompt = field(default_factory=Prompt)
+    method: str = "reform"
+    methods: dict[str, dict[str, Any]] = field(default_factory=dict)
+    threshold: float | None = None
+    max_new_tokens: int = 64
+
+
+def build(kind: type, values: Any, where: str) -> Any:
+    """Makes a dataclass of a mapping.
+
+    Args:
+        kind: the dataclass.
+        values: its fields; lists become tuples.
+        where: what to call the mapping in a message.
+
+    Raises:
+        UsageError: a key it does not have, a missing one, or values that are no mapping.
+    """
+    known = [f.name for f in fields(kind)]
+    if not isinstance(values, dict):
+        raise UsageError(
+            f"{where} is {type(values).__name__}, not a mapping",
+            "",
+            f"Known keys: {', '.join(known)}.",
+        )
+    unknown = [str(key) for key in values if key not in known]
+    if unknown:
+        raise UsageError(
+            f"unknown key {unknown[0]!r} in {where}", "", f"Known keys: {', '.join(known)}."
+        )
+    try:
+        return kind(**{key: _frozen(value) for key, value in values.items()})
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"cannot use {where}", str(error), "Correct the profile.") from error
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def parse(values: Any, where: str) -> Profile:
+    """Makes a profile of parsed YAML.
+
+    Raises:
+        UsageError: an unknown key, or a template without a place for the question.
+    """
+    if isinstance(values, dict) and "prompt" in values:
+        prompt = build(Prompt, values["prompt"], f"`prompt` of {where}")
+        values = {**values, "prompt": prompt}
+    profile = build(Profile, values, where)
+    if PLACE not in profile.prompt.question:
+        raise UsageError(
+            f"`prompt.question` of {where} has no place for the question",
+            repr(profile.prompt.question),
+            f"Write {PLACE} in it.",
+        )
+    return profile
+
+
+def load(text: str, where: str) -> Profile:
+    """Reads a profile from YAML text.
+
+    Raises:
+        UsageError: not YAML, or as `parse`.
+    """
+    try:
+        return parse(yaml.safe_load(text), where)
+    except yaml.YAMLError as error:
+        raise UsageError(f"cannot read {where}", str(error), "Correct its YAML.") from error
+
+
+def shipped() -> list[Profile]:
+    """All profiles that come with the package, the bundled model's first."""
+    root = resources.files("longctx.profiles")
+    files = [item for item in root.iterdir() if item.name.endswith(".yaml")]
+    files.append(root / "tiny" / "profile.yaml")
+    profiles = [load(item.read_text("utf-8"), f"profile {item.name}") for item in files]
+    return sorted(profiles, key=lambda profile: (profile.name != "tiny", profile.name))
+
+
+def find(name: str | None, model: str) -> Profile:
+    """The profile of a name or file, or the one made for a model.
+
+    Args:
+        name: a shipped profile's name or a YAML file; None: choose by model.
+        model: the model's name as the user gave it.
+
+    Raises:
+        UsageError: no such profile, or none for this model.
+    """
+    if name is not None and name.endswith((".yaml", ".yml")):
+        if not Path(name).is_file():
+            raise UsageError(f"no profile file {name!r}", "", "Check the path of --profile.")
+        return load(Path(name).read_text("utf-8"), f"profile {name}")
+    known = shipped()
+    # A local copy of a hub model is recognised by its folder's name.
+    names = {model.lower(), Path(model).name.lower()}
+    for profile in known:
+        if name == profile.name or (name is None and names & _names(profile)):
+            return profile
+    wanted = f"no profile named {name!r}" if name else f"no profile for model {model!r}"
+    raise UsageError(
+        wanted,
+        f"there are {', '.join(profile.name for profile in known)}",
+        "Give --profile one of these or a YAML file of your own (docs/profiles.md).",
+    )
+
+
+def _names(profile: Profile) -> set[str]:
+    full = {name.lower() for name in profile.models}
+    return full | {Path(name).name for name in full}

@@ -1,0 +1,254 @@
+"""The second half of the main job: store -> gather -> recompute -> decode.
+
+A `Session` opens a document's state once and answers any number of questions from it. Nothing here
+asks which method is in use.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from longctx.core.decode import Sampling, generate, texts
+from longctx.core.device import dtype_name
+from longctx.core.errors import LongctxError
+from longctx.core.gather import Passage, Room, passages, room, top_tokens
+from longctx.core.memory import Scores
+from longctx.core.recompute import recompute
+from longctx.core.setup import Recorded, Setup, prepare
+from longctx.core.store import Library
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was gathered for a question.
+
+    Attributes:
+        question: the user's words.
+        found: whether the best score reaches the profile's threshold.
+        documents: names of the documents that were searched.
+        passages: every contiguous run of gathered tokens, best first.
+        tokens: counts: document, gathered, question, answer, dropped.
+        timings: seconds: load_s (once), and since the question gather_s, first_token_s, total_s.
+        state: what was reused and what was checked.
+    """
+
+    question: str
+    found: bool
+    documents: list[str]
+    passages: list[Passage]
+    tokens: dict[str, int]
+    timings: dict[str, float]
+    state: dict[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object of `find`."""
+        values = {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        values["passages"] = [passage.as_dict() for passage in self.passages]
+        return values
+
+
+@dataclass(frozen=True)
+class Answer(Found):
+    """What was gathered, and the model's answer from it."""
+
+    answer: str
+
+
+class Session:
+    """An open document with its model.
+
+    Args:
+        library: the library's folder.
+        name: the document; None: the latest.
+        setup: model, profile, device and dtype; the method is the document's.
+
+    Raises:
+        NotFound: no such library or document.
+        StateMismatch: the state is damaged, or of another model or format.
+        LongctxError: no room for the model.
+    """
+
+    def __init__(self, library: Path, name: str | None, setup: Setup):
+        started = time.perf_counter()
+        store = Library.open(library)
+        self.document = store.document(name or store.latest())
+        manifest = self.document.manifest
+        recorded = Recorded(
+            manifest.model["name"], manifest.profile, manifest.method, manifest.options
+        )
+        self.engine = prepare(setup, recorded)
+        self.document.require_model(self.engine.checkpoint.fingerprint().as_dict())
+        self.method = self.engine.new_method()
+        self.method.restore(
+            {key: self._placed(tensor) for key, tensor in self.document.snapshot().items()}
+        )
+        self._prefix = self.engine.prompt.prefix()
+        self._load_s = time.perf_counter() - started
+
+    def ask(
+        self,
+        question: str,
+        gather: int | None = None,
+        sampling: Sampling | None = None,
+        on_text: Callable[[str], None] = lambda text: None,
+    ) -> Answer:
+        """Answers a question from the state.
+
+        Args:
+            question: the user's words.
+            gather: tokens to recompute, prefix included; None: the method's.
+            sampling: how to decode.
+            on_text: gets the answer's text as it comes.
+
+        Raises:
+            UsageError: an empty question, or one longer than the window.
+        """
+        sampling = sampling or Sampling()
+        clock = _Clock(self._load_s)
+        ids, scored = self.engine.prompt.question(question)
+        limit = sampling.max_new_tokens or self.engine.profile.max_new_tokens
+        wanted = self.method.gather if gather is None else gather
+        fit = self._room(ids, limit, wanted)
+        scores, chosen = self._gather(ids, scored, fit.tokens, self.method.edges)
+        clock.mark("gather_s")
+        memory, hidden = recompute(self.engine.decoder, self._prefix, self._ids(chosen), ids, limit)
+        ends = self.engine.checkpoint.eos_ids()
+        tokens = _Counter(
+            generate(self.engine.decoder, memory, hidden, sampling, limit, ends),
+            lambda: clock.mark("first_token_s"),
+        )
+        pieces = []
+        for piece in texts(self.engine.checkpoint.tokenizer, tokens):
+            # A model's answer begins with the space after "Answer:"; the user's does not.
+            piece = piece if pieces else piece.lstrip()
+            pieces.append(piece)
+            on_text(piece)
+        found = self._found(question, scores, chosen, ids, fit, tokens.count, clock)
+        return Answer(**vars(found), answer="".join(pieces).strip())
+
+    def find(self, query: str, gather: int | None = None) -> Found:
+        """The best passages for a query; nothing is decoded, so they may be more than the window.
+
+        Args:
+            query: the user's words.
+            gather: tokens to gather; None: the method's.
+
+        Raises:
+            LongctxError: the document's method keeps nothing to search by.
+        """
+        if self.method.gather is None:
+            raise LongctxError(
+                f"cannot search document {self.document.manifest.name!r}",
+                f"method {self.engine.method_name!r} keeps no embeddings",
+                "Ingest it with --method reform.",
+            )
+        clock = _Clock(self._load_s)
+        ids, scored = self.engine.prompt.question(query)
+        self._room(ids, 0, self.method.gather)
+        count = self.method.gather if gather is None else gather
+        scores, chosen = self._gather(ids, scored, count, (0, 0))
+        clock.mark("gather_s")
+        return self._found(query, scores, chosen, ids, Room(count, 0), 0, clock)
+
+    def score(self, query: str) -> Scores:
+        """The method's scores of every document token for a query, on the CPU."""
+        return self._score(*self.engine.prompt.question(query))
+
+    # --- the steps ---
+
+    def _room(self, question: Tensor, answer: int, wanted: int | None) -> Room:
+        total = self.document.manifest.tokens
+        return room(self.engine.window, len(self._prefix), len(question), answer, total, wanted)
+
+    def _gather(
+        self, ids: Tensor, scored: Tensor, count: int, edges: tuple[int, int]
+    ) -> tuple[Scores, Tensor]:
+        scores = self._score(ids, scored)
+        return scores, top_tokens(scores, count, self.document.manifest.tokens, edges)
+
+    def _score(self, ids: Tensor, scored: Tensor) -> Scores:
+        decoder, method = self.engine.decoder, self.method
+        rows = (rows for _, rows in self.document.rows(method.group)) if method.group else ()
+        scores = method.score(lambda memory: decoder.read(ids, memory, method.depth), scored, rows)
+        return Scores(scores.raw.cpu(), scores.pooled.cpu())
+
+    def _ids(self, chosen: Tensor) -> Tensor:
+        return self.document.take("tokens", chosen)["ids"].long()
+
+    def _found(
+        self,
+        question: str,
+        scores: Scores,
+        chosen: Tensor,
+        ids: Tensor,
+        fit: Room,
+        answer: int,
+        clock: "_Clock",
+    ) -> Found:
+        threshold = self.engine.profile.threshold
+        best = float(scores.raw.max()) if len(scores.raw) else None
+        runs = passages(self.document, chosen, scores.raw)
+        return Found(
+            question=question,
+            found=threshold is None or best is None or best >= threshold,
+            documents=[self.document.manifest.name],
+            passages=runs,
+            tokens={
+                "document": self.document.manifest.tokens,
+                "gathered": len(chosen),
+                "question": len(ids),
+                "answer": answer,
+                "dropped": fit.dropped,
+            },
+            timings=clock.timings(),
+            state=self._state(),
+        )
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "reused_tokens": self.document.manifest.tokens,
+            "checked_bytes": self.document.checked_bytes,
+            "method": self.engine.method_name,
+            "model": self.engine.checkpoint.name,
+            "device": self.engine.device,
+            "dtype": dtype_name(self.engine.dtype),
+        }
+
+    def _placed(self, tensor: Tensor) -> Tensor:
+        dtype = self.engine.dtype if tensor.is_floating_point() else tensor.dtype
+        return tensor.to(self.engine.device, dtype)
+
+
+class _Clock:
+    """Seconds since a question was asked."""
+
+    def __init__(self, load_s: float):
+        self._started = time.perf_counter()
+        self._marks = {"load_s": load_s}
+
+    def mark(self, name: str) -> None:
+        self._marks.setdefault(name, time.perf_counter() - self._started)
+
+    def timings(self) -> dict[str, float]:
+        self.mark("total_s")
+        return {name: round(seconds, 4) for name, seconds in self._marks.items()}
+
+
+class _Counter:
+    """Counts what passes, and tells when the first has."""
+
+    def __init__(self, tokens, on_first: Callable[[], None]):
+        self._tokens, self._on_first, self.count = tokens, on_first, 0
+
+    def __iter__(self):
+        for token in self._tokens:
+            if not self.count:
+                self._on_first()
+            self.count += 1
+            yield token

@@ -1,0 +1,151 @@
+"""From the names a user gives to a model ready to run, with its profile, method and device."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from longctx.core import methods, profile
+from longctx.core.checkpoint import BUNDLED, Checkpoint, cached_json, open_checkpoint, require_fit
+from longctx.core.device import (
+    choose_device,
+    choose_dtype,
+    dtype_name,
+    free_memory,
+    set_threads,
+)
+from longctx.core.load import load_decoder
+from longctx.core.memory import Method
+from longctx.core.model import Decoder
+from longctx.core.profile import Profile
+from longctx.core.prompt import PromptEncoder
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a user may choose about the model; every field has a flag of its name.
+
+    Attributes:
+        model: `tiny`, a folder, or a hub name; None: the bundled model, or the document's own.
+        profile: a profile's name or YAML file; None: the one made for the model.
+        method: reading method; None: the profile's.
+        device: auto, cpu, mps, cuda or cuda:N.
+        dtype: auto, bf16, fp16 or fp32.
+        threads: CPU threads; None: PyTorch's choice.
+    """
+
+    model: str | None = None
+    profile: str | None = None
+    method: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a document's manifest says of how it was read.
+
+    Attributes:
+        model: the model's name.
+        profile: the profile's fields.
+        method, options: the reading method and its options; they cannot be chosen anew.
+    """
+
+    model: str | None = None
+    profile: dict[str, Any] | None = None
+    method: str | None = None
+    options: dict[str, Any] | None = None
+
+
+@dataclass
+class Engine:
+    """A chosen model with all that belongs to it; the weights are loaded when first needed.
+
+    Attributes:
+        checkpoint: the model's files.
+        profile: its profile.
+        method_name: the reading method.
+        options: that method's options.
+        device, dtype: where and in what to compute.
+        prompt: encodes prefix and question.
+        window: tokens that the model was trained on.
+    """
+
+    checkpoint: Checkpoint
+    profile: Profile
+    method_name: str
+    options: Any
+    device: str
+    dtype: torch.dtype
+    prompt: PromptEncoder
+    window: int
+    _decoder: Decoder | None = field(default=None, repr=False)
+
+    @property
+    def decoder(self) -> Decoder:
+        """The loaded model.
+
+        Raises:
+            LongctxError: it does not fit, or does not run exactly.
+        """
+        if self._decoder is None:
+            require_fit(self.checkpoint, self.device, self.dtype, free_memory(self.device))
+            self._decoder = load_decoder(
+                str(self.checkpoint.folder),
+                self.checkpoint.config,
+                self.device,
+                self.dtype,
+                cached_json("self-checks.json"),
+            )
+        return self._decoder
+
+    def new_method(self) -> Method:
+        """A fresh memory of the chosen method."""
+        return methods.load(self.method_name).Method(self.options, self.decoder.layers)
+
+    def recorded(self) -> dict[str, str]:
+        """How this engine computes; told in the manifest, not part of the model's identity."""
+        import transformers
+
+        return {
+            "device": self.device,
+            "dtype": dtype_name(self.dtype),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        }
+
+
+def prepare(setup: Setup, recorded: "Recorded | None" = None) -> Engine:
+    """Finds everything that a setup names; loads no weights.
+
+    Args:
+        setup: the user's choices.
+        recorded: what a document says it was read with; it stands where the user chose nothing.
+
+    Raises:
+        UsageError: a name that does not exist, or an option that does not fit the method.
+    """
+    recorded = recorded or Recorded()
+    name = setup.model or recorded.model or BUNDLED
+    device = choose_device(setup.device)
+    dtype = choose_dtype(setup.dtype, device)
+    set_threads(setup.threads)
+    checkpoint = open_checkpoint(name)
+    if recorded.profile is not None and setup.profile is None:
+        chosen = profile.parse(recorded.profile, "the document's profile")
+    else:
+        chosen = profile.find(setup.profile, name)
+    method = recorded.method or setup.method or chosen.method
+    module = methods.load(method)
+    values = chosen.methods.get(method, {}) if recorded.options is None else recorded.options
+    return Engine(
+        checkpoint=checkpoint,
+        profile=chosen,
+        method_name=method,
+        options=profile.build(module.Options, values, f"options of method {method!r}"),
+        device=device,
+        dtype=dtype,
+        prompt=PromptEncoder(chosen.prompt, checkpoint.tokenizer),
+        window=chosen.window or checkpoint.config.max_position_embeddings,
+    )

@@ -1,0 +1,206 @@
+"""`longctx ask`: answers from a document's state: one question, many with one load, or a prompt."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from longctx.cli import options, render
+from longctx.cli.loading import choose_document, make_setup, open_session
+from longctx.cli.questions import from_file, from_stdin
+from longctx.cli.settings import library_path
+from longctx.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from longctx.core.session import Answer
+
+    Ask = Callable[..., Answer]
+
+EXAMPLES = """\
+  longctx ask "Who kept the lighthouse?"
+  longctx ask "When did it burn?" --doc log --json
+  longctx ask --questions questions.txt > answers.jsonl
+  longctx ask
+"""
+SOURCES = 5  # passages shown after an answer
+
+
+def run(
+    question: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="QUESTION",
+            help="The question; `-` reads one a line from standard input; without one, a prompt "
+            "opens.",
+            show_default=False,
+        ),
+    ] = None,
+    doc: options.Document = None,
+    library: options.LibraryDir = None,
+    model: options.Model = None,
+    profile: options.ProfileName = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    threads: options.Threads = None,
+    gather: options.Gather = None,
+    max_new_tokens: Annotated[
+        int | None,
+        options.setting(
+            "--max-new-tokens",
+            "Longest answer in tokens; by default the profile's number.",
+            metavar="N",
+        ),
+    ] = None,
+    temperature: Annotated[
+        float,
+        options.setting(
+            "--temperature",
+            "How freely the answer is drawn; by default 0, always the most likely token.",
+            metavar="T",
+        ),
+    ] = 0.0,
+    top_p: Annotated[
+        float,
+        options.setting(
+            "--top-p",
+            "Share of probability to draw from when the temperature is above 0; by default 1.",
+            metavar="P",
+        ),
+    ] = 1.0,
+    seed: Annotated[
+        int | None,
+        options.setting(
+            "--seed", "Number that makes a drawn answer repeatable; by default none.", metavar="N"
+        ),
+    ] = None,
+    sources: Annotated[
+        bool,
+        options.setting(
+            "--sources/--no-sources", "Show the best passages after the answer; on by default."
+        ),
+    ] = True,
+    questions: Annotated[
+        Path | None,
+        typer.Option(
+            "--questions",
+            metavar="FILE",
+            help="File of questions: plain text (one a line), .jsonl or .yaml; one JSON line of "
+            "output for each.",
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Answers questions from a document, and cites it.
+
+    The answer comes as it is generated, then the best passages as `file:line` and text. Everything
+    else goes to standard error. Several questions (`-` or --questions) share one load and give one
+    JSON object a line. Without a question, a prompt opens that keeps everything loaded; Ctrl-D
+    ends it.
+    """
+    many = _questions(question, questions)
+    place = library_path(library)
+    name = choose_document(place, doc)
+    setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
+    from longctx.core.decode import Sampling
+
+    sampling = Sampling(max_new_tokens, temperature, top_p, seed)
+    session = open_session(place, name, setup)
+
+    def ask(words: str, **more: Callable[[str], None]) -> "Answer":
+        return session.ask(words, gather, sampling, **more)
+
+    def answer(words: str) -> None:
+        if json:
+            render.print_json(ask(words).as_dict())
+        else:
+            _answer(ask, words, sources)
+
+    if many is not None:
+        raise typer.Exit(_answer_lines(ask, many))
+    if question is not None:
+        answer(question)
+    else:
+        _converse(answer)
+
+
+def _questions(question: str | None, file: Path | None) -> Iterable[str] | None:
+    """Many questions, or None for a single one or the prompt.
+
+    Raises:
+        UsageError: none can come from anywhere, or from two places.
+    """
+    if file is not None:
+        if question is not None:
+            raise UsageError("cannot take both a question and --questions", "", "Give one of them.")
+        return from_file(file.expanduser())
+    if question == "-":
+        return from_stdin()
+    if question is None and not render.can_ask():
+        raise UsageError(
+            "no question",
+            "there is no terminal to ask for one",
+            "Give one, `-` to read them from standard input, or --questions FILE.",
+        )
+    return None
+
+
+def _answer(ask: "Ask", question: str, sources: bool) -> None:
+    """Prints an answer as it comes, and the passages under it."""
+    answer = ask(question, on_text=render.stream)
+    render.line("")
+    render.warn(answer)
+    if sources and answer.passages:
+        render.line("")
+        render.passages(answer.passages[:SOURCES], scores=False)
+
+
+def _answer_lines(ask: "Ask", questions: Iterable[str]) -> int:
+    """One JSON object a line; a question that cannot be asked has its error there.
+
+    Returns:
+        The exit code: that of the last such error, or 0.
+    """
+    code = 0
+    for question in questions:
+        try:
+            render.print_json(ask(question).as_dict())
+        except UsageError as error:
+            code = error.exit_code
+            failure = {"code": code, "message": str(error)}
+            render.print_json({"question": question, "error": failure})
+    return code
+
+
+def _converse(answer: Callable[[str], None]) -> None:
+    """Asks for questions at the terminal until Ctrl-D, or Ctrl-C at the prompt."""
+    with suppress(ImportError):  # line editing and history, where the platform has it
+        import readline  # noqa: F401
+    for question in _typed():
+        try:
+            answer(question)
+        except UsageError as error:
+            render.note(f"error: {error}")
+        except KeyboardInterrupt:  # ends the answer, not the conversation
+            render.note("interrupted")
+
+
+def _typed() -> Iterator[str]:
+    while True:
+        try:
+            words = _input("? ")
+        except EOFError:
+            render.note("")
+            return
+        if words.strip():
+            yield words
+
+
+def _input(prompt: str) -> str:
+    # input() writes its prompt to standard output, where only answers belong if it is a file.
+    if sys.stdout.isatty():
+        return input(prompt)
+    render.prompt(prompt)
+    return input()

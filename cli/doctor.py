@@ -1,0 +1,148 @@
+"""`longctx doctor`: what this machine has for longctx, and whether it works."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from longctx.cli import options, render
+from longctx.cli.loading import make_setup
+from longctx.cli.settings import config_path, library_path
+from longctx.cli.text import size
+
+EXAMPLES = """\
+  longctx doctor
+  longctx doctor --json
+"""
+PACKAGES = ("longctx", "torch", "transformers", "tokenizers", "safetensors", "triton")
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+
+
+def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
+    """Checks this installation.
+
+    Reports versions, devices, free memory and disk, and the library, and runs the self-check of the
+    bundled model. The exit code is 1 where something would keep longctx from working.
+    """
+    import platform
+
+    offline = [name for name in OFFLINE if os.environ.get(name, "0") not in ("", "0")]
+    make_setup(model=None)
+    report = {
+        "versions": {"python": platform.python_version(), **_packages()},
+        "devices": _devices(),
+        **_computing(),
+        "library": _library(library_path(library)),
+        "config": {"path": str(config_path()), "exists": config_path().is_file()},
+        "offline": offline,
+    }
+    with render.status("checking the bundled model"):
+        report["bundled_model"] = _bundled_model(report["auto"])
+    report["problems"] = _problems(report)
+    if json:
+        render.print_json(report)
+    else:
+        render.facts(_facts(report))
+    raise typer.Exit(1 if report["problems"] else 0)
+
+
+def _packages() -> dict[str, str | None]:
+    return {name: _version(name) for name in PACKAGES}
+
+
+def _version(package: str) -> str | None:
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _devices() -> list[dict[str, Any]]:
+    import platform
+
+    import torch
+
+    from longctx.core.device import free_memory
+
+    gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    names = ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
+    return [
+        {
+            "device": name,
+            "name": torch.cuda.get_device_name(name) if name in gpus else platform.machine(),
+            "memory_free": free_memory(name),
+        }
+        for name in names
+    ]
+
+
+def _computing() -> dict[str, Any]:
+    import torch
+
+    from longctx.core.device import choose_device, choose_dtype, dtype_name
+
+    device = choose_device()
+    dtype = dtype_name(choose_dtype("auto", device))
+    return {"auto": {"device": device, "dtype": dtype}, "threads": torch.get_num_threads()}
+
+
+def _library(path: Path) -> dict[str, Any]:
+    """Where documents go, and whether they can: decided by the nearest folder that exists."""
+    home = next(place for place in (path, *path.absolute().parents) if place.exists())
+    return {
+        "path": str(path),
+        "exists": path.is_dir(),
+        "writable": home.is_dir() and os.access(home, os.W_OK | os.X_OK),
+        "disk_free": shutil.disk_usage(home).free,
+    }
+
+
+def _bundled_model(auto: dict[str, str]) -> dict[str, Any]:
+    """Loads the bundled model with its self-check run anew."""
+    from longctx.core.checkpoint import BUNDLED, open_checkpoint
+    from longctx.core.device import choose_dtype
+    from longctx.core.errors import LongctxError
+    from longctx.core.load import load_decoder
+
+    try:
+        checkpoint = open_checkpoint(BUNDLED)
+        dtype = choose_dtype(auto["dtype"], auto["device"])
+        load_decoder(str(checkpoint.folder), checkpoint.config, auto["device"], dtype, {})
+    except LongctxError as error:
+        return {"name": BUNDLED, "works": False, "error": str(error)}
+    return {"name": BUNDLED, "works": True, "error": None}
+
+
+def _problems(report: dict[str, Any]) -> list[str]:
+    problems = []
+    if not report["library"]["writable"]:
+        problems.append(f"library '{report['library']['path']}' cannot be written")
+    if not report["bundled_model"]["works"]:
+        problems.append(f"bundled model: {report['bundled_model']['error']}")
+    return problems
+
+
+def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
+    auto, place, config = report["auto"], report["library"], report["config"]
+    writable = "writable" if place["writable"] else "not writable"
+    works = "works, self-check passed" if report["bundled_model"]["works"] else "does not work"
+    return [
+        *((name, version or "not installed") for name, version in report["versions"].items()),
+        *(
+            (device["device"], f"{device['name']}, {size(device['memory_free'])} free")
+            for device in report["devices"]
+        ),
+        ("auto", f"{auto['device']} in {auto['dtype']}, {report['threads']} CPU threads"),
+        ("library", f"{place['path']} ({writable}, {size(place['disk_free'])} free on disk)"),
+        ("config", config["path"] + ("" if config["exists"] else " (there is none)")),
+        (
+            "offline",
+            ", ".join(report["offline"]) or "no; the hub is asked only for a model of its own",
+        ),
+        ("bundled model", works),
+        *(("problem", problem) for problem in report["problems"]),
+    ]

@@ -1,0 +1,50 @@
+"""`longctx find`: the places in a document that a query is about."""
+
+from typing import Annotated
+
+import typer
+
+from longctx.cli import options, render
+from longctx.cli.loading import choose_document, make_setup, open_session
+from longctx.cli.settings import library_path
+
+EXAMPLES = """\
+  longctx find "where the light went out"
+  longctx find "payment failed" --doc log --limit 3
+  longctx find "the storm" --json | jq '.passages[0]'
+"""
+
+
+def run(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for, in any words.")],
+    doc: options.Document = None,
+    library: options.LibraryDir = None,
+    model: options.Model = None,
+    profile: options.ProfileName = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    threads: options.Threads = None,
+    gather: options.Gather = None,
+    limit: Annotated[
+        int,
+        options.setting(
+            "--limit", "Passages to print, best first; by default 10.", metavar="N", min=1
+        ),
+    ] = 10,
+    json: options.Json = False,
+) -> None:
+    """Finds passages of a document: a grep by meaning.
+
+    Each line is `file:line: score text`, best first, as `grep -n` prints it; nothing is generated.
+    JSON has every passage, whole.
+    """
+    place = library_path(library)
+    name = choose_document(place, doc)
+    setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
+    session = open_session(place, name, setup)
+    found = session.find(query, gather)
+    if json:
+        render.print_json(found.as_dict())
+        return
+    render.warn(found)
+    render.passages(found.passages[:limit], scores=True)

@@ -1,0 +1,143 @@
+"""`longctx ingest`: reads a document once and keeps its state."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from longctx.cli import options, render
+from longctx.cli.loading import make_setup
+from longctx.cli.settings import library_path
+from longctx.cli.text import duration, size
+
+if TYPE_CHECKING:
+    from longctx.core.ingest import Ingested
+    from longctx.core.plan import Plan
+
+EXAMPLES = """\
+  longctx ingest book.txt
+  longctx ingest part1.txt part2.txt --name novel
+  zcat log.gz | longctx ingest - --name log
+  longctx ingest book.txt --model ~/models/Qwen2.5-7B --dry-run
+"""
+PARTLY_READ = 3  # exit code
+
+
+def run(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH", help="Text files to read; `-` is standard input."),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            help="Name of the document; by default that of the first file.",
+            metavar="NAME",
+        ),
+    ] = None,
+    model: options.Model = None,
+    profile: options.ProfileName = None,
+    method: options.Method = None,
+    library: options.LibraryDir = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    threads: options.Threads = None,
+    replace: Annotated[
+        bool,
+        options.flag(
+            "--replace",
+            "Put the new state in the place of a document of this name; off by default.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        options.flag(
+            "--dry-run", "Say what it would take (tokens, disk, memory, time), and store nothing."
+        ),
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Reads a document once and keeps its state.
+
+    Several files become one document. Text is read as a stream, so its length is limited by the
+    disk alone. While it is read, progress is shown on standard error; the result goes to standard
+    output.
+    """
+    from longctx.core.reader import open_sources
+
+    open_sources(paths)  # a missing file is told before anything slow
+    setup = make_setup(
+        model=model, profile=profile, method=method, device=device, dtype=dtype, threads=threads
+    )
+    place = library_path(library)
+    if dry_run:
+        from longctx.core.plan import plan
+
+        with render.status("measuring"):
+            planned = plan(place, paths, setup, name)
+        return _show_plan(planned, json)
+    from longctx.core.ingest import ingest
+
+    with render.progress() as on_progress:
+        done = ingest(place, paths, setup, name, replace, on_progress)
+    _show(done, json)
+
+
+def _show(done: "Ingested", json: bool) -> None:
+    """The result, and what a person should know of it.
+
+    Raises:
+        typer.Exit: with 3 where a source could not be read.
+    """
+    if json:
+        render.print_json(done.as_dict())
+    else:
+        render.line(_summary(done))
+    for reason in done.skipped:
+        render.note(f"skipped: {reason}")
+    if done.undecodable:
+        render.note(
+            f"{done.undecodable:,} places are no text in their encoding; they are read as U+FFFD"
+        )
+    if done.forced_splits:
+        render.note(
+            f"{done.forced_splits:,} places in very long lines were cut; tokens may differ there"
+        )
+    if done.skipped:
+        raise typer.Exit(PARTLY_READ)
+
+
+def _summary(done: "Ingested") -> str:
+    told = f"{done.name}: {done.status}, {done.tokens:,} tokens, state {size(done.state_bytes)}"
+    if done.status == "unchanged":
+        return told
+    return f"{told}, {duration(done.seconds)} ({done.tokens_per_s:,.0f} tokens/s)"
+
+
+def _show_plan(planned: "Plan", json: bool) -> None:
+    """What an ingest would take.
+
+    Raises:
+        typer.Exit: with 1 where there is no room for it.
+    """
+    if json:
+        render.print_json(planned.as_dict())
+    else:
+        render.facts(
+            [
+                ("name", planned.name),
+                ("tokens", f"{planned.tokens:,}"),
+                ("text", size(planned.bytes)),
+                ("disk", _of(planned.disk_bytes, planned.free_disk_bytes)),
+                ("peak memory", _of(planned.peak_memory_bytes, planned.free_memory_bytes)),
+                ("time", f"{duration(planned.seconds)} ({planned.tokens_per_s:,.0f} tokens/s)"),
+                ("method", f"{planned.method} on {planned.device} in {planned.dtype}"),
+                ("fits", "yes" if planned.fits else "no"),
+            ]
+        )
+    if not planned.fits:
+        raise typer.Exit(1)
+
+
+def _of(needed: int | None, free: int | None) -> str:
+    return f"{size(needed)}, {size(free)} free"

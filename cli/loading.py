@@ -1,0 +1,77 @@
+"""From a command's options to a model ready to run, without the noise that libraries make.
+
+Sets the environment before transformers is imported, because it is read then; so nothing here
+imports core at module level.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longctx.cli import render
+
+if TYPE_CHECKING:
+    from longctx.core.session import Session
+    from longctx.core.setup import Setup
+
+
+def make_setup(**choices: Any) -> "Setup":
+    """What the user chose about the model, with transformers made quiet and kept offline.
+
+    Args:
+        **choices: fields of `Setup`.
+    """
+    choices = {
+        key: os.path.expanduser(value) if key in ("model", "profile") and value else value
+        for key, value in choices.items()
+    }
+    with render.status("starting"):
+        _silence(choices["model"])
+        from longctx.core.setup import Setup
+
+    return Setup(**choices)
+
+
+def choose_document(library: Path, doc: str | None) -> str:
+    """The document that the user named, or the latest, which is then told.
+
+    Takes no time, so that a wrong name is known before a model is loaded.
+
+    Raises:
+        LongctxError: there is no such library or document, or it is damaged.
+    """
+    from longctx.core.store import Library
+
+    store = Library.open(library)
+    if doc is None:
+        doc = store.latest()
+        render.note(f"document: {doc} (the latest)")
+    return store.document(doc).manifest.name
+
+
+def open_session(library: Path, doc: str, setup: "Setup") -> "Session":
+    """Opens a document with its model.
+
+    Raises:
+        LongctxError: as `Session` does.
+    """
+    from longctx.core.session import Session
+
+    with render.status(f"opening {doc}"):
+        return Session(library, doc, setup)
+
+
+def _silence(model: str | None) -> None:
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if not _is_hub_name(model):
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+
+
+def _is_hub_name(model: str | None) -> bool:
+    """Whether only the network may have it: owner/model, and no such folder."""
+    return model is not None and model.count("/") == 1 and not Path(model).exists()

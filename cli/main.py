@@ -1,0 +1,117 @@
+"""The program: its commands in the order in which `--help` lists them, and its own two options.
+
+A command is one file with a function `run`, whose docstring is its help, and `EXAMPLES`, which
+stand under it. Command files import nothing heavy at module level, so that help is there at once.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from longctx.cli import ask, doctor, find, ingest, list, niah, profiles, rm, show
+from longctx.cli.program import Program, note_debug
+
+COMMANDS = {
+    "ingest": ingest,
+    "ask": ask,
+    "find": find,
+    "list": list,
+    "show": show,
+    "rm": rm,
+    "niah": niah,
+    "profiles": profiles,
+    "doctor": doctor,
+}
+EPILOG = """\b
+Examples:
+  longctx ingest book.txt
+  longctx ask "Who kept the lighthouse?"
+
+\b
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 part of the input unreadable,
+10 no such library or document, 11 document locked, 13 wrong model or state,
+130 interrupted.
+"""
+
+app = typer.Typer(
+    cls=Program,
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(f"longctx {version('longctx')}")
+        raise typer.Exit
+
+
+def _print_help(ctx: typer.Context, value: bool) -> None:
+    if value:
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+
+
+# Typer's own --help of the program would import pydantic for the help of every command: 0.1 s.
+@app.callback(invoke_without_command=True, epilog=EPILOG, add_help_option=False)
+def start(
+    ctx: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            show_default=False,
+            help="Print the version and leave.",
+        ),
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            callback=note_debug,
+            envvar="LONGCTX_DEBUG",
+            show_default=False,
+            help="Show the traceback of an error; off by default.",
+        ),
+    ] = False,
+    show_help: Annotated[
+        bool,
+        typer.Option(
+            "--help",
+            "-h",
+            callback=_print_help,
+            is_eager=True,
+            show_default=False,
+            help="Show this message and leave.",
+        ),
+    ] = False,
+) -> None:
+    """Answers questions about documents longer than any model's window.
+
+    A document is ingested once; its state stays on disk, and any number of questions are answered
+    from it, with the places in the text. Settings come from flags, then from LONGCTX_* variables,
+    then from the user's config file (`longctx doctor` says where that is).
+    """
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help(), err=True)
+        raise typer.Exit(2)
+
+
+for name, module in COMMANDS.items():
+    examples = f"\b\nExamples:\n{module.EXAMPLES}"
+    app.command(name, epilog=examples)(module.run)
+
+
+def main() -> None:
+    """The `longctx` command."""
+    for output in (sys.stdout, sys.stderr):
+        # A character that the terminal's encoding lacks is shown as "?", not as a traceback.
+        output.reconfigure(errors="replace")
+    app()

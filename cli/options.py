@@ -1,0 +1,113 @@
+"""The options that commands share, each said once: flag, environment variable, help text.
+
+An option with an environment variable is a setting: it may stand in the user's config file too,
+under the name of its flag. One without is meant for a single run. Imports nothing but Typer.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from longctx.cli.program import note_json
+
+
+def setting(flag: str, help_text: str, **more: object) -> typer.models.OptionInfo:
+    """An option that also has an environment variable, named after its flag.
+
+    Args:
+        flag: `--name`, or `--name/--no-name`.
+        help_text: one sentence with the default and the unit.
+        **more: passed on to `typer.Option`.
+    """
+    name = flag.split("/")[0].removeprefix("--").upper().replace("-", "_")
+    return typer.Option(flag, envvar=f"LONGCTX_{name}", help=help_text, show_default=False, **more)
+
+
+def flag(name: str, help_text: str) -> typer.models.OptionInfo:
+    """An option without a value, for this run only."""
+    return typer.Option(name, help=help_text, show_default=False)
+
+
+LibraryDir = Annotated[
+    Path | None,
+    setting(
+        "--library",
+        "Folder that holds the documents; by default one in the user's data folder.",
+        metavar="DIR",
+    ),
+]
+Model = Annotated[
+    str | None,
+    setting(
+        "--model",
+        "Model: 'tiny', a folder in Hugging Face format, or a hub name (owner/model); by default "
+        "the document's own, or the bundled 'tiny' for a new one.",
+        metavar="MODEL",
+    ),
+]
+ProfileName = Annotated[
+    str | None,
+    setting(
+        "--profile",
+        "Profile: a name from `longctx profiles` or a YAML file; by default the one made for the "
+        "model.",
+        metavar="NAME|FILE",
+    ),
+]
+Method = Annotated[
+    str | None,
+    setting(
+        "--method",
+        "Reading method, such as reform or full; by default the profile's.",
+        metavar="METHOD",
+    ),
+]
+Device = Annotated[
+    str,
+    setting(
+        "--device",
+        "Where to compute: auto, cpu, mps, cuda or cuda:N; by default auto, which takes a GPU if "
+        "there is one.",
+        metavar="DEVICE",
+    ),
+]
+Dtype = Annotated[
+    str,
+    setting(
+        "--dtype",
+        "Number format: auto, bf16, fp16 or fp32; by default auto, which is bf16 where the device "
+        "multiplies it fast, else fp32.",
+        metavar="DTYPE",
+    ),
+]
+Threads = Annotated[
+    int | None,
+    setting("--threads", "CPU threads; by default as many as PyTorch chooses.", metavar="N"),
+]
+Document = Annotated[
+    str | None,
+    setting(
+        "--doc",
+        "Document to search; by default the one that was completed last.",
+        metavar="NAME",
+    ),
+]
+Gather = Annotated[
+    int | None,
+    setting(
+        "--gather",
+        "Tokens of the document to gather for each question; by default the profile's number.",
+        metavar="N",
+        min=1,
+    ),
+]
+Json = Annotated[
+    bool,
+    setting(
+        "--json",
+        "Print one JSON object on standard output instead of text; off by default.",
+        callback=note_json,
+        is_eager=True,
+    ),
+]

@@ -1,0 +1,77 @@
+"""Questions from a file or from standard input, one after another as they come.
+
+Knows three forms: plain text (one question a line), JSON lines, and YAML as in
+samples/questions.yaml.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from longctx.core.errors import UnreadableInput, UsageError
+
+FORMS = "Give one question a line, or an object with the key 'question' for each."
+
+
+def from_stdin() -> Iterator[str]:
+    """One question a line; each is given as soon as its line is there."""
+    return _lines(raw.decode("utf-8", errors="replace") for raw in sys.stdin.buffer)
+
+
+def from_file(path: Path) -> list[str]:
+    """The questions of a file, by its ending: .jsonl, .yaml, .yml, or else plain text.
+
+    Raises:
+        UsageError: there is no such file, or something in it is no question.
+        UnreadableInput: it is not UTF-8 text.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise UnreadableInput(
+            f"cannot read '{path}'", "it is not UTF-8 text", "Convert it first."
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"cannot read '{path}'", error.strerror or str(error), "Check --questions."
+        ) from error
+    lines = list(_lines(text.splitlines()))
+    if path.suffix == ".jsonl":
+        return [_json_question(line, path) for line in lines]
+    if path.suffix in (".yaml", ".yml"):
+        return _yaml_questions(text, path)
+    return lines
+
+
+def _lines(lines: Iterable[str]) -> Iterator[str]:
+    stripped = (line.strip().removeprefix("\ufeff") for line in lines)
+    return (line for line in stripped if line)
+
+
+def _json_question(line: str, path: Path) -> str:
+    try:
+        return _question(json.loads(line), path)
+    except ValueError as error:
+        raise UsageError(f"cannot read '{path}'", f"{error} in {line[:80]!r}", FORMS) from error
+
+
+def _yaml_questions(text: str, path: Path) -> list[str]:
+    import yaml
+
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"cannot read '{path}'", str(error), "Correct its YAML.") from error
+    entries = values.get("questions") if isinstance(values, dict) else None
+    if not isinstance(entries, list):
+        raise UsageError(f"no questions in '{path}'", "it has no list 'questions'", FORMS)
+    return [_question(entry, path) for entry in entries]
+
+
+def _question(entry: Any, path: Path) -> str:
+    words = entry.get("question") if isinstance(entry, dict) else None
+    if not isinstance(words, str):
+        raise UsageError(f"no question in '{path}'", f"found {str(entry)[:80]!r}", FORMS)
+    return words

@@ -1,0 +1,193 @@
+"""Everything that is printed, and the one place that knows rich.
+
+Results go to standard output, everything else to standard error. Text from documents, models,
+files and errors passes `clean`, so that nothing in it can steer a terminal, and is never read as
+markup.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import IO, TYPE_CHECKING, Any
+
+from longctx.cli.text import clean, duration, one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from longctx.core.gather import Passage
+    from longctx.core.ingest import Progress
+    from longctx.core.session import Found
+
+SCHEMA_VERSION = 1
+PLAIN_EVERY_MS = 30_000
+
+
+def line(text: str) -> None:
+    """One line of a result, on standard output."""
+    print(clean(text), flush=True)
+
+
+def note(text: str) -> None:
+    """A line for the person at the terminal, on standard error."""
+    print(clean(text), file=sys.stderr, flush=True)
+
+
+def can_ask() -> bool:
+    """Whether somebody sits at a terminal to answer."""
+    return sys.stdin.isatty()
+
+
+def prompt(text: str) -> None:
+    """Asks for input on standard error."""
+    print(clean(text), end="", file=sys.stderr, flush=True)
+
+
+def print_json(values: dict[str, Any], file: IO[str] | None = None) -> None:
+    """One JSON object on one line; ASCII alone, so that it is the same on every terminal."""
+    text = json.dumps({"schema_version": SCHEMA_VERSION, **values}, allow_nan=False)
+    print(text.replace("\x7f", "\\u007f"), file=file or sys.stdout, flush=True)
+
+
+def stream(text: str) -> None:
+    """A piece of an answer as it comes."""
+    print(clean(text), end="", flush=True)
+
+
+def passages(found: "Iterable[Passage]", scores: bool) -> None:
+    """Passages as `file:line` and the text around their best token.
+
+    Args:
+        found: best first.
+        scores: with each one's score.
+    """
+    console = _console(sys.stdout)
+    for passage in found:
+        place = f"{one_line(passage.source)}:{passage.best_line}:"
+        score = f" {passage.score:.3f} " if scores else ""
+        console.print(
+            _text((place, "bold"), (score, "dim"), f" {one_line(passage.best_text)}"),
+            soft_wrap=True,
+        )
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
+    """A table on standard output.
+
+    Args:
+        headers: names of the columns.
+        rows: their cells.
+        right: columns of numbers.
+    """
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for header in headers:
+        grid.add_column(header, justify="right" if header in right else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(_text(one_line(cell)) for cell in row))
+    _console(sys.stdout).print(grid)
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> None:
+    """Names and values, one pair a line; a value may have several lines."""
+    pairs = [(clean(name), clean(value)) for name, value in rows]
+    width = max(len(name) for name, _ in pairs)
+    console = _console(sys.stdout)
+    for name, value in pairs:
+        indented = value.replace("\n", "\n" + " " * (width + 2))
+        console.print(_text((f"{name:<{width}}", "bold"), f"  {indented}"), soft_wrap=True)
+
+
+def warn(found: "Found") -> None:
+    """What a person should know of an answer or a search before believing it."""
+    if not found.found:
+        best = found.passages[0].score if found.passages else 0.0
+        note(f"the document seems not to answer this (best score {best:.3f})")
+    if found.tokens["dropped"]:
+        note(f"the model's window had no room for {found.tokens['dropped']:,} gathered tokens")
+
+
+def confirm(question: str) -> bool:
+    """Asks at the terminal; anything but y or yes is no."""
+    prompt(f"{question} [y/N] ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+@contextmanager
+def status(text: str) -> Iterator[None]:
+    """Says at the terminal that something takes a while."""
+    waiting = _console(sys.stderr).status(clean(text)) if sys.stderr.isatty() else nullcontext()
+    with waiting:
+        yield
+
+
+def _console(file: IO[str]) -> "Console":
+    """A console that takes no text for markup; where nobody sees it, no line is folded."""
+    from rich.console import Console
+
+    return Console(
+        file=file,
+        width=None if file.isatty() else 1 << 15,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+
+
+def _text(*parts: str | tuple[str, str]) -> Any:
+    from rich.text import Text
+
+    return Text.assemble(*parts)
+
+
+# --- the progress of an ingest ---
+
+
+@contextmanager
+def progress() -> "Iterator[Callable[[Progress], None]]":
+    """Shows how far an ingest has come: a bar at a terminal, elsewhere a line every 30 s.
+
+    Returns:
+        What to call with each `Progress`.
+    """
+    if not sys.stderr.isatty():
+        yield _every(PLAIN_EVERY_MS, lambda told: note(_so_far(told)))
+        return
+    with _bar() as bar:
+        task = bar.add_task("", total=None, detail="loading the model")
+        yield lambda told: bar.update(
+            task, total=told.total, completed=told.processed, detail=_so_far(told)
+        )
+
+
+def _bar() -> Any:
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    columns = (BarColumn(), DownloadColumn(), TextColumn("{task.fields[detail]}", markup=False))
+    return Progress(*columns, console=_console(sys.stderr), transient=True, redirect_stdout=False)
+
+
+def _every(period_ms: int, tell: "Callable[[Progress], None]") -> "Callable[[Progress], None]":
+    due = period_ms
+
+    def told(state: "Progress") -> None:
+        nonlocal due
+        if state.time_ms >= due:
+            due = state.time_ms + period_ms
+            tell(state)
+
+    return told
+
+
+def _so_far(state: "Progress") -> str:
+    """Tokens, speed and time left."""
+    seconds = max(state.time_ms, 1) / 1000
+    parts = [f"{state.tokens:,} tokens", f"{state.tokens / seconds:,.0f} tokens/s"]
+    read = state.processed - state.cache
+    if state.total is not None and read:
+        parts.append(f"{duration(seconds * (state.total - state.processed) / read)} left")
+    return ", ".join(parts)

@@ -1,0 +1,46 @@
+"""`longctx rm`: deletes a document."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from longctx.cli import options, render
+from longctx.cli.settings import library_path
+from longctx.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from longctx.core.store import Library
+
+EXAMPLES = """\
+  longctx rm book
+  longctx rm book --yes
+"""
+
+
+def run(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The document, as `list` names it.")],
+    yes: Annotated[bool, options.flag("--yes", "Delete without asking; off by default.")] = False,
+    library: options.LibraryDir = None,
+) -> None:
+    """Deletes a document, finished or not.
+
+    The files that it was made from stay. Asks first; where there is no terminal to ask at, --yes
+    is needed.
+    """
+    from longctx.core.store import Library
+
+    documents = Library.open(library_path(library))
+    if not yes and not _agreed(name, documents):
+        raise typer.Exit(1)
+    documents.remove(name)
+    render.note(f"deleted {name}")
+
+
+def _agreed(name: str, documents: "Library") -> bool:
+    if all(manifest.name != name for manifest in documents.documents()):
+        return True  # nothing to lose; the library has the message for it
+    if not render.can_ask():
+        raise UsageError(
+            f"document '{name}' was not deleted", "there is no terminal to ask at", "Add --yes."
+        )
+    return render.confirm(f"Delete document '{name}'?")

@@ -1,0 +1,101 @@
+"""The user's config file: defaults for options, under flags and LONGCTX_* variables.
+
+TOML, with an option's name as key, at the top level for every command that has it, or in a table
+named after a command for that command alone. A key that nothing reads is an error.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from longctx.core.errors import UsageError
+
+Commands = dict[str, Any]  # name -> a Typer command
+
+
+def config_path() -> Path:
+    """Where the config file is, whether or not there is one."""
+    named = os.environ.get("LONGCTX_CONFIG")
+    if named:
+        return Path(named).expanduser()
+    from platformdirs import user_config_path
+
+    return user_config_path("longctx") / "config.toml"
+
+
+def library_path(given: Path | None) -> Path:
+    """The library's folder: the one given, or the one in the user's data folder."""
+    if given is not None:
+        return given.expanduser()
+    from platformdirs import user_data_path
+
+    return user_data_path("longctx") / "library"
+
+
+def defaults(commands: Commands) -> dict[str, dict[str, Any]]:
+    """The config file's values by command and parameter, as click's `default_map`.
+
+    Args:
+        commands: the program's commands, whose options are the known keys.
+
+    Raises:
+        UsageError: the file is not TOML, has an unknown key, or LONGCTX_CONFIG names none.
+    """
+    path = config_path()
+    if not path.is_file():
+        if os.environ.get("LONGCTX_CONFIG"):
+            raise UsageError(f"no config file '{path}'", "", "Check LONGCTX_CONFIG.")
+        return {}
+    values = _read(path)
+    known = {name: _settings(command) for name, command in commands.items()}
+    tables = {key: value for key, value in values.items() if isinstance(value, dict)}
+    general = {key: value for key, value in values.items() if key not in tables}
+    _check(general, {key for names in known.values() for key in names}, f"'{path}'")
+    for command, table in tables.items():
+        _check({command: None}, set(known), f"the tables of '{path}'")
+        _check(table, set(known[command]), f"[{command}] of '{path}'")
+    return {
+        command: _chosen(names, general) | _chosen(names, tables.get(command, {}))
+        for command, names in known.items()
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return _plain(tomllib.loads(path.read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read config file '{path}'", str(error), "Correct it.") from error
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """The same with `-` for `_` in every key."""
+    return {
+        key.replace("_", "-"): _plain(value) if isinstance(value, dict) else value
+        for key, value in values.items()
+    }
+
+
+def _settings(command: Any) -> dict[str, str]:
+    """A command's settings: the flag without its dashes -> the parameter's name."""
+    return {
+        option.opts[0].removeprefix("--"): option.name for option in command.params if option.envvar
+    }
+
+
+def _check(values: dict[str, Any], known: set[str], where: str) -> None:
+    for key, value in values.items():
+        if key not in known:
+            names = ", ".join(sorted(known))
+            raise UsageError(f"unknown key {key!r} in {where}", "", f"Known are: {names}.")
+        if not isinstance(value, str | int | float | bool | None):
+            raise UsageError(
+                f"cannot use {key!r} in {where}",
+                f"it is a {type(value).__name__}",
+                "Give a string, a number, true or false.",
+            )
+
+
+def _chosen(names: dict[str, str], values: dict[str, Any]) -> dict[str, Any]:
+    return {names[key]: value for key, value in values.items() if key in names}

@@ -1,0 +1,85 @@
+"""`longctx show`: everything that is recorded of one document."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from longctx.cli import options, render
+from longctx.cli.list import summary
+from longctx.cli.settings import library_path
+from longctx.cli.text import size
+
+if TYPE_CHECKING:
+    from longctx.core.store import Library, Manifest
+
+EXAMPLES = """\
+  longctx show book
+  longctx show book --json
+"""
+
+
+def run(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The document, as `list` names it.")],
+    library: options.LibraryDir = None,
+    json: options.Json = False,
+) -> None:
+    """Shows what is recorded of a document.
+
+    Its sources, the model and method that read it, and its size on disk.
+    """
+    from longctx.core.store import Library
+
+    manifest = _manifest(Library.open(library_path(library)), name)
+    if json:
+        render.print_json(_details(manifest))
+    else:
+        render.facts(_facts(manifest))
+
+
+def _manifest(library: "Library", name: str) -> "Manifest":
+    """The manifest of a document that may also be unfinished or damaged.
+
+    Raises:
+        NotFound: there is none of this name.
+    """
+    known = {manifest.name: manifest for manifest in reversed(library.documents())}
+    return known[name] if name in known else library.document(name).manifest
+
+
+def _details(manifest: "Manifest") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        **summary(manifest),
+        "format": manifest.format,
+        "sources": [asdict(source) for source in manifest.sources],
+        "fingerprint": manifest.model,
+        "options": manifest.options,
+        "profile": manifest.profile,
+        "recorded": manifest.recorded,
+        "report": manifest.report,
+        "files": [{"file": shard.file, "bytes": shard.size} for shard in manifest.shards],
+    }
+
+
+def _facts(manifest: "Manifest") -> list[tuple[str, str]]:
+    told = summary(manifest)
+    sources = [
+        f"{source.name}: {source.tokens:,} tokens, {size(source.size)}, {source.encoding}"
+        for source in manifest.sources
+    ]
+    return [
+        ("name", manifest.name),
+        ("status", told["error"] or manifest.status),
+        ("tokens", f"{manifest.tokens:,}"),
+        ("sources", "\n".join(sources)),
+        ("model", told["model"]),
+        ("method", manifest.method),
+        ("options", _pairs(manifest.options)),
+        ("read with", _pairs(manifest.recorded)),
+        ("state", f"{size(manifest.size)} in {len(manifest.shards)} files"),
+    ]
+
+
+def _pairs(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in values.items())

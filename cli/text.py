@@ -1,0 +1,68 @@
+"""Text made fit to show: nothing in it can steer a terminal, and figures read as people write them.
+
+Knows nothing of where it is printed.
+"""
+
+import re
+import unicodedata
+
+CLIP = 200  # characters of a line that stand for a passage
+
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor
+    r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # strings: window titles, links
+    r"|\x1b[ -/]*[0-~]"
+)
+# Format characters that living scripts need: joiners, and signs that stand before numbers.
+_HARMLESS = frozenset(
+    "\u200c\u200d\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2"
+)
+
+
+class _Visible(dict):
+    """A translation table that is filled with the characters that come up."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        category = unicodedata.category(character)
+        removed = (
+            category in ("Cc", "Cf") and character not in _HARMLESS and character not in "\n\t"
+        )
+        self[code] = "\ufffd" if category == "Cs" else "" if removed else character
+        return self[code]
+
+
+_VISIBLE = _Visible()
+
+
+def clean(text: str) -> str:
+    """Text without what a terminal would obey: escape sequences, control and format characters.
+
+    Newlines and tabs stay. Halves of surrogate pairs, as in undecodable file names, become U+FFFD.
+    """
+    return _ESCAPES.sub("", text).translate(_VISIBLE)
+
+
+def one_line(text: str, limit: int = CLIP) -> str:
+    """Clean text on one line, cut after `limit` characters."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def size(count: int | None) -> str:
+    """Bytes for people: 12.3 MB."""
+    if count is None:
+        return "unknown"
+    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 999.95 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.0f} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 8.2 s, 3:05, 2:03:05."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,249 @@
+"""`ask` and `find`: one question, many, a conversation; text and JSON; nothing else on stdout."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from longctx.cli import ask, render
+
+pytestmark = pytest.mark.usefixtures("library")
+QUESTION = "who wrote of the boat?"
+KEYS = {"schema_version", "question", "answer", "found", "documents", "passages", "tokens"} | {
+    "timings",
+    "state",
+}
+PASSAGE_KEYS = {"document", "source", "line", "start", "end", "score", "text"}
+UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
+
+
+@pytest.fixture
+def asking(longctx, model_options):
+    """Runs `ask` or `find` with the random model."""
+    return lambda command, *args, **more: longctx(command, *args, *model_options, **more)
+
+
+@pytest.fixture
+def strict_profile(model_folder, tmp_path) -> Path:
+    """A profile by which no document answers anything."""
+    text = (model_folder / "profile.yaml").read_text("utf-8")
+    (tmp_path / "strict.yaml").write_text(f"{text}threshold: 2.0\n", "utf-8")
+    return tmp_path / "strict.yaml"
+
+
+def test_the_answer_then_the_passages(asking, shelf):
+    result = asking("ask", QUESTION)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "document: book (the latest)\n"
+    answer, _, passages = result.stdout.rpartition("\n\n")
+    lines = passages.splitlines()
+    assert answer.strip()
+    assert 1 <= len(lines) <= ask.SOURCES
+    assert all(
+        re.match(rf"{re.escape(str(shelf.parent))}/book\.txt:\d+: \S", line) for line in lines
+    )
+
+
+def test_no_sources(asking):
+    shown, hidden = asking("ask", QUESTION).stdout, asking("ask", QUESTION, "--no-sources").stdout
+    assert shown.startswith(hidden)
+    assert "book.txt" not in hidden
+
+
+def test_json_is_one_object_and_nothing_else(asking, shelf):
+    result = asking("ask", QUESTION, "--json", "--doc", "book")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.count("\n") == 1
+    values = json.loads(result.stdout)
+    assert values.keys() == KEYS
+    assert (values["question"], values["documents"]) == (QUESTION, ["book"])
+    assert values["answer"] == values["answer"].strip()
+    assert values["tokens"].keys() == {"document", "gathered", "question", "answer", "dropped"}
+    source = (shelf.parent / "book.txt").read_bytes()
+    for passage in values["passages"]:
+        assert passage.keys() == PASSAGE_KEYS
+        cut = source[passage["start"] : passage["end"]]
+        assert cut.decode("utf-8", errors="replace") == passage["text"]
+        assert passage["line"] == source[: passage["start"]].count(b"\n") + 1
+
+
+def test_find_prints_places_with_scores_best_first(asking):
+    result = asking("find", "news of rain", "--gather", 60)
+    assert result.exit_code == 0, result.output
+    found = [
+        re.fullmatch(r".*book\.txt:(\d+): (\d\.\d{3})  (.*)", s) for s in result.stdout.splitlines()
+    ]
+    assert len(found) > 1
+    scores = [float(match[2]) for match in found]
+    assert scores == sorted(scores, reverse=True)
+    one = asking("find", "news of rain", "--gather", 60, "--limit", 1)
+    assert one.stdout == result.stdout.splitlines(keepends=True)[0]
+
+
+def test_find_json_has_no_answer_and_every_passage(asking):
+    values = json.loads(asking("find", "rain", "--json", "--limit", 1, "--gather", 60).stdout)
+    assert values.keys() == KEYS - {"answer"}
+    assert len(values["passages"]) > 1
+    assert values["tokens"]["gathered"] <= 60
+
+
+def test_no_character_of_a_document_reaches_the_terminal_as_a_command(asking):
+    for command in ("ask", "find"):
+        shown = asking(command, "red salt news", "--gather", 200).stdout
+        assert not UNSEEN.search(shown)
+        told = asking(command, "red salt news", "--gather", 200, "--json").stdout
+        assert told.isascii()
+        assert not UNSEEN.search(told)
+
+
+def test_markup_in_a_document_is_text(asking):
+    shown = asking("find", "[red]that a boat[/red]", "--gather", 200).stdout
+    assert "[red]" in shown or "[link=" in shown
+
+
+def test_no_color(asking, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[1m" in asking("find", "rain").stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in asking("find", "rain").stdout
+
+
+def test_a_document_that_seems_not_to_answer(asking, longctx, model_folder, strict_profile):
+    options = ["--model", model_folder, "--profile", strict_profile]
+    result = longctx("ask", QUESTION, *options)
+    assert result.exit_code == 0
+    assert re.search(
+        r"^the document seems not to answer this \(best score \d\.\d+\)$", result.stderr, re.M
+    )
+    assert "book.txt:" in result.stdout
+    assert json.loads(longctx("ask", QUESTION, "--json", *options).stdout)["found"] is False
+    assert "seems not to answer" not in asking("ask", QUESTION).stderr
+
+
+def test_what_has_no_room_in_the_window_is_told(asking):
+    result = asking("ask", QUESTION, "--gather", 5000)
+    assert re.search(r"no room for \d+ gathered tokens", result.stderr)
+
+
+# --- many questions ---
+
+
+def test_questions_from_stdin_give_one_line_each(asking):
+    result = asking("ask", "-", input="who came home?\n\nwhat news?\n")
+    assert result.exit_code == 0, result.output
+    values = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [value["question"] for value in values] == ["who came home?", "what news?"]
+    assert all(value.keys() == KEYS for value in values)
+    assert values[0]["timings"]["load_s"] == values[1]["timings"]["load_s"]
+
+
+def test_questions_from_a_file_are_those_from_stdin(asking, tmp_path):
+    (tmp_path / "q.jsonl").write_text(
+        '{"question": "who came home?"}\n{"question": "what news?"}\n'
+    )
+    by_file = asking("ask", "--questions", tmp_path / "q.jsonl").stdout.splitlines()
+    by_pipe = asking("ask", "-", input="who came home?\nwhat news?\n").stdout.splitlines()
+    for one, other in zip(by_file, by_pipe, strict=True):
+        assert json.loads(one)["answer"] == json.loads(other)["answer"]
+
+
+def test_a_question_that_cannot_be_asked_keeps_its_line(asking):
+    result = asking("ask", "-", input=f"who?\n{'what news of rain ' * 200}\nwhen?\n")
+    assert result.exit_code == 2
+    values = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [("answer" in v, "error" in v) for v in values] == [
+        (True, False),
+        (False, True),
+        (True, False),
+    ]
+    assert values[1]["error"]["code"] == 2
+    assert "no room" in values[1]["error"]["message"]
+
+
+# --- a conversation ---
+
+
+def test_a_prompt_opens_at_a_terminal(asking, monkeypatch):
+    monkeypatch.setattr(render, "can_ask", lambda: True)
+    typed = iter(["who came home?", "  ", "news of rain " * 300, "what news?"])
+
+    def type_next(prompt: str = "") -> str:
+        for words in typed:
+            return words
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", type_next)
+    result = asking("ask", "--json")
+    assert result.exit_code == 0, result.output
+    questions = [json.loads(line)["question"] for line in result.stdout.splitlines()]
+    assert questions == ["who came home?", "what news?"]
+    assert result.stderr.count("? ") == 5
+    assert "error: a question of" in result.stderr
+
+
+def test_ctrl_c_ends_the_answer_and_then_the_conversation(capsys, monkeypatch):
+    typed = iter(["first", "second"])
+
+    def type_next(prompt: str = "") -> str:
+        for words in typed:
+            return words
+        raise KeyboardInterrupt
+
+    def answer(words: str) -> None:
+        asked.append(words)
+        raise KeyboardInterrupt
+
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", type_next)
+    with pytest.raises(KeyboardInterrupt):
+        ask._converse(answer)
+    assert asked == ["first", "second"]
+    assert capsys.readouterr().err.count("interrupted") == 2
+
+
+# --- mistakes ---
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["ask"], 2, "no question"),
+        (["ask", "who?", "--questions", "q.txt"], 2, "both"),
+        (["ask", "--questions", "none.txt"], 2, "none.txt"),
+        (["ask", " "], 2, "empty"),
+        (["ask", "news of rain " * 300], 2, "no room"),
+        (["ask", "who?", "--doc", "none"], 10, "'none'"),
+        (["ask", "who?", "--doc", "../x"], 2, "'../x'"),
+        (["ask", "who?", "--library", "none"], 10, "no library"),
+        (["ask", "who?", "--temperature", "-1"], 2, "temperature"),
+        (["ask", "who?", "--top-p", "0"], 2, "top-p"),
+        (["ask", "who?", "--max-new-tokens", "0"], 2, "0 tokens"),
+        (["ask", "who?", "--gather", "0"], 2, "--gather"),
+        (["ask", "who?", "--device", "tpu"], 2, "'tpu'"),
+        (["ask", "who?", "--dtype", "int3"], 2, "'int3'"),
+        (["ask", "who?", "--threads", "0"], 2, "threads"),
+        (["find", " "], 2, "empty"),
+    ],
+)
+def test_mistakes(asking, args, code, said):
+    result = asking(*args)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_another_model_than_the_document_was_read_with(longctx):
+    result = longctx("ask", "who?", "--model", "tiny", "--json")
+    assert (result.exit_code, result.stdout) == (13, "")
+    assert json.loads(result.stderr.splitlines()[-1])["error"]["code"] == 13
+
+
+def test_a_flipped_byte_is_found(asking, library):
+    shard = next((library / "documents/book").glob("memory-*"))
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    result = asking("ask", "who?")
+    assert result.exit_code == 13
+    assert shard.name in result.stderr

@@ -1,0 +1,138 @@
+"""`list`, `show`, `rm`, `profiles` and `doctor`."""
+
+import json
+
+import pytest
+
+from longctx.cli import render
+from longctx.core.errors import LongctxError
+from longctx.core.store import Library
+
+
+@pytest.mark.usefixtures("library")
+def test_list(longctx, model_folder):
+    result = longctx("list")
+    assert (result.exit_code, result.stderr) == (0, "")
+    head, row = result.stdout.splitlines()
+    assert head.split() == ["name", "tokens", "text", "method", "model", "status", "state"]
+    assert row.startswith("book ")
+    assert str(model_folder) in row
+
+
+@pytest.mark.usefixtures("library")
+def test_list_json(longctx, shelf):
+    result = longctx("list", "--json")
+    assert result.stdout.count("\n") == 1
+    values = json.loads(result.stdout)
+    assert values.keys() == {"schema_version", "documents"}
+    (book,) = values["documents"]
+    assert {"name", "tokens", "bytes", "method", "model", "status"} <= book.keys()
+    assert (book["name"], book["status"], book["method"]) == ("book", "complete", "reform")
+    assert book["bytes"] == (shelf.parent / "book.txt").stat().st_size
+
+
+def test_documents_that_are_not_whole_are_listed(longctx, library):
+    (library / "documents/broken").mkdir()
+    (library / "documents/broken/manifest.json").write_text("{")
+    status = {
+        d["name"]: d["status"] for d in json.loads(longctx("list", "--json").stdout)["documents"]
+    }
+    assert status == {"book": "complete", "broken": "damaged"}
+    assert "damaged" in longctx("list").stdout
+    assert "manifest.json" in longctx("show", "broken").stdout
+    assert longctx("rm", "broken", "--yes").exit_code == 0
+
+
+@pytest.mark.usefixtures("library")
+def test_show(longctx, shelf):
+    result = longctx("show", "book")
+    assert result.exit_code == 0
+    assert f"{shelf.parent}/book.txt" in result.stdout
+    values = json.loads(longctx("show", "book", "--json").stdout)
+    assert (values["schema_version"], values["name"]) == (1, "book")
+    assert values["sources"][0]["encoding"] == "utf-8"
+    assert values["options"]["chunk"] == 32
+    assert sum(file["bytes"] for file in values["files"]) == values["state_bytes"]
+
+
+@pytest.mark.parametrize("command", ["show", "rm"])
+@pytest.mark.usefixtures("library")
+def test_unknown_documents(longctx, command):
+    for name, code in [("none", 10), ("../book", 2)]:
+        result = longctx(command, name)
+        assert (result.exit_code, result.stdout) == (code, "")
+        assert name in result.stderr
+
+
+@pytest.mark.parametrize("command", [("list",), ("show", "x"), ("rm", "x"), ("find", "x")])
+def test_no_library(longctx, command, tmp_path):
+    result = longctx(*command)
+    assert result.exit_code == 10
+    assert str(tmp_path / "library") in result.stderr
+
+
+def test_rm_needs_a_terminal_or_yes(longctx, library):
+    result = longctx("rm", "book")
+    assert result.exit_code == 2
+    assert "--yes" in result.stderr
+    assert (library / "documents/book").exists()
+    assert longctx("rm", "book", "--yes").exit_code == 0
+    assert not (library / "documents/book").exists()
+    assert longctx("rm", "book", "--yes").exit_code == 10
+
+
+@pytest.mark.parametrize(
+    ("typed", "code"), [("y\n", 0), ("Yes\n", 0), ("\n", 1), ("no\n", 1), ("", 1)]
+)
+def test_rm_asks_at_a_terminal(longctx, library, monkeypatch, typed, code):
+    monkeypatch.setattr(render, "can_ask", lambda: True)
+    result = longctx("rm", "book", input=typed)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert "Delete document 'book'? [y/N]" in result.stderr
+    assert (library / "documents/book").exists() == bool(code)
+
+
+@pytest.mark.usefixtures("library")
+def test_a_document_that_is_being_written_is_locked(longctx, library):
+    header = {key: {} for key in ("recorded", "options", "profile")}
+    model = dict.fromkeys(("name", "config", "tokenizer", "weights"), "")
+    with Library.open(library).writer("new", {**header, "model": model, "method": "full"}):
+        result = longctx("rm", "new", "--yes")
+    assert result.exit_code == 11
+    assert "'new'" in result.stderr
+
+
+def test_profiles(longctx):
+    result = longctx("profiles")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[1].startswith("tiny ")
+    known = json.loads(longctx("profiles", "--json").stdout)["profiles"]
+    assert len(known) == len(result.stdout.splitlines()) - 1
+    assert known[0]["methods"]["reform"]["heads"]
+
+
+def test_doctor(longctx, tmp_path):
+    result = longctx("doctor", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    values = json.loads(result.stdout)
+    assert values["bundled_model"]["works"]
+    assert values["library"]["path"] == str(tmp_path / "library")
+    assert (values["library"]["exists"], values["library"]["writable"]) == (False, True)
+    assert values["devices"][0]["device"] == "cpu"
+    assert values["auto"]["dtype"] in ("bf16", "fp32")
+    assert not (tmp_path / "library").exists()
+    text = longctx("doctor").stdout
+    assert "self-check passed" in text
+    assert values["versions"]["torch"] in text
+
+
+def test_doctor_names_what_is_wrong(longctx, monkeypatch, tmp_path):
+    def refuse(*args: object) -> None:
+        raise LongctxError("cannot run this model exactly")
+
+    monkeypatch.setattr("longctx.core.load.load_decoder", refuse)
+    monkeypatch.setenv("LONGCTX_LIBRARY", str(tmp_path / "config.toml"))
+    result = longctx("doctor")
+    assert result.exit_code == 1
+    assert "cannot run this model exactly" in result.stdout
+    assert "cannot be written" in result.stdout

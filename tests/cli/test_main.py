@@ -1,0 +1,209 @@
+"""The program around the commands: help, version, errors and exit codes, the console."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from importlib import metadata
+
+import pytest
+from typer.main import get_command
+
+from longctx.cli import render
+from longctx.cli.main import COMMANDS, app
+from longctx.core import session
+from longctx.core.errors import Locked, NotFound, StateMismatch, UnreadableInput
+from longctx.core.store import Library
+
+PROGRAM = [sys.executable, "-m", "longctx.cli"]
+
+
+def parameters():
+    commands = get_command(app).commands.items()
+    return [(name, parameter) for name, command in commands for parameter in command.params]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_examples(longctx, name):
+    result = longctx(name, "--help")
+    assert result.exit_code == 0
+    assert f"Usage: longctx {name}" in result.stdout.replace("root ", "longctx ")
+    examples = result.stdout.split("Examples:")[1]
+    assert f"longctx {name}" in examples
+    assert COMMANDS[name].run.__doc__.splitlines()[0] in result.stdout
+    assert COMMANDS[name].run.__doc__.splitlines()[0] in longctx("--help").stdout
+
+
+@pytest.mark.parametrize(("command", "parameter"), parameters())
+def test_every_option_and_argument_has_a_help_text(command, parameter):
+    assert parameter.help.endswith("."), f"{command}: {parameter.name}"
+
+
+def test_environment_variables_are_named_after_the_flag():
+    for command, parameter in parameters():
+        if parameter.envvar:
+            expected = "LONGCTX_" + parameter.opts[0][2:].upper().replace("-", "_")
+            assert parameter.envvar == expected, command
+
+
+def test_version(longctx):
+    result = longctx("--version")
+    assert result.stdout == f"longctx {metadata.version('longctx')}\n"
+
+
+def test_without_a_command_there_is_help_on_stderr(longctx):
+    result = longctx()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Commands:" in result.stderr
+
+
+def test_schema_versions_agree():
+    assert render.SCHEMA_VERSION == session.SCHEMA_VERSION
+
+
+# --- errors ---
+
+
+@pytest.mark.parametrize("args", [("lst",), ("list", "--bogus"), ("show",), ("ask", "--gather=x")])
+def test_wrong_usage_is_2(longctx, args):
+    result = longctx(*args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
+    assert "--help'" in result.stderr
+
+
+def test_a_mistyped_command_is_guessed(longctx):
+    assert "Did you mean 'list'" in longctx("lst").stderr
+
+
+def failing(monkeypatch, error: BaseException) -> None:
+    """Makes every command that opens a library fail."""
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Library, "open", fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (UnreadableInput("a", "b"), 3, "error: a: b"),
+        (NotFound("a", "b", "C."), 10, "error: a: b. C."),
+        (Locked("a"), 11, "error: a"),
+        (StateMismatch("a \x1b[31mb\x9b\u202e"), 13, "error: a b"),
+        (PermissionError(13, "no", "file"), 1, "error: [Errno 13] no: 'file'"),
+        (MemoryError(), 1, "error: out of memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9"), 1, "error: out of memory"),
+        (ValueError("odd"), 1, "internal error: ValueError: odd"),
+        (KeyboardInterrupt(), 130, "error: interrupted"),
+    ],
+)
+def test_an_error_is_one_line_and_an_exit_code(longctx, monkeypatch, error, code, said):
+    failing(monkeypatch, error)
+    result = longctx("list")
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr.startswith(said)
+    assert result.stderr.count("\n") == 1
+    told = longctx("list", "--json")
+    assert (told.exit_code, told.stdout) == (code, "")
+    last = json.loads(told.stderr.splitlines()[-1])
+    assert (last["schema_version"], last["error"]["code"]) == (1, code)
+    assert last["error"]["message"] == result.stderr.removeprefix("error: ").removesuffix("\n")
+
+
+def test_memory_of_a_gpu(longctx, monkeypatch):
+    import torch
+
+    failing(monkeypatch, torch.OutOfMemoryError("CUDA out of memory"))
+    assert longctx("list").stderr.startswith("error: out of memory")
+
+
+def test_the_traceback_is_for_debug_alone(longctx, monkeypatch):
+    failing(monkeypatch, ValueError("odd"))
+    assert "Traceback" not in longctx("list").stderr
+    assert "Traceback" in longctx("--debug", "list").stderr
+    monkeypatch.setenv("LONGCTX_DEBUG", "1")
+    assert "Traceback" in longctx("list").stderr
+
+
+def test_usage_errors_are_json_too(longctx):
+    result = longctx("list", "--json", "--bogus")
+    assert json.loads(result.stderr.splitlines()[-1])["error"]["code"] == 2
+
+
+def test_an_interrupted_ingest_says_how_to_start_again(longctx, monkeypatch, tmp_path):
+    def stop(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("longctx.core.reader.open_sources", stop)
+    result = longctx("ingest", "x.txt")
+    assert result.exit_code == 130
+    assert "The same command starts it again." in result.stderr
+
+
+# --- real processes ---
+
+
+def test_help_imports_no_heavy_library():
+    code = (
+        "import sys, contextlib, io\n"
+        "from longctx.cli.main import COMMANDS, app\n"
+        "for args in (['--help'], *([name, '--help'] for name in COMMANDS)):\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "        app(args)\n"
+        "heavy = {'torch', 'transformers', 'numpy', 'rich', 'pydantic', 'yaml'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*PROGRAM, "profiles"], stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_ingest_and_ask_with_the_bundled_model(tmp_path):
+    log = tmp_path / "log.txt"
+    log.write_text(
+        "The morning was grey and the harbour was quiet.\n"
+        "The code of the boat-house padlock is 58204.\n"
+        "In the evening the rain came back and the boats came home.\n"
+    )
+    env = {**os.environ, "LONGCTX_LIBRARY": str(tmp_path / "library")}
+    read = subprocess.run([*PROGRAM, "ingest", log], capture_output=True, text=True, env=env)
+    assert (read.returncode, read.stderr) == (0, ""), read.stderr
+    assert re.fullmatch(r"log: complete, \d+ tokens, state .*\n", read.stdout)
+    log.unlink()
+    question = "What is the code of the boat-house padlock?"
+    asked = subprocess.run([*PROGRAM, "ask", question], capture_output=True, text=True, env=env)
+    assert (asked.returncode, asked.stderr) == (0, "document: log (the latest)\n")
+    answer, blank, place = asked.stdout.splitlines()
+    assert (answer, blank) == ("58204", "")
+    assert place.startswith(f"{log}:")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
+def test_ctrl_c_leaves_no_document(tmp_path):
+    book = tmp_path / "book.txt"
+    book.write_text("The keeper wrote that the boat came home at dawn with salt.\n" * 20_000)
+    env = {**os.environ, "LONGCTX_LIBRARY": str(tmp_path / "library")}
+    process = subprocess.Popen(
+        [*PROGRAM, "ingest", book], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    while process.poll() is None and not (tmp_path / "library/unfinished/book").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (130, b""), err
+    assert err == b"error: interrupted. The same command starts it again.\n"
+    assert not (tmp_path / "library/documents/book").exists()
+    with pytest.raises(NotFound):
+        Library.open(tmp_path / "library").latest()

@@ -1,0 +1,127 @@
+"""The rules of the tree: who may import whom, and that everything is packaged and documented."""
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("cli", "core", "kernels", "profiles", "samples")
+WIDE = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
+STAGES = {"encode", "gather", "recompute", "decode", "ingest", "session", "plan", "setup", "niah"}
+
+
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package by its dotted name, parsed."""
+    files = [file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py")]
+    named = {".".join(file.relative_to(ROOT).with_suffix("").parts): file for file in files}
+    return {name: ast.parse(file.read_text("utf-8")) for name, file in named.items()}
+
+
+MODULES = modules()
+
+
+def imports(name: str, top_level_only: bool = False) -> set[str]:
+    """What a module imports, ours without the leading `longctx.`."""
+    package = name.split(".")[:-1]
+    tree = MODULES[name]
+    nodes = tree.body if top_level_only else ast.walk(tree)
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    return {item.removeprefix("longctx.") for item in found}
+
+
+def in_folder(folder: str) -> list[str]:
+    return [name for name in MODULES if name.startswith(folder + ".")]
+
+
+def test_kernels_import_nothing_of_ours():
+    for name in in_folder("kernels"):
+        assert not {i for i in imports(name) if i.split(".")[0] in ("cli", "core", "profiles")}
+
+
+def test_core_does_not_know_the_command_line():
+    for name in in_folder("core"):
+        assert not {i for i in imports(name) if i.split(".")[0] in ("cli", "rich", "typer")}, name
+
+
+@pytest.mark.parametrize("folder", ["core.methods", "core.decoding"])
+def test_methods_import_neither_stages_nor_one_another(folder):
+    for name in in_folder(folder):
+        ours = {i for i in imports(name) if i.startswith("core.")}
+        assert not {i for i in ours if i.split(".")[1] in STAGES}, name
+        assert not {i for i in ours if i.startswith(("core.methods.", "core.decoding."))}, name
+
+
+def test_only_the_adapter_touches_a_transformers_model():
+    models = ("transformers.AutoModel", "transformers.PreTrained", "transformers.Attention")
+    for name in set(MODULES) - {"core.model", "core.load"}:
+        touched = {i for i in imports(name) if i.startswith(models)}
+        assert touched <= {"transformers.PreTrainedTokenizerBase"}, name
+
+
+def test_only_the_store_opens_store_files():
+    for name in set(MODULES) - {"core.shards", "core.store"}:
+        assert not {i for i in imports(name) if i.startswith("safetensors")}, name
+
+
+def test_only_render_knows_rich():
+    for name in set(MODULES) - {"cli.render"}:
+        assert not {i for i in imports(name) if i.split(".")[0] == "rich"}, name
+
+
+def test_help_loads_no_model_libraries():
+    heavy = {"torch", "transformers", "numpy", "tokenizers", "safetensors"}
+    for name in in_folder("cli"):
+        assert not {i.split(".")[0] for i in imports(name, top_level_only=True)} & heavy, name
+
+
+def test_nobody_asks_which_method_it_has():
+    methods = {name.rpartition(".")[2] for name in in_folder("core.methods")}
+    for name, tree in MODULES.items():
+        compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.Match)]
+        constants = {
+            c.value for node in compared for c in ast.walk(node) if isinstance(c, ast.Constant)
+        }
+        assert not constants & methods, name
+
+
+def test_there_are_no_import_cycles():
+    edges = {name: {i for i in imports(name) if i in MODULES} for name in MODULES}
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join([*path, name])
+        if name not in done:
+            for other in edges[name]:
+                visit(other, (*path, name))
+            done.add(name)
+
+    for name in MODULES:
+        visit(name, ())
+
+
+def test_every_folder_with_python_files_is_packaged():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    folders = {name.rpartition(".")[0] for name in MODULES}
+    packaged = {p.removeprefix("longctx.") for p in project["tool"]["setuptools"]["packages"]}
+    assert folders - {"profiles.tiny.recipe"} <= packaged
+
+
+def test_every_commands_help_stands_in_the_docs(monkeypatch):
+    from typer.testing import CliRunner
+
+    from longctx.cli.main import COMMANDS, app
+
+    documented = (ROOT / "docs" / "commands.md").read_text("utf-8")
+    for name in COMMANDS:
+        shown = CliRunner().invoke(app, [name, "--help"], prog_name="longctx", env=WIDE).stdout
+        block = f"## `longctx {name}`\n\n```\n{shown.rstrip()}\n```\n"
+        assert block in documented, f"docs/commands.md should have:\n{block}"

@@ -7,7 +7,7 @@ from longctx.cli.settings import library_path
 from longctx.cli.text import size
 
 if TYPE_CHECKING:
-    from longctx.core.store import Manifest
+    from longctx.core.manifest import Manifest
 
 EXAMPLES = """\
   longctx list

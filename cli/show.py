@@ -10,7 +10,8 @@ from longctx.cli.settings import library_path
 from longctx.cli.text import size
 
 if TYPE_CHECKING:
-    from longctx.core.store import Library, Manifest
+    from longctx.core.manifest import Manifest
+    from longctx.core.store import Library
 
 EXAMPLES = """\
   longctx show book

@@ -7,11 +7,6 @@ from typing import Any
 import torch
 from tokenizers.decoders import DecodeStream
 from torch import Tensor
-from transformers import (
-    LogitsProcessorList,
-    TemperatureLogitsWarper,
-    TopPLogitsWarper,
-)
 
 from longctx.core.errors import UsageError
 from longctx.core.memory import Memory
@@ -78,6 +73,8 @@ def texts(tokenizer: Any, tokens: Iterator[int]) -> Iterator[str]:
 def _chooser(sampling: Sampling, device: torch.device):
     if sampling.temperature == 0:
         return lambda logits: logits.argmax(dim=-1)
+    from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
+
     warpers = LogitsProcessorList([TemperatureLogitsWarper(sampling.temperature)])
     if sampling.top_p < 1:
         warpers.append(TopPLogitsWarper(sampling.top_p))

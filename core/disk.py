@@ -10,7 +10,7 @@ from longctx.core import methods
 from longctx.core.errors import LongctxError
 from longctx.core.reader import Source
 from longctx.core.setup import Engine
-from longctx.core.shards import compress_member
+from longctx.core.shard_writer import compress_member
 
 TOKEN_BYTES = 12  # an int32 id and an int64 offset
 SAMPLE_BYTES = 1 << 18

@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from longctx.core.document import Document
 from longctx.core.errors import LongctxError, UsageError
 from longctx.core.memory import Scores
-from longctx.core.store import Document
+
+BEFORE = 80  # characters of a line that are shown before its best token
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,8 @@ class Passage:
         start, end: byte offsets in the source; `source[start:end]` is the passage's bytes.
         score: its best token's own score.
         text: those bytes, decoded.
-        best_line, best_text: the line on which its best token stands, and as much of that line as
-            lies in the passage; for people, not part of the JSON schema.
+        best_line, best_text: the line on which its best token stands, and that line from shortly
+            before the token on; for people, not part of the JSON schema.
     """
 
     document: str
@@ -169,11 +171,14 @@ def _passage(document: Document, first: int, end: int, raw: Tensor) -> Passage:
         score=round(score, 6),
         text=raw_text.decode(info.encoding, errors="replace"),
         best_line=document.line(source, best_start),
-        best_text=_line_at(raw_text, best_start - start).decode(info.encoding, errors="replace"),
+        best_text=_around(raw_text, best_start - start, info.encoding),
     )
 
 
-def _line_at(text: bytes, offset: int) -> bytes:
+def _around(text: bytes, offset: int, encoding: str) -> str:
+    """The line at a byte offset, from at most `BEFORE` characters before it."""
     start = text.rfind(b"\n", 0, offset) + 1
     end = text.find(b"\n", offset)
-    return text[start:] if end < 0 else text[start:end]
+    before = text[start:offset].decode(encoding, errors="replace")[-BEFORE:]
+    after = text[offset : len(text) if end < 0 else end].decode(encoding, errors="replace")
+    return before + after

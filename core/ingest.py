@@ -16,15 +16,17 @@ import torch
 
 from longctx.core.device import peak_memory
 from longctx.core.disk import require_disk
+from longctx.core.document import Document
 from longctx.core.encode import encode
 from longctx.core.errors import UnreadableInput
 from longctx.core.gather import room
+from longctx.core.manifest import Source as StoredSource
 from longctx.core.memory import Method
 from longctx.core.reader import Source, open_sources
 from longctx.core.setup import Engine, Setup, prepare
-from longctx.core.store import Document, Library, Writer
-from longctx.core.store import Source as StoredSource
+from longctx.core.store import Library
 from longctx.core.tokens import TokenStream
+from longctx.core.writer import Writer
 
 SCHEMA_VERSION = 1
 

@@ -17,7 +17,8 @@ from longctx.core.disk import free_disk, row_bytes
 from longctx.core.ingest import document_name
 from longctx.core.reader import Source, open_sources
 from longctx.core.setup import Engine, Setup, prepare
-from longctx.core.shards import MEMBER, SHARD_ROWS, compress_member
+from longctx.core.shard_writer import SHARD_ROWS, compress_member
+from longctx.core.shards import MEMBER
 from longctx.core.tokens import TokenStream
 
 NEWLINE_BYTES = 8

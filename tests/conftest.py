@@ -11,6 +11,15 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+
+def pytest_collection_modifyitems(config, items):
+    """Deselects GPU tests where there is no GPU, so that nothing is reported as skipped."""
+    if not torch.cuda.is_available():
+        gpu = [item for item in items if item.get_closest_marker("gpu")]
+        items[:] = [item for item in items if item not in gpu]
+        config.hook.pytest_deselected(items=gpu)
+
+
 SIZES = {
     "vocab_size": 61,
     "hidden_size": 32,

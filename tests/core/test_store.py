@@ -17,9 +17,12 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core import shards, store
+from longctx.core import shard_writer, shards
+from longctx.core.document import Document
 from longctx.core.errors import Locked, LongctxError, NotFound, StateMismatch, UsageError
-from longctx.core.store import Document, Library, Manifest
+from longctx.core.manifest import FORMAT, Manifest
+from longctx.core.store import Library
+from longctx.core.writer import Writer
 
 MODEL = {"name": "tiny", "config": "c0", "tokenizer": "t0", "weights": "w0"}
 HEADER = {
@@ -92,7 +95,7 @@ def write(library, name="book", checkpoints=(), shard_rows=4, replace=False) -> 
 
 
 @contextmanager
-def stopped_writer(library, **options) -> Iterator[store.Writer]:
+def stopped_writer(library, **options) -> Iterator[Writer]:
     """A writer whose process dies at the end of the block, if not before."""
     with suppress(Killed), library.writer("book", HEADER, **options) as writer:
         yield writer
@@ -266,7 +269,7 @@ def test_shards_are_full_but_the_last_and_written_at_once(library):
 
 
 def test_wide_rows_get_fewer_to_a_shard(library, monkeypatch):
-    monkeypatch.setattr(shards, "SHARD_BYTES", 100)
+    monkeypatch.setattr(shard_writer, "SHARD_BYTES", 100)
     with library.writer("book", HEADER, shard_rows=64) as writer:
         writer.append("kv", {"keys": torch.zeros(20, 6), "values": torch.zeros(20, 2)})
         manifest = writer.complete({})
@@ -387,7 +390,7 @@ def test_a_kill_in_a_checkpoint_leaves_the_one_before(library, monkeypatch):
         def stop(*args):
             raise Killed
 
-        monkeypatch.setattr(store, "_write_text", stop)
+        monkeypatch.setattr("longctx.core.writer.write_text", stop)
         writer.checkpoint({"number": torch.tensor(2)})
     document = Document(library.path / "unfinished" / "book")
     document.verify()
@@ -841,10 +844,10 @@ def test_a_tensor_that_is_missing_is_named(library):
 @pytest.mark.parametrize(
     "data",
     [
-        pytest.param(shards.compress_member(b"\0" * (1 << 24)), id="more-than-a-member"),
-        pytest.param(shards.compress_member(b"short"), id="less"),
-        pytest.param(shards.compress_member(FIRST + SECOND)[:-1], id="no-crc"),
-        pytest.param(shards.compress_member(FIRST + SECOND)[:-8] + b"\0" * 8, id="false-crc"),
+        pytest.param(shard_writer.compress_member(b"\0" * (1 << 24)), id="more-than-a-member"),
+        pytest.param(shard_writer.compress_member(b"short"), id="less"),
+        pytest.param(shard_writer.compress_member(FIRST + SECOND)[:-1], id="no-crc"),
+        pytest.param(shard_writer.compress_member(FIRST + SECOND)[:-8] + b"\0" * 8, id="false-crc"),
         pytest.param(b"no gzip at all", id="no-gzip"),
     ],
 )
@@ -907,9 +910,9 @@ def test_a_full_disk_is_an_error_with_figures_and_loses_nothing(library, monkeyp
 
 
 def test_compress_member_is_a_gzip_member_without_time():
-    packed = shards.compress_member(FIRST)
+    packed = shard_writer.compress_member(FIRST)
     assert packed[:10] == b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-    assert gzip.decompress(packed + shards.compress_member(SECOND)) == FIRST + SECOND
+    assert gzip.decompress(packed + shard_writer.compress_member(SECOND)) == FIRST + SECOND
 
 
 GOLDEN = {
@@ -1123,4 +1126,4 @@ def test_an_independent_writer_of_the_format_is_read(library, tmp_path):
 
 
 def test_the_format_version_is_one():
-    assert store.FORMAT == 1
+    assert FORMAT == 1

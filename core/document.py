@@ -1,0 +1,193 @@
+"""Reading one document: its rows, its snapshot, its text, and where a token stands in it.
+
+This module knows nothing of models, methods or tokenizers: rows are tensors, positions are bytes.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from longctx.core import shards
+from longctx.core.errors import StateMismatch
+from longctx.core.manifest import FINGERPRINT, MANIFEST, Manifest, by_group
+from longctx.core.shard_reader import ShardFile, TensorFile, TextFile
+from longctx.core.shards import Rows
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Document:
+    """A document on disk, read in parts; every part is verified when it is first read.
+
+    Args:
+        folder: the document's folder. Sizes and headers of its files are checked here.
+
+    Raises:
+        StateMismatch: here and in every method: a file is missing, damaged or of another format.
+    """
+
+    def __init__(self, folder: Path):
+        self.manifest = Manifest.read(folder)
+        groups = by_group(self.manifest.shards)
+        self._manifest_size = (folder / MANIFEST).stat().st_size
+        # What passages of one neighbourhood share is kept: a file's newlines, a member's text.
+        self._lines: tuple[int, torch.Tensor | None] = (-1, None)
+        self._last_member: tuple[int, bytes] = (-1, b"")
+        self._text = [TextFile(folder, shard) for shard in groups.pop("text", [])]
+        self._groups = {
+            group: [TensorFile(folder, shard) for shard in entries]
+            for group, entries in groups.items()
+        }
+
+    def size(self) -> int:
+        """Bytes on disk."""
+        return self.manifest.size + self._manifest_size
+
+    @property
+    def checked_bytes(self) -> int:
+        """Bytes that were read and found to be what was written."""
+        return sum(file.checked_bytes for file in self._all_files())
+
+    def require_model(self, fingerprint: dict[str, str]) -> None:
+        """StateMismatch unless `fingerprint` is that of the model that read the document.
+
+        Args:
+            fingerprint: "config", "tokenizer", "weights", which are compared, and "name".
+        """
+        model = self.manifest.model
+        differing = [part for part in FINGERPRINT if model[part] != fingerprint[part]]
+        if differing:
+            raise StateMismatch(
+                f"'{self.manifest.name}' was read with the model {model['name']}",
+                f"{fingerprint['name']} has another {' and '.join(differing)}",
+                f"Ask with --model {model['name']}, or ingest the document again with --replace",
+            )
+
+    def rows(self, group: str, names: tuple[str, ...] | None = None) -> Iterator[tuple[int, Rows]]:
+        """A group's shards in order, one in memory at a time: (first row, {name: (n, ...)}).
+
+        Args:
+            group: the group's name.
+            names: the tensors wanted; all where None.
+        """
+        for first, file in self._files(group):
+            yield first, {name: file.tensor(name) for name in names or file.slots}
+
+    def take(self, group: str, rows: "torch.Tensor", names: tuple[str, ...] | None = None) -> Rows:
+        """Chosen rows of a group; only the blocks that hold them are read.
+
+        Args:
+            group: the group's name.
+            rows: ascending positions (S,), int64.
+            names: the tensors wanted; all where None.
+
+        Returns:
+            Tensors (S, ...) on the CPU, by name.
+
+        Raises:
+            ValueError: positions that are not ascending or not in the group.
+        """
+        import torch
+
+        files, rows = self._files(group), rows.cpu()
+        count = sum(file.shard.rows for _, file in files)
+        if (rows.diff() < 0).any() or rows.lt(0).any() or rows.ge(count).any():
+            raise ValueError(f"rows of {group!r} must ascend within {count}")
+        bounds = torch.searchsorted(rows, torch.tensor([first for first, _ in files])).tolist()
+        taken = {name: [files[0][1].rows(name, 0, 0)] for name in names or files[0][1].slots}
+        for (first, file), low, high in zip(files, bounds, [*bounds[1:], len(rows)], strict=True):
+            for name, parts in taken.items() if low < high else ():
+                parts.append(file.take(name, rows[low:high] - first))
+        return {name: torch.cat(parts) for name, parts in taken.items()}
+
+    def snapshot(self) -> Rows:
+        """The method's snapshot, whole."""
+        _, file = self._files("memory")[0]
+        return {name: file.tensor(name) for name in file.slots}
+
+    def text(self, source: int, start: int, end: int) -> bytes:
+        """Bytes [start, end) of a source, as they were read; only their gzip members are unpacked.
+
+        Raises:
+            ValueError: the source does not have these bytes.
+        """
+        where = self.manifest.sources[source]
+        if not 0 <= start <= end <= where.size:
+            raise ValueError(f"{where.name!r} has {where.size} bytes, not [{start}, {end})")
+        low, high = where.text_start + start, where.text_start + end
+        first, last = low // shards.MEMBER, -(-high // shards.MEMBER)
+        raw = b"".join(self._member(index) for index in range(first, last))
+        return raw[low - first * shards.MEMBER : high - first * shards.MEMBER]
+
+    def line(self, source: int, offset: int) -> int:
+        """The number of the line, from 1, that the byte at `offset` of a source is in."""
+        start = self.manifest.sources[source].text_start
+        return 1 + self._newlines_before(start + offset) - self._newlines_before(start)
+
+    def source_of(self, token: int) -> int:
+        """The index of the source that a token is of; ValueError where there is no such token."""
+        if not 0 <= token < self.manifest.tokens:
+            raise ValueError(f"the document has {self.manifest.tokens} tokens, and no {token}")
+        starts = [source.first_token for source in self.manifest.sources]
+        return bisect_right(starts, token) - 1
+
+    def span(self, first: int, last: int) -> tuple[int, int, int]:
+        """Where tokens [first, last) of one source stand: (source, start byte, end byte).
+
+        The end is where the next token of the source starts, or the end of the source.
+
+        Raises:
+            ValueError: no tokens, or not of one source.
+        """
+        import torch
+
+        source = self.source_of(first)
+        where = self.manifest.sources[source]
+        stop = where.first_token + where.tokens
+        if not first < last <= stop:
+            raise ValueError(f"tokens [{first}, {last}) are not of one source")
+        rows = torch.tensor([first, min(last, stop - 1)])
+        start, end = self.take("tokens", rows, ("starts",))["starts"].tolist()
+        return source, start, where.size if last == stop else end
+
+    def verify(self) -> None:
+        """Read everything; StateMismatch for the first block that is not what was written."""
+        for file in self._all_files():
+            file.verify()
+
+    def _all_files(self) -> list[ShardFile]:
+        return [*self._text, *(file for files in self._groups.values() for file in files)]
+
+    def _files(self, group: str) -> list[tuple[int, TensorFile]]:
+        """The files of a group, each with its first row."""
+        if group not in self._groups:
+            raise StateMismatch(
+                f"'{self.manifest.name}' keeps no {group!r}",
+                f"it was read with the method {self.manifest.method!r}",
+                "Ask with that method, or ingest the document again with --replace",
+            )
+        files = self._groups[group]
+        firsts = accumulate((file.shard.rows for file in files), initial=0)
+        return list(zip(firsts, files, strict=False))
+
+    def _member(self, index: int) -> bytes:
+        if self._last_member[0] != index:
+            file = self._text[index // shards.MEMBERS]
+            self._last_member = (index, file.member(index % shards.MEMBERS))
+        return self._last_member[1]
+
+    def _newlines_before(self, position: int) -> int:
+        """Newlines in the first `position` bytes of all text."""
+        import torch
+
+        number = position // (shards.MEMBER * shards.MEMBERS)
+        files = self._groups.get("lines", [])
+        before = sum(file.shard.rows for file in files[:number])
+        if number >= len(files):
+            return before
+        if self._lines[0] != number:
+            self._lines = (number, files[number].tensor("newlines"))
+        return before + int(torch.searchsorted(self._lines[1], position))

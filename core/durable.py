@@ -1,0 +1,78 @@
+"""Durable writing: a file appears under its name only when it is whole and synced.
+
+A failed write becomes one error that names the file and the room on the disk. This module knows
+nothing of what the files hold; it returns the checksums of their blocks.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from safetensors import SafetensorError
+from xxhash import xxh3_128_hexdigest
+
+from longctx.core import shards
+from longctx.core.errors import LongctxError
+
+TEMPORARY = ".tmp-"  # unfinished files; no shard and no document can have such a name
+
+
+@contextmanager
+def storing(path: Path, needed: int = 0) -> Iterator[None]:
+    """Translate a failed write of `path` (`needed` bytes) into a LongctxError with the figures."""
+    try:
+        yield
+    except (OSError, SafetensorError) as exc:
+        why = getattr(exc, "strerror", None) or str(exc)
+        home = next((parent for parent in path.parents if parent.is_dir()), path)
+        free = shutil.disk_usage(home).free
+        raise LongctxError(
+            f"cannot write '{path}'",
+            f"{why} ({needed:,} bytes needed, {free:,} bytes free)",
+            "Finished documents are as they were. Make room or allow writing there, or choose "
+            "another --library, and run the same command again",
+        ) from exc
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in `folder` survive a power cut."""
+    if os.name == "nt":  # Windows cannot open a folder
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_file(folder: Path, name: str, needed: int, write: Callable[[Path], object]) -> list[str]:
+    """Let `write` fill a temporary file, then sync it and give it its name.
+
+    Returns:
+        The xxh3-128 of each 1 MiB block.
+
+    Raises:
+        LongctxError: the file cannot be written; nothing has the name that had it not before.
+    """
+    temporary = folder / f"{TEMPORARY}{name}"
+    with storing(folder / name, needed):
+        try:
+            write(temporary)
+            with temporary.open("rb+") as file:
+                read = partial(file.read, shards.BLOCK)
+                blocks = [xxh3_128_hexdigest(block) for block in iter(read, b"")]
+                os.fsync(file.fileno())
+            os.replace(temporary, folder / name)
+            sync_folder(folder)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return blocks
+
+
+def write_text(folder: Path, name: str, text: str) -> None:
+    """Write a file of ASCII text; LongctxError where it cannot be written."""
+    data = text.encode("ascii")
+    write_file(folder, name, len(data), lambda path: path.write_bytes(data))

@@ -1,0 +1,202 @@
+"""The manifest: what a document records of itself, as canonical JSON, checked when it is read.
+
+`docs/format.md` describes every field. This module knows nothing of libraries, models or methods:
+options are JSON, and of the files that it names it opens none.
+"""
+
+import json
+import shlex
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from itertools import accumulate
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from xxhash import xxh3_128_hexdigest
+
+from longctx.core import shards
+from longctx.core.errors import StateMismatch
+from longctx.core.shards import AGAIN, Shard, damaged
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+FINGERPRINT = ("config", "tokenizer", "weights")  # what makes a model the same model
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of a value: sorted keys, indent 1, ASCII, a final newline."""
+    return json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One text that went into a document.
+
+    Args:
+        name: as shown to people and in citations.
+        path: where it was read from; None where there is no file (stdin).
+        size: bytes of its text in the document.
+        mtime_ns: modification time of the file; None where there is none.
+        sha256: of these bytes.
+        encoding: that it was decoded with; None while it is being read.
+        undecodable: bytes that the encoding has no character for.
+        first_token: its first token, counted over the document.
+        tokens: how many it has.
+        text_start: position of its first byte in the document's text.
+    """
+
+    name: str
+    path: str | None
+    size: int
+    mtime_ns: int | None
+    sha256: str
+    encoding: str | None
+    undecodable: int
+    first_token: int
+    tokens: int
+    text_start: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a document records of itself; `docs/format.md` describes every field.
+
+    `status` is "complete", "reading", or, only in the list of a library, "damaged"; then `report`
+    says why under "error".
+    """
+
+    format: int
+    status: str
+    name: str
+    tokens: int
+    sources: tuple[Source, ...]
+    model: dict
+    recorded: dict
+    method: str
+    options: dict
+    profile: dict | str
+    report: dict
+    shards: tuple[Shard, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk, without the manifest itself."""
+        return sum(shard.size for shard in self.shards)
+
+    def to_json(self) -> str:
+        """The canonical text, with its checksum."""
+        data = asdict(self)
+        for shard in data["shards"]:
+            if shard["members"] is None:
+                del shard["members"], shard["raw"]
+        return canonical_json({**data, "checksum": _checksum(data)})
+
+    @classmethod
+    def from_json(cls, text: str | bytes, name: str) -> "Manifest":
+        """The manifest of the document `name` from its text.
+
+        Raises:
+            ValueError: it is damaged or inconsistent, or has unknown or missing fields.
+            StateMismatch: it is of another format version.
+        """
+        data = json.loads(text)
+        _check_format(name, data)
+        if data.pop("checksum", None) != _checksum(data):
+            raise ValueError("it does not have the checksum that it records")
+        manifest = _decode(cls, data)
+        manifest._check(name)
+        return manifest
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest":
+        """Read the manifest of a document's folder.
+
+        Raises:
+            StateMismatch: it is missing, damaged, inconsistent or of another format version.
+        """
+        path = folder / MANIFEST
+        try:
+            return cls.from_json(path.read_bytes(), folder.name)
+        except OSError as exc:
+            raise StateMismatch(f"cannot read '{path}'", exc.strerror, AGAIN) from exc
+        except (ValueError, RecursionError) as exc:
+            raise damaged(path, str(exc)) from exc
+
+    def _check(self, name: str) -> None:
+        """ValueError where the parts contradict one another, or the name of the folder."""
+        if self.name != name or self.status not in ("reading", "complete"):
+            raise ValueError(f"it describes '{self.name}' ({self.status})")
+        if set(self.model) != {"name", *FINGERPRINT}:
+            raise ValueError("its model has other parts than a fingerprint")
+        for group, files in by_group(self.shards).items():
+            if [shard.number for shard in files] != list(range(len(files))):
+                raise ValueError(f"the files of {group!r} are not numbered from 0")
+        if self.status == "complete" and any(shard.is_tail for shard in self.shards):
+            raise ValueError("it is complete and names files of a checkpoint")
+        self._check_sources()
+
+    def _check_sources(self) -> None:
+        sizes = [source.size for source in self.sources]
+        counts = [source.tokens for source in self.sources]
+        starts = [(source.text_start, source.first_token) for source in self.sources]
+        ends = list(zip(accumulate(sizes, initial=0), accumulate(counts, initial=0), strict=True))
+        raw = [shard.raw for shard in self.shards if shard.group == "text"]
+        rows = sum(shard.rows for shard in self.shards if shard.group == "tokens")
+        lines = sum(shard.group == "lines" for shard in self.shards)
+        if len(raw) != lines or any(n != shards.MEMBERS * shards.MEMBER for n in raw[:-1]):
+            raise ValueError("its text files are not full, or not with one of lines each")
+        if min((*sizes, *counts), default=0) < 0 or starts != ends[:-1] or rows != self.tokens:
+            raise ValueError("its sources and tokens do not follow one another")
+        if ends[-1] != (sum(raw), rows):
+            raise ValueError("its sources are not the text and tokens that it holds")
+
+
+def _checksum(data: dict) -> str:
+    return xxh3_128_hexdigest(canonical_json(data).encode("ascii"))
+
+
+def by_group(entries: tuple[Shard, ...]) -> dict[str, list[Shard]]:
+    """The files of each group, in the order of the manifest."""
+    groups: dict[str, list[Shard]] = {}
+    for shard in entries:
+        groups.setdefault(shard.group, []).append(shard)
+    return groups
+
+
+def _check_format(name: str, data: Any) -> None:
+    """StateMismatch for another format version, with the command that makes the document anew."""
+    found = data.get("format") if isinstance(data, dict) else None
+    if type(found) is not int:
+        raise ValueError("it does not say which format it has")
+    if found != FORMAT:
+        paths = [s.get("path") for s in data.get("sources", ()) if isinstance(s, dict)]
+        sources = shlex.join(path for path in paths if isinstance(path, str)) or "SOURCE"
+        raise StateMismatch(
+            f"'{name}' has format {found}",
+            f"this longctx reads format {FORMAT}",
+            f"Make it again: longctx ingest {sources} --name {name} --replace",
+        )
+
+
+def _decode(cls: type, data: Any) -> Any:
+    """A dataclass from parsed JSON; ValueError for unknown or missing fields and wrong types."""
+    known = {field.name for field in fields(cls)}
+    required = {field.name for field in fields(cls) if field.default is MISSING}
+    if not isinstance(data, dict) or not required <= data.keys() <= known:
+        raise ValueError(f"{cls.__name__.lower()} has unknown fields, or not all that it needs")
+    hints = get_type_hints(cls)
+    return cls(**{name: _decode_value(name, hints[name], value) for name, value in data.items()})
+
+
+def _decode_value(name: str, hint: Any, value: Any) -> Any:
+    choices = get_args(hint)
+    if isinstance(hint, UnionType):
+        kept = type(value) in choices
+        return value if kept else _decode_value(name, choices[0], value)
+    if get_origin(hint) is tuple and isinstance(value, list):
+        return tuple(_decode_value(name, choices[0], item) for item in value)
+    if is_dataclass(hint):
+        return _decode(hint, value)
+    if type(value) is not hint:
+        raise ValueError(f"{name} is {value!r:.40}")
+    return value

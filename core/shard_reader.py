@@ -1,0 +1,218 @@
+"""Reading the files of a document: in part, by offset, and every block verified when first touched.
+
+`docs/format.md` specifies the bytes. This module knows nothing of libraries, manifests or methods.
+torch is imported where tensors are handled, so that listing a library does not wait for it.
+"""
+
+import json
+import math
+import os
+import zlib
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from xxhash import xxh3_128_hexdigest
+
+from longctx.core import shards
+from longctx.core.errors import StateMismatch
+from longctx.core.shards import AGAIN, DTYPES, Shard, damaged
+
+if TYPE_CHECKING:
+    import torch
+
+_GAP = 1 << 16  # reading over this many unwanted bytes is cheaper than another read
+
+
+class ShardFile:
+    """One file of a document, read by offset; its size is checked here, its blocks when touched.
+
+    Args:
+        folder: the document's folder.
+        shard: what the manifest says of the file.
+
+    Raises:
+        StateMismatch: the file is missing or has another size (here); a block differs (any read).
+    """
+
+    def __init__(self, folder: Path, shard: Shard):
+        self.path, self.shard = folder / shard.file, shard
+        self._verified: set[int] = set()
+        try:
+            status = self.path.stat()
+        except OSError as exc:
+            raise self._unreadable(exc) from exc
+        if status.st_size != shard.size:
+            why = f"it has {status.st_size:,} bytes and should have {shard.size:,}"
+            raise damaged(self.path, why)
+        self._stamp = _stamp(status)
+
+    def read(self, start: int, size: int) -> memoryview:
+        """Verified bytes [start, start + size), in memory of their own."""
+        last = (start + size - 1) // shards.BLOCK
+        new = [b for b in range(start // shards.BLOCK, last + 1) if b not in self._verified]
+        low, high = start, start + size
+        if new:  # whole blocks, as far as they are not verified yet
+            low = min(low, new[0] * shards.BLOCK)
+            high = max(high, min((new[-1] + 1) * shards.BLOCK, self.shard.size))
+        data = self._read(low, high - low)
+        for block in new:
+            begin = block * shards.BLOCK - low
+            if xxh3_128_hexdigest(data[begin : begin + shards.BLOCK]) != self.shard.blocks[block]:
+                raise damaged(self.path, f"block {block} does not have the recorded checksum")
+            self._verified.add(block)
+        return data[start - low : start - low + size]
+
+    @property
+    def checked_bytes(self) -> int:
+        """Bytes in the blocks that have been verified."""
+        starts = [block * shards.BLOCK for block in self._verified]
+        return sum(min(shards.BLOCK, self.shard.size - start) for start in starts)
+
+    def verify(self) -> None:
+        """Check every block, also those that were checked before."""
+        self._verified.clear()
+        for start in range(0, self.shard.size, shards.BLOCK):
+            self.read(start, min(shards.BLOCK, self.shard.size - start))
+
+    def _read(self, start: int, size: int) -> memoryview:
+        import torch
+
+        data = memoryview(torch.empty(size, dtype=torch.uint8).numpy())  # a bytearray: half as fast
+        try:
+            with self.path.open("rb") as file:
+                if _stamp(os.fstat(file.fileno())) != self._stamp:
+                    raise StateMismatch(
+                        f"'{self.path}' is not the file that was opened",
+                        "the document was replaced meanwhile",
+                        "Run the command again",
+                    )
+                file.seek(start)
+                found = file.readinto(data)
+        except OSError as exc:
+            raise self._unreadable(exc) from exc
+        if found != size:
+            raise damaged(self.path, f"it ends at byte {start + found:,}")
+        return data
+
+    def _unreadable(self, exc: OSError) -> StateMismatch:
+        return StateMismatch(
+            f"cannot read '{self.path}'",
+            exc.strerror or str(exc),
+            f"If the document was removed or replaced just now, run the command again. {AGAIN} "
+            "if the file is lost",
+        )
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+    """What tells a file from another that takes its name: verified blocks are those of this one."""
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+class TextFile(ShardFile):
+    """A gzip file of text, decompressed one member at a time.
+
+    Args:
+        folder: the document's folder.
+        shard: what the manifest says of the file.
+    """
+
+    def __init__(self, folder: Path, shard: Shard):
+        super().__init__(folder, shard)
+        self._starts = [0, *accumulate(shard.members)]
+
+    def member(self, index: int) -> bytes:
+        """The raw bytes of one member: MEMBER of them, fewer in the last one of the document."""
+        packed = self.read(self._starts[index], self.shard.members[index])
+        inflate = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        try:
+            # never more, whatever the file says
+            raw = inflate.decompress(packed, shards.MEMBER + 1)
+        except zlib.error as exc:
+            raise damaged(self.path, str(exc)) from exc
+        expected = min(shards.MEMBER, self.shard.raw - index * shards.MEMBER)
+        if not inflate.eof or len(raw) != expected:
+            raise damaged(self.path, f"member {index} does not hold {expected:,} bytes")
+        return raw
+
+
+class _Slot(NamedTuple):
+    """Where a tensor lies: dtype by its torch name, shape, byte offset in the file, row bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    row_bytes: int
+
+
+class TensorFile(ShardFile):
+    """A safetensors file, of which tensors, or rows of them, are read without loading the rest."""
+
+    def __init__(self, folder: Path, shard: Shard):
+        super().__init__(folder, shard)
+        length = int.from_bytes(self._read(0, 8), "little") if shard.size >= 8 else shard.size
+        self._data = 8 + length  # where the tensors begin
+        if self._data > shard.size:
+            raise damaged(self.path, "its header is longer than the file")
+        self._parse(self._read(8, length))  # the form now; the checksum when it is used
+
+    @cached_property
+    def slots(self) -> dict[str, _Slot]:
+        """The tensors by name, from the verified header."""
+        return self._parse(self.read(0, self._data)[8:])
+
+    def rows(self, name: str, first: int, last: int) -> "torch.Tensor":
+        """Rows [first, last) of one tensor, (last - first, ...)."""
+        slot = self._find(name)
+        return self._load(slot, (last - first, *slot.shape[1:]), first * slot.row_bytes)
+
+    def tensor(self, name: str) -> "torch.Tensor":
+        """One whole tensor, of any number of dimensions."""
+        slot = self._find(name)
+        return self._load(slot, slot.shape, 0)
+
+    def take(self, name: str, rows: "torch.Tensor") -> "torch.Tensor":
+        """The rows at ascending positions `rows` (S,), int64 on the CPU: (S, ...)."""
+        import torch
+
+        gap = max(1, _GAP // max(1, self._find(name).row_bytes))
+        cuts = (rows.diff() > gap).nonzero().flatten() + 1
+        runs = rows.tensor_split(cuts)
+        return torch.cat(
+            [self.rows(name, int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs]
+        )
+
+    def _find(self, name: str) -> _Slot:
+        if name not in self.slots:
+            raise damaged(self.path, f"it has no tensor {name!r}")
+        return self.slots[name]
+
+    def _load(self, slot: _Slot, shape: tuple[int, ...], offset: int) -> "torch.Tensor":
+        import torch
+
+        dtype = getattr(torch, slot.dtype)
+        size = math.prod(shape) * dtype.itemsize
+        if not size:  # torch refuses empty buffers
+            return torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(self.read(slot.start + offset, size), dtype=dtype).view(shape)
+
+    def _parse(self, header: memoryview) -> dict[str, _Slot]:
+        try:
+            entries = json.loads(bytes(header))
+            return {name: self._slot(entry) for name, entry in entries.items()}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
+            raise damaged(self.path, f"its header is not one of this format ({exc})") from exc
+
+    def _slot(self, entry: dict) -> _Slot:
+        dtype, itemsize = DTYPES[entry["dtype"]]
+        shape, (start, stop) = tuple(entry["shape"]), entry["data_offsets"]
+        size = math.prod(shape) * itemsize
+        if any(type(number) is not int for number in (*shape, start, stop)):
+            raise ValueError("shapes and offsets are whole numbers")
+        if min((*shape, start)) < 0 or stop - start != size or self._data + stop > self.shard.size:
+            raise ValueError("a tensor lies outside the file")
+        if self.shard.group != "memory" and shape[:1] != (self.shard.rows,):
+            raise ValueError(f"{shape[:1]} rows where {self.shard.rows} are recorded")
+        row_bytes = math.prod(shape[1:]) * itemsize
+        return _Slot(dtype, shape, self._data + start, row_bytes)

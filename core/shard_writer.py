@@ -1,0 +1,199 @@
+"""Writing the files of a document: rows and text come in pieces and leave as whole shards.
+
+`docs/format.md` specifies the bytes. This module knows nothing of libraries, manifests or methods.
+torch is imported where tensors are handled, so that listing a library does not wait for it.
+"""
+
+import math
+import struct
+import zlib
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from longctx.core import shards
+from longctx.core.durable import write_file
+from longctx.core.shards import DTYPES, Rows, Shard, is_group, shard_name
+
+if TYPE_CHECKING:
+    import torch
+
+SHARD_ROWS = 1 << 16  # rows in one shard, unless they would pass SHARD_BYTES
+SHARD_BYTES = 1 << 27  # bounds the memory that a group's buffer takes
+
+_GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")  # deflate, no flags, no time, unknown system
+
+
+def compress_member(data: bytes) -> bytes:
+    """`data` as one gzip member: level 6, no name, no time; equal text gives equal bytes."""
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+    body = deflate.compress(data) + deflate.flush()
+    return _GZIP_HEADER + body + struct.pack("<II", zlib.crc32(data), len(data))
+
+
+def write_tensors(folder: Path, group: str, name: str, tensors: Rows) -> Shard:
+    """Write one safetensors file.
+
+    Args:
+        folder: where.
+        group: the group it belongs to; every group but "memory" has rows.
+        name: the file name.
+        tensors: on any device; for rows, all with one first dimension.
+
+    Raises:
+        ValueError: a tensor of a type that the format does not have.
+        LongctxError: the file cannot be written.
+    """
+    from safetensors.torch import save_file
+
+    known = {f"torch.{dtype}" for dtype, _ in DTYPES.values()}
+    for key, tensor in tensors.items():
+        if str(tensor.dtype) not in known:
+            raise ValueError(f"{group}: tensor {key!r} is {tensor.dtype}, which is not stored")
+    needed = sum(tensor.nbytes for tensor in tensors.values())
+    blocks = write_file(folder, name, needed, partial(save_file, _separate(tensors)))
+    rows = 0 if group == "memory" else len(next(iter(tensors.values())))
+    return Shard(name, group, rows, (folder / name).stat().st_size, tuple(blocks))
+
+
+def _separate(tensors: Rows) -> Rows:
+    """Contiguous CPU tensors, no two in one storage: safetensors refuses shared memory."""
+    seen: set[int] = set()
+    result = {}
+    for name, tensor in tensors.items():
+        tensor = tensor.detach().cpu().contiguous()
+        storage = tensor.untyped_storage().data_ptr()
+        result[name] = tensor.clone() if storage in seen else tensor
+        seen.add(storage)
+    return result
+
+
+class GroupWriter:
+    """Collects the rows of one group and writes a shard whenever one is full.
+
+    Args:
+        folder: where the shards go.
+        group: the group's name.
+        like: any rows of the group; they fix names, types and the dimensions after the first.
+        shard_rows: rows in a full shard; halved until a shard is at most SHARD_BYTES.
+    """
+
+    def __init__(self, folder: Path, group: str, like: Rows, shard_rows: int):
+        import torch
+
+        if not is_group(group):
+            raise ValueError(f"{group!r} cannot be the name of a group")
+        self._folder, self._group = folder, group
+        width = sum(math.prod(t.shape[1:]) * t.element_size() for t in like.values())
+        while shard_rows > 1 and shard_rows * width > SHARD_BYTES:
+            shard_rows //= 2
+        self._buffer = {
+            name: torch.empty((shard_rows, *tensor.shape[1:]), dtype=tensor.dtype)
+            for name, tensor in like.items()
+        }
+        self._shard_rows, self._held = shard_rows, 0
+        self._full: list[Shard] = []
+
+    @property
+    def rows(self) -> int:
+        """Rows appended so far."""
+        return len(self._full) * self._shard_rows + self._held
+
+    def append(self, rows: Rows) -> None:
+        """Copy `rows` (from any device) to the end; ValueError where they are not of this group."""
+        count = self._check(rows)
+        done = 0
+        while done < count:
+            self._flush()
+            step = min(count - done, self._shard_rows - self._held)
+            for name, tensor in rows.items():
+                new = tensor[done : done + step].detach()
+                self._buffer[name][self._held : self._held + step] = new
+            done, self._held = done + step, self._held + step
+        self._flush()
+
+    def shards(self, checkpoint: int | None) -> list[Shard]:
+        """Every shard so far; rows that fill none are written as a tail of `checkpoint`."""
+        if self._held or not self._full:
+            return [*self._full, self._write(checkpoint)]
+        return list(self._full)
+
+    def _flush(self) -> None:
+        if self._held == self._shard_rows:
+            self._full.append(self._write(None))
+            self._held = 0
+
+    def _write(self, checkpoint: int | None) -> Shard:
+        name = shard_name(self._group, len(self._full), checkpoint)
+        held = {key: tensor[: self._held] for key, tensor in self._buffer.items()}
+        return write_tensors(self._folder, self._group, name, held)
+
+    def _check(self, rows: Rows) -> int:
+        found = {name: (tensor.dtype, tensor.shape[1:]) for name, tensor in rows.items()}
+        known = {name: (tensor.dtype, tensor.shape[1:]) for name, tensor in self._buffer.items()}
+        counts = {len(tensor) for tensor in rows.values()}
+        if found != known or len(counts) != 1:
+            raise ValueError(f"rows of {self._group!r} are {known}, not {found} of {counts} rows")
+        return counts.pop()
+
+
+class TextWriter:
+    """Collects raw bytes and writes them as gzip files, each with the positions of its newlines.
+
+    Args:
+        folder: where the files go.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._full: list[Shard] = []
+        self._pending = bytearray()  # the open member
+        self._closed: list[tuple[bytes, torch.Tensor]] = []  # of the open file
+
+    def add(self, data: bytes) -> None:
+        """Append raw bytes."""
+        view = memoryview(data)
+        while view:
+            room = shards.MEMBER - len(self._pending)
+            self._pending += view[:room]
+            view = view[room:]
+            if len(self._pending) == shards.MEMBER:
+                self._closed.append(self._close())
+                self._pending.clear()
+            if len(self._closed) == shards.MEMBERS:
+                self._full += self._write(self._closed, shards.MEMBERS * shards.MEMBER, None)
+                self._closed.clear()
+
+    def shards(self, checkpoint: int | None) -> list[Shard]:
+        """Every shard so far; bytes that fill no file are written as a tail of `checkpoint`."""
+        members = self._closed + ([self._close()] if self._pending else [])
+        raw = len(self._closed) * shards.MEMBER + len(self._pending)
+        return self._full + (self._write(members, raw, checkpoint) if members else [])
+
+    @property
+    def _number(self) -> int:
+        return len(self._full) // 2
+
+    def _close(self) -> "tuple[bytes, torch.Tensor]":
+        """The open member, compressed, and where its newlines are in the whole text (n,) int64."""
+        import torch
+
+        raw = bytearray(self._pending)
+        start = (self._number * shards.MEMBERS + len(self._closed)) * shards.MEMBER
+        newlines = torch.frombuffer(raw, dtype=torch.uint8).eq(ord("\n")).nonzero().flatten()
+        return compress_member(raw), newlines + start
+
+    def _write(
+        self, members: "list[tuple[bytes, torch.Tensor]]", raw: int, checkpoint: int | None
+    ) -> list[Shard]:
+        import torch
+
+        packed, newlines = zip(*members, strict=True)
+        sizes = tuple(len(member) for member in packed)
+        name = shard_name("text", self._number, checkpoint)
+        write = partial(Path.write_bytes, data=b"".join(packed))
+        blocks = write_file(self._folder, name, sum(sizes), write)
+        text = Shard(name, "text", len(sizes), sum(sizes), tuple(blocks), sizes, raw)
+        name = shard_name("lines", self._number, checkpoint)
+        lines = write_tensors(self._folder, "lines", name, {"newlines": torch.cat(newlines)})
+        return [text, lines]

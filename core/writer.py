@@ -1,0 +1,195 @@
+"""Writing one document: text, rows and sources come in pieces, checkpoints and the end make files.
+
+This module knows nothing of models, methods or tokenizers: rows are tensors, options are JSON.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from longctx.core.durable import storing, write_text
+from longctx.core.manifest import FORMAT, MANIFEST, Manifest, Source
+from longctx.core.shard_writer import GroupWriter, TextWriter, write_tensors
+from longctx.core.shards import Rows, shard_name
+
+RESERVED = ("text", "lines", "memory")  # groups that are not rows of a method
+
+
+class Writer:
+    """Writes one document; made by `Library.writer`. After an error it is of no more use.
+
+    Bytes and rows come in pieces of any size; the files at the end do not depend on the pieces, nor
+    on when there were checkpoints. Tokens are those of the source that is open.
+
+    Args:
+        folder: an empty folder, named like the document.
+        header: fields of the manifest that are known now.
+        shard_rows: rows of a full shard.
+        publish: puts the complete folder in its place.
+    """
+
+    def __init__(self, folder: Path, header: dict, shard_rows: int, publish: Callable[[], None]):
+        import torch
+
+        self._folder, self._shard_rows, self._publish = folder, shard_rows, publish
+        self._text = TextWriter(folder)
+        self._groups: dict[str, GroupWriter] = {}
+        self._sources: list[Source] = []
+        self._open: Source | None = None
+        self._sha256 = hashlib.sha256()
+        self._checkpoints = 0
+        self._manifest = Manifest(
+            format=FORMAT,
+            status="reading",
+            name=folder.name,
+            tokens=0,
+            sources=(),
+            shards=(),
+            **{"report": {}, **header},
+        )
+        self._write_manifest()
+        empty = {"ids": torch.empty(0, dtype=torch.int32), "starts": torch.empty(0).long()}
+        self.append("tokens", empty)
+
+    def begin_source(
+        self, name: str, path: Path | str | None = None, mtime_ns: int | None = None
+    ) -> None:
+        """Start the next source; what is added until `end_source` is its own.
+
+        A source that was begun before and got nothing is forgotten.
+        """
+        if self._source_so_far():
+            raise ValueError(f"source {self._open.name!r} is still open")
+        self._sha256 = hashlib.sha256()
+        before = self._sources[-1] if self._sources else None
+        self._open = Source(
+            name=name,
+            path=None if path is None else str(path),
+            size=0,
+            mtime_ns=mtime_ns,
+            sha256="",
+            encoding=None,
+            undecodable=0,
+            first_token=self._groups["tokens"].rows,
+            tokens=0,
+            text_start=before.text_start + before.size if before else 0,
+        )
+
+    def add_bytes(self, data: bytes) -> None:
+        """Append raw bytes of the open source."""
+        if not self._open:
+            raise ValueError("no source is open")
+        self._open = replace(self._open, size=self._open.size + len(data))
+        self._sha256.update(data)
+        self._text.add(data)
+
+    def end_source(self, size: int, sha256: str, encoding: str, undecodable: int) -> None:
+        """Close the open source, whose bytes and tokens have all been added.
+
+        Args:
+            size: bytes that the caller read.
+            sha256: of these bytes.
+            encoding: that it was decoded with.
+            undecodable: bytes that the encoding has no character for.
+
+        Raises:
+            ValueError: no source is open, or other bytes were added than the caller read.
+        """
+        if not self._open or (size, sha256) != (self._open.size, self._sha256.hexdigest()):
+            raise ValueError(f"{size} bytes {sha256} end {self._open}")
+        source = self._closed_now()
+        self._sources.append(replace(source, encoding=encoding, undecodable=undecodable))
+        self._open = None
+
+    def append(self, group: str, rows: Rows) -> None:
+        """Append rows to a group; the first call for a group fixes its tensors.
+
+        Args:
+            group: "tokens" ("ids" int32 (n,), "starts" int64 (n,)), or a name of the method's own.
+            rows: tensors (n, ...) on any device, copied; empty ones are a way to declare a group.
+
+        Raises:
+            ValueError: the name cannot be that of a group, or the rows are unlike the first.
+            LongctxError: a shard cannot be written.
+        """
+        if group in RESERVED:
+            raise ValueError(f"the group name {group!r} is taken")
+        writer = self._groups.get(group)
+        if writer is None:
+            writer = GroupWriter(self._folder, group, rows, self._shard_rows)
+        writer.append(rows)
+        self._groups[group] = writer
+
+    def checkpoint(self, snapshot: Rows, **changes: Any) -> None:
+        """Write all that came so far, so that a later run can go on from here.
+
+        Rows and bytes that fill no shard yet are written beside, in files of this checkpoint,
+        and stay in memory; the next checkpoint deletes these files.
+
+        Args:
+            snapshot: what the method needs to go on: tensors of any shape.
+            **changes: fields of the manifest: recorded, options, profile, report, ...
+        """
+        self._save("reading", snapshot, self._checkpoints, changes)
+        self._checkpoints += 1
+
+    def complete(self, snapshot: Rows, **changes: Any) -> Manifest:
+        """Write the rest and give the document its place under documents/.
+
+        Args:
+            snapshot: what the method needs to answer questions.
+            **changes: fields of the manifest.
+
+        Raises:
+            ValueError: a source is open.
+            LongctxError: something cannot be written; the document is not there then.
+        """
+        if self._source_so_far():
+            raise ValueError(f"source {self._open.name!r} is still open")
+        manifest = self._save("complete", snapshot, None, changes)
+        self._publish()
+        return manifest
+
+    def _save(self, status: str, snapshot: Rows, checkpoint: int | None, changes: dict) -> Manifest:
+        name = shard_name("memory", 0, checkpoint)
+        entries = [
+            write_tensors(self._folder, "memory", name, snapshot),
+            *self._text.shards(checkpoint),
+            *(shard for group in self._groups.values() for shard in group.shards(checkpoint)),
+        ]
+        self._manifest = replace(
+            self._manifest,
+            status=status,
+            tokens=self._groups["tokens"].rows,
+            sources=(*self._sources, *self._source_so_far()),
+            shards=tuple(sorted(entries, key=lambda shard: shard.group)),
+            **changes,
+        )
+        written = self._write_manifest()
+        self._sweep({MANIFEST, *(shard.file for shard in entries)})
+        return written
+
+    def _write_manifest(self) -> Manifest:
+        """Write the manifest; ValueError, and nothing written, if it could not be read back."""
+        text = self._manifest.to_json()
+        written = Manifest.from_json(text, self._folder.name)
+        write_text(self._folder, MANIFEST, text)
+        return written
+
+    def _source_so_far(self) -> list[Source]:
+        """The open source, if anything of it has come."""
+        source = self._closed_now() if self._open else None
+        return [source] if source and (source.size or source.tokens) else []
+
+    def _closed_now(self) -> Source:
+        tokens = self._groups["tokens"].rows - self._open.first_token
+        return replace(self._open, sha256=self._sha256.hexdigest(), tokens=tokens)
+
+    def _sweep(self, named: set[str]) -> None:
+        """Delete what the manifest on disk does not name: files of the checkpoint before."""
+        with storing(self._folder):
+            for path in self._folder.iterdir():
+                if path.name not in named:
+                    path.unlink()

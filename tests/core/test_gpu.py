@@ -1,0 +1,41 @@
+"""What only a CUDA device can show: its fused attention, and a session equal to the CPU's."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from longctx.core.attention import causal_attention
+from longctx.core.ingest import ingest
+from longctx.core.session import Session
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize(("T", "S", "window"), [(65, 200, None), (1, 77, None), (64, 300, 96)])
+def test_attention_after_a_cache_equals_the_cpus(dtype, T, S, window):
+    generator = torch.Generator().manual_seed(T)
+    q = torch.randn(8, T, 64, generator=generator)
+    k, v = torch.randn(2, 2, S, 64, generator=generator).unbind()
+    expected = causal_attention(q, k, v, 0.125, window)
+    moved = (x.to("cuda", dtype) for x in (q, k, v))
+    out = causal_attention(*moved, 0.125, window).float().cpu()
+    error = (out - expected).norm() / expected.norm()
+    assert error < (1e-5 if dtype == torch.float32 else 1e-2)
+
+
+def test_a_state_made_on_the_gpu_is_asked_on_the_cpu(tmp_path, setup_random):
+    book = tmp_path / "book.txt"
+    book.write_text("".join(f"line {i}: boat {i * 7919 % 1000} came home\n" for i in range(80)))
+    library = tmp_path / "library"
+    cuda = dataclasses.replace(setup_random, device="cuda")
+    ingest(library, [str(book)], cuda, name="cuda")
+    ingest(library, [str(book)], setup_random, name="cpu")
+    answers = [
+        Session(library, name, setup).ask("which boat came home?")
+        for name, setup in (("cuda", setup_random), ("cpu", setup_random), ("cuda", cuda))
+    ]
+    spans = [[(p.start, p.end) for p in answer.passages] for answer in answers]
+    assert spans[0] == spans[1] == spans[2]
+    assert answers[0].answer == answers[1].answer

@@ -1,6 +1,6 @@
 """The baseline of the ingest rate: the bundled model run by transformers alone over full windows.
 
-    python docs/evaluation/full_attention.py
+python docs/evaluation/full_attention.py
 """
 
 import time

@@ -32,7 +32,6 @@ def make_setup(**choices: Any) -> "Setup":
         gc.disable()
         from longctx.core.setup import Setup
 
-        gc.freeze()
         gc.enable()
 
     return Setup(**choices)

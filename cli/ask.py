@@ -91,6 +91,7 @@ def run(
             "output for each.",
         ),
     ] = None,
+    partial: options.Partial = False,
     json: options.Json = False,
 ) -> None:
     """Answers questions from a document, and cites it.
@@ -102,28 +103,28 @@ def run(
     """
     many = _questions(question, questions)
     place = library_path(library)
-    name = choose_document(place, doc)
+    name = choose_document(place, doc, partial)
     setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
     from longctx.core.decode import Sampling
 
     sampling = Sampling(max_new_tokens, temperature, top_p, seed)
-    session = open_session(place, name, setup)
+    with open_session(place, name, setup, partial) as session:
 
-    def ask(words: str, **more: Callable[[str], None]) -> "Answer":
-        return session.ask(words, gather, sampling, **more)
+        def ask(words: str, **more: Callable[[str], None]) -> "Answer":
+            return session.ask(words, gather, sampling, **more)
 
-    def answer(words: str) -> None:
-        if json:
-            render.print_json(ask(words).as_dict())
+        def answer(words: str) -> None:
+            if json:
+                render.print_json(ask(words).as_dict())
+            else:
+                _answer(ask, words, sources)
+
+        if many is not None:
+            raise typer.Exit(_answer_lines(ask, many))
+        if question is not None:
+            answer(question)
         else:
-            _answer(ask, words, sources)
-
-    if many is not None:
-        raise typer.Exit(_answer_lines(ask, many))
-    if question is not None:
-        answer(question)
-    else:
-        _converse(answer)
+            _converse(answer)
 
 
 def _questions(question: str | None, file: Path | None) -> Iterable[str] | None:

@@ -31,6 +31,7 @@ def run(
             "--limit", "Passages to print, best first; by default 10.", metavar="N", min=1
         ),
     ] = 10,
+    partial: options.Partial = False,
     json: options.Json = False,
 ) -> None:
     """Finds passages of a document: a grep by meaning.
@@ -39,10 +40,10 @@ def run(
     JSON has every passage, whole.
     """
     place = library_path(library)
-    name = choose_document(place, doc)
+    name = choose_document(place, doc, partial)
     setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
-    session = open_session(place, name, setup)
-    found = session.find(query, gather)
+    with open_session(place, name, setup, partial) as session:
+        found = session.find(query, gather)
     if json:
         render.print_json(found.as_dict())
         return

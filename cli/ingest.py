@@ -1,17 +1,22 @@
 """`longctx ingest`: reads a document once and keeps its state."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from longctx.cli import options, render
+from longctx.cli.interrupt import within
 from longctx.cli.loading import make_setup
+from longctx.cli.program import Interrupted
 from longctx.cli.settings import library_path
 from longctx.cli.text import duration, size
 
 if TYPE_CHECKING:
-    from longctx.core.ingest import Ingested
-    from longctx.core.plan import Plan
+    from longctx.core.ingest import Ingested, Progress
+    from longctx.core.setup import Setup
 
 EXAMPLES = """\
   longctx ingest book.txt
@@ -49,6 +54,16 @@ def run(
             "Put the new state in the place of a document of this name; off by default.",
         ),
     ] = False,
+    checkpoint: Annotated[
+        str | None,
+        options.setting(
+            "--checkpoint",
+            "How often to save what was read: after so many tokens (64k) or so much time (90s); "
+            "by default after 256K tokens or 60s, whichever comes first.",
+            metavar="TOKENS|TIME",
+        ),
+    ] = None,
+    max_size: options.MaxSize = None,
     dry_run: Annotated[
         bool,
         options.flag(
@@ -61,26 +76,63 @@ def run(
 
     Several files become one document. Text is read as a stream, so its length is limited by the
     disk alone. While it is read, progress is shown on standard error; the result goes to standard
-    output.
+    output. A reading that was stopped, by Ctrl-C or by force, goes on from its last checkpoint when
+    the same command is given again.
     """
-    from longctx.core.reader import open_sources
+    with _stoppable() as note_progress:
+        from longctx.core.reader import open_sources
+        from longctx.core.units import parse_bytes, parse_tokens_or_seconds
 
-    open_sources(paths)  # a missing file is told before anything slow
-    setup = make_setup(
-        model=model, profile=profile, method=method, device=device, dtype=dtype, threads=threads
-    )
-    place = library_path(library)
-    if dry_run:
-        from longctx.core.plan import plan
+        open_sources(paths)  # a missing file is told before anything slow
+        every = parse_tokens_or_seconds(checkpoint) if checkpoint else (None, None)
+        limit = parse_bytes(max_size) if max_size else None
+        setup = make_setup(
+            model=model, profile=profile, method=method, device=device, dtype=dtype, threads=threads
+        )
+        place = library_path(library)
+        if dry_run:
+            return _plan(place, paths, setup, name, json)
+        from longctx.core.cadence import Cadence
+        from longctx.core.ingest import ingest
 
-        with render.status("measuring"):
-            planned = plan(place, paths, setup, name)
-        return _show_plan(planned, json)
-    from longctx.core.ingest import ingest
+        with render.progress() as show_progress:
 
-    with render.progress() as on_progress:
-        done = ingest(place, paths, setup, name, replace, on_progress)
+            def on_progress(state: "Progress") -> None:
+                note_progress(state)
+                show_progress(state)
+
+            cadence = Cadence.given(*every)
+            done = ingest(place, paths, setup, name, replace, cadence, limit, on_progress)
     _show(done, json)
+
+
+@contextmanager
+def _stoppable() -> "Iterator[Callable[[Progress], None]]":
+    """Ctrl-C ends the reading soon, with what is kept of it.
+
+    Returns:
+        What to call with each `Progress`.
+
+    Raises:
+        Interrupted: by Ctrl-C.
+    """
+    kept = 0
+
+    def note_kept(progress: "Progress") -> None:
+        nonlocal kept
+        kept = progress.kept
+
+    def stopped() -> Interrupted:
+        if not kept:
+            return Interrupted("interrupted", "", "The same command starts it again.")
+        remedy = f"{kept:,} tokens are kept; the same command goes on from there."
+        return Interrupted("interrupted", "", remedy)
+
+    try:
+        with within(lambda: render.note(f"error: {stopped()}")):
+            yield note_kept
+    except KeyboardInterrupt as error:
+        raise stopped() from error
 
 
 def _show(done: "Ingested", json: bool) -> None:
@@ -93,6 +145,8 @@ def _show(done: "Ingested", json: bool) -> None:
         render.print_json(done.as_dict())
     else:
         render.line(_summary(done))
+    for source in done.changed:
+        render.note(f"{source} has changed while it was read; the document is what was there first")
     for reason in done.skipped:
         render.note(f"skipped: {reason}")
     if done.undecodable:
@@ -111,15 +165,21 @@ def _summary(done: "Ingested") -> str:
     told = f"{done.name}: {done.status}, {done.tokens:,} tokens, state {size(done.state_bytes)}"
     if done.status == "unchanged":
         return told
+    if done.reused_tokens:
+        told += f", {done.reused_tokens:,} of them from an earlier run"
     return f"{told}, {duration(done.seconds)} ({done.tokens_per_s:,.0f} tokens/s)"
 
 
-def _show_plan(planned: "Plan", json: bool) -> None:
-    """What an ingest would take.
+def _plan(place: Path, paths: list[str], setup: "Setup", name: str | None, json: bool) -> None:
+    """Says what an ingest would take.
 
     Raises:
         typer.Exit: with 1 where there is no room for it.
     """
+    from longctx.core.plan import plan
+
+    with render.status("measuring"):
+        planned = plan(place, paths, setup, name)
     if json:
         render.print_json(planned.as_dict())
     else:

@@ -7,7 +7,7 @@ from longctx.cli.settings import library_path
 from longctx.cli.text import size
 
 if TYPE_CHECKING:
-    from longctx.core.manifest import Manifest
+    from longctx.core.store.manifest import Manifest
 
 EXAMPLES = """\
   longctx list
@@ -18,13 +18,16 @@ EXAMPLES = """\
 def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
     """Lists the documents of a library.
 
-    With tokens, size of the text, method, model, status and size on disk of each.
+    With tokens, size of the text, method, model, status and size on disk of each, and the size on
+    disk of all on standard error.
     """
-    from longctx.core.store import Library
+    from longctx.core.store.library import Library
 
-    documents = [summary(manifest) for manifest in Library.open(library_path(library)).documents()]
+    place = library_path(library)
+    documents = [summary(manifest) for manifest in Library.open(place).documents()]
+    total = sum(document["state_bytes"] for document in documents)
     if json:
-        render.print_json({"documents": documents})
+        render.print_json({"path": str(place), "state_bytes": total, "documents": documents})
         return
     rows = [
         (
@@ -33,13 +36,15 @@ def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
             size(document["bytes"]),
             document["method"],
             document["model"],
-            document["status"],
+            status(document),
             size(document["state_bytes"]),
         )
         for document in documents
     ]
     headers = ("name", "tokens", "text", "method", "model", "status", "state")
     render.table(headers, rows, right=("tokens", "text", "state"))
+    count = f"{len(documents)} document{'' if len(documents) == 1 else 's'}"
+    render.note(f"{count}, {size(total)} in '{place}'")
 
 
 def summary(manifest: "Manifest") -> dict[str, Any]:
@@ -54,3 +59,9 @@ def summary(manifest: "Manifest") -> dict[str, Any]:
         "state_bytes": manifest.size,
         "error": manifest.report.get("error"),
     }
+
+
+def status(told: dict[str, Any]) -> str:
+    """The status in a summary, with how far a reading that is not complete has come."""
+    read = f" ({told['tokens']:,} tokens so far)" if told["status"] == "reading" else ""
+    return f"{told['status']}{read}"

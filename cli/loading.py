@@ -6,6 +6,8 @@ imports core at module level.
 
 import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +39,7 @@ def make_setup(**choices: Any) -> "Setup":
     return Setup(**choices)
 
 
-def choose_document(library: Path, doc: str | None) -> str:
+def choose_document(library: Path, doc: str | None, partial: bool = False) -> str:
     """The document that the user named, or the latest, which is then told.
 
     Takes no time, so that a wrong name is known before a model is loaded.
@@ -45,17 +47,20 @@ def choose_document(library: Path, doc: str | None) -> str:
     Raises:
         LongctxError: there is no such library or document, or it is damaged.
     """
-    from longctx.core.store import Library
+    from longctx.core.store.library import Library
 
     store = Library.open(library)
     if doc is None:
         doc = store.latest()
         render.note(f"document: {doc} (the latest)")
-    return store.document(doc).manifest.name
+    return store.document(doc, partial).manifest.name
 
 
-def open_session(library: Path, doc: str, setup: "Setup") -> "Session":
-    """Opens a document with its model.
+@contextmanager
+def open_session(
+    library: Path, doc: str, setup: "Setup", partial: bool = False
+) -> "Iterator[Session]":
+    """Opens a document with its model, and says what a person should know of it.
 
     Raises:
         LongctxError: as `Session` does.
@@ -63,7 +68,14 @@ def open_session(library: Path, doc: str, setup: "Setup") -> "Session":
     from longctx.core.session import Session
 
     with render.status(f"opening {doc}"):
-        return Session(library, doc, setup)
+        session = Session(library, doc, setup, partial)
+    with session:
+        manifest = session.document.manifest
+        if manifest.status != "complete":
+            render.note(f"{doc} is not finished: only its first {manifest.tokens:,} tokens count")
+        for source in session.changed:
+            render.note(f"{source} has changed since it was read; answers are from what was read")
+        yield session
 
 
 def _silence(model: str | None) -> None:

@@ -9,7 +9,22 @@ from typing import Annotated
 
 import typer
 
-from longctx.cli import ask, doctor, find, ingest, list, niah, profiles, rm, show
+from longctx.cli import (
+    ask,
+    doctor,
+    export,
+    find,
+    gc,
+    import_,
+    ingest,
+    list,
+    niah,
+    profiles,
+    rename,
+    rm,
+    show,
+    verify,
+)
 from longctx.cli.program import Program, note_debug
 
 COMMANDS = {
@@ -18,7 +33,12 @@ COMMANDS = {
     "find": find,
     "list": list,
     "show": show,
+    "rename": rename,
     "rm": rm,
+    "export": export,
+    "import": import_,
+    "verify": verify,
+    "gc": gc,
     "niah": niah,
     "profiles": profiles,
     "doctor": doctor,

@@ -72,10 +72,10 @@ def run(
     setup = make_setup(
         model=model, profile=profile, method=method, device=device, dtype=dtype, threads=threads
     )
-    from longctx.core.niah import parse_length
     from longctx.core.niah import run as run_niah
+    from longctx.core.units import parse_tokens
 
-    tokens = parse_length(length)
+    tokens = parse_tokens(length)
     asked = f"{tokens:,} tokens" if length.isdigit() else f"{length} = {tokens:,} tokens"
     with _progress(asked) as on_progress:
         report = run_niah(setup, tokens, depths, gather, seed, on_progress)

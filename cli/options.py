@@ -102,6 +102,22 @@ Gather = Annotated[
         min=1,
     ),
 ]
+Partial = Annotated[
+    bool,
+    setting(
+        "--partial",
+        "Also take a document whose reading was stopped, as far as it was kept; off by default.",
+    ),
+]
+MaxSize = Annotated[
+    str | None,
+    setting(
+        "--max-size",
+        "Largest size of the library on disk, such as 500MB or 20GB; what would pass it is refused "
+        "before it is begun. By default only the disk limits it.",
+        metavar="SIZE",
+    ),
+]
 Json = Annotated[
     bool,
     setting(

@@ -1,7 +1,7 @@
 """What surrounds every command: the config file before it, errors and exit codes after it.
 
 Here, and nowhere else, an error becomes a message on standard error and an exit code. Knows no
-command by name but `ingest`, whose interruption has advice of its own.
+command by name.
 """
 
 import os
@@ -17,10 +17,6 @@ from typer.core import TyperGroup
 
 from longctx.cli import render, settings
 from longctx.core.errors import LongctxError
-
-NO_MEMORY = (
-    "out of memory. Use a smaller model, --dtype bf16, a smaller --gather, or another --device"
-)
 
 
 @dataclass
@@ -66,9 +62,7 @@ class Program(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            again = ctx.invoked_subcommand == "ingest"
-            remedy = "The same command starts it again." if again else ""
-            raise Interrupted("interrupted", "", remedy) from error
+            raise Interrupted("interrupted") from error
 
 
 def note_json(ctx: typer.Context, value: bool) -> bool:
@@ -95,7 +89,7 @@ def explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, typer.Abort):
         return 1, "aborted"
     if _is_memory(error):
-        return 1, NO_MEMORY
+        return 1, "out of memory. Use a smaller model, --dtype bf16, or another --device"
     if isinstance(error, OSError):
         return 1, str(error)
     hint = "This is a fault of longctx; --debug shows where it happened"

@@ -8,11 +8,13 @@ markup.
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
-from longctx.cli.text import clean, duration, one_line
+from longctx.cli.text import clean, duration, one_line, size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 PLAIN_EVERY_MS = 30_000
+QUIET_S = 2  # seconds that a copy takes before its progress is shown
 
 
 def line(text: str) -> None:
@@ -186,8 +189,48 @@ def _every(period_ms: int, tell: "Callable[[Progress], None]") -> "Callable[[Pro
 def _so_far(state: "Progress") -> str:
     """Tokens, speed and time left."""
     seconds = max(state.time_ms, 1) / 1000
-    parts = [f"{state.tokens:,} tokens", f"{state.tokens / seconds:,.0f} tokens/s"]
     read = state.processed - state.cache
+    rate = state.tokens * read / max(state.processed, 1) / seconds  # of this run
+    parts = [f"{state.tokens:,} tokens", f"{rate:,.0f} tokens/s"]
     if state.total is not None and read:
         parts.append(f"{duration(seconds * (state.total - state.processed) / read)} left")
     return ", ".join(parts)
+
+
+# --- the progress of a copy or a check ---
+
+
+class ByteProgress(ExitStack):
+    """Shows how many bytes are done, once that takes over two seconds.
+
+    A bar at a terminal, elsewhere a line every 30 s. Use it as a context.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first: tuple[float, int] | None = None  # when, and how many bytes were done
+        self._due = float(QUIET_S)
+        self._show: Callable[..., None] | None = None
+
+    def tell(self, done: int, total: int) -> None:
+        """Notes that `done` of `total` bytes are done; the first time, that it has begun."""
+        now = time.monotonic()
+        began, before = self._first = self._first or (now, done)
+        seconds, new = now - began, done - before
+        if seconds < self._due or not new:
+            return
+        left = duration(seconds * (total - done) / new)
+        told = f"{size(round(new / seconds))}/s, {left} left"
+        if not sys.stderr.isatty():
+            note(f"{size(done)} of {size(total)}, {told}")
+            self._due = seconds + PLAIN_EVERY_MS / 1000
+            return
+        if self._show is None:
+            bar = self.enter_context(_bar())
+            self._show = partial(bar.update, bar.add_task("", total=total, detail=""))
+        self._show(total=total, completed=done, detail=told)
+
+    def hide(self) -> None:
+        """Makes room for a line; the next `tell` shows the progress again."""
+        self.close()
+        self._show = None

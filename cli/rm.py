@@ -9,7 +9,7 @@ from longctx.cli.settings import library_path
 from longctx.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from longctx.core.store import Library
+    from longctx.core.store.library import Library
 
 EXAMPLES = """\
   longctx rm book
@@ -27,7 +27,7 @@ def run(
     The files that it was made from stay. Asks first; where there is no terminal to ask at, --yes
     is needed.
     """
-    from longctx.core.store import Library
+    from longctx.core.store.library import Library
 
     documents = Library.open(library_path(library))
     if not yes and not _agreed(name, documents):

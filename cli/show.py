@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longctx.cli import options, render
-from longctx.cli.list import summary
+from longctx.cli.list import status, summary
 from longctx.cli.settings import library_path
 from longctx.cli.text import size
 
 if TYPE_CHECKING:
-    from longctx.core.manifest import Manifest
-    from longctx.core.store import Library
+    from longctx.core.store.library import Library
+    from longctx.core.store.manifest import Manifest
 
 EXAMPLES = """\
   longctx show book
@@ -28,7 +28,7 @@ def run(
 
     Its sources, the model and method that read it, and its size on disk.
     """
-    from longctx.core.store import Library
+    from longctx.core.store.library import Library
 
     manifest = _manifest(Library.open(library_path(library)), name)
     if json:
@@ -71,7 +71,7 @@ def _facts(manifest: "Manifest") -> list[tuple[str, str]]:
     ]
     return [
         ("name", manifest.name),
-        ("status", told["error"] or manifest.status),
+        ("status", told["error"] or status(told)),
         ("tokens", f"{manifest.tokens:,}"),
         ("sources", "\n".join(sources)),
         ("model", told["model"]),

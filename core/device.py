@@ -86,6 +86,12 @@ def peak_memory(device: str) -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error says that a device, or the computer, has no more memory."""
+    named = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return named or "can't allocate memory" in str(error)  # the CPU's is told by its words alone
+
+
 def _free_host_memory() -> int | None:
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():

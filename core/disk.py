@@ -1,54 +1,68 @@
-"""Room on the disk: how many bytes a token takes in the store, and how many are free.
+"""Room on the disk: how many bytes a token takes in the store, and whether a state will fit.
 
-Judges before anything is written; what a full disk does to a write is the store's affair.
+Judges before a run; what a full disk does to a write is the store's affair.
 """
-
-import shutil
-from pathlib import Path
 
 from longctx.core import methods
 from longctx.core.errors import LongctxError
 from longctx.core.reader import Source
 from longctx.core.setup import Engine
-from longctx.core.shard_writer import compress_member
+from longctx.core.store.library import Library
+from longctx.core.store.shard_writer import compress_member
+from longctx.core.store.space import folder_bytes, free_disk
 
 TOKEN_BYTES = 12  # an int32 id and an int64 offset
 SAMPLE_BYTES = 1 << 18
 
 
-def require_disk(library: Path, engine: Engine, sources: list[Source]) -> None:
-    """Refuses sources whose state would not fit the disk, judged by their first text.
+def require_disk(
+    store: Library, name: str, engine: Engine, sources: list[Source], max_size: int | None
+) -> None:
+    """Refuses sources whose state would not fit, judged by their first text.
+
+    Args:
+        store: where the state will be.
+        name: the document's; what is there of it already does not count twice.
+        engine: what reads.
+        sources: what is read; a stream counts nothing.
+        max_size: bytes that the library may have; None: any number.
 
     Raises:
         LongctxError: with the figure needed and the figure free.
     """
-    sizes = [source.expected_size or 0 for source in sources]
-    sample = next((s for s in sources if s.path is not None and s.expected_size), None)
-    if sample is None or sample.path is None:
-        return
-    try:
-        with sample.path.open("rb") as file:
-            data = file.read(SAMPLE_BYTES)
-    except OSError:
-        return  # reading it will say what is wrong
-    backend = engine.checkpoint.tokenizer.backend_tokenizer
-    tokens = len(backend.encode(data.decode("utf-8", "replace"), add_special_tokens=False).ids)
-    each = tokens / len(data) * row_bytes(engine) + len(compress_member(data)) / len(data)
-    needed, free = int(sum(sizes) * each), free_disk(library)
-    if needed > free:
+    needed = _state_bytes(engine, sources)
+    begun = folder_bytes(store.path / "unfinished" / name)
+    _refuse(store, sources, needed, begun + free_disk(store.path), "are free")
+    if max_size is not None:
+        room = max_size - folder_bytes(store.path) + begun
+        _refuse(store, sources, needed, room, "are left of --max-size")
+
+
+def _refuse(store: Library, sources: list[Source], needed: int, room: int, where: str) -> None:
+    if needed > room:
+        size = sum(source.expected_size or 0 for source in sources)
         raise LongctxError(
-            f"no room on the disk of {str(library)!r}",
-            f"the state of {sum(sizes) / 1e9:.2f} GB of text needs about {needed / 1e9:.2f} GB, "
-            f"{free / 1e9:.2f} GB are free",
+            f"no room in the library '{store.path}'",
+            f"the state of {size / 1e9:.2f} GB of text needs about {needed / 1e9:.2f} GB, "
+            f"{max(room, 0) / 1e9:.2f} GB {where}",
             "Free some space, or name a library on another disk with --library.",
         )
 
 
-def free_disk(folder: Path) -> int:
-    """Bytes free on the disk on which a folder is, or would be made."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
+def _state_bytes(engine: Engine, sources: list[Source]) -> int:
+    """About what the state of files takes, from the first text of the first."""
+    sample = next((s for s in sources if s.path is not None and s.expected_size), None)
+    if sample is None or sample.path is None:
+        return 0
+    try:
+        with sample.path.open("rb") as file:
+            data = file.read(SAMPLE_BYTES)
+    except OSError:
+        return 0  # reading it will say what is wrong
+    backend = engine.checkpoint.tokenizer.backend_tokenizer
+    tokens = len(backend.encode(data.decode("utf-8", "replace"), add_special_tokens=False).ids)
+    each = tokens / len(data) * row_bytes(engine) + len(compress_member(data)) / len(data)
+    return int(sum(source.expected_size or 0 for source in sources) * each)
 
 
 def row_bytes(engine: Engine) -> int:

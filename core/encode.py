@@ -23,8 +23,11 @@ class RowSink(Protocol):
 
 def encode(
     decoder: Decoder, method: Method, prefix: Tensor, document: Iterable[Tensor], sink: RowSink
-) -> None:
+) -> Iterator[int]:
     """Reads [prefix | document] in chunks of `method.chunk` tokens.
+
+    To go on from a snapshot, which is of a chunk's end: the method restored, an empty prefix, and
+    the rest of the document.
 
     Args:
         decoder: the model.
@@ -32,16 +35,20 @@ def encode(
         prefix: (P,) token ids before the document.
         document: the document's token ids in pieces of any size.
         sink: gets the method's rows, one for each document token and none for the prefix.
+
+    Yields:
+        After each whole chunk, how many document tokens were read: the method can be saved here.
     """
-    before = len(prefix)  # rows still to come that are the prefix's, not the document's
+    read = -len(prefix)
     for chunk in chunks(prefix, document, method.chunk):
         decoder.read(chunk, method, method.depth)
-        rows = method.rows()
+        rows, before = method.rows(), max(0, -read)  # rows of the prefix are not the document's
         if rows:
             sink.append(method.group, {name: row[before:].cpu() for name, row in rows.items()})
-        before = max(0, before - len(chunk))
+        read += len(chunk)
         if len(chunk) == method.chunk:
             method.end_chunk()
+            yield max(0, read)
 
 
 def chunks(prefix: Tensor, document: Iterable[Tensor], size: int) -> Iterator[Tensor]:

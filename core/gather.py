@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from longctx.core.document import Document
 from longctx.core.errors import LongctxError, UsageError
 from longctx.core.memory import Scores
+from longctx.core.store.document import Document
 
 BEFORE = 80  # characters of a line that are shown before its best token
 

@@ -4,31 +4,38 @@ Reads a document once and leaves its state in a library; `session.py` answers fr
 asks which method is in use.
 """
 
-import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from longctx.core.cadence import Cadence
 from longctx.core.device import peak_memory
 from longctx.core.disk import require_disk
-from longctx.core.document import Document
 from longctx.core.encode import encode
 from longctx.core.errors import UnreadableInput
 from longctx.core.gather import room
-from longctx.core.manifest import Source as StoredSource
 from longctx.core.memory import Method
 from longctx.core.reader import Source, open_sources
-from longctx.core.setup import Engine, Setup, prepare
-from longctx.core.store import Library
+from longctx.core.reading import Reading, skipped
+from longctx.core.setup import Engine, Setup, memory_told, prepare
+from longctx.core.store.document import Document
+from longctx.core.store.library import Library
+from longctx.core.store.manifest import FINGERPRINT, Manifest
+from longctx.core.store.manifest import Source as StoredSource
+from longctx.core.store.sameness import begins_with, is_same
+from longctx.core.store.space import require_size
+from longctx.core.store.writer import Writer
 from longctx.core.tokens import TokenStream
-from longctx.core.writer import Writer
 
 SCHEMA_VERSION = 1
+OUT_OF_MEMORY = (
+    "What was read until the last checkpoint is kept. Read with a profile of a smaller chunk or "
+    "budget; --dry-run measures beforehand."
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,7 @@ class Progress:
         cache: bytes taken over from an earlier run.
         processed: bytes read so far.
         tokens: document tokens so far.
+        kept: tokens that the last checkpoint holds.
         time_ms: since the reading began.
     """
 
@@ -47,6 +55,7 @@ class Progress:
     cache: int
     processed: int
     tokens: int
+    kept: int
     time_ms: int
 
 
@@ -64,6 +73,7 @@ class Ingested:
         undecodable: places whose bytes are no text in the source's encoding.
         forced_splits: places where text without line breaks was cut.
         skipped: why sources were left out, one message each.
+        changed: names of sources that have grown or were replaced while they were read.
     """
 
     name: str
@@ -78,6 +88,7 @@ class Ingested:
     undecodable: int = 0
     forced_splits: int = 0
     skipped: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `ingest`."""
@@ -90,36 +101,49 @@ def ingest(
     setup: Setup,
     name: str | None = None,
     replace: bool = False,
+    cadence: Cadence | None = None,
+    max_size: int | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Ingested:
     """Reads sources through a model once and keeps the state on disk.
+
+    A reading that was stopped is gone on with from its last checkpoint.
 
     Args:
         library: the library's folder; made if absent.
         paths: files, or `-` for standard input.
         setup: model, method and device.
         name: the document's name; None: after the first source.
-        replace: put the new state in the place of a finished one of this name.
-        on_progress: called after every piece of text.
+        replace: put the new state in the place of a finished one of this name, and begin anew
+            where a reading of this name was begun from something else.
+        cadence: when to write a checkpoint; None: the usual one.
+        max_size: bytes that the library may have; None: as many as the disk has.
+        on_progress: called after every chunk.
 
     Raises:
         UsageError: a missing file, an unknown name, or a document of this name with other content.
         UnreadableInput: no source could be read.
+        Locked: another process is reading a document of this name.
         LongctxError: no room for the model or the state.
     """
     sources = open_sources(paths)
     engine = prepare(setup)
     store = Library.open(library, create=True)
     name = name or document_name(paths[0])
-    if not replace and (known := _unchanged(store, name, sources, engine)):
+    settled = store.settle(name)
+    if (settled or not replace) and (known := _unchanged(store, name, sources, engine)):
         return known
-    require_disk(library, engine, sources)
-    method = engine.new_method()  # before anything is written: the model may not fit
-    with store.writer(name, header(engine), replace=replace) as writer:
-        reading = Reading(engine, method, sources, writer, on_progress)
-        encode(engine.decoder, method, engine.prompt.prefix(), reading.tokens(), writer)
-        writer.complete(method.snapshot(), report=reading.report())
-    return reading.summary(store.document(name))
+    require_disk(store, name, engine, sources, max_size)
+    engine.new_method()  # before anything is written: the model may not fit
+    differs = partial(_difference, engine, sources)
+    with (
+        store.writer(name, header(engine), replace, differs) as writer,
+        memory_told(engine, OUT_OF_MEMORY),
+    ):
+        within = partial(require_size, store.path, max_size)
+        run = _Run(engine, sources, writer, cadence or Cadence(), within, on_progress)
+        run.read()
+    return run.summary(store.document(name))
 
 
 def document_name(path: str) -> str:
@@ -141,20 +165,17 @@ def header(engine: Engine) -> dict[str, object]:
 
 
 def _unchanged(store: Library, name: str, sources: list[Source], engine: Engine) -> Ingested | None:
-    """The finished document of this name, if it holds just these sources read in just this way.
-
-    A file is the same if its path, size and modification time are, or else its hash.
-    """
+    """The finished document of this name, if it holds just these sources read in just this way."""
     finished = {manifest.name for manifest in store.documents() if manifest.status == "complete"}
     if name not in finished:
         return None
     document = store.document(name)
     manifest = document.manifest
-    wanted = json.loads(json.dumps({**header(engine), "recorded": manifest.recorded}))
-    same = all(getattr(manifest, key) == value for key, value in wanted.items())
-    if not same or [s.path for s in manifest.sources] != [_path(s) for s in sources]:
+    if skipped(manifest) or len(manifest.sources) != len(sources):
         return None
-    if not all(map(_same_file, manifest.sources, sources)):
+    if _difference(engine, sources, manifest):
+        return None
+    if any(source.path is None for source in manifest.sources):
         return None
     return Ingested(
         name=name,
@@ -166,106 +187,117 @@ def _unchanged(store: Library, name: str, sources: list[Source], engine: Engine)
     )
 
 
-def _path(source: Source) -> str | None:
-    return str(source.path.resolve()) if source.path else None
+def _difference(engine: Engine, sources: list[Source], manifest: Manifest) -> str:
+    """Why what a manifest describes is not (the beginning of) these sources read in this way."""
+    wanted = json.loads(json.dumps(header(engine)))
+    for part in ("method", "options", "profile"):
+        if getattr(manifest, part) != wanted[part]:
+            return f"it was read with another {part.removesuffix('s')}"
+    if any(manifest.model[part] != wanted["model"][part] for part in FINGERPRINT):
+        return f"it was read with another model, {manifest.model['name']}"
+    if len(manifest.sources) + len(skipped(manifest)) > len(sources):
+        return "it was read from more files"
+    paths = iter(str(source.path.resolve()) if source.path else None for source in sources)
+    if not all(known.path in paths for known in manifest.sources):  # in this order
+        return "it was read from other files"
+    changed = [known.name for known in manifest.sources if not _holds(known)]
+    return f"{', '.join(changed)} changed since" if changed else ""
 
 
-def _same_file(known: StoredSource, source: Source) -> bool:
-    if source.path is None:
+def _holds(known: StoredSource) -> bool:
+    """Whether the file still has, or begins with, what was read of it."""
+    if known.path is None:
+        return True  # compared while it is read
+    try:
+        if known.undecodable is None:
+            return begins_with(Path(known.path), known.size, known.sha256)
+        return is_same(known, Path(known.path))
+    except OSError:
         return False
-    stat = source.path.stat()
-    if (known.size, known.mtime_ns) == (stat.st_size, stat.st_mtime_ns):
-        return True
-    with source.path.open("rb") as file:
-        return known.sha256 == hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Reading:
-    """The sources on their way into the store, with what is counted on it.
-
-    Args:
-        engine: the model.
-        method: reads the tokens.
-        sources: what to read, in order.
-        writer: gets text, tokens and offsets.
-        on_progress: called after every piece of text.
-    """
+class _Run:
+    """One reading of a document, from its beginning or from a checkpoint to its end."""
 
     def __init__(
         self,
         engine: Engine,
-        method: Method,
         sources: list[Source],
         writer: Writer,
+        cadence: Cadence,
+        require_size: Callable[[], None],
         on_progress: Callable[[Progress], None],
     ):
-        self.engine, self.method, self.sources, self.writer = engine, method, sources, writer
-        self.count = 0
-        self.skipped: list[str] = []
-        self._stream = TokenStream(engine.checkpoint.tokenizer)
-        self._on_progress = on_progress
-        self._sizes = [source.expected_size for source in sources]
+        self._engine, self._writer, self._on_progress = engine, writer, on_progress
+        self._require_size = require_size
+        self._reading = Reading(sources, TokenStream(engine.checkpoint.tokenizer), writer)
+        self._reused, self._cached = self._reading.tokens, self._reading.bytes
+        self._kept = self._reused
+        sizes = [source.expected_size for source in sources]
+        self._total = None if None in sizes else sum(sizes)
+        self._cadence = cadence
         self._started = time.perf_counter()
 
-    def tokens(self) -> Iterator[torch.Tensor]:
-        """The document's token ids; text, offsets and counts go to the store on the way.
+    def read(self) -> None:
+        """Reads to the end and gives the document its place.
 
         Raises:
-            UnreadableInput: no source could be read, or one failed half-way.
-            LongctxError: the method needs all tokens at once and they do not fit.
+            UnreadableInput: there is no text.
         """
-        for source in self.sources:
-            try:
-                yield from self._source(source)
-            except UnreadableInput as error:
-                # An empty, binary or forbidden source shows itself before anything of it is stored.
-                if source.size:
-                    raise
-                self.skipped.append(str(error))
-        if not self.count:
-            raise UnreadableInput("nothing to read", " ".join(self.skipped) or "there is no text")
-
-    def _source(self, source: Source) -> Iterator[torch.Tensor]:
-        mtime = source.path.stat().st_mtime_ns if source.path else None
-        self.writer.begin_source(source.name, _path(source), mtime)
-        for piece in self._stream.read(source, self.writer.add_bytes):
-            ids, starts = torch.from_numpy(piece.ids), torch.from_numpy(piece.starts)
-            self.writer.append("tokens", {"ids": ids, "starts": starts})
-            self.count += len(ids)
-            self._require_room()
-            yield ids.long()
+        begun, prefix = self._writer.begun, self._engine.prompt.prefix()
+        method = self._engine.new_method(begun and begun.snapshot())
+        prefix = prefix[:0] if begun else prefix
+        self._cadence.start(self._reused)
+        self._tell()
+        for read in encode(self._engine.decoder, method, prefix, self._reading.ids(), self._writer):
+            self._reading.store(self._reused + read)
+            self._require_room(method)
+            if self._cadence.is_due(self._reading.tokens):
+                self._checkpoint(method)
             self._tell()
-        self.writer.end_source(source.size, source.sha256, source.encoding, source.undecodable)
+        self._reading.store()
+        self._require_room(method)
+        if not self._reading.tokens:
+            why = " ".join(self._reading.skipped) or "there is no text"
+            raise UnreadableInput("nothing to read", why)
+        self._tell()
+        self._writer.complete(method.snapshot(), report=self._reading.report())
+
+    def _checkpoint(self, method: Method) -> None:
+        with self._cadence.writing(self._reading.tokens):
+            self._writer.checkpoint(method.snapshot(), report=self._reading.report())
+        self._kept = self._reading.tokens
+        self._require_size()
 
     def _tell(self) -> None:
-        total = None if None in self._sizes else sum(self._sizes)
-        processed = sum(source.size for source in self.sources)
         elapsed = int((time.perf_counter() - self._started) * 1000)
-        self._on_progress(Progress(total, 0, processed, self.count, elapsed))
+        reading = self._reading
+        self._on_progress(
+            Progress(self._total, self._cached, reading.bytes, reading.tokens, self._kept, elapsed)
+        )
 
-    def _require_room(self) -> None:
+    def _require_room(self, method: Method) -> None:
         """Refuses at once a document that its method could never answer from."""
-        if self.method.gather is None:
-            prefix = len(self.engine.prompt.prefix())
-            room(self.engine.window, prefix, 1, 1, self.count, None)
-
-    def report(self) -> dict[str, int]:
-        """What the manifest tells of the reading."""
-        return {"forced_splits": self._stream.forced_splits, "skipped": len(self.skipped)}
+        if method.gather is None:
+            prefix = len(self._engine.prompt.prefix())
+            room(self._engine.window, prefix, 1, 1, self._reading.tokens, None)
 
     def summary(self, document: Document) -> Ingested:
         """What the user is told at the end."""
         seconds = time.perf_counter() - self._started
+        manifest, reading = document.manifest, self._reading
         return Ingested(
-            name=document.manifest.name,
+            name=manifest.name,
             status="complete",
-            tokens=self.count,
-            bytes=sum(source.size for source in document.manifest.sources),
+            tokens=manifest.tokens,
+            bytes=sum(source.size for source in manifest.sources),
             state_bytes=document.size(),
+            reused_tokens=self._reused,
             seconds=round(seconds, 3),
-            tokens_per_s=round(self.count / seconds, 1),
-            peak_memory=peak_memory(self.engine.device),
-            undecodable=sum(source.undecodable for source in self.sources),
-            forced_splits=self._stream.forced_splits,
-            skipped=self.skipped,
+            tokens_per_s=round((manifest.tokens - self._reused) / seconds, 1),
+            peak_memory=peak_memory(self._engine.device),
+            undecodable=sum(source.undecodable for source in manifest.sources),
+            forced_splits=reading.forced_splits,
+            skipped=reading.skipped,
+            changed=reading.changed,
         )

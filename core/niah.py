@@ -9,13 +9,12 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from longctx.core.errors import LongctxError, UsageError
+from longctx.core.errors import LongctxError
 from longctx.core.gather import Passage
 from longctx.core.haystack import Builder, Haystack, Placed, depths, sample_paragraphs
 from longctx.core.ingest import Ingested, Progress, ingest
@@ -24,7 +23,6 @@ from longctx.core.setup import Setup, prepare
 
 SCHEMA_VERSION = 1
 LIBRARY = "library"
-UNITS = {"": 1, "k": 1000, "K": 1 << 10, "m": 1_000_000, "M": 1 << 20}
 CITIES = (
     "Athens Bergen Bogota Bremen Cairo Calgary Cardiff Dakar Dresden Florence Geneva Hanoi "
     "Havana Krakow Lagos Lisbon Lyon Manila Nairobi Naples Osaka Oslo Perth Porto Prague Quito "
@@ -112,23 +110,6 @@ class Report:
         """The JSON object of `niah`."""
         counts = {what: self.counts(what) for what in ("answered", "gathered")}
         return {"schema_version": SCHEMA_VERSION, **asdict(self), **counts}
-
-
-def parse_length(text: str) -> int:
-    """Tokens: 16000, 16_000, 16k (= 16,000), 16K (= 16,384), 1m, 1M (= 1,048,576), 1.5M.
-
-    Raises:
-        UsageError: anything else, or not a whole number of one or more.
-    """
-    match = re.fullmatch(r"(\d+(?:_\d+)*(?:\.\d+)?)([kKmM]?)", text.strip(), re.ASCII)
-    tokens = Fraction(match[1].replace("_", "")) * UNITS[match[2]] if match else Fraction(0)
-    if tokens < 1 or tokens.denominator != 1:
-        raise UsageError(
-            f"cannot use length {text!r}",
-            "it is no whole number of tokens",
-            "Write 16000, 16k (= 16,000), 16K (= 16,384), 1m or 1M (= 1,048,576).",
-        )
-    return int(tokens)
 
 
 def make_needles(prose: str, seed: str) -> list[Needle]:
@@ -230,7 +211,8 @@ def run(
         with TemporaryDirectory(prefix="longctx-niah-") as folder:
             done = _read(Path(folder), case, setup, partial(on_progress, case.depth))
             _require_tokens(done.tokens, length)
-            trials += _asked(Session(Path(folder) / LIBRARY, done.name, setup), case, gather)
+            with Session(Path(folder) / LIBRARY, done.name, setup) as session:
+                trials += _asked(session, case, gather)
             seconds += done.seconds
     return Report(
         length=length,
@@ -261,7 +243,7 @@ def _require_tokens(read: int, length: int) -> None:
 
 
 def _asked(session: Session, case: Case, gather: int | None) -> list[Trial]:
-    """All questions to a haystack; nothing keeps the session after them."""
+    """All questions to a haystack."""
     pairs = zip(case.needles, case.haystack.needles, strict=True)
     return [_ask(session, case.depth, needle, placed, gather) for needle, placed in pairs]
 

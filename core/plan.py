@@ -13,12 +13,13 @@ from typing import Any
 import torch
 
 from longctx.core.device import dtype_name, free_memory, peak_memory
-from longctx.core.disk import free_disk, row_bytes
+from longctx.core.disk import row_bytes
 from longctx.core.ingest import document_name
 from longctx.core.reader import Source, open_sources
 from longctx.core.setup import Engine, Setup, prepare
-from longctx.core.shard_writer import SHARD_ROWS, compress_member
-from longctx.core.shards import MEMBER
+from longctx.core.store.shard_writer import SHARD_ROWS, compress_member
+from longctx.core.store.shards import MEMBER
+from longctx.core.store.space import free_disk
 from longctx.core.tokens import TokenStream
 
 NEWLINE_BYTES = 8

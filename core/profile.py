@@ -8,7 +8,8 @@ checked by the method they are for.
 from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -80,10 +81,37 @@ def build(kind: type, values: Any, where: str) -> Any:
         raise UsageError(
             f"unknown key {unknown[0]!r} in {where}", "", f"Known keys: {', '.join(known)}."
         )
+    hints = get_type_hints(kind)
+    wrong = [key for key, value in values.items() if not _fits(hints[key], value)]
+    if wrong:
+        raise UsageError(
+            f"cannot use {wrong[0]!r} in {where}",
+            f"{values[wrong[0]]!r:.60} is no {_name_of(hints[wrong[0]])}",
+            "Correct the profile.",
+        )
     try:
         return kind(**{key: _frozen(value) for key, value in values.items()})
     except (TypeError, ValueError) as error:
         raise UsageError(f"cannot use {where}", str(error), "Correct the profile.") from error
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    """Whether a value of YAML or JSON is of a type; lists stand for tuples."""
+    parts = get_args(hint)
+    if isinstance(hint, UnionType):
+        return any(_fits(part, value) for part in parts)
+    if get_origin(hint) is tuple and parts[-1] is Ellipsis:
+        return isinstance(value, list | tuple) and all(_fits(parts[0], item) for item in value)
+    if get_origin(hint) is tuple:
+        fitting = isinstance(value, list | tuple) and len(value) == len(parts)
+        return fitting and all(map(_fits, parts, value))
+    if hint is float:
+        return type(value) in (int, float)
+    return hint is Any or type(value) is (get_origin(hint) or hint)
+
+
+def _name_of(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
 
 
 def _frozen(value: Any) -> Any:

@@ -20,25 +20,12 @@ from typing import BinaryIO
 import numpy as np
 from charset_normalizer import from_bytes
 
+from longctx.core.encodings import BOMS, LEGACY
 from longctx.core.errors import UnreadableInput, UsageError
 
 READ_BYTES = 1 << 20
 _MARK = 0xDC00  # + the length of an undecodable run, while its place in the text is kept
 _MARKS = re.compile("[\udc00-\udcff]")
-_BOMS = (  # UTF-32 first: its little-endian mark begins with the one of UTF-16
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-# What the detector may answer, the more common first: the order decides between equal guesses.
-# Left out: encodings with shift states (a slice of the bytes has no meaning of its own), and those
-# where one character has codes of two lengths (EUC-JP).
-_LEGACY = (
-    *("cp1252", "cp1251", "cp1250", "cp932", "gb18030", "cp949", "big5", "koi8_r"),
-    *("cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp866", "cp437", "cp850", "cp874"),
-)
 
 
 @dataclass(frozen=True)
@@ -158,7 +145,7 @@ def _open_source(name: str) -> Source:
 
 def _detect(data: bytes, name: str) -> tuple[str, int]:
     """Python's name of the encoding, and the length of the byte order mark in bytes."""
-    marked = ((mark, encoding) for mark, encoding in _BOMS if data.startswith(mark))
+    marked = ((mark, encoding) for mark, encoding in BOMS if data.startswith(mark))
     mark, encoding = next(marked, (b"", ""))
     if len(data) == len(mark):
         raise UnreadableInput(f"cannot read '{name}'", "it is empty", "Leave it out.")
@@ -184,7 +171,7 @@ def _nearly_utf8(data: bytes) -> bool:
 
 def _guess(data: bytes, name: str) -> str:
     whole_lines = data[: data.rfind(b"\n") + 1] or data
-    matches = from_bytes(whole_lines, cp_isolation=list(_LEGACY))
+    matches = from_bytes(whole_lines, cp_isolation=list(LEGACY))
     best = matches.best()
     if best is None:
         raise UnreadableInput(
@@ -192,7 +179,7 @@ def _guess(data: bytes, name: str) -> str:
         )
     equal = [m for m in matches if m.chaos <= best.chaos and m.coherence >= best.coherence]
     names = {encoding for match in equal for encoding in match.could_be_from_charset}
-    return min(names.intersection(_LEGACY), key=_LEGACY.index)
+    return min(names.intersection(LEGACY), key=LEGACY.index)
 
 
 def _decode(data: bytes, offset: int, encoding: str, final: bool) -> tuple[Block, int]:

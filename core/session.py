@@ -6,6 +6,7 @@ asks which method is in use.
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ from longctx.core.errors import LongctxError
 from longctx.core.gather import Passage, Room, passages, room, top_tokens
 from longctx.core.memory import Scores
 from longctx.core.recompute import recompute
-from longctx.core.setup import Recorded, Setup, prepare
-from longctx.core.store import Library
+from longctx.core.setup import Setup, memory_told, prepare, recorded
+from longctx.core.store.library import Library
+from longctx.core.store.sameness import has_changed
 
 SCHEMA_VERSION = 1
+OUT_OF_MEMORY = "Use a smaller --gather."
 
 
 @dataclass(frozen=True)
@@ -63,33 +66,48 @@ class Answer(Found):
 class Session:
     """An open document with its model.
 
+    Use it as a context, or `close` it: it keeps others from deleting the document.
+
     Args:
         library: the library's folder.
         name: the document; None: the latest.
         setup: model, profile, device and dtype; the method is the document's.
+        partial: also take what the last checkpoint holds of a document that is not finished.
+
+    Attributes:
+        document: the open document.
+        changed: names of its sources whose files have other content now.
 
     Raises:
         NotFound: no such library or document.
+        Locked: the document is being written.
         StateMismatch: the state is damaged, or of another model or format.
         LongctxError: no room for the model.
     """
 
-    def __init__(self, library: Path, name: str | None, setup: Setup):
+    def __init__(self, library: Path, name: str | None, setup: Setup, partial: bool = False):
         started = time.perf_counter()
         store = Library.open(library)
-        self.document = store.document(name or store.latest())
-        manifest = self.document.manifest
-        recorded = Recorded(
-            manifest.model["name"], manifest.profile, manifest.method, manifest.options
-        )
-        self.engine = prepare(setup, recorded)
-        self.document.require_model(self.engine.checkpoint.fingerprint().as_dict())
-        self.method = self.engine.new_method()
-        self.method.restore(
-            {key: self._placed(tensor) for key, tensor in self.document.snapshot().items()}
-        )
+        with ExitStack() as held:
+            opened = store.reading(name or store.latest(), partial)
+            self.document = held.enter_context(opened)
+            self.engine = prepare(setup, recorded(self.document.manifest))
+            self.document.require_model(self.engine.checkpoint.fingerprint().as_dict())
+            self.method = self.engine.new_method(self.document.snapshot())
+            self._held = held.pop_all()
+        self.changed = [s.name for s in self.document.manifest.sources if has_changed(s)]
         self._prefix = self.engine.prompt.prefix()
         self._load_s = time.perf_counter() - started
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the document, which nobody could delete or replace until now."""
+        self._held.close()
 
     def ask(
         self,
@@ -109,7 +127,16 @@ class Session:
         Raises:
             UsageError: an empty question, or one longer than the window.
         """
-        sampling = sampling or Sampling()
+        with memory_told(self.engine, OUT_OF_MEMORY):
+            return self._ask(question, gather, sampling or Sampling(), on_text)
+
+    def _ask(
+        self,
+        question: str,
+        gather: int | None,
+        sampling: Sampling,
+        on_text: Callable[[str], None],
+    ) -> Answer:
         clock = _Clock(self._load_s)
         ids, scored = self.engine.prompt.question(question)
         limit = sampling.max_new_tokens or self.engine.profile.max_new_tokens
@@ -213,16 +240,14 @@ class Session:
     def _state(self) -> dict[str, Any]:
         return {
             "reused_tokens": self.document.manifest.tokens,
+            "status": self.document.manifest.status,
+            "changed_sources": self.changed,
             "checked_bytes": self.document.checked_bytes,
             "method": self.engine.method_name,
             "model": self.engine.checkpoint.name,
             "device": self.engine.device,
             "dtype": dtype_name(self.engine.dtype),
         }
-
-    def _placed(self, tensor: Tensor) -> Tensor:
-        dtype = self.engine.dtype if tensor.is_floating_point() else tensor.dtype
-        return tensor.to(self.engine.device, dtype)
 
 
 class _Clock:

@@ -1,5 +1,7 @@
 """From the names a user gives to a model ready to run, with its profile, method and device."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +14,17 @@ from longctx.core.device import (
     choose_dtype,
     dtype_name,
     free_memory,
+    is_out_of_memory,
+    peak_memory,
     set_threads,
 )
+from longctx.core.errors import LongctxError
 from longctx.core.load import load_decoder
-from longctx.core.memory import Method
+from longctx.core.memory import Method, Snapshot
 from longctx.core.model import Decoder
 from longctx.core.profile import Profile
 from longctx.core.prompt import PromptEncoder
+from longctx.core.store.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -100,9 +106,20 @@ class Engine:
             )
         return self._decoder
 
-    def new_method(self) -> Method:
-        """A fresh memory of the chosen method."""
-        return methods.load(self.method_name).Method(self.options, self.decoder.layers)
+    def new_method(self, snapshot: Snapshot | None = None) -> Method:
+        """A memory of the chosen method, fresh or as a snapshot left it.
+
+        Args:
+            snapshot: tensors on the CPU, in the dtype in which they were computed.
+        """
+        method = methods.load(self.method_name).Method(self.options, self.decoder.layers)
+        if snapshot is not None:
+            method.restore({name: self._placed(tensor) for name, tensor in snapshot.items()})
+        return method
+
+    def _placed(self, tensor: torch.Tensor) -> torch.Tensor:
+        dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
+        return tensor.to(self.device, dtype)
 
     def recorded(self) -> dict[str, str]:
         """How this engine computes; told in the manifest, not part of the model's identity."""
@@ -116,7 +133,38 @@ class Engine:
         }
 
 
-def prepare(setup: Setup, recorded: "Recorded | None" = None) -> Engine:
+def recorded(manifest: Manifest) -> Recorded:
+    """What a document says of how it was read."""
+    return Recorded(manifest.model["name"], manifest.profile, manifest.method, manifest.options)
+
+
+@contextmanager
+def memory_told(engine: Engine, remedy: str) -> Iterator[None]:
+    """Turns running out of memory into an error with the figures.
+
+    Args:
+        engine: what runs inside.
+        remedy: what to do about it, beside another dtype, model or device.
+
+    Raises:
+        LongctxError: the device has no more memory.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # torch's own errors are RuntimeErrors
+        if not is_out_of_memory(error):
+            raise
+        weights = engine.checkpoint.num_parameters() * engine.dtype.itemsize
+        peak, free = peak_memory(engine.device) or 0, free_memory(engine.device) or 0
+        raise LongctxError(
+            f"out of memory on {engine.device}",
+            f"the model's weights take {weights / 1e9:.2f} GB in {dtype_name(engine.dtype)}, this "
+            f"process held up to {peak / 1e9:.2f} GB, and {free / 1e9:.2f} GB are free",
+            f"{remedy} Or use --dtype bf16, a smaller model, or another --device.",
+        ) from error
+
+
+def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     """Finds everything that a setup names; loads no weights.
 
     Args:

@@ -32,10 +32,13 @@ class Tokens:
         ids: (n,) int32.
         starts: (n,) int64, the byte offset in the source of each token's first character.
             Tokens that share a character share its offset.
+        begin, end: the bytes of the source whose tokens these are.
     """
 
     ids: np.ndarray
     starts: np.ndarray
+    begin: int
+    end: int
 
 
 class _Piece(NamedTuple):
@@ -45,6 +48,11 @@ class _Piece(NamedTuple):
     starts: np.ndarray  # (len(text) + 1,) byte offsets
     begin: int
     end: int
+
+    @property
+    def stop(self) -> int:
+        """The byte of the source where the wanted characters end."""
+        return int(self.starts[self.end])
 
 
 class TokenStream:
@@ -82,13 +90,15 @@ class TokenStream:
         self.forced_splits = 0
 
     def read(
-        self, source: Source, on_bytes: Callable[[bytes], None] | None = None
+        self, source: Source, on_bytes: Callable[[bytes], None] | None = None, after: int = -1
     ) -> Iterator[Tokens]:
         """The tokens of a source's whole text, in order; no special tokens are added.
 
         Args:
             source: what to read.
             on_bytes: receives the source's raw bytes, as in `Source.blocks`.
+            after: a byte before which the tokens are known: pieces that end there or earlier are
+                left out. They are the same pieces as without it, and the first may begin earlier.
 
         Raises:
             UnreadableInput: the source cannot be read as text.
@@ -96,7 +106,7 @@ class TokenStream:
         """
         blocks = source.blocks(on_bytes)
         pieces = self._pieces(blocks) if self._cuts else self._at_once(blocks, source)
-        for batch in _batches(pieces):
+        for batch in _batches(piece for piece in pieces if piece.stop > after):
             texts = [piece.text for piece in batch]
             encodings = self._backend.encode_batch(texts, add_special_tokens=False)
             for piece, encoding in zip(batch, encodings, strict=True):
@@ -156,7 +166,9 @@ class TokenStream:
                 )
         until_end = piece.end == len(piece.text)  # then tokens of no width at the end count too
         kept = (first >= piece.begin) & ((first < piece.end) | until_end)
-        return Tokens(np.array(encoding.ids, dtype=np.int32)[kept], piece.starts[first[kept]])
+        ids = np.array(encoding.ids, dtype=np.int32)[kept]
+        begin = int(piece.starts[piece.begin])
+        return Tokens(ids, piece.starts[first[kept]], begin, piece.stop)
 
 
 def _newlines(text: str, begin: int, near: int, far: int) -> Iterator[int]:

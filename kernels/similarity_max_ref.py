@@ -58,4 +58,5 @@ def sliding_max(raw: Tensor, reach: int) -> Tensor:
     Returns:
         (n,) in the dtype of raw.
     """
+    reach = min(reach, len(raw))  # more neighbours than there are
     return F.max_pool1d(raw[None], kernel_size=2 * reach + 1, stride=1, padding=reach)[0]

@@ -68,7 +68,7 @@ def test_only_the_adapter_touches_a_transformers_model():
 
 
 def test_only_the_store_opens_store_files():
-    for name in set(MODULES) - {"core.durable", "core.shard_writer"}:
+    for name in set(MODULES) - {"core.store.durable", "core.store.shard_writer"}:
         assert not {i for i in imports(name) if i.startswith("safetensors")}, name
 
 

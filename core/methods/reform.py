@@ -51,9 +51,10 @@ class Options:
     def __post_init__(self) -> None:
         if not self.heads or any(kind not in KINDS for _, kind, _ in self.heads):
             raise ValueError(f"heads: expected [layer, q|k|v, head] entries, got {self.heads!r}")
-        for name in ("chunk", "budget", "queries", "gather"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected 1 or more, got {getattr(self, name)}")
+        for name in ("chunk", "budget", "queries", "gather", "first", "last", "pool"):
+            least = 0 if name in ("first", "last", "pool") else 1
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: expected {least} or more, got {getattr(self, name)}")
         if self.first + self.last > self.budget / 2:
             raise ValueError(
                 f"first + last = {self.first + self.last} is more than half of budget {self.budget}"

@@ -1,34 +1,53 @@
-"""`list`, `show`, `rm`, `profiles` and `doctor`."""
+"""`list`, `show`, `rename`, `rm`, `profiles` and `doctor`."""
 
 import json
 
 import pytest
+from small_documents import begin
 
 from longctx.cli import render
+from longctx.cli.text import size
 from longctx.core.errors import LongctxError
-from longctx.core.store import Library
+from longctx.core.store.library import Library
 
 
-@pytest.mark.usefixtures("library")
-def test_list(longctx, model_folder):
+def test_list(longctx, library, model_folder):
     result = longctx("list")
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.exit_code == 0
+    total = sum(path.stat().st_size for path in (library / "documents/book").glob("*-*"))
+    assert result.stderr == f"1 document, {size(total)} in '{library}'\n"
     head, row = result.stdout.splitlines()
     assert head.split() == ["name", "tokens", "text", "method", "model", "status", "state"]
     assert row.startswith("book ")
     assert str(model_folder) in row
 
 
-@pytest.mark.usefixtures("library")
-def test_list_json(longctx, shelf):
+def test_list_json(longctx, shelf, library):
     result = longctx("list", "--json")
     assert result.stdout.count("\n") == 1
     values = json.loads(result.stdout)
-    assert values.keys() == {"schema_version", "documents"}
+    assert values.keys() == {"schema_version", "path", "state_bytes", "documents"}
     (book,) = values["documents"]
     assert {"name", "tokens", "bytes", "method", "model", "status"} <= book.keys()
     assert (book["name"], book["status"], book["method"]) == ("book", "complete", "reform")
     assert book["bytes"] == (shelf.parent / "book.txt").stat().st_size
+    assert (values["path"], values["state_bytes"]) == (str(library), book["state_bytes"])
+
+
+def test_readings_that_were_stopped_say_how_far_they_came(longctx, library):
+    begin(Library.open(library), "begun", b"four")
+    result = longctx("list")
+    assert result.stderr.startswith("2 documents, ")
+    assert "reading (2 tokens so far)" in result.stdout
+    assert "reading (2 tokens so far)" in longctx("show", "begun").stdout
+    values = json.loads(longctx("list", "--json").stdout)
+    assert [d["status"] for d in values["documents"]] == ["complete", "reading"]
+    assert values["state_bytes"] == sum(d["state_bytes"] for d in values["documents"])
+
+
+def test_an_empty_library(longctx, tmp_path):
+    Library.open(tmp_path / "library", create=True)
+    assert longctx("list").stderr.startswith("0 documents, 0 B in ")
 
 
 def test_documents_that_are_not_whole_are_listed(longctx, library):
@@ -69,6 +88,23 @@ def test_no_library(longctx, command, tmp_path):
     result = longctx(*command)
     assert result.exit_code == 10
     assert str(tmp_path / "library") in result.stderr
+
+
+def test_rename(longctx, library):
+    result = longctx("rename", "book", "novel")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "renamed book to novel\n"
+    assert [path.name for path in (library / "documents").iterdir()] == ["novel"]
+    for args, code in [
+        (("book", "x"), 10),
+        (("novel", "../x"), 2),
+        (("novel", "novel"), 2),
+    ]:
+        assert longctx("rename", *args).exit_code == code
+    with Library.open(library).reading("novel"):
+        result = longctx("rename", "novel", "book")
+    assert result.exit_code == 11
+    assert "is being read by process" in result.stderr
 
 
 def test_rm_needs_a_terminal_or_yes(longctx, library):

@@ -135,7 +135,7 @@ class Terminal(io.StringIO):
 
 
 def states(total: int | None, step_ms: int) -> list[Progress]:
-    return [Progress(total, 0, 250 * i, 100 * i, step_ms * i) for i in range(1, 5)]
+    return [Progress(total, 0, 250 * i, 100 * i, 0, step_ms * i) for i in range(1, 5)]
 
 
 def test_elsewhere_than_at_a_terminal_there_is_a_line_every_30_seconds(capsys):

@@ -16,7 +16,7 @@ from longctx.cli import render
 from longctx.cli.main import COMMANDS, app
 from longctx.core import session
 from longctx.core.errors import Locked, NotFound, StateMismatch, UnreadableInput
-from longctx.core.store import Library
+from longctx.core.store.library import Library
 
 PROGRAM = [sys.executable, "-m", "longctx.cli"]
 

@@ -94,7 +94,7 @@ def test_defaults(call):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--length 16q", "cannot use length '16q'"),
+        ("--length 16q", "no whole number of tokens"),
         ("--length 50", "too short"),
         ("--depths 0", "0 depths"),
         ("--model no-such-model", "no model"),

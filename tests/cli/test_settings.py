@@ -40,7 +40,7 @@ def test_the_config_file_is_in_the_config_folder(monkeypatch):
 
 def test_default_library_is_in_the_data_folder(longctx, monkeypatch):
     monkeypatch.delenv("LONGCTX_LIBRARY")
-    monkeypatch.setattr("longctx.core.store.Library.open", lambda path: opened.append(path))
+    monkeypatch.setattr("longctx.core.store.library.Library.open", lambda path: opened.append(path))
     opened = []
     longctx("list")
     assert opened == [user_data_path("longctx") / "library"]

@@ -13,7 +13,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from longctx.core import disk
 from longctx.core.decode import Sampling
 from longctx.core.errors import (
     LongctxError,
@@ -25,7 +24,7 @@ from longctx.core.errors import (
 from longctx.core.ingest import document_name, ingest
 from longctx.core.plan import plan
 from longctx.core.session import Session
-from longctx.core.store import Library
+from longctx.core.store.library import Library
 
 LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(60)]
 QUESTIONS = [f"which boat came home on line {i}?" for i in range(20)]
@@ -286,8 +285,8 @@ def test_full_attention_cannot_search(tmp_path, library, setup_random):
 
 
 def test_a_disk_without_room_is_refused_before_the_work(library, book, setup_random, monkeypatch):
-    monkeypatch.setattr(disk, "free_disk", lambda folder: 1000)
-    with pytest.raises(LongctxError, match=r"no room on the disk.*needs about"):
+    monkeypatch.setattr("longctx.core.disk.free_disk", lambda folder: 1000)
+    with pytest.raises(LongctxError, match=r"no room in the library.*needs about"):
         ingest(library, [str(book)], setup_random)
     assert Library.open(library).documents() == []
 

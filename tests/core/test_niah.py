@@ -173,33 +173,6 @@ def test_values_of_the_prose_and_of_each_other_are_not_drawn():
 
 
 @pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("1", 1),
-        ("16000", 16_000),
-        ("1_000", 1000),
-        ("1k", 1000),
-        ("1K", 1024),
-        ("1m", 1_000_000),
-        ("1M", 1_048_576),
-        ("1.5M", 1_572_864),
-        ("0.5k", 500),
-        (" 16k ", 16_000),
-    ],
-)
-def test_parse_length(text, tokens):
-    assert niah.parse_length(text) == tokens
-
-
-@pytest.mark.parametrize(
-    "text", ["", "k", "0", "-1", "1.5", "0.0001k", "1 k", "1G", "1kk", "1e3", "_1", "1__0", "٣"]
-)
-def test_no_length(text):
-    with pytest.raises(UsageError, match="cannot use length"):
-        niah.parse_length(text)
-
-
-@pytest.mark.parametrize(
     "answer", ["71432", "71432.", "The pass key is 71432", "71432 71432", "**71432**", "是71432。"]
 )
 def test_answered(answer):

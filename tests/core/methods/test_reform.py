@@ -115,7 +115,7 @@ def read_both(model, options: Options = OPTIONS, method_class=Watched) -> Both:
     ids = torch.from_numpy(IDS)
     pieces = ids[PREFIX:].split(37)  # not the chunks
     with exact():
-        encode(decoder, method, ids[:PREFIX], pieces, sink)
+        list(encode(decoder, method, ids[:PREFIX], pieces, sink))
     weights, settings = transcribe(model, options)
     reading = transcription.read(weights, IDS.tolist(), settings, prefix=PREFIX)
     return Both(decoder, method, sink.parts, method.kept, weights, settings, reading)

@@ -1,6 +1,7 @@
 """Writing one document: text, rows and sources come in pieces, checkpoints and the end make files.
 
-This module knows nothing of models, methods or tokenizers: rows are tensors, options are JSON.
+What an earlier run left at its last checkpoint is taken up and gone on with. This module knows
+nothing of models, methods or tokenizers: rows are tensors, options are JSON.
 """
 
 import hashlib
@@ -9,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from longctx.core.durable import storing, write_text
-from longctx.core.manifest import FORMAT, MANIFEST, Manifest, Source
-from longctx.core.shard_writer import GroupWriter, TextWriter, write_tensors
-from longctx.core.shards import Rows, shard_name
+from longctx.core.store.document import Document
+from longctx.core.store.durable import storing, write_text
+from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, Source, by_group
+from longctx.core.store.shard_writer import GroupWriter, TextWriter, write_tensors
+from longctx.core.store.shards import MEMBER, Rows, damaged, shard_name
 
 RESERVED = ("text", "lines", "memory")  # groups that are not rows of a method
 
@@ -24,15 +26,28 @@ class Writer:
     on when there were checkpoints. Tokens are those of the source that is open.
 
     Args:
-        folder: an empty folder, named like the document.
+        folder: a folder named like the document: empty, or with what `begun` has read of it.
         header: fields of the manifest that are known now.
         shard_rows: rows of a full shard.
         publish: puts the complete folder in its place.
+        begun: the last checkpoint of an earlier run, to go on from.
+
+    Raises:
+        StateMismatch: `begun` is damaged.
+        LongctxError: the folder cannot be written.
     """
 
-    def __init__(self, folder: Path, header: dict, shard_rows: int, publish: Callable[[], None]):
+    def __init__(
+        self,
+        folder: Path,
+        header: dict,
+        shard_rows: int,
+        publish: Callable[[], None],
+        begun: Document | None = None,
+    ):
         import torch
 
+        self.begun = begun
         self._folder, self._shard_rows, self._publish = folder, shard_rows, publish
         self._text = TextWriter(folder)
         self._groups: dict[str, GroupWriter] = {}
@@ -49,16 +64,24 @@ class Writer:
             shards=(),
             **{"report": {}, **header},
         )
+        if begun:
+            self._take_up(begun)
+            return
         self._write_manifest()
         empty = {"ids": torch.empty(0, dtype=torch.int32), "starts": torch.empty(0).long()}
         self.append("tokens", empty)
 
     def begin_source(
-        self, name: str, path: Path | str | None = None, mtime_ns: int | None = None
+        self,
+        name: str,
+        path: Path | str | None = None,
+        mtime_ns: int | None = None,
+        encoding: str | None = None,
     ) -> None:
         """Start the next source; what is added until `end_source` is its own.
 
-        A source that was begun before and got nothing is forgotten.
+        A source that was begun before and got nothing is forgotten. The encoding may be given here,
+        so that a checkpoint can be read.
         """
         if self._source_so_far():
             raise ValueError(f"source {self._open.name!r} is still open")
@@ -70,8 +93,8 @@ class Writer:
             size=0,
             mtime_ns=mtime_ns,
             sha256="",
-            encoding=None,
-            undecodable=0,
+            encoding=encoding,
+            undecodable=None,
             first_token=self._groups["tokens"].rows,
             tokens=0,
             text_start=before.text_start + before.size if before else 0,
@@ -85,7 +108,14 @@ class Writer:
         self._sha256.update(data)
         self._text.add(data)
 
-    def end_source(self, size: int, sha256: str, encoding: str, undecodable: int) -> None:
+    def end_source(
+        self,
+        size: int,
+        sha256: str,
+        encoding: str,
+        undecodable: int,
+        mtime_ns: int | None = None,
+    ) -> None:
         """Close the open source, whose bytes and tokens have all been added.
 
         Args:
@@ -93,14 +123,15 @@ class Writer:
             sha256: of these bytes.
             encoding: that it was decoded with.
             undecodable: bytes that the encoding has no character for.
+            mtime_ns: modification time, if the file was opened again since it was begun.
 
         Raises:
             ValueError: no source is open, or other bytes were added than the caller read.
         """
         if not self._open or (size, sha256) != (self._open.size, self._sha256.hexdigest()):
             raise ValueError(f"{size} bytes {sha256} end {self._open}")
-        source = self._closed_now()
-        self._sources.append(replace(source, encoding=encoding, undecodable=undecodable))
+        source = replace(self._closed_now(), encoding=encoding, undecodable=undecodable)
+        self._sources.append(replace(source, mtime_ns=mtime_ns or source.mtime_ns))
         self._open = None
 
     def append(self, group: str, rows: Rows) -> None:
@@ -151,6 +182,39 @@ class Writer:
         manifest = self._save("complete", snapshot, None, changes)
         self._publish()
         return manifest
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files at the last checkpoint."""
+        return self._manifest.size
+
+    def _take_up(self, begun: Document) -> None:
+        """Bring everything to where it was at a checkpoint: full files stay, the rest is loaded."""
+        shards = begun.manifest.shards
+        self._manifest = replace(self._manifest, shards=shards, tokens=begun.manifest.tokens)
+        self._checkpoints = 1 + max(shard.checkpoint or 0 for shard in shards)
+        self._sweep({MANIFEST, *(shard.file for shard in shards)})
+        full = by_group(tuple(shard for shard in shards if shard.checkpoint is None))
+        pairs = zip(full.pop("text", []), full.pop("lines", []), strict=True)
+        self._text = TextWriter(self._folder, [shard for pair in pairs for shard in pair])
+        for data in begun.text_tail():
+            self._text.add(data)
+        for group in by_group(shards).keys() - {"memory", "text", "lines"}:
+            tail = begun.tail(group)
+            rows = GroupWriter(self._folder, group, tail, self._shard_rows, full.get(group, []))
+            rows.append(tail)
+            self._groups[group] = rows
+        self._take_up_sources(begun)
+
+    def _take_up_sources(self, begun: Document) -> None:
+        self._sources = list(begun.manifest.sources)
+        if self._sources and self._sources[-1].undecodable is None:
+            self._open = self._sources.pop()
+            for start in range(0, self._open.size, MEMBER):
+                end = min(start + MEMBER, self._open.size)
+                self._sha256.update(begun.text(len(self._sources), start, end))
+            if self._sha256.hexdigest() != self._open.sha256:
+                raise damaged(self._folder / MANIFEST, "its text is not the one that it describes")
 
     def _save(self, status: str, snapshot: Rows, checkpoint: int | None, changes: dict) -> Manifest:
         name = shard_name("memory", 0, checkpoint)

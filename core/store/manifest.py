@@ -14,11 +14,12 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core import shards
+from longctx.core.encodings import ENCODINGS
 from longctx.core.errors import StateMismatch
-from longctx.core.shards import AGAIN, Shard, damaged
+from longctx.core.store import shards
+from longctx.core.store.shards import AGAIN, Shard, damaged
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 FINGERPRINT = ("config", "tokenizer", "weights")  # what makes a model the same model
 
@@ -38,8 +39,8 @@ class Source:
         size: bytes of its text in the document.
         mtime_ns: modification time of the file; None where there is none.
         sha256: of these bytes.
-        encoding: that it was decoded with; None while it is being read.
-        undecodable: bytes that the encoding has no character for.
+        encoding: that it is decoded with.
+        undecodable: bytes that the encoding has no character for; None while it is being read.
         first_token: its first token, counted over the document.
         tokens: how many it has.
         text_start: position of its first byte in the document's text.
@@ -51,7 +52,7 @@ class Source:
     mtime_ns: int | None
     sha256: str
     encoding: str | None
-    undecodable: int
+    undecodable: int | None
     first_token: int
     tokens: int
     text_start: int
@@ -61,13 +62,13 @@ class Source:
 class Manifest:
     """What a document records of itself; `docs/format.md` describes every field.
 
-    `status` is "complete", "reading", or, only in the list of a library, "damaged"; then `report`
-    says why under "error".
+    `name` is that of the folder and not stored. `status` is "complete", "reading", or, only in the
+    list of a library, "damaged"; then `report` says why under "error".
     """
 
+    name: str
     format: int
     status: str
-    name: str
     tokens: int
     sources: tuple[Source, ...]
     model: dict
@@ -86,6 +87,7 @@ class Manifest:
     def to_json(self) -> str:
         """The canonical text, with its checksum."""
         data = asdict(self)
+        del data["name"]
         for shard in data["shards"]:
             if shard["members"] is None:
                 del shard["members"], shard["raw"]
@@ -103,8 +105,10 @@ class Manifest:
         _check_format(name, data)
         if data.pop("checksum", None) != _checksum(data):
             raise ValueError("it does not have the checksum that it records")
-        manifest = _decode(cls, data)
-        manifest._check(name)
+        if "name" in data:
+            raise ValueError("it has a name, which only its folder has")
+        manifest = _decode(cls, {**data, "name": name})
+        manifest._check()
         return manifest
 
     @classmethod
@@ -122,16 +126,18 @@ class Manifest:
         except (ValueError, RecursionError) as exc:
             raise damaged(path, str(exc)) from exc
 
-    def _check(self, name: str) -> None:
-        """ValueError where the parts contradict one another, or the name of the folder."""
-        if self.name != name or self.status not in ("reading", "complete"):
-            raise ValueError(f"it describes '{self.name}' ({self.status})")
+    def _check(self) -> None:
+        """ValueError where the parts contradict one another."""
+        if self.status not in ("reading", "complete"):
+            raise ValueError(f"its status is {self.status!r}")
         if set(self.model) != {"name", *FINGERPRINT}:
             raise ValueError("its model has other parts than a fingerprint")
         for group, files in by_group(self.shards).items():
             if [shard.number for shard in files] != list(range(len(files))):
                 raise ValueError(f"the files of {group!r} are not numbered from 0")
-        if self.status == "complete" and any(shard.is_tail for shard in self.shards):
+            if any(shard.checkpoint is not None for shard in files[:-1]):
+                raise ValueError(f"a file of {group!r} follows the one of a checkpoint")
+        if self.status == "complete" and any(s.checkpoint is not None for s in self.shards):
             raise ValueError("it is complete and names files of a checkpoint")
         self._check_sources()
 
@@ -140,10 +146,16 @@ class Manifest:
         counts = [source.tokens for source in self.sources]
         starts = [(source.text_start, source.first_token) for source in self.sources]
         ends = list(zip(accumulate(sizes, initial=0), accumulate(counts, initial=0), strict=True))
+        encodings = {source.encoding for source in self.sources} - ENCODINGS
+        if encodings - {None} or (encodings and self.status == "complete"):
+            raise ValueError("its sources are in encodings that are not read")
         raw = [shard.raw for shard in self.shards if shard.group == "text"]
         rows = sum(shard.rows for shard in self.shards if shard.group == "tokens")
-        lines = sum(shard.group == "lines" for shard in self.shards)
-        if len(raw) != lines or any(n != shards.MEMBERS * shards.MEMBER for n in raw[:-1]):
+        text, lines = (
+            [shard.checkpoint for shard in self.shards if shard.group == group]
+            for group in ("text", "lines")
+        )
+        if text != lines or any(n != shards.MEMBERS * shards.MEMBER for n in raw[:-1]):
             raise ValueError("its text files are not full, or not with one of lines each")
         if min((*sizes, *counts), default=0) < 0 or starts != ends[:-1] or rows != self.tokens:
             raise ValueError("its sources and tokens do not follow one another")
@@ -169,7 +181,8 @@ def _check_format(name: str, data: Any) -> None:
     if type(found) is not int:
         raise ValueError("it does not say which format it has")
     if found != FORMAT:
-        paths = [s.get("path") for s in data.get("sources", ()) if isinstance(s, dict)]
+        known = data.get("sources")
+        paths = [s.get("path") for s in known if isinstance(s, dict)] if type(known) is list else []
         sources = shlex.join(path for path in paths if isinstance(path, str)) or "SOURCE"
         raise StateMismatch(
             f"'{name}' has format {found}",

@@ -5,7 +5,6 @@ size and the xxh3-128 of every 1 MiB block. `shard_writer.py` writes the files, 
 reads them, `docs/format.md` specifies the bytes. This module opens no file.
 """
 
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +65,7 @@ class Shard:
         parts = _NAME.fullmatch(self.file)
         if not parts or parts[1] != self.group or (parts[4] == "gz") != is_text:
             raise ValueError(f"{self.file!r} is no file name of group {self.group!r}")
-        if self.rows < 0 or self.size < 0 or len(self.blocks) != math.ceil(self.size / BLOCK):
+        if self.rows < 0 or self.size < 0 or len(self.blocks) != -(-self.size // BLOCK):
             raise ValueError(f"{self.file}: rows, size and blocks do not fit together")
         if (self.members is not None, self.raw is not None) != (is_text, is_text):
             raise ValueError(f"{self.file}: text files, and only these, have members and raw")
@@ -76,7 +75,7 @@ class Shard:
     def _is_text_consistent(self) -> bool:
         count = len(self.members)
         sizes_fit = min(self.members, default=0) > 0 and sum(self.members) == self.size
-        return sizes_fit and self.rows == count == math.ceil(self.raw / MEMBER) <= MEMBERS
+        return sizes_fit and self.rows == count == -(-self.raw // MEMBER) <= MEMBERS
 
     @property
     def number(self) -> int:
@@ -84,9 +83,10 @@ class Shard:
         return int(_NAME.fullmatch(self.file)[2])
 
     @property
-    def is_tail(self) -> bool:
-        """True for a file written for one checkpoint, to be superseded by the next."""
-        return _NAME.fullmatch(self.file)[3] is not None
+    def checkpoint(self) -> int | None:
+        """The checkpoint that this file was written for, whose successor replaces it, if any."""
+        suffix = _NAME.fullmatch(self.file)[3]
+        return None if suffix is None else int(suffix[1:])
 
 
 def is_group(name: str) -> bool:

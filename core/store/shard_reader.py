@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core import shards
 from longctx.core.errors import StateMismatch
-from longctx.core.shards import AGAIN, DTYPES, Shard, damaged
+from longctx.core.store import shards
+from longctx.core.store.shards import AGAIN, DTYPES, Shard, damaged
 
 if TYPE_CHECKING:
     import torch
@@ -69,12 +69,6 @@ class ShardFile:
         """Bytes in the blocks that have been verified."""
         starts = [block * shards.BLOCK for block in self._verified]
         return sum(min(shards.BLOCK, self.shard.size - start) for start in starts)
-
-    def verify(self) -> None:
-        """Check every block, also those that were checked before."""
-        self._verified.clear()
-        for start in range(0, self.shard.size, shards.BLOCK):
-            self.read(start, min(shards.BLOCK, self.shard.size - start))
 
     def _read(self, start: int, size: int) -> memoryview:
         import torch

@@ -3,17 +3,18 @@
 This module knows nothing of models, methods or tokenizers: rows are tensors, positions are bytes.
 """
 
+import hashlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longctx.core import shards
 from longctx.core.errors import StateMismatch
-from longctx.core.manifest import FINGERPRINT, MANIFEST, Manifest, by_group
-from longctx.core.shard_reader import ShardFile, TensorFile, TextFile
-from longctx.core.shards import Rows
+from longctx.core.store import shards
+from longctx.core.store.manifest import FINGERPRINT, MANIFEST, Manifest, by_group
+from longctx.core.store.shard_reader import ShardFile, TensorFile, TextFile
+from longctx.core.store.shards import Rows, Shard, damaged
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +32,7 @@ class Document:
 
     def __init__(self, folder: Path):
         self.manifest = Manifest.read(folder)
+        self._folder = folder
         groups = by_group(self.manifest.shards)
         self._manifest_size = (folder / MANIFEST).stat().st_size
         # What passages of one neighbourhood share is kept: a file's newlines, a member's text.
@@ -108,6 +110,18 @@ class Document:
         _, file = self._files("memory")[0]
         return {name: file.tensor(name) for name in file.slots}
 
+    def tail(self, group: str) -> Rows:
+        """The rows of the file that a checkpoint wrote for a group; none where it wrote none."""
+        _, last = self._files(group)[-1]
+        rows = 0 if last.shard.checkpoint is None else last.shard.rows
+        return {name: last.rows(name, 0, rows) for name in last.slots}
+
+    def text_tail(self) -> Iterator[bytes]:
+        """The text of the file that a checkpoint wrote, if any, in pieces."""
+        for file in self._text[-1:]:
+            if file.shard.checkpoint is not None:
+                yield from (file.member(index) for index in range(file.shard.rows))
+
     def text(self, source: int, start: int, end: int) -> bytes:
         """Bytes [start, end) of a source, as they were read; only their gzip members are unpacked.
 
@@ -153,10 +167,42 @@ class Document:
         start, end = self.take("tokens", rows, ("starts",))["starts"].tolist()
         return source, start, where.size if last == stop else end
 
-    def verify(self) -> None:
-        """Read everything; StateMismatch for the first block that is not what was written."""
-        for file in self._all_files():
-            file.verify()
+    def blocks(self, shard: Shard) -> Iterator[memoryview]:
+        """The bytes of one file in blocks, each read from the disk and verified now.
+
+        Args:
+            shard: a file that the manifest names.
+        """
+        file = ShardFile(self._folder, shard)
+        for start in range(0, shard.size, shards.BLOCK):
+            yield file.read(start, min(shards.BLOCK, shard.size - start))
+
+    def verify(self, on_bytes: Callable[[int], None] = lambda count: None) -> None:
+        """Read everything; StateMismatch for the first block that is not what was written.
+
+        Args:
+            on_bytes: gets the number of bytes after each piece, of the files and of the text.
+        """
+        for shard in self.manifest.shards:
+            for block in self.blocks(shard):
+                on_bytes(len(block))
+        self.verify_text(on_bytes)
+
+    def verify_text(self, on_bytes: Callable[[int], None] = lambda count: None) -> None:
+        """Unpack all text; StateMismatch where a source is not the one that was read.
+
+        Args:
+            on_bytes: gets the number of bytes after each piece.
+        """
+        for number, source in enumerate(self.manifest.sources):
+            digest = hashlib.sha256()
+            for start in range(0, source.size, shards.MEMBER):
+                piece = self.text(number, start, min(start + shards.MEMBER, source.size))
+                digest.update(piece)
+                on_bytes(len(piece))
+            if digest.hexdigest() != source.sha256:
+                why = f"its text of '{source.name}' does not have the recorded checksum"
+                raise damaged(self._folder, why)
 
     def _all_files(self) -> list[ShardFile]:
         return [*self._text, *(file for files in self._groups.values() for file in files)]

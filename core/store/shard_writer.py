@@ -7,13 +7,14 @@ torch is imported where tensors are handled, so that listing a library does not 
 import math
 import struct
 import zlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longctx.core import shards
-from longctx.core.durable import write_file
-from longctx.core.shards import DTYPES, Rows, Shard, is_group, shard_name
+from longctx.core.store import shards
+from longctx.core.store.durable import write_file
+from longctx.core.store.shards import DTYPES, Rows, Shard, is_group, shard_name
 
 if TYPE_CHECKING:
     import torch
@@ -76,9 +77,12 @@ class GroupWriter:
         group: the group's name.
         like: any rows of the group; they fix names, types and the dimensions after the first.
         shard_rows: rows in a full shard; halved until a shard is at most SHARD_BYTES.
+        full: shards that an earlier run has written; they fix the rows of a shard.
     """
 
-    def __init__(self, folder: Path, group: str, like: Rows, shard_rows: int):
+    def __init__(
+        self, folder: Path, group: str, like: Rows, shard_rows: int, full: Sequence[Shard] = ()
+    ):
         import torch
 
         if not is_group(group):
@@ -87,12 +91,13 @@ class GroupWriter:
         width = sum(math.prod(t.shape[1:]) * t.element_size() for t in like.values())
         while shard_rows > 1 and shard_rows * width > SHARD_BYTES:
             shard_rows //= 2
+        shard_rows = full[0].rows if full else shard_rows
         self._buffer = {
             name: torch.empty((shard_rows, *tensor.shape[1:]), dtype=tensor.dtype)
             for name, tensor in like.items()
         }
         self._shard_rows, self._held = shard_rows, 0
-        self._full: list[Shard] = []
+        self._full = list(full)
 
     @property
     def rows(self) -> int:
@@ -142,11 +147,12 @@ class TextWriter:
 
     Args:
         folder: where the files go.
+        full: files that an earlier run has written, each text before its lines.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, full: Sequence[Shard] = ()):
         self._folder = folder
-        self._full: list[Shard] = []
+        self._full = list(full)
         self._pending = bytearray()  # the open member
         self._closed: list[tuple[bytes, torch.Tensor]] = []  # of the open file
 

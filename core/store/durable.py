@@ -14,8 +14,8 @@ from pathlib import Path
 from safetensors import SafetensorError
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core import shards
 from longctx.core.errors import LongctxError
+from longctx.core.store import shards
 
 TEMPORARY = ".tmp-"  # unfinished files; no shard and no document can have such a name
 

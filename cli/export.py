@@ -1,0 +1,73 @@
+"""`longctx export`: writes a document to one file."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+
+from longctx.cli import options, render
+from longctx.cli.settings import library_path
+from longctx.cli.text import size
+from longctx.core.errors import UsageError
+
+EXAMPLES = """\
+  longctx export book book.longctx
+  longctx export book - | ssh laptop longctx import - --name book
+"""
+
+
+def run(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The document, as `list` names it.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="File to write, such as book.longctx; `-` is standard output."
+        ),
+    ],
+    replace: Annotated[
+        bool, options.flag("--replace", "Write over a file that is there; off by default.")
+    ] = False,
+    library: options.LibraryDir = None,
+) -> None:
+    """Writes a document to one file.
+
+    `longctx import` makes the document again from it, on any machine. The file is a plain tar of
+    the document's files, with their checksums in the first one. All is checked on its way, so what
+    is damaged is not exported, and the file has its name only when all is written. The same
+    document always gives the same bytes.
+    """
+    from longctx.core.store.archive import export
+    from longctx.core.store.library import Library
+
+    with (
+        Library.open(library_path(library)).reading(name) as document,
+        _target(file, replace) as out,
+        render.ByteProgress() as progress,
+    ):
+        written = export(document, out, progress.tell)
+    render.note(f"{name}: {size(written)} written to {'standard output' if file == '-' else file}")
+
+
+@contextmanager
+def _target(file: str, replace: bool) -> Iterator[IO[bytes]]:
+    """What to write to.
+
+    Raises:
+        UsageError: standard output is a terminal, or the file cannot be written.
+    """
+    if file != "-":
+        from longctx.core.store.archive import whole_file
+
+        with whole_file(Path(os.path.expanduser(file)), replace) as out:
+            yield out
+        return
+    if sys.stdout.isatty():
+        raise UsageError(
+            "cannot write a document to the terminal", remedy="Name a file, or add a pipe."
+        )
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()

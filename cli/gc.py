@@ -1,0 +1,57 @@
+"""`longctx gc`: deletes what is of no use in a library."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from longctx.cli import options, render
+from longctx.cli.settings import library_path
+from longctx.cli.text import size
+
+if TYPE_CHECKING:
+    from longctx.core.store.upkeep import Swept
+
+EXAMPLES = """\
+  longctx gc --dry-run
+  longctx gc
+"""
+
+
+def run(
+    dry_run: Annotated[
+        bool, options.flag("--dry-run", "Say what would be deleted, and delete nothing.")
+    ] = False,
+    library: options.LibraryDir = None,
+    json: options.Json = False,
+) -> None:
+    """Deletes what is of no use in a library.
+
+    That is what commands leave that were ended by force: half-written files, files that belong to
+    no document, readings that were stopped before anything of them was kept, locks of processes
+    that are gone. Documents and what is kept of stopped readings stay. Whatever another process
+    uses, or longctx cannot read, is left alone and named on standard error.
+    """
+    from longctx.core.store.library import Library
+    from longctx.core.store.upkeep import sweep
+
+    swept = sweep(Library.open(library_path(library)), dry_run)
+    if json:
+        render.print_json(_values(swept, dry_run))
+    else:
+        _tell(swept, dry_run)
+
+
+def _values(swept: "Swept", dry_run: bool) -> dict[str, object]:
+    return {
+        "dry_run": dry_run,
+        "bytes": swept.bytes,
+        "removed": [{"path": item.path, "bytes": item.bytes} for item in swept.removed],
+        "kept": [{"path": item.path, "why": item.why} for item in swept.kept],
+    }
+
+
+def _tell(swept: "Swept", dry_run: bool) -> None:
+    for item in swept.removed:
+        render.line(f"{item.path}: {size(item.bytes)}")
+    for item in swept.kept:
+        render.note(f"left alone: {item.path}: {item.why}")
+    verb = "to remove" if dry_run else "removed"
+    render.note(f"{len(swept.removed)} {verb}, {size(swept.bytes)}")

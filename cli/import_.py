@@ -1,0 +1,101 @@
+"""`longctx import`: takes a document from one file into the library."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+
+from longctx.cli import options, render
+from longctx.cli.list import summary
+from longctx.cli.settings import library_path
+from longctx.cli.text import size
+from longctx.core.errors import UsageError
+
+EXAMPLES = """\
+  longctx import book.longctx
+  longctx import book.longctx --name novel
+  ssh server longctx export book - | longctx import - --name book
+"""
+
+
+def run(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="A file that `export` wrote; `-` is standard input."),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            show_default=False,
+            help="Name of the document; by default that of the file, without its ending.",
+        ),
+    ] = None,
+    replace: Annotated[
+        bool,
+        options.flag(
+            "--replace",
+            "Put it in the place of a document of this name, or of a reading that was stopped; "
+            "off by default.",
+        ),
+    ] = False,
+    max_size: options.MaxSize = None,
+    library: options.LibraryDir = None,
+    json: options.Json = False,
+) -> None:
+    """Takes a document that `longctx export` wrote into the library.
+
+    The file is read as a stream, and nothing in it is believed: all is checked on its way, and the
+    document is there only when it is whole. A file that was cut off, changed, or made to do harm
+    is refused, and the library stays as it was.
+    """
+    from longctx.core.store.archive import receive
+    from longctx.core.units import parse_bytes
+
+    limit = parse_bytes(max_size) if max_size else None
+    chosen = name or _name(file)
+    label = "standard input" if file == "-" else file
+    with _source(file) as source, render.ByteProgress() as progress:
+        manifest = receive(
+            library_path(library), source, label, chosen, replace, limit, progress.tell
+        )
+    if json:
+        render.print_json(summary(manifest))
+    else:
+        state = size(manifest.size)
+        render.line(f"{manifest.name}: imported, {manifest.tokens:,} tokens, state {state}")
+
+
+def _name(file: str) -> str:
+    if file == "-":
+        raise UsageError("the document needs a name", "standard input has none", "Add --name.")
+    return Path(file).stem
+
+
+@contextmanager
+def _source(file: str) -> Iterator[IO[bytes]]:
+    """What to read from.
+
+    Raises:
+        UsageError: the file cannot be opened, or standard input is a terminal.
+    """
+    if file == "-":
+        if render.can_ask():
+            raise UsageError(
+                "cannot read a document from the terminal", remedy="Name a file, or add a pipe."
+            )
+        yield sys.stdin.buffer
+        return
+    try:
+        opened = open(os.path.expanduser(file), "rb")  # noqa: SIM115 (closed below)
+    except OSError as exc:
+        raise UsageError(
+            f"cannot open '{file}'", exc.strerror or "", "Name a file that `longctx export` wrote."
+        ) from exc
+    with opened:
+        yield opened

@@ -1,0 +1,30 @@
+"""`longctx rename`: gives a document another name."""
+
+from typing import Annotated
+
+import typer
+
+from longctx.cli import options, render
+from longctx.cli.settings import library_path
+
+EXAMPLES = """\
+  longctx rename book novel
+"""
+
+
+def run(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The document, as `list` names it.")],
+    new: Annotated[
+        str,
+        typer.Argument(metavar="NEW", help="Its new name: 1 to 100 letters, digits, . _ or -."),
+    ],
+    library: options.LibraryDir = None,
+) -> None:
+    """Gives a document another name.
+
+    The document must be complete, nobody may be using it, and no other may have the new name.
+    """
+    from longctx.core.store.library import Library
+
+    Library.open(library_path(library)).rename(old, new)
+    render.note(f"renamed {old} to {new}")

@@ -1,0 +1,279 @@
+"""The sources on their way into the store: tokenized ahead of the model, stored behind it.
+
+Tokens and text go to the store only when the model has read them, so what is there is always a
+whole: the first n tokens, and the text up to the next one. A reading that was stopped goes on from
+there. Knows nothing of models or methods.
+"""
+
+import hashlib
+import os
+import sys
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from longctx.core.errors import LongctxError, UnreadableInput, UsageError
+from longctx.core.reader import Source
+from longctx.core.store.document import Document
+from longctx.core.store.manifest import Manifest
+from longctx.core.store.manifest import Source as Known
+from longctx.core.store.sameness import begins_with
+from longctx.core.store.writer import Writer
+from longctx.core.tokens import Tokens, TokenStream
+
+
+class Reading:
+    """The sources of a document, read once.
+
+    Args:
+        sources: what to read, in order.
+        stream: makes tokens of them.
+        writer: gets text and tokens. What it has already is compared, and not tokenized again.
+
+    Attributes:
+        tokens, bytes: of the document, as far as the store has them.
+        skipped: why sources were left out, one message each.
+        changed: names of sources that have changed since they were opened.
+        forced_splits: places where text without line breaks was cut.
+
+    Raises:
+        UsageError: a stream is not the one whose reading was begun.
+    """
+
+    def __init__(self, sources: list[Source], stream: TokenStream, writer: Writer):
+        self.tokens = self.bytes = self.forced_splits = 0
+        self.skipped: list[str] = []
+        self.changed: list[str] = []
+        self._stream, self._writer = stream, writer
+        self._ahead: deque[_Ahead] = deque()
+        self._waiting = deque(_Ahead(source) for source in sources)
+        if writer.begun:
+            self._go_on(writer.begun)
+
+    def ids(self) -> Iterator[torch.Tensor]:
+        """The token ids that the store does not have yet, in pieces (n,) int64.
+
+        Raises:
+            UnreadableInput: a source failed half-way.
+            UsageError: a stream is not the one whose reading was begun.
+            LongctxError: a source was rewritten while it was read.
+        """
+        while self._waiting:
+            ahead = self._waiting.popleft()
+            self._ahead.append(ahead)
+            try:
+                yield from ahead.read(self._stream)
+            except UnreadableInput as error:
+                # An empty, binary or forbidden source shows itself before anything of it is stored.
+                if ahead.source.size:
+                    raise
+                ahead.unreadable = str(error)
+            ahead.over = True
+
+    def store(self, tokens: int = sys.maxsize) -> None:
+        """Hands on the first `tokens` of the document, which the model has read, and their text."""
+        while self._ahead:
+            ahead = self._ahead[0]
+            if ahead.unreadable:
+                self.skipped.append(ahead.unreadable)
+            else:
+                self._hand_on(ahead, tokens - self.tokens)
+                if ahead.pieces or not ahead.over:
+                    return
+                self._end(ahead)
+            self._ahead.popleft()
+
+    def report(self) -> dict[str, Any]:
+        """What the manifest tells of the reading."""
+        names = ("forced_splits", "skipped", "changed")
+        return {name: getattr(self, name) for name in names}
+
+    def _hand_on(self, ahead: "_Ahead", count: int) -> None:
+        source = ahead.source
+        if not ahead.begun:
+            path = str(source.path.resolve()) if source.path else None
+            self._writer.begin_source(source.name, path, ahead.mtime_ns, source.encoding)
+            ahead.begun = True
+        ids, starts = (torch.from_numpy(array) for array in ahead.take(count))
+        self._writer.append("tokens", {"ids": ids, "starts": starts})
+        text = ahead.take_text()
+        self._writer.add_bytes(text)
+        self.tokens, self.bytes = self.tokens + len(ids), self.bytes + len(text)
+
+    def _end(self, ahead: "_Ahead") -> None:
+        source = ahead.source
+        self._writer.end_source(
+            source.size, source.sha256, source.encoding, source.undecodable, ahead.mtime_ns
+        )
+        self.forced_splits += ahead.splits
+        if ahead.changed:
+            self.changed.append(source.name)
+
+    def _go_on(self, begun: Document) -> None:
+        """Takes up what the store has: finished sources, and one in the middle of which it ends."""
+        manifest = begun.manifest
+        self.tokens = manifest.tokens
+        self.bytes = sum(known.size for known in manifest.sources)
+        self.forced_splits = manifest.report.get("forced_splits", 0)
+        self.skipped, self.changed = skipped(manifest), [*manifest.report.get("changed", [])]
+        done = [self._waiting.popleft() for _ in [*manifest.sources, *self.skipped]]
+        streams = [known for known in manifest.sources if known.path is None]
+        for ahead in done:
+            if ahead.source.path is None and streams:
+                ahead.known = streams[0]
+        if manifest.sources and manifest.sources[-1].undecodable is None:
+            done[-1].go_on(begun)
+            self._waiting.appendleft(done.pop())
+        for ahead in done:
+            if ahead.known:
+                ahead.compare()
+
+
+def skipped(manifest: Manifest) -> list[str]:
+    """Why sources were left out, as the manifest tells it."""
+    return [*manifest.report.get("skipped", [])]
+
+
+class _Ahead:
+    """One source, and what was taken from it that the model has not read yet.
+
+    Attributes:
+        source: where it is from.
+        pieces: the tokens.
+        begun: the store knows the source.
+        over: nothing more will come.
+        unreadable: why nothing comes at all.
+        changed: the file was replaced or has grown since it was opened.
+        splits: places where the text was cut by force; known when it is over.
+        known: what the store had of it at the start.
+    """
+
+    def __init__(self, source: Source):
+        self.source = source
+        self.pieces: deque[Tokens] = deque()
+        self.begun = self.over = self.changed = False
+        self.unreadable, self.splits = "", 0
+        self.known: Known | None = None
+        self._document: Document | None = None
+        self._digest = hashlib.sha256()
+        self._text = bytearray()  # from byte `_stored` on
+        self._stored = self._end = self._compared = 0
+        self._opened: os.stat_result | None = None
+
+    @property
+    def mtime_ns(self) -> int | None:
+        """When the file was modified last before it was opened; None for a stream."""
+        return self._opened and self._opened.st_mtime_ns
+
+    def go_on(self, document: Document) -> None:
+        """Begins where `document`, a checkpoint, ends: in the middle of this source."""
+        self._document, self.known, self.begun = document, document.manifest.sources[-1], True
+        self._stored = self._end = self.known.size
+
+    def read(self, stream: TokenStream) -> Iterator[torch.Tensor]:
+        """The ids that the store does not have, as they are also kept here."""
+        if self.source.path and self.source.path.is_file():
+            self._opened = self.source.path.stat()
+        before = stream.forced_splits
+        after = self.known.size if self.known else -1
+        for piece in stream.read(self.source, self._add, after):
+            piece = self._unknown(piece)
+            self.pieces.append(piece)
+            self._end = piece.end
+            yield torch.from_numpy(piece.ids).long()
+        self.splits = stream.forced_splits - before
+        self._require_compared()
+        self._look_again()
+
+    def compare(self) -> None:
+        """Reads a stream that the store has whole; UsageError where it is another."""
+        for _ in self.source.blocks(self._add):
+            pass
+        self._require_compared()
+
+    def take(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Up to `count` tokens: ids (n,) int32 and starts (n,) int64."""
+        ids, starts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+        while self.pieces and count:
+            piece = self.pieces.popleft()
+            ids.append(piece.ids[:count])
+            starts.append(piece.starts[:count])
+            if len(piece.ids) > count:
+                self.pieces.appendleft(_without(piece, count))
+            count -= len(ids[-1])
+        return np.concatenate(ids), np.concatenate(starts)
+
+    def take_text(self) -> bytes:
+        """The bytes before the next token; at the end of the source all that are left."""
+        next_starts = (int(piece.starts[0]) for piece in self.pieces if len(piece.ids))
+        everything = self._stored + len(self._text) if self.over else self._end
+        data = bytes(self._text[: next(next_starts, everything) - self._stored])
+        del self._text[: len(data)]
+        self._stored += len(data)
+        return data
+
+    def _add(self, data: bytes) -> None:
+        """Takes raw bytes; those that the store has are only compared."""
+        old = data[: self.known.size - self._compared] if self.known else b""
+        self._digest.update(old)
+        self._compared += len(old)
+        if old and self._compared == self.known.size:
+            self._require_compared()
+        self._text += data[len(old) :]
+
+    def _require_compared(self) -> None:
+        known = self.known
+        if known and (self._compared, self._digest.hexdigest()) != (known.size, known.sha256):
+            raise UsageError(
+                f"cannot go on with '{self.source.name}'",
+                "it does not begin with the text that was read before it was stopped",
+                "Give the same input again, or begin anew: `longctx rm` the document first.",
+            )
+
+    def _unknown(self, piece: Tokens) -> Tokens:
+        """A piece without the tokens that the store has."""
+        known, document = self.known, self._document
+        if not known or not document or piece.begin > known.size:
+            return piece
+
+        def start(token: int) -> int:
+            return int(document.take("tokens", torch.tensor([token]), ("starts",))["starts"])
+
+        tokens = range(known.first_token, known.first_token + known.tokens)
+        return _without(piece, len(tokens) - bisect_left(tokens, piece.begin, key=start))
+
+    def _look_again(self) -> None:
+        """Notes that the file has changed since it was opened.
+
+        Raises:
+            LongctxError: what was read of it may be a mixture of old and new.
+        """
+        opened, source = self._opened, self.source
+        try:
+            now = source.path.stat() if source.path and opened else opened
+            self.changed = _stamp(now) != _stamp(opened)
+            if not self.changed or (now and opened and now.st_ino != opened.st_ino):
+                return  # replaced: what was read is the old file, whole
+            same = begins_with(Path(source.path or ""), source.size, source.sha256)
+        except OSError:  # deleted: likewise
+            return
+        if not same:
+            raise LongctxError(
+                f"'{source.name}' was rewritten while it was read",
+                "what was read may be half old and half new",
+                "Run the command again, with --replace, when nothing writes to the file.",
+            )
+
+
+def _stamp(status: os.stat_result | None) -> tuple[int, int, int] | None:
+    return status and (status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _without(piece: Tokens, count: int) -> Tokens:
+    """A piece without its first tokens."""
+    return Tokens(piece.ids[count:], piece.starts[count:], piece.begin, piece.end)

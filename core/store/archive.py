@@ -1,0 +1,294 @@
+"""A document as one file: a tar of its manifest and of the files that this names, in its order.
+
+Nothing damaged is written to such a file, and nothing in one is believed when it is read: names and
+sizes are those of the manifest, checksums are verified, and a document has its place only when
+all of it has come. This module knows nothing of what a document holds.
+"""
+
+import os
+import re
+import secrets
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from xxhash import xxh3_128_hexdigest
+
+from longctx.core.errors import LongctxError, StateMismatch, UsageError
+from longctx.core.store import shards
+from longctx.core.store.document import Document
+from longctx.core.store.durable import TEMPORARY, storing, sync_folder, write_text
+from longctx.core.store.library import Library
+from longctx.core.store.manifest import MANIFEST, Manifest
+from longctx.core.store.shards import Shard
+from longctx.core.store.space import folder_bytes, free_disk
+
+MANIFEST_BYTES = 1 << 26  # the largest manifest that is taken from an archive
+_END = bytes(2 * tarfile.BLOCKSIZE)
+_FILL = 1 << 20  # bytes of zeros at most after the end, with which programs fill their last record
+_SIZE = re.compile(rb"\d+ size=(\d{1,18})\n")  # the one record of a pax header that is ever needed
+
+OnProgress = Callable[[int, int], None]  # gets bytes done, and bytes in all
+
+
+# --- export ---
+
+
+@contextmanager
+def whole_file(path: Path, replace: bool = False) -> Iterator[IO[bytes]]:
+    """A new file, which has its name when the context has ended without an error, and is synced.
+
+    Args:
+        path: its name.
+        replace: put it in the place of one that is there.
+
+    Raises:
+        UsageError: it is there and `replace` is false, or is no file; or its folder is not there.
+        LongctxError: it cannot be written.
+    """
+    try:
+        _check_target(path, replace)
+        temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
+        try:
+            with temporary.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            _check_target(path, replace)
+            temporary.replace(path)
+            sync_folder(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as exc:
+        raise LongctxError(
+            f"cannot write '{path}'",
+            exc.strerror or str(exc),
+            "Make room or allow writing there, or name a file in another folder",
+        ) from exc
+
+
+def export(
+    document: Document, out: IO[bytes], on_progress: OnProgress = lambda done, total: None
+) -> int:
+    """Write a document to a file; every block is verified on its way.
+
+    Args:
+        document: a complete one.
+        out: where to; it need not be one that can be sought in.
+        on_progress: called after every block.
+
+    Returns:
+        Bytes written. The same document gives the same bytes.
+
+    Raises:
+        StateMismatch: it is damaged. What was written is of no use then.
+        LongctxError: its manifest is too long.
+    """
+    text = document.manifest.to_json().encode("ascii")
+    if len(text) > MANIFEST_BYTES:
+        raise LongctxError(
+            f"cannot export '{document.manifest.name}'",
+            f"its manifest has {len(text):,} bytes, and {MANIFEST_BYTES:,} is the most",
+            "Copy the folder of the document instead",
+        )
+    total = document.manifest.size + len(text)
+    written = 0
+    for piece in _pieces(document, text):
+        out.write(piece)
+        written += len(piece)
+        on_progress(min(written, total), total)
+    return written
+
+
+def _pieces(document: Document, text: bytes) -> Iterator[bytes | memoryview]:
+    yield _header(MANIFEST, len(text))
+    yield text
+    yield _padding(len(text))
+    for shard in document.manifest.shards:
+        yield _header(shard.file, shard.size)
+        yield from document.blocks(shard)
+        yield _padding(shard.size)
+    yield _END
+
+
+def _header(name: str, size: int) -> bytes:
+    """A file's header: mode 644, and no time or owner; over 8 GiB a pax header gives the size."""
+    member = tarfile.TarInfo(name)
+    member.size = size
+    return member.tobuf(tarfile.PAX_FORMAT, "ascii", "strict")
+
+
+def _padding(size: int) -> bytes:
+    return bytes(-size % tarfile.BLOCKSIZE)
+
+
+def _check_target(path: Path, replace: bool) -> None:
+    if not path.parent.is_dir():
+        raise UsageError(f"no folder '{path.parent}'", remedy="Make it, or name another file")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"'{path}' is no file", remedy="Name a file, such as book.longctx")
+    if path.exists() and not replace:
+        raise UsageError(f"'{path}' exists", remedy="Name another file, or add --replace")
+
+
+# --- import ---
+
+
+def receive(
+    library: Path,
+    file: IO[bytes],
+    label: str,
+    name: str,
+    replace: bool = False,
+    max_size: int | None = None,
+    on_progress: OnProgress = lambda done, total: None,
+) -> Manifest:
+    """Take a document into a library from what `export` wrote.
+
+    Args:
+        library: the library's folder; made if absent.
+        file: read from its beginning to its end, once.
+        label: what to call the file in errors.
+        name: the document's name in this library.
+        replace: a document of this name, or a reading of it that was stopped, gives way.
+        max_size: bytes that the library may have; None: as many as the disk has.
+        on_progress: called after every block.
+
+    Returns:
+        The document's manifest.
+
+    Raises:
+        UsageError: a bad name; or there is such a document or reading, and `replace` is false.
+        StateMismatch: the file is not what `export` writes, or damaged, or of another format.
+        Locked: another process uses what is to be replaced.
+        LongctxError: there is no room, or the library cannot be written. After these and all other
+            errors the library is as it was, or it has the whole document.
+    """
+    archive = _Archive(file, label)
+    manifest = archive.manifest(name)
+    _require_room(library, label, manifest, max_size)
+    with Library.open(library, create=True).receiving(name, replace) as (folder, publish):
+        done = 0
+        for shard in manifest.shards:
+            for count in archive.unpack(shard, folder):
+                done += count
+                on_progress(done, manifest.size)
+        archive.end()
+        write_text(folder, MANIFEST, manifest.to_json())
+        try:
+            Document(folder).verify_text()
+        except StateMismatch as exc:
+            what = exc.what.replace(f"{folder}{os.sep}", "")
+            raise archive.unfit(f"{what}: {exc.why}") from exc
+        publish()
+    return manifest
+
+
+def _require_room(library: Path, label: str, manifest: Manifest, max_size: int | None) -> None:
+    size = manifest.size + len(manifest.to_json())
+    rooms = {"are free": free_disk(library)}
+    if max_size is not None:
+        rooms["are left of --max-size"] = max_size - folder_bytes(library)
+    for where, room in rooms.items():
+        if size > room:
+            raise LongctxError(
+                f"no room in the library '{library}'",
+                f"the document in '{label}' has {size:,} bytes, and {max(room, 0):,} {where}",
+                "Free some space, or name a library on another disk with --library",
+            )
+
+
+class _Archive:
+    """Reads a tar as a stream, file after file; no header can make it do anything but go on.
+
+    Args:
+        file: the tar.
+        label: what to call it in errors.
+
+    Raises:
+        StateMismatch: in every method: it is not what `export` writes.
+        LongctxError: in every method: it cannot be read.
+    """
+
+    def __init__(self, file: IO[bytes], label: str):
+        self._file, self._label = file, label
+
+    def manifest(self, name: str) -> Manifest:
+        """The manifest of a complete document, which comes first; it gets the name `name`."""
+        size = self._begin(MANIFEST)
+        if size > MANIFEST_BYTES:
+            raise self.unfit(f"its manifest has {size:,} bytes, more than {MANIFEST_BYTES:,}")
+        text = self._take(size)
+        self._take(-size % tarfile.BLOCKSIZE)
+        try:
+            manifest = Manifest.from_json(text, name)
+        except (ValueError, TypeError, ArithmeticError, RecursionError) as exc:
+            raise self.unfit(f"its manifest is damaged: {exc}") from exc
+        if manifest.status != "complete":
+            raise self.unfit("the document in it is not complete")
+        return manifest
+
+    def unpack(self, shard: Shard, folder: Path) -> Iterator[int]:
+        """Write the next file, which must be this one; gives the bytes of each block."""
+        size = self._begin(shard.file)
+        if size != shard.size:
+            raise self.unfit(f"{shard.file} has {size:,} bytes and should have {shard.size:,}")
+        path = folder / shard.file
+        with storing(path, size), path.open("xb") as out:
+            for number, digest in enumerate(shard.blocks):
+                block = self._take(min(shards.BLOCK, size - number * shards.BLOCK))
+                if xxh3_128_hexdigest(block) != digest:
+                    raise self.unfit(f"block {number} of {shard.file} is damaged")
+                out.write(block)
+                yield len(block)
+            out.flush()
+            os.fsync(out.fileno())
+        self._take(-size % tarfile.BLOCKSIZE)
+
+    def end(self) -> None:
+        """Make sure that nothing else comes."""
+        if self._take(len(_END)) != _END or self._read(_FILL).strip(b"\0") or self._read(1):
+            raise self.unfit("it holds more than its manifest names")
+
+    def unfit(self, why: str) -> StateMismatch:
+        """The error for a file that cannot be imported."""
+        return StateMismatch(
+            f"cannot import '{self._label}'", why, "Make it again with `longctx export`"
+        )
+
+    def _begin(self, name: str) -> int:
+        """Read the header of a regular file, which must have this name: its size."""
+        member = self._member(name)
+        size = member.size
+        if member.type == tarfile.XHDTYPE and 0 < size <= tarfile.BLOCKSIZE:
+            record = _SIZE.fullmatch(self._take(tarfile.BLOCKSIZE)[:size])
+            if not record:
+                raise self.unfit(f"it has a header before {name} that longctx does not write")
+            size, member = int(record[1]), self._member(name)
+        if member.type != tarfile.REGTYPE or size < 0:
+            raise self.unfit(f"{member.name!r} is no plain file")
+        if member.name != name:
+            raise self.unfit(f"it has {member.name!r} where {name} should be")
+        return size
+
+    def _member(self, name: str) -> tarfile.TarInfo:
+        try:
+            return tarfile.TarInfo.frombuf(self._take(tarfile.BLOCKSIZE), "utf-8", "replace")
+        except tarfile.HeaderError as exc:
+            raise self.unfit(f"there is no file {name} in it where it should be ({exc})") from exc
+
+    def _take(self, count: int) -> bytes:
+        data = self._read(count)
+        if len(data) != count:
+            raise self.unfit("it is cut off")
+        return data
+
+    def _read(self, count: int) -> bytes:
+        try:
+            return self._file.read(count)
+        except OSError as exc:
+            raise LongctxError(
+                f"cannot read '{self._label}'", exc.strerror or str(exc), "Look after the file"
+            ) from exc

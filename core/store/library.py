@@ -1,0 +1,355 @@
+"""A library: a folder of documents, each written once and read in part.
+
+`Library` names documents, opens them, and hands out the right to write or move one. A document has
+its name only when it is complete; a kill at any moment leaves the others as they were.
+`writer.py` makes a document, `document.py` reads one, `places.py` has the folders; `docs/format.md`
+specifies the files. This module knows nothing of what a document holds.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
+from longctx.core.store.document import Document
+from longctx.core.store.durable import TEMPORARY, storing, sync_folder, write_text
+from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, canonical_json
+from longctx.core.store.places import (
+    DOCUMENTS,
+    NAME,
+    UNFINISHED,
+    Places,
+    age,
+    describe,
+    is_complete,
+)
+from longctx.core.store.shard_writer import SHARD_ROWS
+from longctx.core.store.shards import damaged
+from longctx.core.store.writer import Writer
+
+
+class Library:
+    """A folder of documents. Make one with `Library.open`."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._places = Places(path)
+
+    @classmethod
+    def open(cls, path: Path, create: bool = False) -> "Library":
+        """Open the library in folder `path`, with `create` also where there is none yet.
+
+        Raises:
+            NotFound: there is none and `create` is false.
+            UsageError: the folder holds other things, or `path` is a file.
+            StateMismatch: it is a library of another format version.
+            LongctxError: it cannot be made or looked into.
+        """
+        library = cls(Path(path))
+        mark = library.path / "library.json"
+        if library._is_library(mark):
+            library._check_mark(mark)
+        elif library._is_something_else():
+            raise UsageError(
+                f"'{path}' is not a longctx library",
+                "it holds other things and no library.json",
+                "Name an empty or new folder, or a library, with --library",
+            )
+        elif not create:
+            raise NotFound(
+                f"no library at '{path}'",
+                remedy="Run `longctx ingest` to make one, or name another with --library",
+            )
+        else:
+            with storing(library.path):
+                library.path.mkdir(parents=True, exist_ok=True)
+            write_text(library.path, mark.name, canonical_json({"format": FORMAT}))
+        return library
+
+    def documents(self) -> list[Manifest]:
+        """Manifests of all documents, then of the unfinished; damaged ones by name and reason."""
+        return [describe(folder) for folder in self.folders()]
+
+    def folders(self) -> list[Path]:
+        """Folders of all documents, then of the unfinished, whatever is in them."""
+        return self._places.folders(DOCUMENTS) + self._places.folders(UNFINISHED)
+
+    def latest(self) -> str:
+        """The name of the document that was completed last; NotFound where there is none."""
+        folders = self._places.complete()
+        if not folders:
+            raise NotFound(
+                f"the library '{self.path}' has no document", remedy="Run `longctx ingest` first"
+            )
+        return max(folders.values(), key=lambda folder: (age(folder), folder.name)).name
+
+    def document(self, name: str, partial: bool = False) -> Document:
+        """Open a document.
+
+        Args:
+            name: the document's.
+            partial: also what the last checkpoint holds of one whose reading was stopped.
+
+        Raises:
+            UsageError: the name is not one that a document can have.
+            NotFound: there is none of this name, or it is not finished.
+            Locked: it is being read in by another process.
+            StateMismatch: it is damaged, or of another format version.
+        """
+        return Document(self._folder_of(name, partial))
+
+    @contextmanager
+    def reading(self, name: str, partial: bool = False) -> Iterator[Document]:
+        """Open a document and keep others from deleting or replacing it meanwhile.
+
+        Raises:
+            as `document`; and Locked where it is just being replaced or removed.
+        """
+        folder = self._folder_of(name, partial)
+        with self._places.shared(folder):
+            if not folder.is_dir():  # published or removed since we looked
+                folder = self._folder_of(name, partial)
+            yield Document(folder)
+
+    @contextmanager
+    def writer(
+        self,
+        name: str,
+        header: dict,
+        replace: bool = False,
+        differs: Callable[[Manifest], str] = lambda begun: "",
+        shard_rows: int = SHARD_ROWS,
+    ) -> Iterator[Writer]:
+        """Write document `name`, alone, until the context ends.
+
+        Without `Writer.complete` what was written until the last checkpoint stays, documents do
+        not change, and the next writer of this name goes on from there: `Writer.begun`.
+
+        Args:
+            name: 1 to 100 of A-Z a-z 0-9 . _ -, the first not a dot.
+            header: model, recorded, method, options, profile of the manifest; report if known.
+            replace: a document of this name gives way when the new one is complete.
+            differs: why a checkpoint cannot be gone on from; empty if it can.
+            shard_rows: rows of a full shard.
+
+        Raises:
+            UsageError: a bad name; the document exists, or was begun from something else, and
+                `replace` is false.
+            Locked: another process writes it, or reads its last checkpoint.
+            StateMismatch: the checkpoint is damaged, and `replace` is false.
+            LongctxError: the library cannot be written.
+        """
+        _check_name(name)
+        with self._places.alone(name, UNFINISHED):
+            self._prepare(name, replace)
+            folder = self._places.unfinished(name)
+            publish = partial(self._places.publish, name)
+            begun = _resumable(folder, replace, differs)
+            try:
+                writer = begun and Writer(folder, header, shard_rows, publish, begun)
+            except StateMismatch:
+                if not replace:
+                    raise
+                writer = None
+            if writer is None:
+                self._places.empty(folder, name)
+                writer = Writer(folder, header, shard_rows, publish)
+            yield writer
+
+    def settle(self, name: str) -> bool:
+        """Give a complete document its place, if only that was left to do.
+
+        Returns:
+            Whether it was.
+
+        Raises:
+            Locked: somebody is at it, or reads the document in whose place it comes.
+            LongctxError: the library cannot be written.
+        """
+        _check_name(name)
+        if not is_complete(self._places.unfinished(name)):
+            return False
+        with self._places.alone(name, UNFINISHED):
+            self._places.publish(name)
+        return True
+
+    @contextmanager
+    def receiving(
+        self, name: str, replace: bool = False
+    ) -> Iterator[tuple[Path, Callable[[], None]]]:
+        """A folder to put document `name` in as a whole, alone, until the context ends.
+
+        Yields:
+            The folder, empty and nowhere found as a document, and what to call when all is in it.
+            If that is not called, nothing has changed.
+
+        Args:
+            name: as of `writer`.
+            replace: a document of this name, or a reading of it that was stopped, gives way.
+
+        Raises:
+            UsageError: a bad name; or there is such a document or reading, and `replace` is false.
+            Locked: another process writes it.
+            StateMismatch: there is a damaged reading of this name, and `replace` is false.
+            LongctxError: the library cannot be written.
+        """
+        _check_name(name)
+        folder = self._places.incoming(name)
+        with self._places.alone(name, UNFINISHED):
+            self._prepare(name, replace)
+            begun = self._places.unfinished(name)
+            _resumable(begun, replace, lambda manifest: "that reading can still be gone on with")
+            self._places.empty(folder, name)
+            try:
+                yield folder, partial(self._places.publish_incoming, name)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def remove(self, name: str) -> None:
+        """Delete a document, finished or not. A kill on the way leaves no part that opens.
+
+        Raises:
+            NotFound: there is none of this name.
+            Locked: it is being written, or questions are asked of it.
+            LongctxError: it cannot be deleted.
+        """
+        _check_name(name)
+        aside = self._places.aside(name)
+        places = (aside, self._places.finished(name), self._places.unfinished(name))
+        if not any(place.exists() for place in places):
+            raise self._no_document(name)
+        with self._places.alone(name, UNFINISHED, DOCUMENTS), storing(places[1]):
+            for place in places:
+                self._places.delete(place, name)
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a complete document another name.
+
+        Raises:
+            UsageError: a bad name, or there is a document `new`, or one of that name is begun.
+            NotFound, StateMismatch: as `document`.
+            Locked: either is in use.
+            LongctxError: the library cannot be written.
+        """
+        _check_name(new)
+        source = self._folder_of(name, partial=False)
+        if new == name:
+            raise UsageError(f"the document '{new}' exists", remedy="Choose another name")
+        target = self._places.finished(new)
+        alone = self._places.alone
+        with alone(name, UNFINISHED, DOCUMENTS), alone(new, UNFINISHED):
+            if not source.is_dir():  # published or removed since we looked
+                source = self._folder_of(name, partial=False)
+            if target.exists() or self._places.unfinished(new).exists():
+                raise UsageError(f"the document '{new}' exists", remedy="Choose another name")
+            with storing(target):
+                source.replace(target)
+                sync_folder(target.parent)
+                sync_folder(source.parent)
+
+    def _folder_of(self, name: str, partial: bool) -> Path:
+        """The folder of a complete document or, with `partial`, of the last checkpoint of one."""
+        _check_name(name)
+        finished, unfinished = self._places.finished(name), self._places.unfinished(name)
+        if finished.is_dir():
+            return finished
+        if is_complete(unfinished):  # only its last rename was cut off
+            return unfinished
+        if not unfinished.is_dir():
+            raise self._no_document(name)
+        with self._places.shared(unfinished):  # says who reads it in
+            begun = describe(unfinished)
+        unreadable = begun.status == "damaged" and (unfinished / MANIFEST).exists()
+        if partial and (begun.tokens or unreadable):
+            return unfinished
+        raise NotFound(
+            f"'{name}' is not finished",
+            f"its reading was stopped after {begun.tokens:,} tokens",
+            "Run the same ingest command again"
+            + (", or ask with --partial" if begun.tokens else ""),
+        )
+
+    def _prepare(self, name: str, replace: bool) -> None:
+        """Make room for a writer: what an earlier run completed is put in its place first."""
+        places, finished = self._places, self._places.finished(name)
+        with storing(finished):
+            if is_complete(places.unfinished(name)):
+                places.publish(name)
+            if finished.exists() and not replace:
+                raise UsageError(
+                    f"the document '{name}' exists",
+                    remedy="Give another name with --name, or --replace to read it anew",
+                )
+            places.delete(places.aside(name), name)
+
+    def _no_document(self, name: str) -> NotFound:
+        names = ", ".join(sorted(self._places.complete())) or "no document"
+        return NotFound(
+            f"no document '{name}' in the library '{self.path}'",
+            f"it holds {names}",
+            "Run `longctx ingest` to add one",
+        )
+
+    def _is_library(self, mark: Path) -> bool:
+        try:
+            return mark.is_file()
+        except OSError as exc:
+            raise LongctxError(
+                f"cannot open the library '{self.path}'",
+                exc.strerror,
+                "Name another with --library",
+            ) from exc
+
+    def _is_something_else(self) -> bool:
+        if not self.path.is_dir():
+            return self.path.exists()
+        return any(not p.name.startswith(TEMPORARY) for p in self.path.iterdir())
+
+    def _check_mark(self, mark: Path) -> None:
+        try:
+            found = json.loads(mark.read_bytes())
+        except (OSError, ValueError) as exc:
+            raise damaged(mark, str(exc)) from exc
+        if found != {"format": FORMAT}:
+            raise StateMismatch(
+                f"the library '{self.path}' is {found}",
+                f"this longctx uses format {FORMAT}",
+                "Name another folder with --library",
+            )
+
+
+def _check_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a document",
+            "a name is 1 to 100 of A-Z a-z 0-9 . _ -, the first not a dot",
+            "Choose another with --name",
+        )
+
+
+def _resumable(folder: Path, replace: bool, differs: Callable[[Manifest], str]) -> Document | None:
+    """The checkpoint in a folder, if a writer is to go on from it.
+
+    Raises:
+        UsageError: it is of something else, and `replace` is false.
+        StateMismatch: it is damaged, and `replace` is false.
+    """
+    if not (folder / MANIFEST).exists():
+        return None
+    try:
+        begun = Document(folder)
+        why = begun.manifest.tokens and differs(begun.manifest)
+    except StateMismatch:
+        if replace:
+            return None
+        raise
+    if why and not replace:
+        raise UsageError(
+            f"'{folder.name}' was begun from something else ({begun.manifest.tokens:,} tokens)",
+            why,
+            "Run the command that began it, or add --replace to begin anew",
+        )
+    return None if why or not begun.manifest.tokens else begun

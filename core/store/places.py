@@ -1,0 +1,178 @@
+"""The folders of a library, and the moves between them that a kill at any moment leaves in order.
+
+A document is written under `unfinished/` and renamed to `documents/` when it is complete; what
+gives way steps aside under a hidden name first. Who moves a folder holds its lock. Knows of a
+folder's content only what its manifest says.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from longctx.core.errors import Locked, StateMismatch
+from longctx.core.store.durable import storing, sync_folder
+from longctx.core.store.locks import Locks
+from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest
+
+NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,100}")
+DOCUMENTS, UNFINISHED = "documents", "unfinished"
+PATIENCE = 60.0  # seconds that a new document waits for the readers of the one it replaces
+
+
+class Places:
+    """Where the documents of a library are.
+
+    Args:
+        library: the library's folder.
+    """
+
+    def __init__(self, library: Path):
+        self.library = library
+        self._locks = Locks(library)
+
+    def finished(self, name: str) -> Path:
+        """The folder of a complete document."""
+        return self.library / DOCUMENTS / name
+
+    def unfinished(self, name: str) -> Path:
+        """The folder of a document that is being written, or was."""
+        return self.library / UNFINISHED / name
+
+    def aside(self, name: str) -> Path:
+        """A folder on its way to deletion."""
+        return self.library / UNFINISHED / f".{name}.old"
+
+    def incoming(self, name: str) -> Path:
+        """A folder that is received as a whole."""
+        return self.library / UNFINISHED / f".{name}.new"
+
+    def folders(self, place: str) -> list[Path]:
+        """All folders of documents in one of the two places."""
+        found = (self.library / place).glob("*")
+        return sorted(path for path in found if path.is_dir() and NAME.fullmatch(path.name))
+
+    def complete(self) -> dict[str, Path]:
+        """Folder of every complete document; one whose last rename was cut off is still aside."""
+        waiting = {p.name: p for p in self.folders(UNFINISHED) if is_complete(p)}
+        return waiting | {path.name: path for path in self.folders(DOCUMENTS)}
+
+    @contextmanager
+    def shared(self, folder: Path) -> Iterator[None]:
+        """Keep others from writing, moving or deleting a document's folder.
+
+        Raises:
+            Locked: somebody does.
+            LongctxError: the library cannot be used.
+        """
+        with ExitStack() as held:
+            with storing(folder):
+                held.enter_context(self._locks.shared(f"{folder.parent.name}/{folder.name}"))
+            yield
+
+    @contextmanager
+    def alone(self, name: str, *places: str, wait: float = 0.0) -> Iterator[None]:
+        """Hold a document's places against all others.
+
+        Raises:
+            Locked: somebody uses it, also after `wait` seconds.
+            LongctxError: the library cannot be written.
+        """
+        with ExitStack() as held:
+            with storing(self.finished(name)):
+                for place in (DOCUMENTS, UNFINISHED):
+                    if not (self.library / place).is_dir():
+                        (self.library / place).mkdir(exist_ok=True)
+                        sync_folder(self.library)
+                for place in places:
+                    held.enter_context(self._locks.exclusive(f"{place}/{name}", wait))
+            yield
+
+    # --- moves; their caller is alone at unfinished/<name> ---
+
+    def publish(self, name: str) -> None:
+        """Rename unfinished/<name> to documents/<name>; an old one steps aside and is deleted.
+
+        Raises:
+            Locked: the old one is in use for longer than PATIENCE.
+            LongctxError: the library cannot be written.
+        """
+        folder, target, aside = self.unfinished(name), self.finished(name), self.aside(name)
+        try:
+            with self.alone(name, DOCUMENTS, wait=PATIENCE), storing(target):
+                self.delete(aside, name)
+                if target.exists():
+                    target.replace(aside)
+                folder.replace(target)
+                sync_folder(target.parent)
+                sync_folder(folder.parent)
+                self.delete(aside, name)
+        except Locked as exc:
+            raise Locked(
+                f"the new '{name}' is complete but not in its place",
+                exc.what,
+                "Run the same command again when that is done",
+            ) from exc
+
+    def publish_incoming(self, name: str) -> None:
+        """Let a folder that was received take the place of a document, or of a reading of it."""
+        folder, place = self.incoming(name), self.unfinished(name)
+        with storing(place):
+            if place.exists():
+                place.replace(self.aside(name))
+            folder.replace(place)
+            sync_folder(place.parent)
+        self.publish(name)
+
+    def empty(self, folder: Path, name: str) -> None:
+        """An empty folder in the place of what is there."""
+        with storing(folder):
+            self.delete(folder, name)
+            folder.mkdir()
+
+    def delete(self, folder: Path, name: str) -> None:
+        """Delete a folder, under a hidden name so that what is left of it is never opened."""
+        aside = self.aside(name)
+        if not folder.exists():
+            return
+        if folder != aside:
+            if aside.exists():
+                shutil.rmtree(aside)
+            folder.replace(aside)
+            sync_folder(folder.parent)
+        shutil.rmtree(aside)
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a folder's manifest can be read and says so."""
+    return describe(folder).status == "complete"
+
+
+def describe(folder: Path) -> Manifest:
+    """The manifest of a folder, or one of status "damaged" that says why there is none."""
+    try:
+        return Manifest.read(folder)
+    except StateMismatch as exc:
+        return Manifest(
+            format=FORMAT,
+            status="damaged",
+            name=folder.name,
+            tokens=0,
+            sources=(),
+            model={},
+            recorded={},
+            method="",
+            options={},
+            profile={},
+            report={"error": str(exc)},
+            shards=(),
+        )
+
+
+def age(folder: Path) -> int:
+    """Modification time of the manifest in ns; 0 where it has gone."""
+    try:
+        return (folder / MANIFEST).stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,39 @@
+"""How much a library takes, and how much there is room for. Knows nothing of what is in it."""
+
+import shutil
+from pathlib import Path
+
+from longctx.core.errors import LongctxError
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files in a folder; 0 where there is none."""
+    total = 0
+    for file in folder.rglob("*"):
+        try:
+            total += file.stat().st_size if file.is_file() else 0
+        except OSError:  # deleted meanwhile
+            continue
+    return total
+
+
+def free_disk(folder: Path) -> int:
+    """Bytes free on the disk on which a folder is, or would be made."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def require_size(library: Path, max_size: int | None) -> None:
+    """Stops where a library has grown over its limit, as a stream can make it.
+
+    Raises:
+        LongctxError: with both figures.
+    """
+    size = folder_bytes(library)
+    if max_size is not None and size > max_size:
+        raise LongctxError(
+            f"the library '{library}' is full",
+            f"it has {size / 1e9:.2f} GB, and --max-size is {max_size / 1e9:.2f} GB",
+            "The last checkpoint is kept: the same command with a larger --max-size goes on.",
+        )

@@ -1,0 +1,112 @@
+"""Checking documents: everything is read, and compared with what was written.
+
+Document by document, each under a lock that keeps it from being deleted meanwhile. This module
+knows nothing of what a document holds.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+
+from longctx.core.errors import Locked, StateMismatch
+from longctx.core.store.document import Document
+from longctx.core.store.library import Library
+from longctx.core.store.locks import Locks
+from longctx.core.store.manifest import MANIFEST, Manifest
+
+OnProgress = Callable[[int, int], None]  # gets bytes done, and bytes in all
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What checking a document found.
+
+    Attributes:
+        name: the document's.
+        unfinished: whether it is what the last checkpoint holds of one that is not complete.
+        status: ok, damaged, or locked where it could not be looked at.
+        bytes: of its state, if ok.
+        error: what is wrong.
+    """
+
+    name: str
+    unfinished: bool
+    status: str
+    bytes: int = 0
+    error: str | None = None
+
+
+def verify(
+    library: Library, name: str | None = None, on_progress: OnProgress = lambda done, total: None
+) -> Iterator[Verified]:
+    """Reads every block of documents and of checkpoints, and compares it with what was written.
+
+    Also unpacks the text and compares it with what the sources were. All are checked, whatever is
+    wrong with one.
+
+    Args:
+        library: where they are.
+        name: one document; None: all.
+        on_progress: called after every block; its bytes are those of the files and of the text.
+
+    Raises:
+        UsageError: the name is not one that a document can have.
+        NotFound: there is none of this name.
+    """
+    folders = [path for path in library.folders() if name in (None, path.name) and _is_begun(path)]
+    if name is not None and not folders:
+        library.document(name, partial=True)  # says what is wrong with the name
+    sizes = [_bytes_to_check(folder) for folder in folders]
+    for folder, begin in zip(folders, accumulate(sizes, initial=0), strict=False):
+        told = partial(_tell, on_progress, begin, sum(sizes))
+        found = _verify(library, folder, told)
+        if found:
+            yield found
+
+
+def _tell(on_progress: OnProgress, begin: int, total: int, done: int) -> None:
+    on_progress(begin + done, total)
+
+
+def _is_begun(folder: Path) -> bool:
+    """Whether it is a document, or has a checkpoint, or cannot be looked into."""
+    try:
+        (folder / MANIFEST).lstat()
+    except FileNotFoundError:
+        return folder.parent.name == "documents"
+    except OSError:
+        return True
+    return True
+
+
+def _bytes_to_check(folder: Path) -> int:
+    try:
+        manifest = Manifest.read(folder)
+    except StateMismatch:
+        return 0
+    return manifest.size + sum(source.size for source in manifest.sources)
+
+
+def _verify(library: Library, folder: Path, on_done: Callable[[int], None]) -> Verified | None:
+    """Checks one folder; None where it has gone meanwhile."""
+    name, unfinished = folder.name, folder.parent.name == "unfinished"
+    done = 0
+
+    def add(count: int) -> None:
+        nonlocal done
+        done += count
+        on_done(done)
+
+    try:
+        with Locks(library.path).shared(f"{folder.parent.name}/{name}"):
+            if not folder.is_dir():
+                return None
+            document = Document(folder)
+            document.verify(add)
+            return Verified(name, unfinished, "ok", document.size())
+    except Locked as exc:
+        return Verified(name, unfinished, "locked", error=str(exc))
+    except StateMismatch as exc:
+        return Verified(name, unfinished, "damaged", error=str(exc))

@@ -1,0 +1,114 @@
+"""The manifest: every byte of it counts, and no other version and no hostile one is read."""
+
+import pytest
+from small_documents import flip, forge, in_shard, write
+
+from longctx.core.errors import StateMismatch
+
+pytestmark = pytest.mark.usefixtures("no_sync")
+
+
+def test_every_byte_of_a_manifest_counts(library):
+    write(library)
+    path = library.path / "documents" / "book" / "manifest.json"
+    good = path.read_bytes()
+    for position in range(0, len(good), 97):
+        if good[position] not in b" \n":
+            flip(path, position)
+            with pytest.raises(StateMismatch):
+                library.document("book")
+            path.write_bytes(good)
+    library.document("book")
+
+
+def test_another_format_version_names_both_and_the_way_out(library):
+    write(library)
+    folder = library.path / "documents" / "book"
+    forge(folder, lambda data: data.update(format=3, novel=1))
+    with pytest.raises(StateMismatch) as caught:
+        library.document("book")
+    assert "has format 3" in str(caught.value)
+    assert "reads format 2" in str(caught.value)
+    assert "longctx ingest in/one.txt --name book --replace" in str(caught.value)
+
+
+def in_source(**changes):
+    return lambda data: data["sources"][0].update(changes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.update(extra=1),
+        lambda data: data.pop("method"),
+        lambda data: data.update(name="book"),
+        lambda data: data.update(status="finished"),
+        lambda data: data.update(status="damaged"),
+        lambda data: data.update(tokens=True),
+        lambda data: data.update(tokens=data["tokens"] + 1),
+        lambda data: data.update(options=[]),
+        lambda data: data.update(sources={}),
+        lambda data: data.update(format="1"),
+        lambda data: data["model"].pop("weights"),
+        lambda data: data["shards"].reverse(),
+        lambda data: data["shards"].append(data["shards"][0]),
+        lambda data: data.update(report={"seconds": float("nan")}),
+        lambda data: data["sources"][-1].update(size=1),
+        lambda data: data["sources"][-1].update(tokens=1),
+        in_source(size=-1),
+        in_source(tokens=3),
+        in_source(text_start=1),
+        in_source(path=3),
+        in_source(encoding="ascii"),
+        in_source(encoding=None),
+        in_source(undecodable=0.5),
+        in_source(surprise=None),
+        in_shard("tokens", file="../../../tokens-00000.safetensors"),
+        in_shard("tokens", file="/tokens-00000.safetensors"),
+        in_shard("tokens", file="manifest.json"),
+        in_shard("tokens", file="tokens-00000.gz"),
+        in_shard("tokens", file="tokens-00000.00001.safetensors"),
+        in_shard("tokens", file="tokens-00000.safetensors\n"),
+        in_shard("tokens", file="memory-00000.safetensors"),
+        in_shard("tokens", group="../tokens"),
+        in_shard("tokens", blocks=[]),
+        in_shard("tokens", rows=-4),
+        in_shard("tokens", raw=4),
+        in_shard("text", members=[]),
+        in_shard("text", members=None, raw=None),
+        in_shard("text", raw=1 << 40),
+        in_shard("text", raw=0),
+        in_shard("text", rows=2),
+    ],
+)
+def test_a_hostile_manifest_is_refused(library, change):
+    write(library)
+    forge(library.path / "documents" / "book", change)
+    with pytest.raises(StateMismatch, match=r"manifest\.json"):
+        library.document("book")
+    assert [manifest.status for manifest in library.documents()] == ["damaged"]
+
+
+def test_text_files_that_are_not_full_are_refused(library, small):
+    """Where a byte lies is computed from full files."""
+    write(library)
+
+    def move_a_byte(data):
+        texts = [shard for shard in data["shards"] if shard["group"] == "text"]
+        texts[0]["raw"] -= 1
+        texts[-1]["raw"] += 1
+
+    forge(library.path / "documents" / "book", move_a_byte)
+    with pytest.raises(StateMismatch, match="not full"):
+        library.document("book")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "null", "[{}]", "[" * 100_000, "\udcff", '{"format": 2}', "{} {}"]
+)
+def test_a_manifest_that_is_none_is_refused(library, text):
+    write(library)
+    path = library.path / "documents" / "book" / "manifest.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(StateMismatch, match=r"manifest\.json"):
+        library.document("book")

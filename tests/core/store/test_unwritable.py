@@ -1,0 +1,125 @@
+"""Locks where nothing can be written: readers go without, all others are told."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from small_documents import TOKENS, lock_files, write
+
+from longctx.core.errors import LongctxError
+from longctx.core.store.library import Library
+from longctx.core.store.locks import Locks
+
+BOOK = "documents/book"
+
+
+def fail(code: int):
+    def function(*args, **named):
+        raise OSError(code, os.strerror(code))
+
+    return function
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+def test_a_library_that_has_vanished_is_not_made_again(locks, tmp_path, kind):
+    folder = tmp_path / "library"
+    folder.mkdir()
+    with getattr(Locks(folder), kind)(BOOK):
+        shutil.rmtree(folder)
+    assert not folder.exists()
+    with pytest.raises(FileNotFoundError, match="has gone"), getattr(Locks(folder), kind)(BOOK):
+        pass
+    assert not folder.exists()
+
+
+def test_a_lock_is_left_also_where_its_file_cannot_be_deleted(locks, tmp_path, monkeypatch):
+    with locks.exclusive(BOOK):
+        monkeypatch.setattr(Path, "unlink", fail(errno.EROFS))
+    monkeypatch.undo()
+    assert len(lock_files(tmp_path)) == 2
+    with locks.exclusive(BOOK):
+        pass
+    assert lock_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT])
+def test_where_nothing_can_be_written_readers_hold_none(locks, tmp_path, monkeypatch, code):
+    monkeypatch.setattr(Path, "write_text", fail(code))
+    with locks.shared(BOOK):
+        pass
+    with pytest.raises(OSError, match=os.strerror(code)), locks.exclusive(BOOK):
+        pass
+    monkeypatch.undo()
+    with locks.exclusive(BOOK):
+        pass
+    assert lock_files(tmp_path) == []
+
+
+def test_other_failures_are_told(locks, monkeypatch):
+    monkeypatch.setattr(Path, "write_text", fail(errno.EIO))
+    for kind in (locks.exclusive, locks.shared):
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)), kind(BOOK):
+            pass
+
+
+PROBE = """
+import os, sys
+from pathlib import Path
+from longctx.core.errors import LongctxError
+from longctx.core.store.locks import Locks
+from longctx.core.store.library import Library
+
+if os.geteuid() == 0:  # who may write everywhere
+    os.setuid(65534)
+library = Library.open(Path(sys.argv[1]))
+with Locks(library.path).shared("documents/book"):
+    print("read")
+changes = [library.writer("book", {}, True).__enter__, library.writer("new", {}).__enter__]
+changes += [lambda: library.remove("book"), lambda: library.rename("book", "new")]
+for change in changes:
+    try:
+        change()
+    except LongctxError as error:
+        print(type(error).__name__, error.why.partition(" (")[0])
+"""
+
+
+@pytest.mark.usefixtures("no_sync")
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no read-only folders")
+@pytest.mark.parametrize("used_before", [False, True])
+def test_a_library_that_may_only_be_read(used_before):
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to others
+        os.chmod(folder, 0o755)
+        library = Library.open(Path(folder) / "library", create=True)
+        write(library)
+        if not used_before:
+            (library.path / ".lock").unlink()
+            shutil.rmtree(library.path / "locks")
+        inside = [path for path in library.path.rglob("*") if path.is_dir()]
+        for path in (library.path, *inside):
+            path.chmod(0o555)
+        before = sorted(library.path.rglob("*"))
+        command = [sys.executable, "-c", PROBE, str(library.path)]
+        probe = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        assert sorted(library.path.rglob("*")) == before
+        for path in (library.path, *inside):
+            path.chmod(0o755)
+    assert probe.stdout.splitlines() == ["read"] + ["LongctxError Permission denied"] * 4
+
+
+def test_a_library_that_cannot_be_written_is_read_all_the_same(library, monkeypatch):
+    write(library)
+
+    def read_only(self, text, encoding):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "write_text", read_only)
+    with library.reading("book") as document:
+        assert document.manifest.tokens == TOKENS
+    with pytest.raises(LongctxError, match="cannot write"):
+        library.remove("book")

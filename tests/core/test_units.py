@@ -1,0 +1,67 @@
+"""Numbers as people write them, and what is refused as none."""
+
+import pytest
+
+from longctx.core.errors import UsageError
+from longctx.core.units import parse_bytes, parse_tokens, parse_tokens_or_seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("1", 1),
+        ("16000", 16_000),
+        ("1_000", 1000),
+        ("1k", 1000),
+        ("1K", 1024),
+        ("1m", 1_000_000),
+        ("1M", 1_048_576),
+        ("1.5M", 1_572_864),
+        ("0.5k", 500),
+        (" 16k ", 16_000),
+    ],
+)
+def test_tokens(text, tokens):
+    assert parse_tokens(text) == tokens
+
+
+@pytest.mark.parametrize(
+    "text", ["", "k", "0", "-1", "1.5", "0.0001k", "1 k", "1G", "1kk", "1e3", "_1", "1__0", "٣"]
+)
+def test_no_tokens(text):
+    with pytest.raises(UsageError, match="no whole number of tokens"):
+        parse_tokens(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("5000", 5000), ("1kB", 1000), ("1.5GB", 1_500_000_000), ("2GiB", 1 << 31), ("1TB", 10**12)],
+)
+def test_bytes(text, size):
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "0GB", "-1GB", "1 GB", "1gb", "1G", "1.0001kB1"])
+def test_no_bytes(text):
+    with pytest.raises(UsageError, match="no size in bytes"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("64k", (64_000, None)),
+        ("1M", (1 << 20, None)),
+        ("90s", (None, 90)),
+        ("5min", (None, 300)),
+        ("0.5h", (None, 1800)),
+    ],
+)
+def test_tokens_or_seconds(text, expected):
+    assert parse_tokens_or_seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "s", "0s", "-1s", "0", "1.5", "0.5s", "5 min", "1d"])
+def test_neither_tokens_nor_seconds(text):
+    with pytest.raises(UsageError, match="neither tokens nor seconds"):
+        parse_tokens_or_seconds(text)

@@ -1,0 +1,73 @@
+"""A reading that is killed at any moment leaves a library in order, and is gone on with exactly."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from longctx.core.errors import LongctxError
+from longctx.core.store.document import Document
+from longctx.core.store.library import Library
+
+MOMENTS = int(os.environ.get("LONGCTX_KILLS", "30"))  # spread over the reading
+TOKENS = 1182
+
+
+def test_the_cadence_does_not_change_the_bytes(reader, job, whole, documents, tmp_path):
+    for every in (32, 10_000):
+        library = str(tmp_path / f"every{every}")
+        assert reader(**{**job, "library": library, "every": every})["code"] == 0
+        assert documents(library) == whole[0]
+
+
+@pytest.mark.parametrize("moment", range(MOMENTS))
+def test_killed_and_gone_on_with(reader, job, whole, documents, moment):
+    expected, events = whole
+    fatal = moment * events // MOMENTS
+    killed = reader(**job, fatal=fatal)
+    assert (killed["code"], killed["events"]) == (-signal.SIGKILL, fatal)
+    kept = in_order(job["library"])
+    again = reader(**job)
+    assert again["code"] == 0, again["said"]
+    assert documents(job["library"]) == expected
+    assert again["reused"] == (kept if again["status"] == "complete" else TOKENS)
+    assert list(Path(job["library"]).glob("unfinished/*")) == []
+
+
+def test_killed_again_and_again(reader, job, whole, documents):
+    """Every run gets a little further, or at least loses nothing."""
+    expected, events = whole
+    reused = [0]
+    for _ in range(20):
+        killed = reader(**job, fatal=events // 2)
+        if killed["code"] == 0:
+            break
+        reused.append(in_order(job["library"]))
+        assert reused[-1] >= reused[-2]
+    done = reader(**job)
+    assert documents(job["library"]) == expected
+    assert done["code"] == 0
+    assert len(set(reused)) > 2
+
+
+def in_order(library: str) -> int:
+    """Checks that all that can be opened is whole; returns the tokens of an unfinished document."""
+    try:
+        store = Library.open(Path(library))
+    except LongctxError:  # killed before there was one
+        return 0
+    kept = 0
+    for manifest in store.documents():
+        place = "documents" if manifest.status == "complete" else "unfinished"
+        folder = Path(library) / place / manifest.name
+        if not folder.exists():  # complete, but not in its place
+            folder = Path(library) / "unfinished" / manifest.name
+        if manifest.status == "damaged":  # killed between the folder and its first manifest
+            assert list(folder.glob("manifest.json")) == [], json.dumps(manifest.report)
+            continue
+        document = Document(folder)
+        document.verify()
+        kept = manifest.tokens if manifest.status == "reading" else 0
+    return kept

@@ -18,11 +18,13 @@ class Cadence:
         tokens: since the last checkpoint; None: however many.
         seconds: likewise.
         sparing: not before `_SHARE` times what the last checkpoint took.
+        spent: seconds that checkpoints have taken so far.
     """
 
     tokens: int | None = TOKENS
     seconds: float | None = SECONDS
     sparing: bool = True
+    spent: float = field(default=0.0, init=False)
     _last_tokens: int = field(default=0, init=False)
     _last_time: float = field(default=0.0, init=False)
     _took: float = field(default=0.0, init=False)
@@ -51,4 +53,5 @@ class Cadence:
         began = time.monotonic()
         yield
         self._took = time.monotonic() - began
+        self.spent += self._took
         self.start(tokens)

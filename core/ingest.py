@@ -4,7 +4,6 @@ Reads a document once and leaves its state in a library; `session.py` answers fr
 asks which method is in use.
 """
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -20,13 +19,11 @@ from longctx.core.errors import UnreadableInput
 from longctx.core.gather import room
 from longctx.core.memory import Method
 from longctx.core.reader import Source, open_sources
-from longctx.core.reading import Reading, skipped
+from longctx.core.reading import Reading
+from longctx.core.resume import difference, header, unchanged
 from longctx.core.setup import Engine, Setup, memory_told, prepare
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import FINGERPRINT, Manifest
-from longctx.core.store.manifest import Source as StoredSource
-from longctx.core.store.sameness import begins_with, is_same
 from longctx.core.store.space import require_size
 from longctx.core.store.writer import Writer
 from longctx.core.tokens import TokenStream
@@ -69,6 +66,7 @@ class Ingested:
         tokens, reused_tokens: of the document; taken over from an earlier run.
         bytes, state_bytes: of the sources; of the state on disk.
         seconds, tokens_per_s: of the reading, without loading the model.
+        checkpoint_s: of these seconds, those in which checkpoints were written.
         peak_memory: bytes at most on the device; None where unknown.
         undecodable: places whose bytes are no text in the source's encoding.
         forced_splits: places where text without line breaks was cut.
@@ -84,6 +82,7 @@ class Ingested:
     reused_tokens: int = 0
     seconds: float = 0.0
     tokens_per_s: float = 0.0
+    checkpoint_s: float = 0.0
     peak_memory: int | None = None
     undecodable: int = 0
     forced_splits: int = 0
@@ -131,11 +130,11 @@ def ingest(
     store = Library.open(library, create=True)
     name = name or document_name(paths[0])
     settled = store.settle(name)
-    if (settled or not replace) and (known := _unchanged(store, name, sources, engine)):
-        return known
+    if (settled or not replace) and (known := unchanged(store, name, sources, engine)):
+        return _as_it_was(known)
     require_disk(store, name, engine, sources, max_size)
     engine.new_method()  # before anything is written: the model may not fit
-    differs = partial(_difference, engine, sources)
+    differs = partial(difference, engine, sources)
     with (
         store.writer(name, header(engine), replace, differs) as writer,
         memory_told(engine, OUT_OF_MEMORY),
@@ -153,67 +152,16 @@ def document_name(path: str) -> str:
     return kept.strip(".-")[:100] or "document"
 
 
-def header(engine: Engine) -> dict[str, object]:
-    """What a manifest says of the model and method, apart from the document."""
-    return {
-        "model": engine.checkpoint.fingerprint().as_dict(),
-        "recorded": engine.recorded(),
-        "method": engine.method_name,
-        "options": asdict(engine.options),
-        "profile": asdict(engine.profile),
-    }
-
-
-def _unchanged(store: Library, name: str, sources: list[Source], engine: Engine) -> Ingested | None:
-    """The finished document of this name, if it holds just these sources read in just this way."""
-    finished = {manifest.name for manifest in store.documents() if manifest.status == "complete"}
-    if name not in finished:
-        return None
-    document = store.document(name)
+def _as_it_was(document: Document) -> Ingested:
     manifest = document.manifest
-    if skipped(manifest) or len(manifest.sources) != len(sources):
-        return None
-    if _difference(engine, sources, manifest):
-        return None
-    if any(source.path is None for source in manifest.sources):
-        return None
     return Ingested(
-        name=name,
+        name=manifest.name,
         status="unchanged",
         tokens=manifest.tokens,
         reused_tokens=manifest.tokens,
         bytes=sum(source.size for source in manifest.sources),
         state_bytes=document.size(),
     )
-
-
-def _difference(engine: Engine, sources: list[Source], manifest: Manifest) -> str:
-    """Why what a manifest describes is not (the beginning of) these sources read in this way."""
-    wanted = json.loads(json.dumps(header(engine)))
-    for part in ("method", "options", "profile"):
-        if getattr(manifest, part) != wanted[part]:
-            return f"it was read with another {part.removesuffix('s')}"
-    if any(manifest.model[part] != wanted["model"][part] for part in FINGERPRINT):
-        return f"it was read with another model, {manifest.model['name']}"
-    if len(manifest.sources) + len(skipped(manifest)) > len(sources):
-        return "it was read from more files"
-    paths = iter(str(source.path.resolve()) if source.path else None for source in sources)
-    if not all(known.path in paths for known in manifest.sources):  # in this order
-        return "it was read from other files"
-    changed = [known.name for known in manifest.sources if not _holds(known)]
-    return f"{', '.join(changed)} changed since" if changed else ""
-
-
-def _holds(known: StoredSource) -> bool:
-    """Whether the file still has, or begins with, what was read of it."""
-    if known.path is None:
-        return True  # compared while it is read
-    try:
-        if known.undecodable is None:
-            return begins_with(Path(known.path), known.size, known.sha256)
-        return is_same(known, Path(known.path))
-    except OSError:
-        return False
 
 
 class _Run:
@@ -295,6 +243,7 @@ class _Run:
             reused_tokens=self._reused,
             seconds=round(seconds, 3),
             tokens_per_s=round((manifest.tokens - self._reused) / seconds, 1),
+            checkpoint_s=round(self._cadence.spent, 3),
             peak_memory=peak_memory(self._engine.device),
             undecodable=sum(source.undecodable for source in manifest.sources),
             forced_splits=reading.forced_splits,

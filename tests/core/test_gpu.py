@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from longctx.core.attention import causal_attention
+from longctx.core.cadence import Cadence
+from longctx.core.errors import LongctxError
 from longctx.core.ingest import ingest
 from longctx.core.session import Session
 
@@ -39,3 +41,28 @@ def test_a_state_made_on_the_gpu_is_asked_on_the_cpu(tmp_path, setup_random):
     spans = [[(p.start, p.end) for p in answer.passages] for answer in answers]
     assert spans[0] == spans[1] == spans[2]
     assert answers[0].answer == answers[1].answer
+
+
+def test_out_of_memory_has_figures_and_keeps_the_checkpoint(tmp_path, setup_random):
+    book = tmp_path / "book.txt"
+    book.write_text("".join(f"line {i}: boat {i * 7919 % 1000} came home\n" for i in range(80)))
+    library = tmp_path / "library"
+    cuda = dataclasses.replace(setup_random, device="cuda")
+
+    def take_the_memory(progress):
+        if progress.kept > 300:
+            torch.cuda.empty_cache()
+            torch.cuda.set_per_process_memory_fraction(1e-9)
+
+    try:
+        with pytest.raises(LongctxError, match=r"out of memory on cuda: .*weights.*GB are free"):
+            ingest(
+                library,
+                [str(book)],
+                cuda,
+                cadence=Cadence.given(1, None),
+                on_progress=take_the_memory,
+            )
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert ingest(library, [str(book)], cuda).reused_tokens > 300

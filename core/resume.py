@@ -1,0 +1,73 @@
+"""Whether what a library has is, or begins, just what is asked for: the same text, read alike.
+
+Decides, and changes nothing. A state is gone on with, or called unchanged, only if model, method,
+options, profile and every byte of the sources agree.
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from longctx.core.reader import Source
+from longctx.core.reading import skipped
+from longctx.core.setup import Engine
+from longctx.core.store.document import Document
+from longctx.core.store.library import Library
+from longctx.core.store.manifest import FINGERPRINT, Manifest
+from longctx.core.store.manifest import Source as StoredSource
+from longctx.core.store.sameness import begins_with, is_same
+
+
+def header(engine: Engine) -> dict[str, object]:
+    """What a manifest says of the model and method, apart from the document."""
+    return {
+        "model": engine.checkpoint.fingerprint().as_dict(),
+        "recorded": engine.recorded(),
+        "method": engine.method_name,
+        "options": asdict(engine.options),
+        "profile": asdict(engine.profile),
+    }
+
+
+def unchanged(store: Library, name: str, sources: list[Source], engine: Engine) -> Document | None:
+    """The finished document of this name, if it holds just these sources read in just this way."""
+    finished = {manifest.name for manifest in store.documents() if manifest.status == "complete"}
+    if name not in finished:
+        return None
+    document = store.document(name)
+    manifest = document.manifest
+    if skipped(manifest) or len(manifest.sources) != len(sources):
+        return None
+    if difference(engine, sources, manifest):
+        return None
+    streams = any(source.path is None for source in manifest.sources)
+    return None if streams else document
+
+
+def difference(engine: Engine, sources: list[Source], manifest: Manifest) -> str:
+    """Why what a manifest describes is not (the beginning of) these sources read in this way."""
+    wanted = json.loads(json.dumps(header(engine)))
+    for part in ("method", "options", "profile"):
+        if getattr(manifest, part) != wanted[part]:
+            return f"it was read with another {part.removesuffix('s')}"
+    if any(manifest.model[part] != wanted["model"][part] for part in FINGERPRINT):
+        return f"it was read with another model, {manifest.model['name']}"
+    if len(manifest.sources) + len(skipped(manifest)) > len(sources):
+        return "it was read from more files"
+    paths = iter(str(source.path.resolve()) if source.path else None for source in sources)
+    if not all(known.path in paths for known in manifest.sources):  # in this order
+        return "it was read from other files"
+    changed = [known.name for known in manifest.sources if not _holds(known)]
+    return f"{', '.join(changed)} changed since" if changed else ""
+
+
+def _holds(known: StoredSource) -> bool:
+    """Whether the file still has, or begins with, what was read of it."""
+    if known.path is None:
+        return True  # compared while it is read
+    try:
+        if known.undecodable is None:
+            return begins_with(Path(known.path), known.size, known.sha256)
+        return is_same(known, Path(known.path))
+    except OSError:
+        return False

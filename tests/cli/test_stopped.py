@@ -1,0 +1,117 @@
+"""What a person sees of a reading that was stopped, and of files that changed since."""
+
+import json
+import re
+
+import pytest
+
+from longctx.core.model import Decoder
+
+TEXT = (
+    "the keeper wrote in his book that a boat came home at dawn with salt and news of rain\n" * 20
+)
+
+
+@pytest.fixture
+def book(tmp_path):
+    path = tmp_path / "book.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def ingest(longctx, model_options, book):
+    return lambda *options: longctx("ingest", book, *model_options, *options)
+
+
+def stop_in_chunk(monkeypatch, number: int) -> None:
+    read, calls = Decoder.read, 0
+
+    def interrupted(self, *args):
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            raise KeyboardInterrupt
+        return read(self, *args)
+
+    monkeypatch.setattr(Decoder, "read", interrupted)
+
+
+@pytest.fixture
+def stopped(ingest):
+    """After seven chunks of 32 tokens, with a checkpoint after every one."""
+    with pytest.MonkeyPatch.context() as patch:
+        stop_in_chunk(patch, 8)
+        return ingest("--checkpoint", "1")
+
+
+def test_ctrl_c_says_what_is_kept(stopped, longctx):
+    assert (stopped.exit_code, stopped.stdout) == (130, "")
+    assert stopped.stderr == (
+        "error: interrupted. 223 tokens are kept; the same command goes on from there.\n"
+    )
+    [document] = json.loads(longctx("list", "--json").stdout)["documents"]
+    assert (document["status"], document["tokens"]) == ("reading", 223)
+    assert "reading (223 tokens so far)" in longctx("list").stdout
+    assert "reading (223 tokens so far)" in longctx("show", "book").stdout
+
+
+def test_before_the_first_checkpoint_nothing_is_kept(ingest, monkeypatch):
+    stop_in_chunk(monkeypatch, 3)
+    result = ingest()
+    assert result.stderr == "error: interrupted. The same command starts it again.\n"
+
+
+def test_the_same_command_goes_on(stopped, ingest):
+    done = ingest()
+    assert re.fullmatch(
+        r"book: complete, \d+ tokens, state .*, 223 of them from an earlier run, .*\n", done.stdout
+    )
+    assert ingest("--json").exit_code == 0
+
+
+def test_a_part_is_asked_only_when_that_is_wanted(stopped, longctx):
+    for command in ("ask", "find"):
+        refused = longctx(command, "boat?", "--doc", "book")
+        assert refused.exit_code == 10
+        assert "stopped after 223 tokens" in refused.stderr
+        assert "--partial" in refused.stderr
+        answered = longctx(command, "boat?", "--doc", "book", "--partial", "--json")
+        assert answered.exit_code == 0
+        assert answered.stderr == "book is not finished: only its first 223 tokens count\n"
+        state = json.loads(answered.stdout)["state"]
+        assert (state["status"], state["reused_tokens"]) == ("reading", 223)
+
+
+def test_what_was_begun_from_something_else_is_refused(stopped, ingest, book):
+    book.write_text(TEXT.upper())
+    refused = ingest()
+    assert refused.exit_code == 2
+    assert "begun from something else (223 tokens)" in refused.stderr
+    assert ingest("--replace").exit_code == 0
+
+
+def test_a_source_that_changed_since_is_one_line(ingest, longctx, book):
+    assert ingest().exit_code == 0
+    book.write_text(TEXT.upper())
+    asked = longctx("find", "boat", "--doc", "book")
+    assert asked.exit_code == 0
+    assert asked.stderr == f"{book} has changed since it was read; answers are from what was read\n"
+    told = json.loads(longctx("find", "boat", "--json").stdout)
+    assert told["state"]["changed_sources"] == [str(book)]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--checkpoint", "5q"), 2, "cannot use '5q': it is neither tokens nor seconds"),
+        (("--max-size", "12"), 1, "no room in the library"),
+        (("--max-size", "1 lot"), 2, "cannot use '1 lot': it is no size in bytes"),
+    ],
+)
+def test_limits(ingest, longctx, options, code, said):
+    result = ingest(*options)
+    assert result.exit_code == code
+    assert said in result.stderr
+    if code == 1:
+        assert json.loads(longctx("list", "--json").stdout)["documents"] == []

@@ -99,6 +99,7 @@ class Places:
             LongctxError: the library cannot be written.
         """
         folder, target, aside = self.unfinished(name), self.finished(name), self.aside(name)
+        sweep(folder, Manifest.read(folder))  # a kill may have come before the writer did
         try:
             with self.alone(name, DOCUMENTS, wait=PATIENCE), storing(target):
                 self.delete(aside, name)
@@ -142,6 +143,15 @@ class Places:
             folder.replace(aside)
             sync_folder(folder.parent)
         shutil.rmtree(aside)
+
+
+def sweep(folder: Path, manifest: Manifest) -> None:
+    """Delete what the manifest of a folder does not name, such as files of an older checkpoint."""
+    named = {MANIFEST, *(shard.file for shard in manifest.shards)}
+    with storing(folder):
+        for path in folder.iterdir():
+            if path.name not in named:
+                path.unlink()
 
 
 def is_complete(folder: Path) -> bool:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from longctx.core.store.document import Document
-from longctx.core.store.durable import storing, write_text
+from longctx.core.store.durable import write_text
 from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, Source, by_group
+from longctx.core.store.places import sweep
 from longctx.core.store.shard_writer import GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import MEMBER, Rows, damaged, shard_name
 
@@ -193,7 +194,7 @@ class Writer:
         shards = begun.manifest.shards
         self._manifest = replace(self._manifest, shards=shards, tokens=begun.manifest.tokens)
         self._checkpoints = 1 + max(shard.checkpoint or 0 for shard in shards)
-        self._sweep({MANIFEST, *(shard.file for shard in shards)})
+        sweep(self._folder, begun.manifest)
         full = by_group(tuple(shard for shard in shards if shard.checkpoint is None))
         pairs = zip(full.pop("text", []), full.pop("lines", []), strict=True)
         self._text = TextWriter(self._folder, [shard for pair in pairs for shard in pair])
@@ -232,7 +233,7 @@ class Writer:
             **changes,
         )
         written = self._write_manifest()
-        self._sweep({MANIFEST, *(shard.file for shard in entries)})
+        sweep(self._folder, written)
         return written
 
     def _write_manifest(self) -> Manifest:
@@ -250,10 +251,3 @@ class Writer:
     def _closed_now(self) -> Source:
         tokens = self._groups["tokens"].rows - self._open.first_token
         return replace(self._open, sha256=self._sha256.hexdigest(), tokens=tokens)
-
-    def _sweep(self, named: set[str]) -> None:
-        """Delete what the manifest on disk does not name: files of the checkpoint before."""
-        with storing(self._folder):
-            for path in self._folder.iterdir():
-                if path.name not in named:
-                    path.unlink()

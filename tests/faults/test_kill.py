@@ -11,7 +11,10 @@ from longctx.core.errors import LongctxError
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 
-MOMENTS = int(os.environ.get("LONGCTX_KILLS", "30"))  # spread over the reading
+KILLS = int(os.environ.get("LONGCTX_KILLS", "30"))
+# Spread over the reading; a third of them over its last eighth, where it becomes a document.
+MOMENTS = [*(i / KILLS for i in range(0, KILLS, 3)), *(i / KILLS for i in range(1, KILLS, 3))]
+MOMENTS += [7 / 8 + i / KILLS / 8 for i in range(2, KILLS, 3)]
 TOKENS = 1182
 
 
@@ -22,10 +25,10 @@ def test_the_cadence_does_not_change_the_bytes(reader, job, whole, documents, tm
         assert documents(library) == whole[0]
 
 
-@pytest.mark.parametrize("moment", range(MOMENTS))
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_and_gone_on_with(reader, job, whole, documents, moment):
     expected, events = whole
-    fatal = moment * events // MOMENTS
+    fatal = int(moment * events)
     killed = reader(**job, fatal=fatal)
     assert (killed["code"], killed["events"]) == (-signal.SIGKILL, fatal)
     kept = in_order(job["library"])

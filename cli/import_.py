@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Annotated
 
 import typer
@@ -74,7 +73,9 @@ def run(
 def _name(file: str) -> str:
     if file == "-":
         raise UsageError("the document needs a name", "standard input has none", "Add --name.")
-    return Path(file).stem
+    from longctx.core.store.places import document_name
+
+    return document_name(file)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 from longctx.cli import options, render
 from longctx.cli.interrupt import within
 from longctx.cli.loading import make_setup
-from longctx.cli.program import Interrupted
+from longctx.cli.program import Interrupted, tell
 from longctx.cli.settings import library_path
 from longctx.cli.text import duration, size
 
@@ -79,7 +79,7 @@ def run(
     output. A reading that was stopped, by Ctrl-C or by force, goes on from its last checkpoint when
     the same command is given again.
     """
-    with _stoppable() as note_progress:
+    with _stoppable(json) as note_progress:
         from longctx.core.reader import open_sources
         from longctx.core.units import parse_bytes, parse_tokens_or_seconds
 
@@ -91,7 +91,7 @@ def run(
         )
         place = library_path(library)
         if dry_run:
-            return _plan(place, paths, setup, name, json)
+            return _plan(place, paths, setup, name, limit, json)
         from longctx.core.cadence import Cadence
         from longctx.core.ingest import ingest
 
@@ -107,8 +107,11 @@ def run(
 
 
 @contextmanager
-def _stoppable() -> "Iterator[Callable[[Progress], None]]":
+def _stoppable(json: bool) -> "Iterator[Callable[[Progress], None]]":
     """Ctrl-C ends the reading soon, with what is kept of it.
+
+    Args:
+        json: tell of it as a JSON object.
 
     Returns:
         What to call with each `Progress`.
@@ -116,20 +119,26 @@ def _stoppable() -> "Iterator[Callable[[Progress], None]]":
     Raises:
         Interrupted: by Ctrl-C.
     """
-    kept = 0
+    kept: int | None = None  # not known before the first progress
 
     def note_kept(progress: "Progress") -> None:
         nonlocal kept
         kept = progress.kept
 
     def stopped() -> Interrupted:
-        if not kept:
-            return Interrupted("interrupted", "", "The same command starts it again.")
-        remedy = f"{kept:,} tokens are kept; the same command goes on from there."
+        remedy = "The same command goes on with it."
+        if kept is not None:
+            remedy = "The same command starts it again."
+        if kept:
+            remedy = f"{kept:,} tokens are kept; the same command goes on from there."
         return Interrupted("interrupted", "", remedy)
 
+    def end() -> None:
+        render.stop_drawing()
+        tell(stopped(), json)
+
     try:
-        with within(lambda: render.note(f"error: {stopped()}")):
+        with within(end):
             yield note_kept
     except KeyboardInterrupt as error:
         raise stopped() from error
@@ -170,7 +179,14 @@ def _summary(done: "Ingested") -> str:
     return f"{told}, {duration(done.seconds)} ({done.tokens_per_s:,.0f} tokens/s)"
 
 
-def _plan(place: Path, paths: list[str], setup: "Setup", name: str | None, json: bool) -> None:
+def _plan(
+    place: Path,
+    paths: list[str],
+    setup: "Setup",
+    name: str | None,
+    max_size: int | None,
+    json: bool,
+) -> None:
     """Says what an ingest would take.
 
     Raises:
@@ -179,7 +195,7 @@ def _plan(place: Path, paths: list[str], setup: "Setup", name: str | None, json:
     from longctx.core.plan import plan
 
     with render.status("measuring"):
-        planned = plan(place, paths, setup, name)
+        planned = plan(place, paths, setup, name, max_size)
     if json:
         render.print_json(planned.as_dict())
     else:

@@ -48,5 +48,7 @@ def _watch(
 ) -> None:
     while data := receiving.recv(16):  # the numbers of the signals that came
         if signal.SIGINT in data and not left.wait(grace):
-            tell()
-            os._exit(INTERRUPTED)
+            try:
+                tell()
+            finally:
+                os._exit(INTERRUPTED)

@@ -107,16 +107,22 @@ def _guarded(run: Run, call: Callable[[], Any]) -> int:
     except Exception as error:
         if run.debug:
             traceback.print_exception(error)
-        code, message = explain(error)
-        _tell(run, code, message)
+        code = tell(error, run.json)
     return code if isinstance(code, int) else 0
 
 
-def _tell(run: Run, code: int, message: str) -> None:
-    if run.json:
+def tell(error: Exception, json: bool) -> int:
+    """Says on standard error what an error is, as a JSON object or as text.
+
+    Returns:
+        Its exit code.
+    """
+    code, message = explain(error)
+    if json:
         render.print_json({"error": {"code": code, "message": render.clean(message)}}, sys.stderr)
     else:
         render.note(message if message.startswith("internal") else f"error: {message}")
+    return code
 
 
 def _help_hint(error: Any) -> str:

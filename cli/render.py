@@ -122,9 +122,31 @@ def confirm(question: str) -> bool:
 @contextmanager
 def status(text: str) -> Iterator[None]:
     """Says at the terminal that something takes a while."""
-    waiting = _console(sys.stderr).status(clean(text)) if sys.stderr.isatty() else nullcontext()
+    waiting = nullcontext()
+    if sys.stderr.isatty():
+        waiting = _drawing(_console(sys.stderr).status(clean(text)))
     with waiting:
         yield
+
+
+_drawn: list[Any] = []  # bars and spinners at the terminal now
+
+
+@contextmanager
+def _drawing(live: Any) -> Iterator[Any]:
+    """A bar or spinner of rich, drawn until the context ends or `stop_drawing` is called."""
+    _drawn.append(live)
+    try:
+        with live:
+            yield live
+    finally:
+        _drawn.remove(live)
+
+
+def stop_drawing() -> None:
+    """Ends all bars and spinners and shows the cursor, also from another thread."""
+    for live in [*_drawn]:
+        live.stop()
 
 
 def _console(file: IO[str]) -> "Console":
@@ -160,7 +182,7 @@ def progress() -> "Iterator[Callable[[Progress], None]]":
     if not sys.stderr.isatty():
         yield _every(PLAIN_EVERY_MS, lambda told: note(_so_far(told)))
         return
-    with _bar() as bar:
+    with _drawing(_bar()) as bar:
         task = bar.add_task("", total=None, detail="loading the model")
         yield lambda told: bar.update(
             task, total=told.total, completed=told.processed, detail=_so_far(told)
@@ -226,7 +248,7 @@ class ByteProgress(ExitStack):
             self._due = seconds + PLAIN_EVERY_MS / 1000
             return
         if self._show is None:
-            bar = self.enter_context(_bar())
+            bar = self.enter_context(_drawing(_bar()))
             self._show = partial(bar.update, bar.add_task("", total=total, detail=""))
         self._show(total=total, completed=done, detail=told)
 

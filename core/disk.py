@@ -5,6 +5,7 @@ Judges before a run; what a full disk does to a write is the store's affair.
 
 from longctx.core import methods
 from longctx.core.errors import LongctxError
+from longctx.core.memory import Method
 from longctx.core.reader import Source
 from longctx.core.setup import Engine
 from longctx.core.store.library import Library
@@ -16,21 +17,28 @@ SAMPLE_BYTES = 1 << 18
 
 
 def require_disk(
-    store: Library, name: str, engine: Engine, sources: list[Source], max_size: int | None
+    store: Library,
+    name: str,
+    engine: Engine,
+    method: Method,
+    sources: list[Source],
+    max_size: int | None,
 ) -> None:
     """Refuses sources whose state would not fit, judged by their first text.
 
     Args:
         store: where the state will be.
         name: the document's; what is there of it already does not count twice.
-        engine: what reads.
+        engine, method: what reads.
         sources: what is read; a stream counts nothing.
         max_size: bytes that the library may have; None: any number.
 
     Raises:
         LongctxError: with the figure needed and the figure free.
     """
-    needed = _state_bytes(engine, sources)
+    tokens, needed = _tokens_and_bytes(engine, sources)
+    # While a checkpoint is written, the one before is still there.
+    needed += 2 * method.snapshot_bytes(tokens, engine.dtype.itemsize)
     begun = folder_bytes(store.path / "unfinished" / name)
     _refuse(store, sources, needed, begun + free_disk(store.path), "are free")
     if max_size is not None:
@@ -49,20 +57,21 @@ def _refuse(store: Library, sources: list[Source], needed: int, room: int, where
         )
 
 
-def _state_bytes(engine: Engine, sources: list[Source]) -> int:
-    """About what the state of files takes, from the first text of the first."""
+def _tokens_and_bytes(engine: Engine, sources: list[Source]) -> tuple[int, int]:
+    """About how many tokens files have and what these take, from the first text of the first."""
     sample = next((s for s in sources if s.path is not None and s.expected_size), None)
     if sample is None or sample.path is None:
-        return 0
+        return 0, 0
     try:
         with sample.path.open("rb") as file:
             data = file.read(SAMPLE_BYTES)
     except OSError:
-        return 0  # reading it will say what is wrong
+        return 0, 0  # reading it will say what is wrong
     backend = engine.checkpoint.tokenizer.backend_tokenizer
     tokens = len(backend.encode(data.decode("utf-8", "replace"), add_special_tokens=False).ids)
     each = tokens / len(data) * row_bytes(engine) + len(compress_member(data)) / len(data)
-    return int(sum(source.expected_size or 0 for source in sources) * each)
+    size = sum(source.expected_size or 0 for source in sources)
+    return int(size * tokens / len(data)), int(size * each)
 
 
 def row_bytes(engine: Engine) -> int:

@@ -19,19 +19,20 @@ from longctx.core.errors import UnreadableInput
 from longctx.core.gather import room
 from longctx.core.memory import Method
 from longctx.core.reader import Source, open_sources
-from longctx.core.reading import Reading
+from longctx.core.reading import CannotGoOn, Reading
 from longctx.core.resume import difference, header, unchanged
 from longctx.core.setup import Engine, Setup, memory_told, prepare
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
+from longctx.core.store.places import document_name
 from longctx.core.store.space import require_size
 from longctx.core.store.writer import Writer
 from longctx.core.tokens import TokenStream
 
 SCHEMA_VERSION = 1
 OUT_OF_MEMORY = (
-    "What was read until the last checkpoint is kept. Read with a profile of a smaller chunk or "
-    "budget; --dry-run measures beforehand."
+    "What was read until the last checkpoint, if there was one, is kept. Read with a profile of a "
+    "smaller chunk or budget; --dry-run measures beforehand."
 )
 
 
@@ -132,24 +133,24 @@ def ingest(
     settled = store.settle(name)
     if (settled or not replace) and (known := unchanged(store, name, sources, engine)):
         return _as_it_was(known)
-    require_disk(store, name, engine, sources, max_size)
-    engine.new_method()  # before anything is written: the model may not fit
+    method = engine.new_method()  # before anything is written: the model may not fit
+    require_disk(store, name, engine, method, sources, max_size)
     differs = partial(difference, engine, sources)
     with (
         store.writer(name, header(engine), replace, differs) as writer,
         memory_told(engine, OUT_OF_MEMORY),
     ):
         within = partial(require_size, store.path, max_size)
-        run = _Run(engine, sources, writer, cadence or Cadence(), within, on_progress)
-        run.read()
-    return run.summary(store.document(name))
-
-
-def document_name(path: str) -> str:
-    """A document's name after its first source: the file name without its ending."""
-    stem = "stdin" if path == "-" else Path(path).stem
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in stem)
-    return kept.strip(".-")[:100] or "document"
+        try:
+            run = _Run(engine, sources, writer, cadence or Cadence(), within, on_progress)
+            run.read()
+        except CannotGoOn as error:
+            if not replace:
+                raise
+            writer.discard()
+            remedy = "What was kept of it is dropped, as --replace says: run the command again."
+            raise CannotGoOn(error.what, error.why, remedy) from error
+        return run.summary(store.document(name))
 
 
 def _as_it_was(document: Document) -> Ingested:
@@ -173,7 +174,7 @@ class _Run:
         sources: list[Source],
         writer: Writer,
         cadence: Cadence,
-        require_size: Callable[[], None],
+        require_size: Callable[..., None],
         on_progress: Callable[[Progress], None],
     ):
         self._engine, self._writer, self._on_progress = engine, writer, on_progress
@@ -206,10 +207,12 @@ class _Run:
         self._reading.store()
         self._require_room(method)
         if not self._reading.tokens:
-            why = " ".join(self._reading.skipped) or "there is no text"
+            why = " ".join(left["why"] for left in self._reading.skipped) or "there is no text"
             raise UnreadableInput("nothing to read", why)
         self._tell()
-        self._writer.complete(method.snapshot(), report=self._reading.report())
+        snapshot = method.snapshot()
+        self._require_size(self._writer.growth(snapshot))
+        self._writer.complete(snapshot, report=self._reading.report())
 
     def _checkpoint(self, method: Method) -> None:
         with self._cadence.writing(self._reading.tokens):
@@ -247,6 +250,6 @@ class _Run:
             peak_memory=peak_memory(self._engine.device),
             undecodable=sum(source.undecodable for source in manifest.sources),
             forced_splits=reading.forced_splits,
-            skipped=reading.skipped,
+            skipped=[left["why"] for left in reading.skipped],
             changed=reading.changed,
         )

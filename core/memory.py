@@ -86,7 +86,11 @@ class Method(Memory, Protocol):
         ...
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Takes up a snapshot, on the device and in the dtype of the model in use."""
+        """Takes up a snapshot, on the device and in the dtype of the model in use.
+
+        Raises:
+            StateMismatch: it is none of this method with these options and layers.
+        """
         ...
 
     def score(self, read: Callable[[Memory], None], scored: Tensor, rows: Iterable[Rows]) -> Scores:
@@ -96,6 +100,18 @@ class Method(Memory, Protocol):
             read: runs the question's T tokens through the model into the memory it is given.
             scored: (T,) bool, the tokens of the user's own words: only they score.
             rows: the document's rows of the group `self.group`, in order, in blocks of any size.
+
+        Raises:
+            StateMismatch: the rows are not such as `rows` gives.
+        """
+        ...
+
+    def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
+        """The most bytes that a snapshot after so many tokens takes.
+
+        Args:
+            tokens: of prefix and document.
+            itemsize: bytes of an element of keys and values.
         """
         ...
 

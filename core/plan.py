@@ -14,12 +14,12 @@ import torch
 
 from longctx.core.device import dtype_name, free_memory, peak_memory
 from longctx.core.disk import row_bytes
-from longctx.core.ingest import document_name
 from longctx.core.reader import Source, open_sources
 from longctx.core.setup import Engine, Setup, prepare
+from longctx.core.store.places import document_name
 from longctx.core.store.shard_writer import SHARD_ROWS, compress_member
 from longctx.core.store.shards import MEMBER
-from longctx.core.store.space import free_disk
+from longctx.core.store.space import folder_bytes, free_disk
 from longctx.core.tokens import TokenStream
 
 NEWLINE_BYTES = 8
@@ -33,7 +33,7 @@ class Plan:
     Attributes:
         name: of the document.
         tokens, bytes: of the sources.
-        disk_bytes, free_disk_bytes: of the state; free where the library is.
+        disk_bytes, free_disk_bytes: of the state; free on the disk, or up to the library's limit.
         peak_memory_bytes, free_memory_bytes: on the device, by this process; None where unknown.
         seconds, tokens_per_s: for the whole reading, from the trial's rate.
         method, device, dtype: what it would be read with.
@@ -59,7 +59,13 @@ class Plan:
         return {"schema_version": 1, **asdict(self)}
 
 
-def plan(library: Path, paths: list[str], setup: Setup, name: str | None = None) -> Plan:
+def plan(
+    library: Path,
+    paths: list[str],
+    setup: Setup,
+    name: str | None = None,
+    max_size: int | None = None,
+) -> Plan:
     """Measures what `ingest` with the same arguments would take.
 
     Raises:
@@ -79,6 +85,8 @@ def plan(library: Path, paths: list[str], setup: Setup, name: str | None = None)
         peak += 2 * min(count.tokens, SHARD_ROWS) * row
     seconds = counted + count.tokens * trial.seconds_per_token
     free = free_disk(library)
+    if max_size is not None:
+        free = min(free, max(0, max_size - folder_bytes(library)))
     return Plan(
         name=name or document_name(paths[0]),
         tokens=count.tokens,

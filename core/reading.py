@@ -11,7 +11,6 @@ import sys
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,20 +36,22 @@ class Reading:
 
     Attributes:
         tokens, bytes: of the document, as far as the store has them.
-        skipped: why sources were left out, one message each.
+        skipped: sources that were left out: `place` (sources before it), `path`, `mtime_ns`, and
+            `why`, a message.
         changed: names of sources that have changed since they were opened.
         forced_splits: places where text without line breaks was cut.
 
     Raises:
-        UsageError: a stream is not the one whose reading was begun.
+        CannotGoOn: a stream is not the one whose reading was begun.
     """
 
     def __init__(self, sources: list[Source], stream: TokenStream, writer: Writer):
         self.tokens = self.bytes = self.forced_splits = 0
-        self.skipped: list[str] = []
+        self.skipped: list[dict[str, Any]] = []
         self.changed: list[str] = []
         self._stream, self._writer = stream, writer
         self._ahead: deque[_Ahead] = deque()
+        self._handled = 0  # sources that are stored to their end, or left out
         self._waiting = deque(_Ahead(source) for source in sources)
         if writer.begun:
             self._go_on(writer.begun)
@@ -60,7 +61,7 @@ class Reading:
 
         Raises:
             UnreadableInput: a source failed half-way.
-            UsageError: a stream is not the one whose reading was begun.
+            CannotGoOn: a source goes on otherwise than it was begun.
             LongctxError: a source was rewritten while it was read.
         """
         while self._waiting:
@@ -80,13 +81,16 @@ class Reading:
         while self._ahead:
             ahead = self._ahead[0]
             if ahead.unreadable:
-                self.skipped.append(ahead.unreadable)
+                file = {"path": path_of(ahead.source), "mtime_ns": ahead.mtime_ns}
+                place = self._handled
+                self.skipped.append({"place": place, **file, "why": ahead.unreadable})
             else:
                 self._hand_on(ahead, tokens - self.tokens)
                 if ahead.pieces or not ahead.over:
                     return
                 self._end(ahead)
             self._ahead.popleft()
+            self._handled += 1
 
     def report(self) -> dict[str, Any]:
         """What the manifest tells of the reading."""
@@ -96,8 +100,7 @@ class Reading:
     def _hand_on(self, ahead: "_Ahead", count: int) -> None:
         source = ahead.source
         if not ahead.begun:
-            path = str(source.path.resolve()) if source.path else None
-            self._writer.begin_source(source.name, path, ahead.mtime_ns, source.encoding)
+            self._writer.begin_source(source.name, path_of(source), ahead.mtime_ns, source.encoding)
             ahead.begun = True
         ids, starts = (torch.from_numpy(array) for array in ahead.take(count))
         self._writer.append("tokens", {"ids": ids, "starts": starts})
@@ -121,22 +124,70 @@ class Reading:
         self.bytes = sum(known.size for known in manifest.sources)
         self.forced_splits = manifest.report.get("forced_splits", 0)
         self.skipped, self.changed = skipped(manifest), [*manifest.report.get("changed", [])]
-        done = [self._waiting.popleft() for _ in [*manifest.sources, *self.skipped]]
-        streams = [known for known in manifest.sources if known.path is None]
-        for ahead in done:
-            if ahead.source.path is None and streams:
-                ahead.known = streams[0]
+        known = begun_with([ahead.source for ahead in self._waiting], manifest) or []
+        done = [self._waiting.popleft() for _ in known]
         if manifest.sources and manifest.sources[-1].undecodable is None:
             done[-1].go_on(begun)
             self._waiting.appendleft(done.pop())
-        for ahead in done:
-            if ahead.known:
-                ahead.compare()
+        self._handled = len(done)
+        for ahead, source in zip(done, known, strict=False):
+            if source and source.path is None:
+                _require_same(ahead.source, source)
 
 
-def skipped(manifest: Manifest) -> list[str]:
-    """Why sources were left out, as the manifest tells it."""
+class CannotGoOn(UsageError):
+    """What is read is not what a checkpoint is the beginning of."""
+
+
+def path_of(source: Source) -> str | None:
+    """The path by which a source is recorded; None for what can be read only once."""
+    return str(source.path.resolve()) if source.path and source.path.is_file() else None
+
+
+def skipped(manifest: Manifest) -> list[dict[str, Any]]:
+    """The sources that were left out, as the manifest tells it."""
     return [*manifest.report.get("skipped", [])]
+
+
+def begun_with(sources: list[Source], manifest: Manifest) -> list[Known | None] | None:
+    """What a manifest says of the first of some sources, in order; None for one left out.
+
+    Returns:
+        As many as the manifest tells of; None where it tells of other sources.
+    """
+    stored, left_out = deque(manifest.sources), deque(skipped(manifest))
+    found: list[Known | None] = []
+    for place, source in enumerate(sources):
+        if not stored and not left_out:
+            break
+        if left_out and left_out[0]["place"] == place:
+            path, known = left_out.popleft()["path"], None
+        elif stored:
+            known = stored.popleft()
+            path = known.path
+        else:
+            return None
+        if path != path_of(source):
+            return None
+        found.append(known)
+    return None if stored or left_out else found
+
+
+def _require_same(source: Source, known: Known) -> None:
+    """CannotGoOn unless a stream is, from beginning to end, what the store has of it."""
+    for _ in source.blocks():
+        if source.size > known.size:
+            break
+    if (source.size, source.sha256) != (known.size, known.sha256):
+        raise _another(source)
+
+
+def _another(source: Source) -> CannotGoOn:
+    return CannotGoOn(
+        f"cannot go on with '{source.name}'",
+        "it is not the text whose reading was stopped, or goes on otherwise than it did then",
+        "Give the same input again, or add --replace to begin anew.",
+    )
 
 
 class _Ahead:
@@ -190,12 +241,6 @@ class _Ahead:
         self._require_compared()
         self._look_again()
 
-    def compare(self) -> None:
-        """Reads a stream that the store has whole; UsageError where it is another."""
-        for _ in self.source.blocks(self._add):
-            pass
-        self._require_compared()
-
     def take(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Up to `count` tokens: ids (n,) int32 and starts (n,) int64."""
         ids, starts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
@@ -229,11 +274,7 @@ class _Ahead:
     def _require_compared(self) -> None:
         known = self.known
         if known and (self._compared, self._digest.hexdigest()) != (known.size, known.sha256):
-            raise UsageError(
-                f"cannot go on with '{self.source.name}'",
-                "it does not begin with the text that was read before it was stopped",
-                "Give the same input again, or begin anew: `longctx rm` the document first.",
-            )
+            raise _another(self.source)
 
     def _unknown(self, piece: Tokens) -> Tokens:
         """A piece without the tokens that the store has."""
@@ -245,7 +286,13 @@ class _Ahead:
             return int(document.take("tokens", torch.tensor([token]), ("starts",))["starts"])
 
         tokens = range(known.first_token, known.first_token + known.tokens)
-        return _without(piece, len(tokens) - bisect_left(tokens, piece.begin, key=start))
+        first = bisect_left(tokens, piece.begin, key=start)
+        same = document.take("tokens", torch.arange(tokens.start + first, tokens.stop), ("ids",))
+        count = len(same["ids"])
+        # A text that has grown may end the last word otherwise than when it was read.
+        if not np.array_equal(same["ids"].numpy(), piece.ids[:count]):
+            raise _another(self.source)
+        return _without(piece, count)
 
     def _look_again(self) -> None:
         """Notes that the file has changed since it was opened.
@@ -254,12 +301,14 @@ class _Ahead:
             LongctxError: what was read of it may be a mixture of old and new.
         """
         opened, source = self._opened, self.source
+        if not opened or not source.path:
+            return
         try:
-            now = source.path.stat() if source.path and opened else opened
+            now = source.path.stat()
             self.changed = _stamp(now) != _stamp(opened)
-            if not self.changed or (now and opened and now.st_ino != opened.st_ino):
+            if not self.changed or now.st_ino != opened.st_ino:
                 return  # replaced: what was read is the old file, whole
-            same = begins_with(Path(source.path or ""), source.size, source.sha256)
+            same = begins_with(source.path, source.size, source.sha256)
         except OSError:  # deleted: likewise
             return
         if not same:
@@ -270,8 +319,8 @@ class _Ahead:
             )
 
 
-def _stamp(status: os.stat_result | None) -> tuple[int, int, int] | None:
-    return status and (status.st_ino, status.st_size, status.st_mtime_ns)
+def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _without(piece: Tokens, count: int) -> Tokens:

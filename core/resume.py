@@ -7,9 +7,11 @@ options, profile and every byte of the sources agree.
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from longctx.core.errors import NotFound, StateMismatch
 from longctx.core.reader import Source
-from longctx.core.reading import skipped
+from longctx.core.reading import begun_with, skipped
 from longctx.core.setup import Engine
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
@@ -30,11 +32,15 @@ def header(engine: Engine) -> dict[str, object]:
 
 
 def unchanged(store: Library, name: str, sources: list[Source], engine: Engine) -> Document | None:
-    """The finished document of this name, if it holds just these sources read in just this way."""
-    finished = {manifest.name for manifest in store.documents() if manifest.status == "complete"}
-    if name not in finished:
+    """The finished document of this name, if it holds just these sources read in just this way.
+
+    Raises:
+        Locked: it is being read in by another process.
+    """
+    try:
+        document = store.document(name)
+    except (NotFound, StateMismatch):
         return None
-    document = store.document(name)
     manifest = document.manifest
     if skipped(manifest) or len(manifest.sources) != len(sources):
         return None
@@ -52,13 +58,21 @@ def difference(engine: Engine, sources: list[Source], manifest: Manifest) -> str
             return f"it was read with another {part.removesuffix('s')}"
     if any(manifest.model[part] != wanted["model"][part] for part in FINGERPRINT):
         return f"it was read with another model, {manifest.model['name']}"
-    if len(manifest.sources) + len(skipped(manifest)) > len(sources):
-        return "it was read from more files"
-    paths = iter(str(source.path.resolve()) if source.path else None for source in sources)
-    if not all(known.path in paths for known in manifest.sources):  # in this order
+    if begun_with(sources, manifest) is None:
         return "it was read from other files"
     changed = [known.name for known in manifest.sources if not _holds(known)]
+    changed += [left["path"] for left in skipped(manifest) if not _is_as_it_was(left)]
     return f"{', '.join(changed)} changed since" if changed else ""
+
+
+def _is_as_it_was(left_out: dict[str, Any]) -> bool:
+    """Whether a file that could not be read was not touched since."""
+    if left_out["path"] is None:
+        return True
+    try:
+        return Path(left_out["path"]).stat().st_mtime_ns == left_out["mtime_ns"]
+    except OSError:
+        return False
 
 
 def _holds(known: StoredSource) -> bool:

@@ -15,13 +15,14 @@ from torch import Tensor
 
 from longctx.core.decode import Sampling, generate, texts
 from longctx.core.device import dtype_name
-from longctx.core.errors import LongctxError
+from longctx.core.errors import LongctxError, StateMismatch
 from longctx.core.gather import Passage, Room, passages, room, top_tokens
 from longctx.core.memory import Scores
 from longctx.core.recompute import recompute
 from longctx.core.setup import Setup, memory_told, prepare, recorded
 from longctx.core.store.library import Library
 from longctx.core.store.sameness import has_changed
+from longctx.core.store.shards import AGAIN
 
 SCHEMA_VERSION = 1
 OUT_OF_MEMORY = "Use a smaller --gather."
@@ -203,10 +204,20 @@ class Session:
         decoder, method = self.engine.decoder, self.method
         rows = (rows for _, rows in self.document.rows(method.group)) if method.group else ()
         scores = method.score(lambda memory: decoder.read(ids, memory, method.depth), scored, rows)
+        if method.group and len(scores.raw) != self.document.manifest.tokens:
+            raise self._damaged(f"{len(scores.raw):,} rows of {method.group!r}")
         return Scores(scores.raw.cpu(), scores.pooled.cpu())
 
     def _ids(self, chosen: Tensor) -> Tensor:
-        return self.document.take("tokens", chosen)["ids"].long()
+        ids = self.document.take("tokens", chosen)["ids"].long()
+        if ((ids < 0) | (ids >= self.engine.checkpoint.config.vocab_size)).any():
+            raise self._damaged("tokens that the model does not have")
+        return ids
+
+    def _damaged(self, has: str) -> StateMismatch:
+        manifest = self.document.manifest
+        why = f"it has {has} for its {manifest.tokens:,} tokens"
+        return StateMismatch(f"'{manifest.name}' is damaged", why, AGAIN)
 
     def _found(
         self,

@@ -46,6 +46,13 @@ def parse_bytes(text: str) -> int:
     return count
 
 
+def show_bytes(count: int) -> str:
+    """Bytes for people: 999,999 bytes, 12.3 MB, 4.56 GB; small ones exact."""
+    if count < 10**6:
+        return f"{count:,} bytes"
+    return f"{count / 1e6:.1f} MB" if count < 10**9 else f"{count / 1e9:.2f} GB"
+
+
 def parse_tokens_or_seconds(text: str) -> tuple[int | None, int | None]:
     """(tokens, None) for what `parse_tokens` reads, (None, seconds) for 90s, 5min, 1h.
 

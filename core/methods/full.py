@@ -57,6 +57,10 @@ class Method(Memory):
         """Has no scores: all tokens are gathered."""
         return Scores(torch.zeros(0), torch.zeros(0))
 
+    def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
+        """Nothing."""
+        return 0
+
     @staticmethod
     def bytes_per_token(options: Options, head_dim: int) -> int:
         """No rows."""

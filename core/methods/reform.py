@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from longctx.core.attention import causal_attention
-from longctx.core.errors import UsageError
+from longctx.core.errors import StateMismatch, UsageError
 from longctx.core.memory import Memory, Rows, Scores, Snapshot
 from longctx.core.model import EarlyExit, Layer
+from longctx.core.store.shards import AGAIN
 from longctx.kernels.attention_mass_ref import attention_mass
 from longctx.kernels.similarity_max_ref import quantize, similarity_max, sliding_max
 
@@ -203,14 +204,39 @@ class Method(Memory):
 
     def restore(self, snapshot: Snapshot) -> None:
         """Takes up what `snapshot` gave; tensors must be on the model's device and in its dtype."""
+        self._require_fit(snapshot)
         self._seen = int(snapshot["seen"])
-        for index in range(self.depth - 1):
-            if f"keys.{index}" in snapshot:
-                keys = snapshot[f"keys.{index}"]
-                positions = snapshot[f"positions.{index}"]
-                mass = snapshot.get(f"mass.{index}", torch.zeros_like(positions, dtype=keys.dtype))
-                values = snapshot[f"values.{index}"]
-                self._caches[index] = Cache(keys, values, positions, mass)
+        for index in range(self.depth - 1 if self._seen else 0):
+            keys = snapshot[f"keys.{index}"]
+            positions = snapshot[f"positions.{index}"]
+            mass = snapshot.get(f"mass.{index}", torch.zeros_like(positions, dtype=keys.dtype))
+            values = snapshot[f"values.{index}"]
+            self._caches[index] = Cache(keys, values, positions, mass)
+
+    def _require_fit(self, snapshot: Snapshot) -> None:
+        """StateMismatch unless names, shapes and types are those that `snapshot` gives."""
+        expected = {"seen": ((), torch.int64)}
+        has_read = "seen" in snapshot and snapshot["seen"].any()
+        for index, layer in enumerate(self._layers[:-1] if has_read else ()):
+            keys = snapshot.get(f"keys.{index}", torch.zeros(0))
+            heads = (layer.kv_heads, *keys.shape[1:2])  # (G, C)
+            expected[f"positions.{index}"] = (heads, torch.int64)
+            expected[f"keys.{index}"] = ((*heads, layer.head_dim), keys.dtype)
+            expected[f"values.{index}"] = ((*heads, layer.head_dim), keys.dtype)
+            if self.options.accumulate:
+                expected[f"mass.{index}"] = (heads, keys.dtype)
+            _require(keys.ndim == 3 and keys.is_floating_point(), "tensors in the snapshot")
+        found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in snapshot.items()}
+        _require(found == expected, "tensors in the snapshot")
+
+    def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
+        """Keys, values and positions of the evicted caches and of a chunk that is not whole."""
+        o, total = self.options, 0
+        for layer in self._layers[:-1]:
+            kept = o.budget if layer.window is None else layer.window
+            held = layer.kv_heads * min(tokens, kept + o.chunk)
+            total += held * ((2 * layer.head_dim + o.accumulate) * itemsize + 8)
+        return total
 
     @staticmethod
     def bytes_per_token(options: Options, head_dim: int) -> int:
@@ -226,14 +252,33 @@ class Method(Memory):
         read(asked)
         query, scales = asked._embeddings()
         query, scales = query[scored.to(query.device)], scales[scored.to(scales.device)]
-        parts = [
-            similarity_max(
-                block["vectors"].to(query.device), block["scales"].to(query.device), query, scales
+        parts = []
+        for block in rows:
+            vectors, factors = self._fitting(block)
+            parts.append(
+                similarity_max(vectors.to(query.device), factors.to(query.device), query, scales)
             )
-            for block in rows
-        ]
         raw = torch.cat(parts) if parts else torch.zeros(0, device=query.device)
         return Scores(raw, sliding_max(raw, self.options.pool))
+
+    def _fitting(self, block: Rows) -> tuple[Tensor, Tensor]:
+        """Vectors and scales of stored rows; StateMismatch where they are not as `rows` gives."""
+        heads, D = len(self.options.heads), self._layers[-1].head_dim
+        vectors, scales = (block.get(name, torch.zeros(0)) for name in ("vectors", "scales"))
+        shape = (len(vectors), heads, D)
+        fits = (vectors.dtype, vectors.shape) == (torch.int8, shape)
+        fits = fits and (scales.dtype, scales.shape) == (torch.float16, shape[:2])
+        _require(fits and bool(scales.isfinite().all()), "vectors and scales")
+        return vectors, scales
+
+
+def _require(fits: bool, part: str) -> None:
+    if not fits:
+        raise StateMismatch(
+            f"the {part} of the document cannot be those of the method 'reform'",
+            "names, shapes or types are not what it writes with these options and this model",
+            AGAIN,
+        )
 
 
 def _require_heads(options: Options, layers: tuple[Layer, ...]) -> None:

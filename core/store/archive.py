@@ -24,6 +24,7 @@ from longctx.core.store.library import Library
 from longctx.core.store.manifest import MANIFEST, Manifest
 from longctx.core.store.shards import Shard
 from longctx.core.store.space import folder_bytes, free_disk
+from longctx.core.units import show_bytes
 
 MANIFEST_BYTES = 1 << 26  # the largest manifest that is taken from an archive
 _END = bytes(2 * tarfile.BLOCKSIZE)
@@ -195,7 +196,8 @@ def _require_room(library: Path, label: str, manifest: Manifest, max_size: int |
         if size > room:
             raise LongctxError(
                 f"no room in the library '{library}'",
-                f"the document in '{label}' has {size:,} bytes, and {max(room, 0):,} {where}",
+                f"the document in '{label}' has {show_bytes(size)}, and "
+                f"{show_bytes(max(room, 0))} {where}",
                 "Free some space, or name a library on another disk with --library",
             )
 

@@ -43,6 +43,9 @@ class Document:
             group: [TensorFile(folder, shard) for shard in entries]
             for group, entries in groups.items()
         }
+        for group, files in self._groups.items():
+            if any(file.form != files[0].form for file in files):
+                raise damaged(folder, f"the files of {group!r} hold different tensors")
 
     def size(self) -> int:
         """Bytes on disk."""
@@ -165,7 +168,11 @@ class Document:
             raise ValueError(f"tokens [{first}, {last}) are not of one source")
         rows = torch.tensor([first, min(last, stop - 1)])
         start, end = self.take("tokens", rows, ("starts",))["starts"].tolist()
-        return source, start, where.size if last == stop else end
+        end = where.size if last == stop else end
+        if not 0 <= start <= end <= where.size:
+            why = f"tokens [{first}, {last}) are at [{start}, {end}) of {where.size:,} bytes"
+            raise damaged(self._folder, why)
+        return source, start, end
 
     def blocks(self, shard: Shard) -> Iterator[memoryview]:
         """The bytes of one file in blocks, each read from the disk and verified now.

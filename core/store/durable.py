@@ -5,6 +5,7 @@ nothing of what the files hold; it returns the checksums of their blocks.
 """
 
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,7 +58,7 @@ def write_file(folder: Path, name: str, needed: int, write: Callable[[Path], obj
     Raises:
         LongctxError: the file cannot be written; nothing has the name that had it not before.
     """
-    temporary = folder / f"{TEMPORARY}{name}"
+    temporary = folder / f"{TEMPORARY}{secrets.token_hex(8)}"  # of this process alone
     with storing(folder / name, needed):
         try:
             write(temporary)

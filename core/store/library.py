@@ -36,6 +36,7 @@ class Library:
 
     def __init__(self, path: Path):
         self.path = path
+        self._mark = path / "library.json"
         self._places = Places(path)
 
     @classmethod
@@ -49,24 +50,9 @@ class Library:
             LongctxError: it cannot be made or looked into.
         """
         library = cls(Path(path))
-        mark = library.path / "library.json"
-        if library._is_library(mark):
-            library._check_mark(mark)
-        elif library._is_something_else():
-            raise UsageError(
-                f"'{path}' is not a longctx library",
-                "it holds other things and no library.json",
-                "Name an empty or new folder, or a library, with --library",
-            )
-        elif not create:
-            raise NotFound(
-                f"no library at '{path}'",
-                remedy="Run `longctx ingest` to make one, or name another with --library",
-            )
-        else:
-            with storing(library.path):
-                library.path.mkdir(parents=True, exist_ok=True)
-            write_text(library.path, mark.name, canonical_json({"format": FORMAT}))
+        if not library._is_library():
+            library._make(create)
+        library._check_mark()
         return library
 
     def documents(self) -> list[Manifest]:
@@ -281,7 +267,7 @@ class Library:
             if finished.exists() and not replace:
                 raise UsageError(
                     f"the document '{name}' exists",
-                    remedy="Give another name with --name, or --replace to read it anew",
+                    remedy="Give another name with --name, or --replace to put the new one there",
                 )
             places.delete(places.aside(name), name)
 
@@ -293,9 +279,32 @@ class Library:
             "Run `longctx ingest` to add one",
         )
 
-    def _is_library(self, mark: Path) -> bool:
+    def _make(self, create: bool) -> None:
+        """Make the library; where another process does so meanwhile, its one is there."""
+        if self._is_something_else():
+            if self._is_library():  # since we looked: of all that a library holds the mark is first
+                return
+            raise UsageError(
+                f"'{self.path}' is not a longctx library",
+                "it holds other things and no library.json",
+                "Name an empty or new folder, or a library, with --library",
+            )
+        if not create:
+            raise NotFound(
+                f"no library at '{self.path}'",
+                remedy="Run `longctx ingest` to make one, or name another with --library",
+            )
         try:
-            return mark.is_file()
+            with storing(self.path):
+                self.path.mkdir(parents=True, exist_ok=True)
+            write_text(self.path, self._mark.name, canonical_json({"format": FORMAT}))
+        except LongctxError:
+            if not self._is_library():
+                raise
+
+    def _is_library(self) -> bool:
+        try:
+            return self._mark.is_file()
         except OSError as exc:
             raise LongctxError(
                 f"cannot open the library '{self.path}'",
@@ -308,11 +317,11 @@ class Library:
             return self.path.exists()
         return any(not p.name.startswith(TEMPORARY) for p in self.path.iterdir())
 
-    def _check_mark(self, mark: Path) -> None:
+    def _check_mark(self) -> None:
         try:
-            found = json.loads(mark.read_bytes())
+            found = json.loads(self._mark.read_bytes())
         except (OSError, ValueError) as exc:
-            raise damaged(mark, str(exc)) from exc
+            raise damaged(self._mark, str(exc)) from exc
         if found != {"format": FORMAT}:
             raise StateMismatch(
                 f"the library '{self.path}' is {found}",
@@ -326,7 +335,7 @@ def _check_name(name: str) -> None:
         raise UsageError(
             f"{name!r} cannot be the name of a document",
             "a name is 1 to 100 of A-Z a-z 0-9 . _ -, the first not a dot",
-            "Choose another with --name",
+            "Choose another name",
         )
 
 

@@ -147,11 +147,22 @@ class Places:
 
 def sweep(folder: Path, manifest: Manifest) -> None:
     """Delete what the manifest of a folder does not name, such as files of an older checkpoint."""
-    named = {MANIFEST, *(shard.file for shard in manifest.shards)}
     with storing(folder):
-        for path in folder.iterdir():
-            if path.name not in named:
-                path.unlink()
+        for path in unnamed(folder, manifest):
+            path.unlink()
+
+
+def unnamed(folder: Path, manifest: Manifest) -> list[Path]:
+    """Files in a folder that its manifest does not name; a folder is none of ours."""
+    named = {MANIFEST, *(shard.file for shard in manifest.shards)}
+    return sorted(p for p in folder.iterdir() if p.name not in named and not p.is_dir())
+
+
+def document_name(path: str) -> str:
+    """A document's name after a file, or `-`: the file name without its ending."""
+    stem = "stdin" if path == "-" else Path(path).stem
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in stem)
+    return kept.strip(".-")[:100] or "document"
 
 
 def is_complete(folder: Path) -> bool:

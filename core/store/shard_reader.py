@@ -22,6 +22,9 @@ from longctx.core.store.shards import AGAIN, DTYPES, Shard, damaged
 if TYPE_CHECKING:
     import torch
 
+HEADER_BYTES = 1 << 20  # the longest header of a safetensors file
+_DIMENSIONS = 16  # of a tensor at most
+_ELEMENTS = 1 << 60  # of a tensor at most, dimensions of 0 counted as 1: what torch can reckon with
 _GAP = 1 << 16  # reading over this many unwanted bytes is cheaper than another read
 
 
@@ -131,17 +134,29 @@ class TextFile(ShardFile):
         return raw
 
 
+# Tensors of the groups that are the same for every method: dtype, dimensions.
+_FORMS = {
+    "lines": {"newlines": ("int64", 1)},
+    "tokens": {"ids": ("int32", 1), "starts": ("int64", 1)},
+}
+
+
 class _Slot(NamedTuple):
-    """Where a tensor lies: dtype by its torch name, shape, byte offset in the file, row bytes."""
+    """Where a tensor lies: dtype by its torch name, shape, bytes [start, stop), row bytes."""
 
     dtype: str
     shape: tuple[int, ...]
     start: int
+    stop: int
     row_bytes: int
 
 
 class TensorFile(ShardFile):
-    """A safetensors file, of which tensors, or rows of them, are read without loading the rest."""
+    """A safetensors file, of which tensors, or rows of them, are read without loading the rest.
+
+    Attributes:
+        form: dtype and dimensions after the first of each tensor, as all files of a group have.
+    """
 
     def __init__(self, folder: Path, shard: Shard):
         super().__init__(folder, shard)
@@ -149,7 +164,10 @@ class TensorFile(ShardFile):
         self._data = 8 + length  # where the tensors begin
         if self._data > shard.size:
             raise damaged(self.path, "its header is longer than the file")
-        self._parse(self._read(8, length))  # the form now; the checksum when it is used
+        if length > HEADER_BYTES:
+            raise damaged(self.path, f"its header has {length:,} bytes, over {HEADER_BYTES:,}")
+        slots = self._parse(self._read(8, length))  # the form now; the checksum when it is used
+        self.form = {name: (slot.dtype, slot.shape[1:]) for name, slot in slots.items()}
 
     @cached_property
     def slots(self) -> dict[str, _Slot]:
@@ -194,19 +212,36 @@ class TensorFile(ShardFile):
     def _parse(self, header: memoryview) -> dict[str, _Slot]:
         try:
             entries = json.loads(bytes(header))
-            return {name: self._slot(entry) for name, entry in entries.items()}
+            slots = {name: self._slot(entry) for name, entry in entries.items()}
+            self._require_form(slots)
+            return slots
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
             raise damaged(self.path, f"its header is not one of this format ({exc})") from exc
 
     def _slot(self, entry: dict) -> _Slot:
         dtype, itemsize = DTYPES[entry["dtype"]]
         shape, (start, stop) = tuple(entry["shape"]), entry["data_offsets"]
-        size = math.prod(shape) * itemsize
         if any(type(number) is not int for number in (*shape, start, stop)):
             raise ValueError("shapes and offsets are whole numbers")
-        if min((*shape, start)) < 0 or stop - start != size or self._data + stop > self.shard.size:
-            raise ValueError("a tensor lies outside the file")
+        elements = math.prod(max(number, 1) for number in shape[:_DIMENSIONS])
+        if min(shape, default=0) < 0 or len(shape) > _DIMENSIONS or elements > _ELEMENTS:
+            raise ValueError("a tensor has a shape that none can have")
+        if stop - start != math.prod(shape) * itemsize:
+            raise ValueError("a tensor has more or fewer bytes than its shape")
         if self.shard.group != "memory" and shape[:1] != (self.shard.rows,):
             raise ValueError(f"{shape[:1]} rows where {self.shard.rows} are recorded")
         row_bytes = math.prod(shape[1:]) * itemsize
-        return _Slot(dtype, shape, self._data + start, row_bytes)
+        return _Slot(dtype, shape, self._data + start, self._data + stop, row_bytes)
+
+    def _require_form(self, slots: dict[str, _Slot]) -> None:
+        """ValueError unless the tensors fill the rest of the file, and are those of the group."""
+        end = self._data
+        for start, stop in sorted((slot.start, slot.stop) for slot in slots.values()):
+            if start != end:
+                raise ValueError("its tensors do not follow one another")
+            end = stop
+        if end != self.shard.size:
+            raise ValueError("its tensors do not end where the file does")
+        found = {name: (slot.dtype, len(slot.shape)) for name, slot in slots.items()}
+        if found != _FORMS.get(self.shard.group, found):
+            raise ValueError(f"its tensors are not those of {self.shard.group!r}")

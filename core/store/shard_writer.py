@@ -104,6 +104,11 @@ class GroupWriter:
         """Rows appended so far."""
         return len(self._full) * self._shard_rows + self._held
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of rows that are in no file yet, nor in a checkpoint's."""
+        return sum(tensor[: self._held].nbytes for tensor in self._buffer.values())
+
     def append(self, rows: Rows) -> None:
         """Copy `rows` (from any device) to the end; ValueError where they are not of this group."""
         count = self._check(rows)
@@ -155,6 +160,12 @@ class TextWriter:
         self._full = list(full)
         self._pending = bytearray()  # the open member
         self._closed: list[tuple[bytes, torch.Tensor]] = []  # of the open file
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are in no file yet, nor in a checkpoint's."""
+        closed = sum(len(member) + newlines.nbytes for member, newlines in self._closed)
+        return closed + (len(compress_member(self._pending)) if self._pending else 0)
 
     def add(self, data: bytes) -> None:
         """Append raw bytes."""

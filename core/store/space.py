@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from longctx.core.errors import LongctxError
+from longctx.core.units import show_bytes
 
 
 def folder_bytes(folder: Path) -> int:
@@ -24,16 +25,21 @@ def free_disk(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def require_size(library: Path, max_size: int | None) -> None:
+def require_size(library: Path, max_size: int | None, growth: int = 0) -> None:
     """Stops where a library has grown over its limit, as a stream can make it.
+
+    Args:
+        library: its folder.
+        max_size: bytes that it may have; None: any number.
+        growth: bytes that are about to be added.
 
     Raises:
         LongctxError: with both figures.
     """
-    size = folder_bytes(library)
+    size = folder_bytes(library) + growth
     if max_size is not None and size > max_size:
         raise LongctxError(
             f"the library '{library}' is full",
-            f"it has {size / 1e9:.2f} GB, and --max-size is {max_size / 1e9:.2f} GB",
-            "The last checkpoint is kept: the same command with a larger --max-size goes on.",
+            f"it has {show_bytes(size)}, and --max-size is {show_bytes(max_size)}",
+            "What the last checkpoint holds is kept: the same command goes on with a larger one.",
         )

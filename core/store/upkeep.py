@@ -17,6 +17,7 @@ from longctx.core.store.durable import TEMPORARY, storing
 from longctx.core.store.library import Library
 from longctx.core.store.locks import FOLDER, Locks
 from longctx.core.store.manifest import MANIFEST, Manifest
+from longctx.core.store.places import unnamed
 
 # A folder on its way to deletion, or into the library.
 _HALF_DONE = re.compile(r"\.([A-Za-z0-9_-][A-Za-z0-9._-]{0,99})\.(?:old|new)")
@@ -119,8 +120,7 @@ def _garbage(folder: Path) -> list[Path]:
     manifest = Manifest.read(folder)
     if unfinished and manifest.status == "reading" and not manifest.tokens:
         return [folder]
-    named = {MANIFEST, *(shard.file for shard in manifest.shards)}
-    return sorted(p for p in folder.iterdir() if p.name not in named and not p.is_dir())
+    return unnamed(folder, manifest)
 
 
 def _has_manifest(folder: Path) -> bool:

@@ -5,13 +5,14 @@ nothing of models, methods or tokenizers: rows are tensors, options are JSON.
 """
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from longctx.core.store.document import Document
-from longctx.core.store.durable import write_text
+from longctx.core.store.durable import storing, write_text
 from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, Source, by_group
 from longctx.core.store.places import sweep
 from longctx.core.store.shard_writer import GroupWriter, TextWriter, write_tensors
@@ -184,10 +185,18 @@ class Writer:
         self._publish()
         return manifest
 
-    @property
-    def size(self) -> int:
-        """Bytes of the files at the last checkpoint."""
-        return self._manifest.size
+    def growth(self, snapshot: Rows) -> int:
+        """Bytes that `complete` would add to the folder, but for headers."""
+        files = [file.held_bytes for file in (self._text, *self._groups.values())]
+        snapshots = sum(tensor.nbytes for tensor in snapshot.values())
+        tails = [s.size for s in self._manifest.shards if s.checkpoint is not None]
+        return sum(files) + snapshots - sum(tails)
+
+    def discard(self) -> None:
+        """Delete what was written; the next writer of this name begins anew."""
+        with storing(self._folder):
+            (self._folder / MANIFEST).unlink(missing_ok=True)  # first: then nothing of it opens
+            shutil.rmtree(self._folder)
 
     def _take_up(self, begun: Document) -> None:
         """Bring everything to where it was at a checkpoint: full files stay, the rest is loaded."""

@@ -5,13 +5,15 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 import pytest
 
 from longctx.cli import interrupt
 
 BUSY = """
-import hashlib, sys
+import hashlib, signal, sys
+{first}
 from longctx.cli.interrupt import within
 try:
     with within(lambda: print("told", file=sys.stderr, flush=True), grace=0.2):
@@ -21,17 +23,19 @@ except KeyboardInterrupt:
     print("left by itself", file=sys.stderr)
     sys.exit(130)
 """
+STAY = "signal.signal(signal.SIGINT, lambda *_: None)"  # nothing but the hard way ends it
 ONE_STEP = "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"  # a quarter of an hour
 SMALL_STEPS = "while True: sum(range(1000))"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
 @pytest.mark.parametrize(
-    ("work", "said"), [(ONE_STEP, "told\n"), (SMALL_STEPS, "left by itself\n")]
+    ("first", "work", "said"),
+    [(STAY, ONE_STEP, "told\n"), ("", SMALL_STEPS, "left by itself\n")],
 )
-def test_ctrl_c(work, said):
+def test_ctrl_c(first, work, said):
     process = subprocess.Popen(
-        [sys.executable, "-c", BUSY.format(work=work)],
+        [sys.executable, "-c", BUSY.format(first=first, work=work)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -62,3 +66,66 @@ def test_in_another_thread_it_does_nothing():
     thread.start()
     thread.join()
     assert done == [threading.active_count() + 1]
+
+
+DRAWING = """
+import functools, hashlib, signal
+from longctx.cli import ingest, render
+from longctx.core.ingest import Progress
+ingest.within = functools.partial(ingest.within, grace=0.5)
+{first}
+with ingest._stoppable(json={json}) as note, render.progress() as show:
+    for told in (note, show):
+        told(Progress(100, 0, 10, 5, 4, 1000))
+    print("ready", flush=True)
+    {work}
+"""
+SHOW_CURSOR, HIDE_CURSOR = b"\x1b[?25h", b"\x1b[?25l"
+
+
+def from_terminal(code: str) -> tuple[int, bytes]:
+    """The exit code of a program that gets Ctrl-C, and what its terminal got after it was ready."""
+    terminal, theirs = os.openpty()
+    env = {**os.environ, "TERM": "xterm"}
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        shown = b""
+        with suppress(OSError):  # how Linux says that nobody has the terminal any more
+            while data := os.read(terminal, 1 << 16):
+                shown += data
+    os.close(terminal)
+    return process.returncode, shown
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+@pytest.mark.parametrize(
+    ("json", "said"),
+    [
+        (False, b"error: interrupted. 4 tokens are kept; the same command goes on from there.\r\n"),
+        (
+            True,
+            b'{"schema_version": 1, "error": {"code": 130, "message": "interrupted. 4 tokens are '
+            b'kept; the same command goes on from there."}}\r\n',
+        ),
+    ],
+)
+def test_the_hard_way_leaves_the_terminal_in_order(json, said):
+    code, shown = from_terminal(DRAWING.format(json=json, first=STAY, work=ONE_STEP))
+    assert code == 130
+    before, after = shown.rsplit(SHOW_CURSOR, 1)
+    assert HIDE_CURSOR in before  # the bar was drawn
+    assert HIDE_CURSOR not in after
+    assert shown.endswith(said)
+    assert after.count(b"\n") == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
+def test_it_ends_also_where_nothing_can_be_told():
+    code = BUSY.format(first=STAY, work=ONE_STEP).replace('print("told",', "print(1 / 0,")
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=120) == 130

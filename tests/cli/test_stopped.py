@@ -62,6 +62,15 @@ def test_before_the_first_checkpoint_nothing_is_kept(ingest, monkeypatch):
     assert result.stderr == "error: interrupted. The same command starts it again.\n"
 
 
+@pytest.mark.usefixtures("stopped")
+def test_before_it_is_known_what_is_kept_nothing_is_said_of_it(ingest, monkeypatch):
+    def stop(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("longctx.core.ingest.Reading", stop)
+    assert ingest().stderr == "error: interrupted. The same command goes on with it.\n"
+
+
 def test_the_same_command_goes_on(stopped, ingest):
     done = ingest()
     assert re.fullmatch(

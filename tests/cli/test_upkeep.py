@@ -220,7 +220,7 @@ def test_nothing_is_replaced_without_a_word(longctx, library, tmp_path):
     before = files_of(library / "documents/book")
     result = longctx("import", file)
     assert result.exit_code == 2
-    assert "--replace" in result.stderr
+    assert "--replace to put the new one there" in result.stderr
     assert longctx("import", file, "--replace").exit_code == 0
     assert files_of(library / "documents/book") == before
 
@@ -238,8 +238,7 @@ def test_no_terminal_gets_bytes_or_is_read(longctx, monkeypatch):
     assert "terminal" in result.stderr
 
 
-@pytest.mark.usefixtures("library")
-def test_wrong_files_and_sizes(longctx, tmp_path):
+def test_wrong_files_and_sizes(longctx, library, tmp_path):
     file = tmp_path / "book.longctx"
     assert longctx("import", file).exit_code == 2
     assert longctx("import", tmp_path).exit_code == 2
@@ -255,6 +254,10 @@ def test_wrong_files_and_sizes(longctx, tmp_path):
     assert result.exit_code == 1
     assert "are left of --max-size" in result.stderr
     assert longctx("import", file, "--name", "../x").exit_code == 2
+    file.rename(tmp_path / "a book & more.longctx")
+    assert longctx("import", tmp_path / "a book & more.longctx").exit_code == 0
+    assert (library / "documents/a-book---more").is_dir()
+    file = tmp_path / "a book & more.longctx"
     assert longctx("import", file, "--name", "x", "--max-size", "1GB").exit_code == 0
 
 

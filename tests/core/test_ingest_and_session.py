@@ -21,10 +21,11 @@ from longctx.core.errors import (
     UnreadableInput,
     UsageError,
 )
-from longctx.core.ingest import document_name, ingest
+from longctx.core.ingest import ingest
 from longctx.core.plan import plan
 from longctx.core.session import Session
 from longctx.core.store.library import Library
+from longctx.core.store.places import document_name
 
 LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(60)]
 QUESTIONS = [f"which boat came home on line {i}?" for i in range(20)]

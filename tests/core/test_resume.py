@@ -1,9 +1,11 @@
 """A reading that was stopped goes on where it was: the same bytes, less work, no mixture."""
 
 import dataclasses
+import functools
 import io
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,13 @@ import torch
 
 from longctx.core import reading
 from longctx.core.cadence import Cadence
+from longctx.core.cuts import plain_backend, safe_cuts
 from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.ingest import ingest
 from longctx.core.model import Decoder
+from longctx.core.reading import CannotGoOn
 from longctx.core.session import Session
+from longctx.core.setup import prepare
 from longctx.core.store.library import Library
 from longctx.core.tokens import TokenStream
 
@@ -31,6 +36,12 @@ EVERY_CHUNK = Cadence.given(1, None)
 
 class Stopped(BaseException):
     """As Ctrl-C, at a place of our choice."""
+
+
+@pytest.fixture(autouse=True)
+def no_sync(monkeypatch) -> None:
+    """No power fails here, and waiting for the disk is most of the time."""
+    monkeypatch.setattr("os.fsync", lambda handle: None)
 
 
 @pytest.fixture
@@ -208,9 +219,20 @@ def test_standard_input_that_was_read_to_its_end(library, setup_random, monkeypa
         return ["-", str(book)]
 
     start(library, paths(TEXTS["crlf"]), setup_random, 1200)
-    with pytest.raises(UsageError, match="cannot go on with 'stdin'"):
-        ingest(library, paths(TEXTS["undecodable"]), setup_random)
+    for other in (TEXTS["undecodable"], TEXTS["crlf"] + b"more", TEXTS["crlf"][:-1]):
+        with pytest.raises(UsageError, match="cannot go on with 'stdin'"):
+            ingest(library, paths(other), setup_random)
     assert ingest(library, paths(TEXTS["crlf"]), setup_random).reused_tokens >= 1200
+
+
+def test_replace_begins_anew_with_another_standard_input(library, setup_random, monkeypatch):
+    piped(monkeypatch, TEXTS["utf-8"])
+    start(library, ["-"], setup_random, 300)
+    piped(monkeypatch, TEXTS["crlf"])
+    with pytest.raises(UsageError, match=r"cannot go on.*dropped, as --replace says.*run the"):
+        ingest(library, ["-"], setup_random, replace=True)
+    piped(monkeypatch, TEXTS["crlf"])
+    assert ingest(library, ["-"], setup_random, replace=True).reused_tokens == 0
 
 
 # --- never a mixture ---
@@ -231,6 +253,32 @@ def test_a_source_that_has_grown_is_gone_on_with(library, book, setup_random, tm
     assert ingest(library, [str(book)], setup_random).reused_tokens == 319
     ingest(tmp_path / "whole", [str(book)], setup_random)
     assert files(library) == files(tmp_path / "whole")
+
+
+def test_a_source_that_goes_on_in_the_middle_of_a_word(tmp_path, book, setup_random, monkeypatch):
+    """The last tokens that are kept may be others when more text has come."""
+    monkeypatch.setattr("longctx.core.ingest.prepare", functools.cache(prepare))  # load once
+    cuts = safe_cuts(plain_backend(prepare(setup_random).checkpoint.tokenizer.backend_tokenizer))
+    monkeypatch.setattr("longctx.core.tokens.safe_cuts", lambda backend: cuts)  # and try once
+    refused, begun, text = 0, 0, TEXTS["crlf"][:300]
+    book.write_bytes(text)
+    ingest(tmp_path / "whole", [str(book)], setup_random)
+    for end in range(60, 120):
+        library = tmp_path / f"parts{end}"
+        book.write_bytes(text[:end])
+        with suppress(Stopped):
+            ingest(library, [str(book)], setup_random, None, False, EVERY_CHUNK, None, stop_at(31))
+        begun += not files(library)
+        book.write_bytes(text)
+        try:
+            ingest(library, [str(book)], setup_random, replace=True)
+        except CannotGoOn:
+            ingest(library, [str(book)], setup_random, replace=True)
+            refused += 1
+        left, right = files(library), files(tmp_path / "whole")
+        del left["manifest.json"], right["manifest.json"]  # with its modification time
+        assert left == right
+    assert 0 < refused < begun
 
 
 def test_a_finished_source_that_changed_is_refused(tmp_path, library, book, setup_random):
@@ -285,6 +333,24 @@ def test_other_files_are_refused_and_more_of_them_are_not(tmp_path, library, boo
     assert report.reused_tokens == 319
     ingest(tmp_path / "whole", [str(book), str(other)], setup_random)
     assert files(library) == files(tmp_path / "whole")
+
+
+def test_sources_that_were_left_out_are_told_apart(tmp_path, library, setup_random):
+    paths = {}
+    for name, text in {"a": "crlf", "b": "", "c": "utf-8", "d": "utf-8"}.items():
+        paths[name] = tmp_path / f"{name}.txt"
+        paths[name].write_bytes(TEXTS[text] if text else b"")
+
+    def named(names: str) -> list[str]:
+        return [str(paths[name]) for name in names]
+
+    start(library, named("abc"), setup_random, 1200)
+    for names in ("acb", "abd", "ab", "cab"):
+        with pytest.raises(UsageError, match="other files"):
+            ingest(library, named(names), setup_random, name="a")
+    paths["b"].write_bytes(TEXTS["crlf"])
+    with pytest.raises(UsageError, match=r"b.txt changed since"):
+        ingest(library, named("abc"), setup_random)
 
 
 # --- a source that changes while it is read ---
@@ -392,8 +458,23 @@ def test_the_size_of_a_library_is_kept(library, book, setup_random, tmp_path, mo
         ingest(library, [str(book)], setup_random, max_size=10_000)
     assert Library.open(library).documents() == []
     piped(monkeypatch, TEXTS["utf-8"])
-    with pytest.raises(LongctxError, match=r"is full.*--max-size is 0.00 GB.*checkpoint is kept"):
+    with pytest.raises(LongctxError, match=r"is full.*--max-size is .*checkpoint"):
         ingest(library, ["-"], setup_random, max_size=20_000, cadence=EVERY_CHUNK)
+    piped(monkeypatch, TEXTS["utf-8"])
+    with pytest.raises(LongctxError, match=r"is full"):  # without a checkpoint on the way
+        ingest(library, ["-"], setup_random, max_size=40_000)
     piped(monkeypatch, TEXTS["utf-8"])
     report = ingest(library, ["-"], setup_random, max_size=300_000)
     assert report.reused_tokens > 0
+
+
+def test_the_snapshot_counts_before_the_run(tmp_path, book, setup_random):
+    """A short text has a small state, but its snapshot may be large."""
+    size = ingest(tmp_path / "first", [str(book)], setup_random).state_bytes
+    method = prepare(setup_random).new_method()
+    with pytest.raises(LongctxError, match=r"left of --max-size"):
+        ingest(tmp_path / "second", [str(book)], setup_random, max_size=size)
+    assert method.snapshot_bytes(10**9, 4) == method.snapshot_bytes(56, 4)  # 24 kept, a chunk of 32
+    snapshot = Library.open(tmp_path / "first").document("book").snapshot()
+    held = sum(tensor.nbytes for tensor in snapshot.values())
+    assert held <= method.snapshot_bytes(10**9, 4) + 8 <= 3 * held

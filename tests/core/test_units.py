@@ -3,7 +3,7 @@
 import pytest
 
 from longctx.core.errors import UsageError
-from longctx.core.units import parse_bytes, parse_tokens, parse_tokens_or_seconds
+from longctx.core.units import parse_bytes, parse_tokens, parse_tokens_or_seconds, show_bytes
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,16 @@ def test_tokens_or_seconds(text, expected):
 def test_neither_tokens_nor_seconds(text):
     with pytest.raises(UsageError, match="neither tokens nor seconds"):
         parse_tokens_or_seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 bytes"),
+        (999_999, "999,999 bytes"),
+        (12_345_678, "12.3 MB"),
+        (4_560_000_000, "4.56 GB"),
+    ],
+)
+def test_bytes_are_shown_so_that_small_ones_are_exact(count, shown):
+    assert show_bytes(count) == shown

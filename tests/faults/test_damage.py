@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save
 from xxhash import xxh3_128_hexdigest
 
 from longctx.core import setup as setups
@@ -287,6 +289,108 @@ def test_a_tensor_header_that_lies(library, ask, truth, data):
     finally:
         path.write_bytes(content)
         manifest.write_bytes(before)
+
+
+def with_tensors(folder: Path, file: str, change: Callable[[dict], object]) -> None:
+    """Changes the tensors of a file, whose size and checksums fit then."""
+    path, manifest = folder / file, folder / "manifest.json"
+    tensors = load_file(path)
+    change(tensors)
+    forged = save(tensors)
+    values = json.loads(manifest.read_bytes())
+    del values["checksum"]
+    for shard in values["shards"]:
+        if shard["file"] == file:
+            shard.update(size=len(forged), blocks=[xxh3_128_hexdigest(forged)])
+    path.write_bytes(forged)
+    manifest.write_bytes(sealed(values))
+
+
+def changed(name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[dict], None]:
+    def apply(tensors: dict) -> None:
+        tensors[name] = change(tensors[name]).contiguous()
+
+    return apply
+
+
+def without(name: str) -> Callable[[dict], object]:
+    return lambda tensors: tensors.pop(name)
+
+
+TENSOR_LIES = {
+    "no count": ("memory", without("seen")),
+    "two counts": ("memory", changed("seen", lambda seen: seen.repeat(2))),
+    "a fraction": ("memory", changed("seen", lambda seen: seen.double())),
+    "nothing read": ("memory", changed("seen", torch.zeros_like)),
+    "no keys": ("memory", without("keys.0")),
+    "no values": ("memory", without("values.0")),
+    "no positions": ("memory", without("positions.0")),
+    "one head less": ("memory", changed("keys.0", lambda keys: keys[1:])),
+    "one dimension less": ("memory", changed("keys.0", lambda keys: keys[0])),
+    "a number": ("memory", changed("keys.0", lambda keys: keys.sum())),
+    "narrow values": ("memory", changed("values.0", lambda values: values[..., 1:])),
+    "one value less": ("memory", changed("values.0", lambda values: values[:, 1:])),
+    "whole keys": ("memory", changed("keys.0", lambda keys: keys.int())),
+    "flat positions": ("memory", changed("positions.0", lambda positions: positions[0])),
+    "broken positions": ("memory", changed("positions.0", lambda positions: positions.float())),
+    "a stranger": ("memory", lambda tensors: tensors.update(x=tensors["seen"] + 1)),
+    "no vectors": ("embeddings", without("vectors")),
+    "no scales": ("embeddings", without("scales")),
+    "narrow vectors": ("embeddings", changed("vectors", lambda vectors: vectors[..., 1:])),
+    "one vector a row": ("embeddings", changed("vectors", lambda vectors: vectors[:, :1])),
+    "flat scales": ("embeddings", changed("scales", lambda scales: scales[:, 0])),
+    "whole scales": ("embeddings", changed("scales", lambda scales: scales.short())),
+    "no scale": ("embeddings", changed("scales", lambda scales: scales * torch.nan)),
+    "negative ids": ("tokens", changed("ids", lambda ids: ids - 1000)),
+    "ids without an embedding": ("tokens", changed("ids", lambda ids: ids + 100_000)),
+    "starts behind the source": ("tokens", changed("starts", lambda starts: starts + 2**40)),
+    "starts before the source": ("tokens", changed("starts", lambda starts: starts - 2**40)),
+    "starts that descend": ("tokens", changed("starts", lambda starts: starts.flip(0))),
+}
+
+
+@pytest.mark.parametrize(("group", "lie"), TENSOR_LIES.values(), ids=TENSOR_LIES)
+def test_tensors_that_lie_are_damage(library, ask, truth, group, lie):
+    folder = library / "documents" / "book"
+    file = f"{group}-00000.safetensors"
+    before = {name: (folder / name).read_bytes() for name in (file, "manifest.json")}
+    try:
+        with_tensors(folder, file, lie)
+        with pytest.raises(StateMismatch, match="--replace"):
+            ask()
+    finally:
+        for name, content in before.items():
+            (folder / name).write_bytes(content)
+    assert ask() == truth
+
+
+def test_rows_that_are_fewer_than_the_tokens_are_damage(library, ask):
+    folder = library / "documents" / "book"
+    file, manifest = folder / "embeddings-00000.safetensors", folder / "manifest.json"
+    before, listed = file.read_bytes(), manifest.read_bytes()
+    try:
+        with_tensors(
+            folder,
+            file.name,
+            lambda tensors: tensors.update({name: rows[:9] for name, rows in tensors.items()}),
+        )
+        values = json.loads(manifest.read_bytes())
+        del values["checksum"]
+        next(s for s in values["shards"] if s["group"] == "embeddings")["rows"] = 9
+        manifest.write_bytes(sealed(values))
+        with pytest.raises(StateMismatch, match=r"9 rows of 'embeddings' for its 1,182 tokens"):
+            ask()
+    finally:
+        file.write_bytes(before)
+        manifest.write_bytes(listed)
+
+
+def test_a_snapshot_that_lies_is_not_gone_on_with(begun, sources, setup, tmp_path):
+    copy = shutil.copytree(begun, tmp_path / "copy")
+    [snapshot] = (copy / "unfinished" / "book").glob("memory-*")
+    with_tensors(snapshot.parent, snapshot.name, without("seen"))
+    with pytest.raises(StateMismatch, match="snapshot"):
+        ingest(copy, sources, setup, name="book")
 
 
 def test_a_state_of_a_newer_format_is_refused(library, ask):

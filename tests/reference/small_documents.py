@@ -14,6 +14,7 @@ from xxhash import xxh3_128_hexdigest
 
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import Manifest
+from longctx.core.store.shards import BLOCK
 from longctx.core.store.writer import Writer
 
 MODEL = {"name": "tiny", "config": "c0", "tokenizer": "t0", "weights": "w0"}
@@ -132,7 +133,8 @@ def in_shard(group: str, /, **changes) -> Callable[[dict], None]:
 def put(folder: Path, file: str, data: bytes) -> None:
     """Put other bytes in the place of a file, with size and checksums that fit."""
     (folder / file).write_bytes(data)
-    blocks = [xxh3_128_hexdigest(data)] if data else []
+    pieces = [data[i : i + BLOCK] for i in range(0, len(data), BLOCK)]
+    blocks = [xxh3_128_hexdigest(piece) for piece in pieces]
     changes = {"size": len(data), "blocks": blocks}
     if file.endswith(".gz"):
         changes["members"] = [len(data)]

@@ -475,7 +475,7 @@ def test_no_room_is_told_before_anything_is_written(library, packed, monkeypatch
     needed = used + manifest.size + len(manifest.to_json())
     with pytest.raises(LongctxError, match="--max-size"):
         imported(library, packed, max_size=needed - 1)
-    with pytest.raises(LongctxError, match=r"and 0 are left of --max-size"):
+    with pytest.raises(LongctxError, match=r"and 0 bytes are left of --max-size"):
         imported(library, packed, max_size=1)
     monkeypatch.setattr(archive, "free_disk", lambda folder: manifest.size)
     with pytest.raises(LongctxError, match="are free"):

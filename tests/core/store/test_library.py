@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from small_documents import (
 )
 
 from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
+from longctx.core.store import library as library_module
 from longctx.core.store.library import Library
 
 pytestmark = pytest.mark.usefixtures("no_sync")
@@ -47,6 +50,47 @@ def test_open(tmp_path):
         Library.open(made)
 
 
+MAKE = """
+import sys
+from pathlib import Path
+from longctx.core.store import library as library_module
+from longctx.core.store.library import Library
+print(flush=True)
+sys.stdin.readline()
+for number in range(40):
+    Library.open(Path(sys.argv[1]) / str(number), create=True)
+"""
+
+
+def test_processes_that_make_one_library_at_once_all_have_it(tmp_path):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [sys.executable, "-c", MAKE, str(tmp_path)]
+    processes = [subprocess.Popen(command, text=True, **pipes) for _ in range(4)]
+    for process in processes:
+        process.stdout.readline()  # it is ready
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert [process.communicate()[1] for process in processes] == [""] * 4
+    assert all(os.listdir(folder) == ["library.json"] for folder in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("moment", ["_is_something_else", "write_text"])
+def test_a_library_that_another_process_makes_meanwhile_is_taken(tmp_path, monkeypatch, moment):
+    owner = Library if moment == "_is_something_else" else library_module
+    real = getattr(owner, moment)
+
+    def meanwhile(*args):
+        monkeypatch.undo()
+        write(Library.open(tmp_path / "new", create=True))
+        if moment == "write_text":
+            raise LongctxError("cannot write")
+        return real(*args)
+
+    monkeypatch.setattr(owner, moment, meanwhile)
+    assert Library.open(tmp_path / "new", create=True).latest() == "book"
+
+
 def test_documents_and_latest(library):
     for name in ("b", "a", "c"):
         write(library, name)
@@ -73,8 +117,9 @@ def test_hostile_names_are_refused(library, name):
         lambda: library.rename(name, "new"),
         lambda: library.rename("book", name),
     ):
-        with pytest.raises(UsageError, match="cannot be the name"):
+        with pytest.raises(UsageError, match="cannot be the name") as caught:
             refused()
+        assert "--name" not in str(caught.value)
     assert [manifest.name for manifest in library.documents()] == ["book"]
 
 

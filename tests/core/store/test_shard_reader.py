@@ -21,6 +21,7 @@ from longctx.core.store.document import Document
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 
+LINES = (FIRST + SECOND).count(b"\n")
 GROUPS = ["text-00000.gz", "lines-00000", "tokens-00000", "embeddings-00003", "memory-00000"]
 
 
@@ -88,7 +89,7 @@ def test_only_blocks_that_are_touched_are_read(library, monkeypatch):
         next(scanned)
 
 
-def safetensors_file(header: object, data: bytes = b"\0" * 64) -> bytes:
+def safetensors_file(header: object, data: bytes = b"\0" * 16) -> bytes:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + data
 
@@ -106,29 +107,66 @@ HOSTILE_HEADERS = {
     "no-entry": safetensors_file({"ids": 3}),
     "too-few-bytes": safetensors_file({"ids": entry(offsets=(0, 15))}),
     "before-the-data": safetensors_file({"ids": entry(offsets=(-16, 0))}),
-    "behind-the-file": safetensors_file({"ids": entry(offsets=(56, 72))}),
+    "behind-the-file": safetensors_file({"ids": entry(offsets=(8, 24))}),
     "other-rows": safetensors_file({"ids": entry(shape=(5,), offsets=(0, 20))}),
     "fractions": safetensors_file({"ids": entry(shape=(4.0,))}),
     "negative": safetensors_file({"ids": entry(shape=(4, -1), offsets=(0, -16))}),
     "unknown-type": safetensors_file({"ids": entry(dtype="PICKLE")}),
+    "one-over-the-other": safetensors_file({"a": entry(), "b": entry()}),
+    "half-over-the-other": safetensors_file({"a": entry(), "b": entry(offsets=(8, 24))}, bytes(24)),
+    "a-gap": safetensors_file({"a": entry(), "b": entry(offsets=(20, 36))}, bytes(36)),
+    "a-gap-before": safetensors_file({"a": entry(offsets=(4, 20))}, bytes(20)),
+    "more-behind": safetensors_file({"a": entry()}, bytes(17)),
+    "a-long-header": safetensors_file(json.dumps({"a": entry()}).encode().ljust((1 << 20) + 1)),
+    "empty-and-huge": safetensors_file(
+        {"a": entry(), "b": entry(shape=(4, 10**30, 0), offsets=(16, 16))}
+    ),
+    "many-dimensions": safetensors_file({"a": entry(shape=(4, *[1] * 100))}),
+    "a-text-as-long-as-the-memory": safetensors_file({"a": entry(shape=("a", 10**13))}),
     "metadata": safetensors_file({"__metadata__": {"a": "b"}}),
 }
 
 
 @pytest.mark.parametrize("data", HOSTILE_HEADERS.values(), ids=HOSTILE_HEADERS)
 def test_a_hostile_tensor_header_is_refused_at_open(library, data):
+    """In a group of one file, whose tensors may have any name."""
+    with library.writer("book", HEADER) as writer:
+        writer.append("kv", {"keys": torch.zeros(4, 1)})
+        writer.complete({})
+    folder = library.path / "documents" / "book"
+    good = safetensors_file({"a": entry(), "empty": entry(shape=(4, 0), offsets=(16, 16))})
+    put(folder, "kv-00000.safetensors", good)
+    assert library.document("book").take("kv", torch.tensor([3]))["a"] == 0
+    put(folder, "kv-00000.safetensors", data)
+    with pytest.raises(StateMismatch, match="kv-00000"):
+        library.document("book")
+
+
+@pytest.mark.parametrize(
+    ("file", "entries"),
+    [
+        ("tokens", {"ids": entry()}),
+        ("tokens", {"ids": entry(), "starts": entry(offsets=(16, 32))}),
+        ("tokens", {"ids": entry(), "starts": entry("I64", (4, 1), (16, 48))}),
+        ("lines", {"newlines": entry("F64", (LINES,), (0, 8 * LINES))}),
+        ("embeddings", {"scales": entry("F32", (4, 2), (0, 32))}),
+    ],
+)
+def test_tensors_that_are_not_those_of_their_group_are_refused_at_open(library, file, entries):
     write(library)
-    put(library.path / "documents" / "book", "tokens-00000.safetensors", data)
-    with pytest.raises(StateMismatch, match="tokens-00000"):
+    end = max(item["data_offsets"][1] for item in entries.values())
+    name = f"{file}-00000.safetensors"
+    put(library.path / "documents" / "book", name, safetensors_file(entries, bytes(end)))
+    with pytest.raises(StateMismatch, match=f"{file}.*tensors"):
         library.document("book")
 
 
 def test_a_tensor_that_is_missing_is_named(library):
     write(library)
     folder = library.path / "documents" / "book"
-    put(folder, "tokens-00000.safetensors", safetensors_file({"ids": entry()}))
-    with pytest.raises(StateMismatch, match="no tensor 'starts'"):
-        library.document("book").span(0, 1)
+    put(folder, "memory-00000.safetensors", safetensors_file({"ids": entry()}))
+    with pytest.raises(StateMismatch, match="no tensor 'keys'"):
+        library.document("book").take("memory", torch.tensor([], dtype=torch.long), ("keys",))
 
 
 @pytest.mark.parametrize(

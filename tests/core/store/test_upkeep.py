@@ -182,6 +182,17 @@ def test_a_document_cannot_be_removed_while_it_is_verified(library):
 # ---- sweep
 
 
+def test_a_folder_that_others_have_put_there_stops_no_checkpoint(library, unfinished):
+    (begin(library) / "@eaDir").mkdir()
+    (unfinished / "@eaDir/thumbnail").touch()
+    (unfinished / "stray").touch()
+    with library.writer("book", HEADER, shard_rows=4) as writer:
+        writer.checkpoint({})
+        assert not (unfinished / "stray").exists()
+    assert [item.path for item in sweep(library).removed] == []
+    assert (unfinished / "@eaDir/thumbnail").exists()
+
+
 @pytest.fixture
 def littered(library):
     """A library with a document, a checkpoint, and everything that killed processes leave."""

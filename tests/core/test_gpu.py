@@ -51,18 +51,9 @@ def test_out_of_memory_has_figures_and_keeps_the_checkpoint(tmp_path, setup_rand
 
     def take_the_memory(progress):
         if progress.kept > 300:
-            torch.cuda.empty_cache()
-            torch.cuda.set_per_process_memory_fraction(1e-9)
+            torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
 
-    try:
-        with pytest.raises(LongctxError, match=r"out of memory on cuda: .*weights.*GB are free"):
-            ingest(
-                library,
-                [str(book)],
-                cuda,
-                cadence=Cadence.given(1, None),
-                on_progress=take_the_memory,
-            )
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
+    every_chunk = Cadence.given(1, None)
+    with pytest.raises(LongctxError, match=r"out of memory on cuda: .*weights.*GB are free"):
+        ingest(library, [str(book)], cuda, cadence=every_chunk, on_progress=take_the_memory)
     assert ingest(library, [str(book)], cuda).reused_tokens > 300

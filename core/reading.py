@@ -11,17 +11,19 @@ import sys
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
+from types import NoneType
 from typing import Any
 
 import numpy as np
 import torch
 
-from longctx.core.errors import LongctxError, UnreadableInput, UsageError
+from longctx.core.errors import LongctxError, StateMismatch, UnreadableInput, UsageError
 from longctx.core.reader import Source
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Manifest
 from longctx.core.store.manifest import Source as Known
 from longctx.core.store.sameness import begins_with
+from longctx.core.store.shards import AGAIN
 from longctx.core.store.writer import Writer
 from longctx.core.tokens import Tokens, TokenStream
 
@@ -145,8 +147,22 @@ def path_of(source: Source) -> str | None:
 
 
 def skipped(manifest: Manifest) -> list[dict[str, Any]]:
-    """The sources that were left out, as the manifest tells it."""
-    return [*manifest.report.get("skipped", [])]
+    """The sources that were left out, as the manifest tells it.
+
+    Raises:
+        StateMismatch: its report is not one that a reading has written.
+    """
+    report = manifest.report
+    left_out, changed = report.get("skipped", []), report.get("changed", [])
+    fits = type(left_out) is type(changed) is list and all(map(_is_left_out, left_out))
+    if not fits or type(report.get("forced_splits", 0)) is not int:
+        raise StateMismatch(f"the state of '{manifest.name}' is damaged", "in its report", AGAIN)
+    return left_out.copy()
+
+
+def _is_left_out(entry: Any) -> bool:
+    types = {"place": (int,), "path": (str, NoneType), "mtime_ns": (int, NoneType), "why": (str,)}
+    return isinstance(entry, dict) and all(type(entry.get(k)) in types[k] for k in types)
 
 
 def begun_with(sources: list[Source], manifest: Manifest) -> list[Known | None] | None:

@@ -21,6 +21,7 @@ from longctx.core.reading import CannotGoOn
 from longctx.core.session import Session
 from longctx.core.setup import prepare
 from longctx.core.store.library import Library
+from longctx.core.store.manifest import Manifest
 from longctx.core.tokens import TokenStream
 
 LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(40)]
@@ -351,6 +352,20 @@ def test_sources_that_were_left_out_are_told_apart(tmp_path, library, setup_rand
     paths["b"].write_bytes(TEXTS["crlf"])
     with pytest.raises(UsageError, match=r"b.txt changed since"):
         ingest(library, named("abc"), setup_random)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [{"skipped": 1}, {"skipped": [{}]}, {"changed": "x"}, {"forced_splits": None}],
+)
+def test_a_checkpoint_whose_report_lies_is_refused(library, book, setup_random, report):
+    start(library, [str(book)], setup_random, 300)
+    path = library / "unfinished" / "book" / "manifest.json"
+    manifest = Manifest.read(path.parent)
+    path.write_text(dataclasses.replace(manifest, report=report).to_json())
+    with pytest.raises(StateMismatch, match=r"state of 'book' is damaged: in its report"):
+        ingest(library, [str(book)], setup_random)
+    assert ingest(library, [str(book)], setup_random, replace=True).reused_tokens == 0
 
 
 # --- a source that changes while it is read ---

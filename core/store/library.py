@@ -313,9 +313,12 @@ class Library:
             ) from exc
 
     def _is_something_else(self) -> bool:
-        if not self.path.is_dir():
+        try:  # one look: between two, another process may make the folder
+            return any(not path.name.startswith(TEMPORARY) for path in self.path.iterdir())
+        except FileNotFoundError:
+            return False
+        except NotADirectoryError:  # it, or what it would be in, is a file
             return self.path.exists()
-        return any(not p.name.startswith(TEMPORARY) for p in self.path.iterdir())
 
     def _check_mark(self) -> None:
         try:

@@ -103,15 +103,15 @@ def _library(path: Path) -> dict[str, Any]:
 
 def _bundled_model(auto: dict[str, str]) -> dict[str, Any]:
     """Loads the bundled model with its self-check run anew."""
-    from longctx.core.checkpoint import BUNDLED, open_checkpoint
     from longctx.core.device import choose_dtype
     from longctx.core.errors import LongctxError
     from longctx.core.load import load_decoder
+    from longctx.core.model_files import BUNDLED, open_model_files
 
     try:
-        checkpoint = open_checkpoint(BUNDLED)
+        files = open_model_files(BUNDLED)
         dtype = choose_dtype(auto["dtype"], auto["device"])
-        load_decoder(str(checkpoint.folder), checkpoint.config, auto["device"], dtype, {})
+        load_decoder(str(files.folder), files.config, auto["device"], dtype, {})
     except LongctxError as error:
         return {"name": BUNDLED, "works": False, "error": str(error)}
     return {"name": BUNDLED, "works": True, "error": None}

@@ -51,7 +51,8 @@ def run(
         bool,
         options.flag(
             "--replace",
-            "Put the new state in the place of a document of this name; off by default.",
+            "Put the new state in the place of a document of this name, and begin anew what was "
+            "begun from something else; off by default.",
         ),
     ] = False,
     checkpoint: Annotated[

@@ -67,7 +67,7 @@ def _tokens_and_bytes(engine: Engine, sources: list[Source]) -> tuple[int, int]:
             data = file.read(SAMPLE_BYTES)
     except OSError:
         return 0, 0  # reading it will say what is wrong
-    backend = engine.checkpoint.tokenizer.backend_tokenizer
+    backend = engine.files.tokenizer.backend_tokenizer
     tokens = len(backend.encode(data.decode("utf-8", "replace"), add_special_tokens=False).ids)
     each = tokens / len(data) * row_bytes(engine) + len(compress_member(data)) / len(data)
     size = sum(source.expected_size or 0 for source in sources)
@@ -76,7 +76,7 @@ def _tokens_and_bytes(engine: Engine, sources: list[Source]) -> tuple[int, int]:
 
 def row_bytes(engine: Engine) -> int:
     """Bytes of rows that the store keeps for each token: id, offset, and what the method keeps."""
-    config = engine.checkpoint.config
+    config = engine.files.config
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     method = methods.load(engine.method_name).Method
     return TOKEN_BYTES + method.bytes_per_token(engine.options, head_dim)

@@ -179,7 +179,7 @@ class _Run:
     ):
         self._engine, self._writer, self._on_progress = engine, writer, on_progress
         self._require_size = require_size
-        self._reading = Reading(sources, TokenStream(engine.checkpoint.tokenizer), writer)
+        self._reading = Reading(sources, TokenStream(engine.files.tokenizer), writer)
         self._reused, self._cached = self._reading.tokens, self._reading.bytes
         self._kept = self._reused
         sizes = [source.expected_size for source in sources]

@@ -207,7 +207,7 @@ def run(
     engine = prepare(setup)
     trials: list[Trial] = []
     seconds = 0.0
-    for case in make_cases(engine.checkpoint.tokenizer, length, count, seed):
+    for case in make_cases(engine.files.tokenizer, length, count, seed):
         with TemporaryDirectory(prefix="longctx-niah-") as folder:
             done = _read(Path(folder), case, setup, partial(on_progress, case.depth))
             _require_tokens(done.tokens, length)
@@ -219,7 +219,7 @@ def run(
         depths=depths(count),
         trials=trials,
         tokens_per_s=round(count * length / seconds, 1),
-        model=engine.checkpoint.name,
+        model=engine.files.name,
         method=engine.method_name,
         seed=seed,
     )

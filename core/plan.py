@@ -110,7 +110,7 @@ class _Count:
     def __init__(self, engine: Engine, sources: list[Source]):
         self.tokens, self.text_bytes, self.bytes = 0, 0, 0
         self._waiting = bytearray()
-        stream = TokenStream(engine.checkpoint.tokenizer)
+        stream = TokenStream(engine.files.tokenizer)
         for source in sources:
             self.tokens += sum(len(piece.ids) for piece in stream.read(source, self._take))
             self.bytes += source.size
@@ -141,7 +141,7 @@ class _Trial:
             self._read(tail)
 
     def _read(self, tokens: int) -> None:
-        size = self._engine.checkpoint.config.vocab_size
+        size = self._engine.files.config.vocab_size
         started = time.perf_counter()
         self._engine.decoder.read(torch.randint(size, (tokens,)), self._method, self._method.depth)
         self._method.rows()

@@ -23,7 +23,7 @@ from longctx.core.store.sameness import begins_with, is_same
 def header(engine: Engine) -> dict[str, object]:
     """What a manifest says of the model and method, apart from the document."""
     return {
-        "model": engine.checkpoint.fingerprint().as_dict(),
+        "model": engine.files.fingerprint().as_dict(),
         "recorded": engine.recorded(),
         "method": engine.method_name,
         "options": asdict(engine.options),

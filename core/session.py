@@ -93,7 +93,7 @@ class Session:
             opened = store.reading(name or store.latest(), partial)
             self.document = held.enter_context(opened)
             self.engine = prepare(setup, recorded(self.document.manifest))
-            self.document.require_model(self.engine.checkpoint.fingerprint().as_dict())
+            self.document.require_model(self.engine.files.fingerprint().as_dict())
             self.method = self.engine.new_method(self.document.snapshot())
             self._held = held.pop_all()
         self.changed = [s.name for s in self.document.manifest.sources if has_changed(s)]
@@ -146,13 +146,13 @@ class Session:
         scores, chosen = self._gather(ids, scored, fit.tokens, self.method.edges)
         clock.mark("gather_s")
         memory, hidden = recompute(self.engine.decoder, self._prefix, self._ids(chosen), ids, limit)
-        ends = self.engine.checkpoint.eos_ids()
+        ends = self.engine.files.eos_ids()
         tokens = _Counter(
             generate(self.engine.decoder, memory, hidden, sampling, limit, ends),
             lambda: clock.mark("first_token_s"),
         )
         pieces = []
-        for piece in texts(self.engine.checkpoint.tokenizer, tokens):
+        for piece in texts(self.engine.files.tokenizer, tokens):
             # A model's answer begins with the space after "Answer:"; the user's does not.
             piece = piece if pieces else piece.lstrip()
             pieces.append(piece)
@@ -210,7 +210,7 @@ class Session:
 
     def _ids(self, chosen: Tensor) -> Tensor:
         ids = self.document.take("tokens", chosen)["ids"].long()
-        if ((ids < 0) | (ids >= self.engine.checkpoint.config.vocab_size)).any():
+        if ((ids < 0) | (ids >= self.engine.files.config.vocab_size)).any():
             raise self._damaged("tokens that the model does not have")
         return ids
 
@@ -255,7 +255,7 @@ class Session:
             "changed_sources": self.changed,
             "checked_bytes": self.document.checked_bytes,
             "method": self.engine.method_name,
-            "model": self.engine.checkpoint.name,
+            "model": self.engine.files.name,
             "device": self.engine.device,
             "dtype": dtype_name(self.engine.dtype),
         }

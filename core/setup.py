@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from longctx.core import methods, profile
-from longctx.core.checkpoint import BUNDLED, Checkpoint, cached_json, open_checkpoint, require_fit
 from longctx.core.device import (
     choose_device,
     choose_dtype,
@@ -22,6 +21,7 @@ from longctx.core.errors import LongctxError
 from longctx.core.load import load_decoder
 from longctx.core.memory import Method, Snapshot
 from longctx.core.model import Decoder
+from longctx.core.model_files import BUNDLED, ModelFiles, cached_json, open_model_files, require_fit
 from longctx.core.profile import Profile
 from longctx.core.prompt import PromptEncoder
 from longctx.core.store.manifest import Manifest
@@ -69,7 +69,7 @@ class Engine:
     """A chosen model with all that belongs to it; the weights are loaded when first needed.
 
     Attributes:
-        checkpoint: the model's files.
+        files: the model's files.
         profile: its profile.
         method_name: the reading method.
         options: that method's options.
@@ -78,7 +78,7 @@ class Engine:
         window: tokens that the model was trained on.
     """
 
-    checkpoint: Checkpoint
+    files: ModelFiles
     profile: Profile
     method_name: str
     options: Any
@@ -96,10 +96,10 @@ class Engine:
             LongctxError: it does not fit, or does not run exactly.
         """
         if self._decoder is None:
-            require_fit(self.checkpoint, self.device, self.dtype, free_memory(self.device))
+            require_fit(self.files, self.device, self.dtype, free_memory(self.device))
             self._decoder = load_decoder(
-                str(self.checkpoint.folder),
-                self.checkpoint.config,
+                str(self.files.folder),
+                self.files.config,
                 self.device,
                 self.dtype,
                 cached_json("self-checks.json"),
@@ -154,7 +154,7 @@ def memory_told(engine: Engine, remedy: str) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:  # torch's own errors are RuntimeErrors
         if not is_out_of_memory(error):
             raise
-        weights = engine.checkpoint.num_parameters() * engine.dtype.itemsize
+        weights = engine.files.num_parameters() * engine.dtype.itemsize
         peak, free = peak_memory(engine.device) or 0, free_memory(engine.device) or 0
         raise LongctxError(
             f"out of memory on {engine.device}",
@@ -179,7 +179,7 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     device = choose_device(setup.device)
     dtype = choose_dtype(setup.dtype, device)
     set_threads(setup.threads)
-    checkpoint = open_checkpoint(name)
+    files = open_model_files(name)
     if recorded.profile is not None and setup.profile is None:
         chosen = profile.parse(recorded.profile, "the document's profile")
     else:
@@ -188,12 +188,12 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     module = methods.load(method)
     values = chosen.methods.get(method, {}) if recorded.options is None else recorded.options
     return Engine(
-        checkpoint=checkpoint,
+        files=files,
         profile=chosen,
         method_name=method,
         options=profile.build(module.Options, values, f"options of method {method!r}"),
         device=device,
         dtype=dtype,
-        prompt=PromptEncoder(chosen.prompt, checkpoint.tokenizer),
-        window=chosen.window or checkpoint.config.max_position_embeddings,
+        prompt=PromptEncoder(chosen.prompt, files.tokenizer),
+        window=chosen.window or files.config.max_position_embeddings,
     )

@@ -8,13 +8,13 @@ import time
 import torch
 from transformers import AutoModelForCausalLM
 
-from longctx.core.checkpoint import BUNDLED, open_checkpoint
+from longctx.core.model_files import BUNDLED, open_model_files
 
 WINDOW, REPEATS = 4096, 4
 
-checkpoint = open_checkpoint(BUNDLED)
-model = AutoModelForCausalLM.from_pretrained(checkpoint.folder, dtype=torch.float32).base_model
-ids = torch.randint(checkpoint.config.vocab_size, (1, WINDOW))
+files = open_model_files(BUNDLED)
+model = AutoModelForCausalLM.from_pretrained(files.folder, dtype=torch.float32).base_model
+ids = torch.randint(files.config.vocab_size, (1, WINDOW))
 with torch.inference_mode():
     model(ids, use_cache=False)
     started = time.perf_counter()

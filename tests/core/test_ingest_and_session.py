@@ -124,7 +124,7 @@ def test_a_document_inside_gather_is_answered_as_by_the_model_itself(
             ]
         )
     own = model.generate(prompt[None], max_new_tokens=6, do_sample=False, eos_token_id=1)
-    expected = session.engine.checkpoint.tokenizer.decode(
+    expected = session.engine.files.tokenizer.decode(
         own[0, len(prompt) :], skip_special_tokens=True
     )
     assert answers["full"].answer == answers["reform"].answer == expected.strip()

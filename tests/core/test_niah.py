@@ -11,10 +11,10 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, tr
 from transformers import PreTrainedTokenizerFast
 
 from longctx.core import niah
-from longctx.core.checkpoint import open_checkpoint
 from longctx.core.errors import LongctxError, UsageError
 from longctx.core.gather import Passage
 from longctx.core.haystack import Builder, Placed, depths, sample_paragraphs
+from longctx.core.model_files import open_model_files
 from longctx.core.setup import Setup
 
 NEEDLES = ["The pass key is 71432. Remember it.", "The special magic number for Oslo is 4029516."]
@@ -34,7 +34,7 @@ def trained(vocab: int, alphabet: list[str], normalizer=None, pre_tokenizer=None
 
 def make_tokenizer(kind: str):
     if kind == "bundled":
-        return open_checkpoint("tiny").tokenizer
+        return open_model_files("tiny").tokenizer
     if kind == "gpt2-like":  # runs of digits in one token, "\n\n" cut by what follows
         words = pre_tokenizers.ByteLevel(add_prefix_space=False)
         return trained(900, pre_tokenizers.ByteLevel.alphabet(), pre_tokenizer=words)

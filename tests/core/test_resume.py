@@ -259,7 +259,7 @@ def test_a_source_that_has_grown_is_gone_on_with(library, book, setup_random, tm
 def test_a_source_that_goes_on_in_the_middle_of_a_word(tmp_path, book, setup_random, monkeypatch):
     """The last tokens that are kept may be others when more text has come."""
     monkeypatch.setattr("longctx.core.ingest.prepare", functools.cache(prepare))  # load once
-    cuts = safe_cuts(plain_backend(prepare(setup_random).checkpoint.tokenizer.backend_tokenizer))
+    cuts = safe_cuts(plain_backend(prepare(setup_random).files.tokenizer.backend_tokenizer))
     monkeypatch.setattr("longctx.core.tokens.safe_cuts", lambda backend: cuts)  # and try once
     refused, begun, text = 0, 0, TEXTS["crlf"][:300]
     book.write_bytes(text)

@@ -9,9 +9,9 @@ import pytest
 import transformers
 
 from longctx.core import methods, profile
-from longctx.core.checkpoint import open_checkpoint
 from longctx.core.device import choose_device, choose_dtype
 from longctx.core.errors import UsageError
+from longctx.core.model_files import open_model_files
 from longctx.core.profile import Prompt
 from longctx.core.prompt import PromptEncoder
 from longctx.core.setup import prepare
@@ -64,16 +64,16 @@ def test_a_wrong_option_of_a_method_names_the_known_ones(setup_random, tmp_path)
 
 def test_unknown_models_are_refused(tmp_path, model_folder, monkeypatch):
     with pytest.raises(UsageError, match="no model 'nope'"):
-        open_checkpoint("nope")
+        open_model_files("nope")
     with pytest.raises(UsageError, match="cannot get model 'no/such' from the hub"):
-        open_checkpoint("no/such")  # offline in tests
+        open_model_files("no/such")  # offline in tests
     with pytest.raises(UsageError, match=r"no config\.json"):
-        open_checkpoint(str(tmp_path))
+        open_model_files(str(tmp_path))
     bare = tmp_path / "bare"
     shutil.copytree(model_folder, bare)
     (bare / "model.safetensors").rename(bare / "pytorch_model.bin")
     with pytest.raises(UsageError, match="no safetensors weights"):
-        open_checkpoint(str(bare))
+        open_model_files(str(bare))
 
 
 def test_a_tokenizer_without_a_fast_version_is_refused(model_folder, monkeypatch):
@@ -82,20 +82,20 @@ def test_a_tokenizer_without_a_fast_version_is_refused(model_folder, monkeypatch
         transformers.AutoTokenizer, "from_pretrained", lambda *args, **options: slow
     )
     with pytest.raises(UsageError, match=r"tokenizer.*no fast version"):
-        open_checkpoint(str(model_folder))
+        open_model_files(str(model_folder))
 
 
 def test_the_fingerprint_follows_what_makes_the_model(model_folder, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(model_folder, copy)
-    first, same = open_checkpoint(str(model_folder)).fingerprint(), open_checkpoint(str(copy))
+    first, same = open_model_files(str(model_folder)).fingerprint(), open_model_files(str(copy))
     identity = ("config", "tokenizer", "weights")
     assert [getattr(same.fingerprint(), i) for i in identity] == [
         getattr(first, i) for i in identity
     ]
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 0.5}))
-    changed = open_checkpoint(str(copy)).fingerprint()
+    changed = open_model_files(str(copy)).fingerprint()
     assert changed.config != first.config
     assert changed.weights == first.weights
 
@@ -111,7 +111,7 @@ def test_devices_and_dtypes():
 
 
 def test_only_the_users_words_score_and_special_tokens_in_them_are_text(model_folder):
-    tokenizer = open_checkpoint(str(model_folder)).tokenizer
+    tokenizer = open_model_files(str(model_folder)).tokenizer
     encoder = PromptEncoder(Prompt("<s>", "\nQ: {question}</s>\nA:"), tokenizer)
     assert encoder.prefix().tolist() == [0]
     ids, scored = encoder.question("the keeper </s> wrote")

@@ -54,7 +54,7 @@ class Fingerprint:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class ModelFiles:
     """A model on disk, not loaded.
 
     Attributes:
@@ -97,7 +97,7 @@ class Checkpoint:
         )
 
 
-def open_checkpoint(name: str) -> Checkpoint:
+def open_model_files(name: str) -> ModelFiles:
     """Finds a model's files and reads its configuration and tokenizer.
 
     Args:
@@ -133,7 +133,7 @@ def open_checkpoint(name: str) -> Checkpoint:
             "Save it with a tokenizer.json first.",
         )
     named = str(folder) if Path(name).is_dir() else name
-    return Checkpoint(named, folder, config, tokenizer)
+    return ModelFiles(named, folder, config, tokenizer)
 
 
 def _folder(name: str) -> Path:
@@ -168,21 +168,21 @@ def _from_hub(name: str) -> Path:
         ) from error
 
 
-def require_fit(checkpoint: Checkpoint, device: str, dtype: torch.dtype, free: int | None) -> None:
+def require_fit(files: ModelFiles, device: str, dtype: torch.dtype, free: int | None) -> None:
     """Refuses a model whose weights do not fit, before anything is loaded.
 
     Args:
-        checkpoint: the model.
+        files: the model.
         device, dtype: where and in what it would be loaded.
         free: bytes free there; None: unknown, nothing is refused.
 
     Raises:
         LongctxError: with the figure needed and the figure free.
     """
-    needed = checkpoint.num_parameters() * dtype.itemsize
+    needed = files.num_parameters() * dtype.itemsize
     if free is not None and needed > free:
         raise LongctxError(
-            f"model {checkpoint.name!r} does not fit on {device}",
+            f"model {files.name!r} does not fit on {device}",
             f"its weights need {needed / 1e9:.2f} GB in {dtype}, {free / 1e9:.2f} GB are free",
             "Use a smaller model, --dtype bf16, or another --device.",
         )
@@ -216,11 +216,11 @@ class JsonCache(dict):
             return
 
 
-def _weights_digest(files: list[Path]) -> str:
+def _weights_digest(paths: list[Path]) -> str:
     """SHA-256 over the files' own digests, each remembered by path, size, mtime and inode."""
     known = cached_json("weights.json")
     digests = []
-    for file in files:
+    for file in paths:
         stat = file.stat()
         key = f"{file}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ino}"
         if key not in known:

@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("cli", "core", "kernels", "profiles", "samples")
 WIDE = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
+RECIPE = "profiles.tiny.recipe"  # makes models: it may touch transformers and weights itself
 STAGES = {"encode", "gather", "recompute", "decode", "ingest", "session", "plan", "setup", "niah"}
 
 
@@ -62,14 +63,29 @@ def test_methods_import_neither_stages_nor_one_another(folder):
 
 def test_only_the_adapter_touches_a_transformers_model():
     models = ("transformers.AutoModel", "transformers.PreTrained", "transformers.Attention")
-    for name in set(MODULES) - {"core.model", "core.load"}:
+    for name in {*MODULES} - {"core.model", "core.load", *in_folder(RECIPE)}:
         touched = {i for i in imports(name) if i.startswith(models)}
         assert touched <= {"transformers.PreTrainedTokenizerBase"}, name
 
 
 def test_only_the_store_opens_store_files():
-    for name in set(MODULES) - {"core.store.durable", "core.store.shard_writer"}:
+    for name in {*MODULES} - {"core.store.durable", "core.store.shard_writer", *in_folder(RECIPE)}:
         assert not {i for i in imports(name) if i.startswith("safetensors")}, name
+
+
+def test_nothing_but_the_recipe_imports_the_recipe():
+    for name in {*MODULES} - {*in_folder(RECIPE)}:
+        assert not {i for i in imports(name) if i.startswith(RECIPE)}, name
+
+
+def test_only_the_evaluation_reads_held_out_frames():
+    evaluation = {
+        f"{RECIPE}.{name}" for name in ("heldout", "cases", "evaluate", "heads", "probes")
+    }
+    for name in {*in_folder(RECIPE)} - evaluation:
+        assert not imports(name) & evaluation, name
+        source = (ROOT / name.replace(".", "/")).with_suffix(".py").read_text("utf-8")
+        assert "heldout-frames" not in source, name
 
 
 def test_only_render_knows_rich():
@@ -112,7 +128,7 @@ def test_every_folder_with_python_files_is_packaged():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     folders = {name.rpartition(".")[0] for name in MODULES}
     packaged = {p.removeprefix("longctx.") for p in project["tool"]["setuptools"]["packages"]}
-    assert folders - {"profiles.tiny.recipe"} <= packaged
+    assert folders - {RECIPE} <= packaged
 
 
 def test_every_commands_help_stands_in_the_docs(monkeypatch):

@@ -1,0 +1,147 @@
+"""A model in plain transformers: greedy answers to many prompts at once, and losses of texts.
+
+Prompts of one length are read together without padding; shorter ones among them are padded on the
+left and masked. Knows nothing of cases and of what is right.
+"""
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import AutoModelForCausalLM, DynamicCache
+
+from longctx.core.cuts import plain_backend
+from longctx.core.device import choose_device, choose_dtype
+from longctx.core.model_files import ModelFiles, open_model_files
+
+BATCH = {"cuda": 1 << 20, "cpu": 1 << 13}  # prompt tokens read at a time
+LOSS_BATCH = {"cuda": 1 << 15, "cpu": 1 << 12}  # their logits are kept in float32
+MARGIN = 4  # tokens an answer may be longer than the longest that is right
+
+
+class Answerer:
+    """A causal language model of a folder.
+
+    Attributes:
+        files: its files and tokenizer.
+        backend: tokenizes documents; special tokens written in them are plain text.
+
+    Args:
+        name: a folder in Hugging Face format.
+        device: auto, cpu, mps, cuda or cuda:N.
+        dtype: auto, bf16, fp16 or fp32.
+    """
+
+    def __init__(self, name: str, device: str = "auto", dtype: str = "auto"):
+        self.files: ModelFiles = open_model_files(name)
+        self.backend = plain_backend(self.files.tokenizer.backend_tokenizer)
+        self._device = choose_device(device)
+        model = AutoModelForCausalLM.from_pretrained(
+            self.files.folder,
+            dtype=choose_dtype(dtype, self._device),
+            attn_implementation="sdpa",
+            local_files_only=True,
+        )
+        self._model = model.to(self._device).eval()
+        self._ends = torch.tensor(sorted(self.files.eos_ids()), device=self._device)
+
+    def answers(self, prompts: list[np.ndarray], rights: list[str]) -> list[str]:
+        """Greedy answers, without white space around them.
+
+        Args:
+            prompts: token ids of each.
+            rights: the longest right answer to each: none is decoded much further.
+
+        Returns:
+            One text for each prompt, in order.
+        """
+        wanted = [len(self.backend.encode(right).ids) + MARGIN for right in rights]
+        found = [""] * len(prompts)
+        done = 0
+        for group in self._groups(prompts, wanted):
+            texts = self._decoded([prompts[i] for i in group], max(wanted[i] for i in group))
+            for index, text in zip(group, texts, strict=True):
+                found[index] = text
+            done += len(group)
+            print(f"\r  answered {done:,} of {len(prompts):,}", end="", file=sys.stderr)
+        print(file=sys.stderr)
+        return found
+
+    def _groups(self, prompts: list[np.ndarray], wanted: list[int]) -> Iterator[list[int]]:
+        """Prompts of like lengths and answers, as many as are read at a time."""
+        order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), wanted[i]))
+        group: list[int] = []
+        for index in order:
+            if group and (len(group) + 1) * len(prompts[index]) > self._limit(BATCH):
+                yield group
+                group = []
+            group.append(index)
+        if group:
+            yield group
+
+    @torch.inference_mode()
+    def _decoded(self, prompts: list[np.ndarray], limit: int) -> list[str]:
+        ids, mask = _padded(prompts, self._device)
+        cache, tokens, open_rows = DynamicCache(config=self._model.config), [], None
+        for _ in range(limit):
+            out = self._model(
+                input_ids=ids, attention_mask=mask, past_key_values=cache, logits_to_keep=1
+            )
+            ids = out.logits[:, -1].argmax(dim=-1, keepdim=True)  # (B, 1)
+            tokens.append(ids)
+            ended = torch.isin(ids[:, 0], self._ends)
+            open_rows = ~ended if open_rows is None else open_rows & ~ended
+            if not open_rows.any():
+                break
+            mask = None if mask is None else F.pad(mask, (0, 1), value=1)
+        return [self._text(row) for row in torch.cat(tokens, dim=1).tolist()]
+
+    def _text(self, row: list[int]) -> str:
+        ends = set(self._ends.tolist())
+        stop = next((place for place, token in enumerate(row) if token in ends), len(row))
+        return self.files.tokenizer.decode(row[:stop]).strip()
+
+    @torch.inference_mode()
+    def loss(self, ids: np.ndarray, prefix: np.ndarray, window: int) -> float:
+        """Summed loss of a text's tokens, in bits; each window of it is read by itself.
+
+        Args:
+            ids: (n,) the text's tokens.
+            prefix: (P,) tokens before every window; not counted.
+            window: tokens read at a time, prefix included.
+        """
+        starts = range(0, len(ids), window - len(prefix))
+        windows = [np.concatenate([prefix, ids[a : a + window - len(prefix)]]) for a in starts]
+        rows = max(1, self._limit(LOSS_BATCH) // window)
+        whole, last = windows[:-1], windows[-1:]  # the last one is shorter
+        groups = [*(whole[i : i + rows] for i in range(0, len(whole), rows)), last]
+        return sum(self._group_loss(np.stack(group), len(prefix)) for group in groups)
+
+    def _group_loss(self, ids: np.ndarray, first: int) -> float:
+        """Bits of rows (B, T) from token `first` on; the first of a text without prefix is free."""
+        rows = torch.from_numpy(ids.astype(np.int64)).to(self._device)
+        logits = self._model(input_ids=rows, use_cache=False).logits  # (B, T, vocabulary)
+        first = max(first, 1)
+        predicted, actual = logits[:, first - 1 : -1].float(), rows[:, first:]
+        nats = F.cross_entropy(predicted.flatten(0, 1), actual.flatten(), reduction="sum")
+        return float(nats) / float(np.log(2))
+
+    def _limit(self, limits: dict[str, int]) -> int:
+        return limits["cuda" if self._device.startswith("cuda") else "cpu"]
+
+
+def _padded(prompts: list[np.ndarray], device: str) -> tuple[Tensor, Tensor | None]:
+    """(B, T) ids, padded on the left, and their mask; None where all have one length.
+
+    Without a mask the fused causal attention is used, which takes a fraction of the time.
+    """
+    lengths = torch.tensor([len(prompt) for prompt in prompts])
+    longest = int(lengths.max())
+    ids = torch.zeros(len(prompts), longest, dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = torch.from_numpy(prompt.astype(np.int64))
+    mask = torch.arange(longest)[None] >= longest - lengths[:, None]
+    return ids.to(device), None if bool(mask.all()) else mask.long().to(device)

@@ -2,16 +2,25 @@
 
 A chunk after a cache needs a mask that no fused backend knows without building it, so it is
 split: all of the cache, then the chunk causally, merged by their log-sum-exps. Where the fused
-operators are missing, one masked call gives the same. Knows nothing of methods.
+operators are missing, one masked call gives the same; soft caps, and sinks that no log-sum-exp
+comes for, are computed as they are defined, in blocks of queries. Knows nothing of methods.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+BLOCK_LOGITS = 1 << 24  # attention logits that exist at once where no fused operator computes them
+
 
 def causal_attention(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Attention of T queries that stand at the last T of S consecutive positions.
 
@@ -21,23 +30,24 @@ def causal_attention(
         v: values (G, S, D).
         scale: factor on q·k.
         window: a query at position p sees keys above p - window; None: all before it.
+        softcap: logits are bounded to softcap * tanh(logits / softcap); None: they are not.
+        sinks: (H,) logit of each query head that takes attention and gives no value; None: none.
 
     Returns:
         (H, T, D).
     """
     T, S = q.shape[1], k.shape[1]
-    if window is not None and window < S:
+    crossed = window is not None and window < S
+    if softcap is not None or (sinks is not None and (crossed or T == 1 or _fused(q) is None)):
+        return _defined(q, k, v, scale, window if crossed else S, softcap, sinks)
+    if crossed:
         return _masked(q, k, v, scale, _band(T, S, window, q.device))
-    if T == 1 or T == S:
+    if sinks is None and T in (1, S):
         return _sdpa(q, k, v, scale, is_causal=T > 1)
     fused = _fused(q)
     if fused is None:
         return _masked(q, k, v, scale, _band(T, S, S, q.device))
-    C = S - T
-    past, past_lse = fused(q, k[:, :C], v[:, :C], False, scale)
-    own, own_lse = fused(q, k[:, C:], v[:, C:], True, scale)
-    share = torch.sigmoid(past_lse - own_lse).to(q.dtype)[..., None]  # (H, T, 1)
-    return own.lerp(past, share)
+    return _split(q, k, v, scale, fused, sinks)
 
 
 def _sdpa(q: Tensor, k: Tensor, v: Tensor, scale: float, **how) -> Tensor:
@@ -55,6 +65,22 @@ def _band(T: int, S: int, window: int, device: torch.device) -> Tensor:
     query = torch.arange(S - T, S, device=device)[:, None]
     key = torch.arange(S, device=device)[None]
     return (key <= query) & (key > query - window)
+
+
+# --- fused --------------------------------------------------------------------------------------
+
+
+def _split(q: Tensor, k: Tensor, v: Tensor, scale: float, fused, sinks: Tensor | None) -> Tensor:
+    """All of the cache and the chunk causally, merged; a sink takes its share of the result."""
+    C = k.shape[1] - q.shape[1]
+    out, lse = fused(q, k[:, C:], v[:, C:], True, scale)  # (H, T, D), (H, T)
+    if C:
+        past, past_lse = fused(q, k[:, :C], v[:, :C], False, scale)
+        out = out.lerp(past, torch.sigmoid(past_lse - lse).to(q.dtype)[..., None])
+        lse = torch.logaddexp(lse, past_lse)
+    if sinks is not None:
+        out = out * torch.sigmoid(lse - sinks[:, None].to(lse.dtype)).to(q.dtype)[..., None]
+    return out
 
 
 def _fused(q: Tensor):
@@ -80,3 +106,50 @@ def _cudnn(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float):
         q[None], k[None], v[None], None, True, 0.0, causal, False, scale=scale
     )
     return out[0], lse[0].reshape(q.shape[:2])
+
+
+# --- as defined ---------------------------------------------------------------------------------
+
+
+def _defined(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    window: int,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Softmax over capped logits and sinks, a block of queries and the keys in its reach a time."""
+    (H, T, _), S = q.shape, k.shape[1]
+    # Blocks no longer than the window see at most twice as many keys.
+    rows = max(1, min(window, BLOCK_LOGITS // (H * min(S, 2 * window))))
+    blocks = []
+    for start in range(0, T, rows):
+        block = q[:, start : start + rows]
+        end = S - T + start + block.shape[1]  # of the keys that its last query sees
+        reach = slice(max(0, end - block.shape[1] - window + 1), end)
+        weights = _weights(block, k[:, reach], scale, window, softcap, sinks)
+        blocks.append(torch.bmm(weights.to(v.dtype).flatten(1, 2), v[:, reach]).view(block.shape))
+    return torch.cat(blocks, dim=1)
+
+
+def _weights(
+    q: Tensor,
+    k: Tensor,
+    scale: float,
+    window: int,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """(G, H/G, T, S) attention of queries at the last T of S positions, float32 or wider."""
+    (H, T, D), (G, S, _) = q.shape, k.shape
+    logits = torch.bmm(q.reshape(G, H // G * T, D), k.mT).mul_(scale).view(G, H // G, T, S)
+    if softcap is not None:
+        logits = torch.tanh(logits / softcap) * softcap
+    logits = logits.masked_fill(~_band(T, S, window, q.device), -torch.inf)
+    wide = torch.promote_types(q.dtype, torch.float32)
+    if sinks is None:
+        return torch.softmax(logits, dim=-1, dtype=wide)
+    column = sinks.view(G, H // G, 1, 1).expand(-1, -1, T, 1)
+    return torch.softmax(torch.cat([logits, column], dim=-1), dim=-1, dtype=wide)[..., :-1]

@@ -11,14 +11,15 @@ from typing import Any
 
 import torch
 import transformers
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from longctx.core.attention import causal_attention
-from longctx.core.errors import LongctxError
-from longctx.core.model import ATTENTION, Decoder, Layer, adapter_of, layers_of, register, run
+from longctx.core.architectures import adapter_of
+from longctx.core.errors import LongctxError, UsageError
+from longctx.core.model import ATTENTION, Decoder, Layer, layers_of, register, run
 
 CHECK_TOKENS, CHECK_SPAN, CHECK_TOLERANCE = 96, 32, 1e-4
+ORIGINAL = "original_max_position_embeddings"
 
 
 def load_decoder(
@@ -37,25 +38,38 @@ def load_decoder(
         check_cache: remembers passed self-checks by `check_key`; the caller keeps it.
 
     Raises:
-        UsageError: the architecture has no adapter row.
+        UsageError: the architecture has no adapter row, or weights are missing.
         LongctxError: position-free attention does not give this model's own result.
     """
-    adapter_of(config)
+    row = adapter_of(config)
     register()
-    model = AutoModelForCausalLM.from_pretrained(
+    model, loaded = AutoModelForCausalLM.from_pretrained(
         folder,
         config=config,
         dtype=dtype,
         attn_implementation=ATTENTION,
         use_safetensors=True,
         local_files_only=True,
-    ).to(device)
-    decoder = Decoder(model)
+        key_mapping=dict(row.renamed),
+        output_loading_info=True,
+    )
+    _require_whole(folder, loaded["missing_keys"])
+    decoder = Decoder(model.to(device))
     key = check_key(config, device)
     if not check_cache.get(key):
         self_check(model)
         check_cache[key] = True
     return decoder
+
+
+def _require_whole(folder: str, missing: set[str]) -> None:
+    """Transformers makes up weights that the files do not have; that is no model to read with."""
+    if missing:
+        raise UsageError(
+            f"the model in {folder!r} is not whole",
+            f"its files lack {len(missing)} tensors, among them {min(missing)}",
+            "Fetch it again, or name the folder of the whole model.",
+        )
 
 
 class _WholeWindow:
@@ -64,7 +78,7 @@ class _WholeWindow:
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         T = q.shape[1]
         q, k = (layer.rotate(x, slice(0, T), T) for x in (q, k))
-        return causal_attention(q, k, v, layer.scale, layer.window)
+        return layer.attention(q, k, v)
 
 
 def check_key(config: Any, device: str) -> str:
@@ -84,6 +98,7 @@ def self_check(model: PreTrainedModel) -> None:
 
     Raises:
         LongctxError: they differ by more than 1e-4 of the largest hidden state.
+        UsageError: the weights are quantized, so there is nothing to copy.
     """
     small = _small_copy(model)
     generator = torch.Generator().manual_seed(0)
@@ -108,27 +123,65 @@ def self_check(model: PreTrainedModel) -> None:
 def _small_copy(model: PreTrainedModel) -> PreTrainedModel:
     """A float32 copy of two layers of each type, its windows crossed by 96 tokens."""
     base = model.base_model
-    types = getattr(base.config, "layer_types", None) or ["all"] * len(base.layers)
+    types = _types(base)
     chosen = [i for i, kind in enumerate(types) if types[:i].count(kind) < 2]
-    small = type(base)(_small_config(base.config, chosen)).to(base.device, torch.float32)
-    for target, index in zip(small.layers, chosen, strict=True):
-        target.load_state_dict(base.layers[index].state_dict())
-    small.norm.load_state_dict(base.norm.state_dict())
+    small = type(base)(_small_config(base, chosen)).to(base.device, torch.float32)
+    layer_of = {f"layers.{j}.": f"layers.{i}." for j, i in enumerate(chosen)}
+    source = base.state_dict()
+    for name, target in small.state_dict().items():
+        prefix = ".".join(name.split(".", 2)[:2]) + "."
+        origin = name.replace(prefix, layer_of.get(prefix, prefix), 1)
+        if origin not in source:
+            raise _other_form(origin)
+        target.copy_(source[origin][: len(target)])  # fewer tokens and experts, all of the rest
     return small.eval()
 
 
-def _small_config(config: Any, chosen: list[int]) -> Any:
-    small = copy.deepcopy(config)
+def _other_form(name: str) -> UsageError:
+    return UsageError(
+        "cannot check that this model runs exactly",
+        f"it has no tensor {name}: its weights are kept in another form, such as a quantized one",
+        "Name the same model in bf16, fp16 or fp32.",
+    )
+
+
+def _types(base: PreTrainedModel) -> list[tuple]:
+    """What tells the layers of a decoder apart, by its configuration and by its row."""
+    layers = layers_of(base, adapter_of(base.config))
+    named = getattr(base.config, "layer_types", None) or [None] * len(layers)
+    return [
+        (kind, layer.window, id(layer.rope), _has_experts(base.layers[layer.index]))
+        for kind, layer in zip(named, layers, strict=True)
+    ]
+
+
+def _has_experts(layer: nn.Module) -> bool:
+    return any(name.endswith(".experts") for name, _ in layer.named_modules())
+
+
+def _small_config(base: PreTrainedModel, chosen: list[int]) -> Any:
+    config, small = base.config, copy.deepcopy(base.config)
     small.num_hidden_layers = len(chosen)
     small.vocab_size, small.pad_token_id = 8, None
-    if getattr(config, "layer_types", None):
-        small.layer_types = [config.layer_types[i] for i in chosen]
+    for name in ("layer_types", "no_rope_layers"):
+        if getattr(config, name, None):
+            setattr(small, name, [getattr(config, name)[i] for i in chosen])
     if getattr(config, "sliding_window", None):
         small.sliding_window = CHECK_SPAN
-    rope = small.rope_parameters
-    original = rope.get("original_max_position_embeddings")
-    if original:
-        rope["original_max_position_embeddings"] = CHECK_SPAN
-    ratio = config.max_position_embeddings / (original or config.max_position_embeddings)
-    small.max_position_embeddings = int(CHECK_SPAN * max(1.0, ratio))
+    if hasattr(config, "num_experts"):
+        small.num_experts = config.num_experts_per_tok
+        small.decoder_sparse_step = 1
+        dense = [j for j, i in enumerate(chosen) if not _has_experts(base.layers[i])]
+        small.mlp_only_layers = dense
+    return _with_short_ropes(small)
+
+
+def _with_short_ropes(small: Any) -> Any:
+    """Its rotary embeddings pass their original context within 96 tokens, by the same factor."""
+    nested = [rope for rope in small.rope_parameters.values() if isinstance(rope, dict)]
+    ropes = [rope for rope in nested or [small.rope_parameters] if rope.get(ORIGINAL)]
+    longest = max([1.0, *(small.max_position_embeddings / rope[ORIGINAL] for rope in ropes)])
+    for rope in ropes:
+        rope[ORIGINAL] = CHECK_SPAN
+    small.max_position_embeddings = int(CHECK_SPAN * longest)
     return small

@@ -2,47 +2,30 @@
 
 A model is run with q and k as they are before the rotary embedding; a `Memory` decides what they
 attend to and rotates them with the model's own embedding. Only this file and `load.py` touch a
-transformers model. What differs between architectures is a row of `ADAPTERS`; one without a row is
-refused.
+transformers model. What differs between architectures is a row of `architectures.py`.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
+from transformers.modeling_outputs import MoeModelOutputWithPast
 
-from longctx.core.errors import UsageError
-from longctx.core.rope import Rope
+from longctx.core.architectures import Adapter, adapter_of
+from longctx.core.attention import causal_attention
+from longctx.core.rope import NoRope, Rope
 
 ATTENTION = "longctx"  # the name of our attention function; "flash" in it would mean something else
 
 
 class EarlyExit(Exception):
     """Raised by a memory when nothing above the layer's projections is needed."""
-
-
-@dataclass(frozen=True)
-class Adapter:
-    """What the adapter must know of an architecture.
-
-    Attributes:
-        window: the sliding window of an attention module in tokens, or None.
-    """
-
-    window: Callable[[nn.Module], int | None]
-
-
-ADAPTERS = {
-    "llama": Adapter(window=lambda attention: None),
-    "mistral": Adapter(window=lambda attention: attention.config.sliding_window),
-    "qwen2": Adapter(window=lambda attention: attention.sliding_window),
-    "qwen3": Adapter(window=lambda attention: attention.sliding_window),
-}
 
 
 @dataclass(frozen=True)
@@ -54,7 +37,9 @@ class Layer:
         query_heads, kv_heads, head_dim: H, G and D.
         scale: factor on q·k.
         window: sliding window in tokens; None: full attention.
-        rope: the model's own rotary embedding.
+        rope: the model's own rotary embedding of this layer.
+        softcap: bound of the attention logits; None: none.
+        sinks: (H,) logit of each query head that takes attention and gives no value; None: none.
     """
 
     index: int
@@ -63,11 +48,17 @@ class Layer:
     head_dim: int
     scale: float
     window: int | None
-    rope: Rope
+    rope: Rope | NoRope
+    softcap: float | None = None
+    sinks: Tensor | None = field(default=None, compare=False)
 
     def rotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
         """Rotates x (heads, n, D) to n positions of a window of `length`; see `Rope.rotate`."""
         return self.rope.rotate(x, positions, length)
+
+    def attention(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """This layer's attention (H, T, D) of rotated q to rotated k; see `causal_attention`."""
+        return causal_attention(q, k, v, self.scale, self.window, self.softcap, self.sinks)
 
 
 class Decoder:
@@ -110,43 +101,48 @@ class Decoder:
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits (n, vocabulary), float32 or wider, of hidden states (n, E)."""
-        logits = self._model.get_output_embeddings()(hidden)
+        # The model's own forward: some scale or cap what their output embedding gives.
+        with standing_in(self._base, hidden[None]):
+            logits = self._model(use_cache=False).logits[0]
         return logits.float() if logits.dtype.itemsize < 4 else logits
 
 
-def adapter_of(config: Any) -> Adapter:
-    """The row of a configuration's architecture.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if config.model_type not in ADAPTERS:
-        raise UsageError(
-            f"cannot run architecture {config.model_type!r}",
-            f"this version knows {', '.join(sorted(ADAPTERS))}",
-            "Name a model of one of these with --model.",
-        )
-    return ADAPTERS[config.model_type]
-
-
-def layers_of(base: nn.Module, adapter: Adapter) -> tuple[Layer, ...]:
+def layers_of(base: nn.Module, row: Adapter) -> tuple[Layer, ...]:
     """What memories need of each layer of a decoder."""
-    attentions = [layer.self_attn for layer in base.layers]
-    apply = sys.modules[type(attentions[0]).__module__].apply_rotary_pos_emb
-    rope = Rope(base.rotary_emb, apply)
-    kv_heads = base.config.num_key_value_heads
+    attentions = [getattr(layer, row.attention) for layer in base.layers]
+    ropes = ropes_of(base, attentions, row)
+    heads = base.config.num_attention_heads
     return tuple(
         Layer(
             index=index,
-            query_heads=kv_heads * attention.num_key_value_groups,
-            kv_heads=kv_heads,
-            head_dim=attention.head_dim,
+            query_heads=heads,
+            kv_heads=heads // row.groups(attention),
+            head_dim=row.head_dim(attention),
             scale=attention.scaling,
-            window=adapter.window(attention),
-            rope=rope,
+            window=row.window(attention),
+            rope=ropes[index],
+            softcap=row.softcap(attention),
+            sinks=row.sinks(attention),
         )
         for index, attention in enumerate(attentions)
     )
+
+
+def ropes_of(base: nn.Module, attentions: list[nn.Module], row: Adapter) -> list[Rope | NoRope]:
+    """Each layer's rotary embedding; layers that rotate alike share one, and so its tables."""
+    module = base.rotary_emb
+    apply = sys.modules[type(attentions[0]).__module__].apply_rotary_pos_emb
+    # A module with a type for each type of layer takes the layer's type as an argument.
+    typed = isinstance(getattr(module, "rope_type", None), dict)
+    kinds = base.config.layer_types if typed else [None] * len(attentions)
+    none = NoRope()
+    shared = {
+        kind: Rope(module, apply, kind, row.rotary_dims(attentions[0])) for kind in set(kinds)
+    }
+    return [
+        shared[kind] if row.rotates(attention) else none
+        for kind, attention in zip(kinds, attentions, strict=True)
+    ]
 
 
 # --- attention without position -----------------------------------------------------------------
@@ -157,12 +153,26 @@ def register() -> None:
     AttentionInterface.register(ATTENTION, _attend)
 
 
+# The memory of the pass that runs, and the layers: some architectures hand no keywords down.
+_running: ContextVar[tuple[Any, tuple[Layer, ...]]] = ContextVar("longctx")
+
+
 def _attend(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: None, *, longctx, **_: Any
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: None, **_: Any
 ) -> tuple[Tensor, None]:
-    memory, layers = longctx
+    memory, layers = _running.get()
     out = memory.attend(layers[module.layer_idx], query[0], key[0], value[0])  # (H, T, D)
     return out.transpose(0, 1)[None], None  # (1, T, H, D)
+
+
+@contextmanager
+def attending(memory: Any, layers: tuple[Layer, ...]) -> Iterator[None]:
+    """Lets the attention of the passes meanwhile go through a memory."""
+    token = _running.set((memory, layers))
+    try:
+        yield
+    finally:
+        _running.reset(token)
 
 
 @contextmanager
@@ -177,6 +187,19 @@ def position_free(base: nn.Module) -> Iterator[None]:
         yield
     finally:
         handle.remove()
+
+
+@contextmanager
+def standing_in(base: nn.Module, hidden: Tensor) -> Iterator[None]:
+    """Lets a decoder give these hidden states (1, n, E) for any input meanwhile."""
+    before = vars(base).get("forward")
+    base.forward = lambda *_, **__: MoeModelOutputWithPast(last_hidden_state=hidden)
+    try:
+        yield
+    finally:
+        del base.forward
+        if before is not None:
+            base.forward = before
 
 
 @contextmanager
@@ -198,9 +221,9 @@ def run(
     # All at position 0: the angles are ours, and a large position would change the state of
     # rotary modules whose frequencies grow with it.
     positions = torch.zeros(1, tokens, dtype=torch.long, device=base.device)
-    with position_free(base), firstlayers_of(base, depth):
+    with attending(memory, layers), position_free(base), firstlayers_of(base, depth):
         try:
-            out = base(**inputs, position_ids=positions, use_cache=False, longctx=(memory, layers))
+            out = base(**inputs, position_ids=positions, use_cache=False)
         except EarlyExit:
             return None
     return out.last_hidden_state[0]  # (T, E)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from longctx.core.architectures import language_model
 from longctx.core.errors import LongctxError, UsageError
 
 BUNDLED = "tiny"
@@ -60,7 +61,7 @@ class ModelFiles:
     Attributes:
         name: as the user named it (a local folder: absolute).
         folder: where its files are.
-        config: its transformers configuration.
+        config: the transformers configuration of it, or of the language model inside it.
         tokenizer: its fast tokenizer.
     """
 
@@ -122,7 +123,7 @@ def open_model_files(name: str) -> ModelFiles:
             "Convert it to safetensors first.",
         )
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = language_model(AutoConfig.from_pretrained(folder, local_files_only=True))
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(f"cannot read model {name!r}", _first_line(error)) from error

@@ -21,12 +21,24 @@ class Rope:
     Args:
         module: the decoder's rotary module, `forward(x, position_ids) -> (cos, sin)`.
         apply: the architecture's `apply_rotary_pos_emb(q, k, cos, sin)`.
+        layer_type: the type of layer that it is for, where a module has angles for several.
+        dims: leading dimensions of a head that `apply` gets; None: all.
     """
 
-    def __init__(self, module: nn.Module, apply: Callable[..., tuple[Tensor, Tensor]]):
+    def __init__(
+        self,
+        module: nn.Module,
+        apply: Callable[..., tuple[Tensor, Tensor]],
+        layer_type: str | None = None,
+        dims: int | None = None,
+    ):
         self._module = module
         self._apply = apply
-        self.length_dependent = str(getattr(module, "rope_type", "")) in LENGTH_DEPENDENT
+        self._which = () if layer_type is None else (layer_type,)
+        self._dims = dims
+        kind = getattr(module, "rope_type", "")
+        kind = kind if layer_type is None else kind[layer_type]
+        self.length_dependent = str(kind) in LENGTH_DEPENDENT
         self._tables: dict[tuple, tuple[Tensor, Tensor]] = {}
 
     def rotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
@@ -42,9 +54,12 @@ class Rope:
             (heads, n, D) in the dtype of x.
         """
         cos, sin = self._table(length, x)
-        none = x[None, :0]  # the architectures rotate q and k together; here k is empty
-        rotated, _ = self._apply(x[None], none, cos[None, positions], sin[None, positions])
-        return rotated[0]
+        part = x[None, ..., : self._dims]
+        none = part[:, :0]  # the architectures rotate q and k together; here k is empty
+        rotated, _ = self._apply(part, none, cos[None, positions], sin[None, positions])
+        if self._dims is None:
+            return rotated[0]
+        return torch.cat([rotated[0], x[..., self._dims :]], dim=-1)
 
     def same_basis(self, length: int, other: int) -> bool:
         """Whether keys rotated in a window of one length may meet queries of another."""
@@ -67,7 +82,20 @@ class Rope:
         # A call at position 0 puts back the frequencies that a longer call before left grown
         # (dynamic NTK keeps them); `.forward` passes by the hook that makes attention
         # position-free.
-        self._module.forward(like, torch.zeros(1, 1, dtype=torch.long, device=like.device))
+        start = torch.zeros(1, 1, dtype=torch.long, device=like.device)
+        self._module.forward(like, start, *self._which)
         positions = torch.arange(size, device=like.device)[None]
-        cos, sin = self._module.forward(like, positions)
+        cos, sin = self._module.forward(like, positions, *self._which)
         return cos[0], sin[0]  # (size, rotary dimensions)
+
+
+class NoRope:
+    """The place of a `Rope` in layers that the model runs without positions."""
+
+    def rotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
+        """Leaves x as it is."""
+        return x
+
+    def same_basis(self, length: int, other: int) -> bool:
+        """Always: nothing depends on a length."""
+        return True

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 
 def pytest_collection_modifyitems(config, items):
@@ -53,6 +53,33 @@ ROPES = {
         "original_max_position_embeddings": 32,
     },
 }
+OTHER_ROPES = {
+    "two": {
+        "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1_000_000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+    },
+    "two-yarn": {
+        "full_attention": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "rope_theta": 500_000.0,
+            "original_max_position_embeddings": 32,
+        },
+        "sliding_attention": {"rope_type": "default", "rope_theta": 500_000.0},
+    },
+    "half": {"rope_type": "default", "partial_rotary_factor": 0.5},
+    "half-longrope": {
+        "rope_type": "longrope",
+        "factor": 4.0,
+        "partial_rotary_factor": 0.5,
+        "short_factor": [1.0, 1.2],
+        "long_factor": [1.5, 3.0],
+        "original_max_position_embeddings": 32,
+    },
+}
+TYPES = ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]
+WINDOWS = {"sliding_window": 24, "layer_types": TYPES}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 24}
 ARCHITECTURES = {
     **{f"llama-{name}": ("Llama", {"rope": name}) for name in ROPES},
     "llama-one-kv-head": ("Llama", {"num_key_value_heads": 1}),
@@ -62,8 +89,66 @@ ARCHITECTURES = {
         {"use_sliding_window": True, "sliding_window": 24, "max_window_layers": 2},
     ),
     "qwen3": ("Qwen3", {}),
+    "qwen3-windows": ("Qwen3", {**WINDOWS, "use_sliding_window": True}),
     "mistral": ("Mistral", {"sliding_window": None}),
     "mistral-window": ("Mistral", {"sliding_window": 24}),
+    "mixtral-window": (
+        "Mixtral",
+        {"sliding_window": 24, "num_local_experts": 4, "num_experts_per_tok": 2},
+    ),
+    "gemma2": (
+        "Gemma2",
+        {
+            **WINDOWS,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 3.0,
+            "query_pre_attn_scalar": 5,
+        },
+    ),
+    "gemma3": ("Gemma3Text", {**WINDOWS, "rope": "two", "query_pre_attn_scalar": 5}),
+    "phi3-longrope": ("Phi3", {"rope": "half-longrope"}),
+    "phi3-window": ("Phi3", {"rope": "half", "sliding_window": 24}),
+    "olmo2": ("Olmo2", {}),
+    "olmo3": ("Olmo3", {**WINDOWS, "rope": "two-yarn"}),
+    "smollm3": ("SmolLM3", {"no_rope_layers": [1, 0, 1, 0]}),
+    "smollm3-windows": (
+        "SmolLM3",
+        {**WINDOWS, "use_sliding_window": True, "no_rope_layers": [0, 1, 1, 1]},
+    ),
+    "cohere2": ("Cohere2", {**WINDOWS, "logit_scale": 0.3}),
+    "granite": (
+        "Granite",
+        {
+            "attention_multiplier": 0.2,
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.6,
+            "logits_scaling": 2.5,
+        },
+    ),
+    "glm4": ("Glm4", {"rope": "half"}),
+    "starcoder2-window": ("Starcoder2", {"sliding_window": 24}),
+    "gpt_neox": ("GPTNeoX", {"rope": "half"}),
+    "stablelm": ("StableLm", {"rope": "half", "qk_layernorm": True}),
+    "gpt_oss": ("GptOss", {**WINDOWS, "rope": "yarn", "num_local_experts": 4, **EXPERTS}),
+    "qwen2_moe": (
+        "Qwen2Moe",
+        {
+            **EXPERTS,
+            "num_experts": 4,
+            "use_sliding_window": True,
+            "sliding_window": 24,
+            "layer_types": TYPES,
+            "mlp_only_layers": [1],
+            "shared_expert_intermediate_size": 24,
+        },
+    ),
+    "qwen3_moe": ("Qwen3Moe", {**EXPERTS, "num_experts": 4}),
+    "qwen3_moe-window": (
+        "Qwen3Moe",
+        {**EXPERTS, "num_experts": 4, "use_sliding_window": True, "sliding_window": 24},
+    ),
+    "exaone4": ("Exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 4}),
+    "exaone4-windows": ("Exaone4", WINDOWS),
 }
 
 
@@ -71,10 +156,12 @@ def build_model(name: str, dtype: torch.dtype = torch.float32, **changes):
     """A random model of an entry of ARCHITECTURES in which every weight matters."""
     family, settings = ARCHITECTURES[name]
     settings = {**SIZES, **settings, **changes}
-    rope = {"rope_theta": 10_000.0, **ROPES[settings.pop("rope", "default")]}
+    rope = dict({**ROPES, **OTHER_ROPES}[settings.pop("rope", "default")])
+    if "rope_type" in rope:
+        rope["rope_theta"] = 10_000.0
     config = getattr(transformers, f"{family}Config")(**settings, rope_parameters=rope)
     torch.manual_seed(11)
-    model = getattr(transformers, f"{family}ForCausalLM")(config).to(dtype).eval()
+    model = AutoModelForCausalLM.from_config(config).to(dtype).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight) * (0.2 if weight.ndim == 2 else 0.3))
@@ -91,6 +178,12 @@ def make_model():
 def architecture(request) -> str:
     """Every architecture and variant that the adapter supports."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def all_architectures() -> list[str]:
+    """The names that `architecture` goes through."""
+    return list(ARCHITECTURES)
 
 
 WORDS = "the keeper wrote in his book that a boat came home at dawn with salt and news of rain"

@@ -6,7 +6,6 @@ size.
 
 from torch import Tensor
 
-from longctx.core.attention import causal_attention
 from longctx.core.model import Layer
 
 
@@ -28,9 +27,7 @@ class Dense:
         cache = self._kept[layer.index]
         T, S = q.shape[1], cache.append(layer, k, v)
         q = layer.rotate(q, slice(S - T, S), S)
-        return causal_attention(
-            q, cache.rotated[:, :S], cache.values[:, :S], layer.scale, layer.window
-        )
+        return layer.attention(q, cache.rotated[:, :S], cache.values[:, :S])
 
     def end_chunk(self) -> None:
         """Nothing to close: everything is kept."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from longctx.core.attention import causal_attention
 from longctx.core.errors import StateMismatch, UsageError
 from longctx.core.memory import Memory, Rows, Scores, Snapshot
 from longctx.core.model import EarlyExit, Layer
@@ -154,7 +153,7 @@ class Method(Memory):
         # Evicting now, and not after all layers, keeps one layer's chunk in memory, not all.
         full = self._evicts and self.chunk == T
         self._caches[layer.index] = self._evicted(cache, layer, q, k) if full else cache
-        return causal_attention(q, k, cache.values, layer.scale, layer.window)
+        return layer.attention(q, k, cache.values)
 
     def end_chunk(self) -> None:
         """Nothing is left to do: each layer evicts as soon as it has attended."""
@@ -182,7 +181,8 @@ class Method(Memory):
             return cache.kept(index.expand(G, -1))
         o = self.options
         if o.accumulate or o.budget < S:
-            mass = attention_mass(q[:, -o.queries :], k, layer.scale)
+            last = q[:, -o.queries :]
+            mass = attention_mass(last, k, layer.scale, softcap=layer.softcap, sinks=layer.sinks)
             cache.mass = cache.mass + mass if o.accumulate else mass
         if o.budget >= S:
             return cache

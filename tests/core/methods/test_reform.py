@@ -283,7 +283,7 @@ def test_equal_mass_keeps_the_earlier_token():
 # --- mutations of ours must fail ---
 
 
-def interleaved_mass(q, k, scale):
+def interleaved_mass(q, k, scale, **_):
     """The other GQA map: query head h reads key head h % G."""
     G = k.shape[0]
     return real_mass(q.unflatten(0, (-1, G)).transpose(0, 1).flatten(0, 1), k, scale)
@@ -314,6 +314,7 @@ class OriginalPositions(Watched):
         class Shifted:
             index, scale, window = layer.index, layer.scale, layer.window
             kv_heads, head_dim = layer.kv_heads, layer.head_dim
+            softcap, sinks, attention = layer.softcap, layer.sinks, layer.attention
 
             def rotate(self, x, positions, length):
                 # The cached keys stay where they were, the chunk moves on.

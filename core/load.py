@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, Mxfp4Config, PreTrainedModel
 
 from longctx.core.architectures import adapter_of
 from longctx.core.errors import LongctxError, UsageError
@@ -52,14 +52,26 @@ def load_decoder(
         local_files_only=True,
         key_mapping=dict(row.renamed),
         output_loading_info=True,
+        **_unpacked(config),
     )
     _require_whole(folder, loaded["missing_keys"])
+    for weight in model.parameters():
+        # What was unpacked may come in bfloat16; what a model keeps in float32 stays.
+        if weight.dtype not in (dtype, torch.float32):
+            weight.data = weight.data.to(dtype)
     decoder = Decoder(model.to(device))
     key = check_key(config, device)
     if not check_cache.get(key):
         self_check(model)
         check_cache[key] = True
     return decoder
+
+
+def _unpacked(config: Any) -> dict[str, Any]:
+    """Has mxfp4 weights, as GPT-OSS comes with, unpacked: packed, they need other libraries."""
+    stored = getattr(config, "quantization_config", None) or {}
+    packed = stored.get("quant_method") == "mxfp4"
+    return {"quantization_config": Mxfp4Config(dequantize=True)} if packed else {}
 
 
 def _require_whole(folder: str, missing: set[str]) -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import transformers
+from safetensors.torch import save_file
 from transformers import AutoConfig
 
 from longctx.core import architectures
@@ -216,6 +217,35 @@ def test_weights_in_another_form_are_refused(make_model):
     model.base_model.layers[1].mlp.up_proj = torch.nn.Identity()
     with pytest.raises(UsageError, match=r"no tensor layers\.1\.mlp\.up_proj\.weight.*bf16"):
         self_check(model)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gpt_oss_is_loaded_from_mxfp4(make_model, tmp_path, dtype):
+    model = make_model("gpt_oss", intermediate_size=32)
+    generator = torch.Generator().manual_seed(4)
+    weights = {}
+    for name, weight in model.state_dict().items():
+        if not name.endswith(("gate_up_proj", "down_proj")):
+            weights[name] = weight.to(torch.bfloat16)
+            continue
+        experts, columns, rows = weight.shape
+        shape = (experts, rows, columns // 32)  # 32 values in 16 bytes share a power of two
+        blocks = torch.randint(0, 256, (*shape, 16), dtype=torch.uint8, generator=generator)
+        weights[f"{name}_blocks"] = blocks
+        weights[f"{name}_scales"] = torch.full(shape, 125, dtype=torch.uint8)
+    model.config.save_pretrained(tmp_path)
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    config = AutoConfig.from_pretrained(tmp_path)
+    config.quantization_config = {"quant_method": "mxfp4"}
+    before = config.to_json_string()
+    decoder = load_decoder(str(tmp_path), config, "cpu", dtype, {})
+    assert config.to_json_string() == before  # it is part of what a document was read with
+    assert {w.dtype for w in decoder._model.base_model.layers[0].mlp.parameters()} == {dtype}
+    ours = decoder.logits(decoder.read(IDS, Dense(len(IDS))))
+    decoder._model.set_attn_implementation("eager")
+    with torch.no_grad():
+        own = decoder._model(IDS[None], use_cache=False).logits[0].float()
+    assert (ours - own).norm() / own.norm() < (1e-5 if dtype == torch.float32 else 0.1)
 
 
 def test_the_language_model_of_a_multimodal_gemma_is_run(make_model, tmp_path):

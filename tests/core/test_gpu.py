@@ -15,14 +15,19 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-@pytest.mark.parametrize(("T", "S", "window"), [(65, 200, None), (1, 77, None), (64, 300, 96)])
-def test_attention_after_a_cache_equals_the_cpus(dtype, T, S, window):
+@pytest.mark.parametrize(("softcap", "sinks"), [(None, False), (None, True), (2.0, False)])
+@pytest.mark.parametrize(
+    ("T", "S", "window"), [(65, 200, None), (90, 90, None), (1, 77, None), (64, 300, 96)]
+)
+def test_attention_after_a_cache_equals_the_cpus(dtype, T, S, window, softcap, sinks):
     generator = torch.Generator().manual_seed(T)
     q = torch.randn(8, T, 64, generator=generator)
     k, v = torch.randn(2, 2, S, 64, generator=generator).unbind()
-    expected = causal_attention(q, k, v, 0.125, window)
+    given = torch.linspace(-1, 3, 8) if sinks else None
+    expected = causal_attention(q, k, v, 0.125, window, softcap, given)
     moved = (x.to("cuda", dtype) for x in (q, k, v))
-    out = causal_attention(*moved, 0.125, window).float().cpu()
+    given = given.to("cuda", dtype) if sinks else None
+    out = causal_attention(*moved, 0.125, window, softcap, given).float().cpu()
     error = (out - expected).norm() / expected.norm()
     assert error < (1e-5 if dtype == torch.float32 else 1e-2)
 

@@ -24,15 +24,15 @@ def attention_mass(
         (G, S), float32 (float64 for float64 inputs); without sinks each row sums to W * H / G.
     """
     (H, W, D), (G, S, _) = q.shape, k.shape
-    grouped = q.reshape(G, H // G * W, D)
-    logits = torch.bmm(grouped, k.transpose(1, 2)).mul_(scale)  # (G, H/G * W, S)
+    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    grouped = q.reshape(G, H // G * W, D).to(wide)
+    logits = torch.bmm(grouped, k.transpose(1, 2).to(wide)).mul_(scale)  # (G, H/G * W, S)
     if softcap is not None:
         logits.div_(softcap).tanh_().mul_(softcap)
     future = torch.ones(W, W, dtype=torch.bool, device=q.device).triu_(1)
     # Only the last W keys can lie in the future of one of the last W queries.
     logits.view(G, H // G, W, S)[..., S - W :].masked_fill_(future, -torch.inf)
     if sinks is not None:
-        column = sinks.view(G, H // G, 1).expand(-1, -1, W).reshape(G, -1, 1)
+        column = sinks.to(wide).view(G, H // G, 1).expand(-1, -1, W).reshape(G, -1, 1)
         logits = torch.cat([logits, column], dim=-1)  # (G, H/G * W, S + 1)
-    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    return torch.softmax(logits, dim=-1, dtype=wide)[..., :S].sum(dim=1)
+    return torch.softmax(logits, dim=-1)[..., :S].sum(dim=1)

@@ -1,0 +1,129 @@
+"""Best int8 cosine of each token with any question token, and its sliding maximum, in Triton.
+
+Tokens are read once for up to 64 question tokens; dots are exact int32, and the float operations
+are those of `similarity_max_ref.py` in its order, unfused, so that the bits are the same too.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+FAN = 8  # entries of one level of the sliding maximum that make one of the next
+
+
+def refusal(vectors: Tensor, scales: Tensor, query: Tensor, query_scales: Tensor) -> str | None:
+    """Why the kernel does not compute this; None if it does."""
+    dtypes = (vectors.dtype, query.dtype, scales.dtype, query_scales.dtype)
+    if dtypes != (torch.int8, torch.int8, torch.float16, torch.float16):
+        return f"it takes no {', '.join(map(str, dtypes))}"
+    if not len(query):
+        return "there are no question tokens"
+    if vectors.shape[-1] > 1024:
+        return f"{vectors.shape[-1]} entries of a head are over 1024"
+    return None
+
+
+def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales: Tensor) -> Tensor:
+    """Maximum over question tokens of the mean over heads of their cosine with each token.
+
+    Args:
+        vectors: int8 (n, heads, D), the tokens.
+        scales: float16 (n, heads).
+        query: int8 (T, heads, D), the question's tokens.
+        query_scales: float16 (T, heads).
+
+    Returns:
+        (n,) float32, the bits of the reference on a CPU.
+    """
+    (n, heads, D), T = vectors.shape, len(query)
+    best = torch.empty(n, dtype=torch.float32, device=vectors.device)
+    if not n:
+        return best
+    BLOCK_D = max(32, triton.next_power_of_2(D))
+    BLOCK_N = 128 if BLOCK_D <= 128 else 64 if BLOCK_D <= 256 else 16
+    BLOCK_T = min(64, max(16, triton.next_power_of_2(T)))
+    tensors = (x.contiguous() for x in (vectors, scales, query, query_scales))
+    _best_cosine[(triton.cdiv(n, BLOCK_N),)](
+        *tensors, best, n, T, D,
+        HEADS=heads, ROUNDS=triton.cdiv(T, BLOCK_T),
+        BLOCK_N=BLOCK_N, BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D,
+        # A product and a sum in one rounding would not be the reference's bits.
+        num_warps=8 if BLOCK_T == 64 else 4, num_stages=3, enable_fp_fusion=False,
+    )  # fmt: skip
+    return best
+
+
+def sliding_max(raw: Tensor, reach: int) -> Tensor:
+    """Maximum over -reach..+reach around each entry, clipped at the ends.
+
+    Args:
+        raw: (n,).
+        reach: neighbours on each side.
+
+    Returns:
+        (n,) in the dtype of raw.
+    """
+    n, reach = len(raw), min(reach, len(raw))
+    width, window = 1, 2 * reach + 1
+    level, shift = raw.contiguous(), -reach  # level[p + shift] starts at neighbour p of entry 0
+    while width * FAN < window:
+        higher = torch.empty(n + 2 * reach, dtype=raw.dtype, device=raw.device)
+        _strided_max(level, higher, FAN, shift, width, (FAN - 1) * width)
+        level, shift, width = higher, 0, width * FAN
+    out = torch.empty_like(raw, memory_format=torch.contiguous_format)
+    _strided_max(level, out, triton.cdiv(window, width), shift, width, window - width)
+    return out
+
+
+def _strided_max(source: Tensor, out: Tensor, count: int, shift: int, step: int, last: int) -> None:
+    """out[i] = the maximum of source[i + shift + min(c * step, last)] over c < count."""
+    BLOCK = 1024
+    if len(out):
+        _maxima[(triton.cdiv(len(out), BLOCK),)](
+            source, out, len(source), len(out), shift, step, last, COUNT=count, BLOCK=BLOCK
+        )
+
+
+@triton.jit
+def _best_cosine(
+    vectors, scales, query, query_scales, best, n, T, D,
+    HEADS: tl.constexpr, ROUNDS: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    first = tl.program_id(0).to(tl.int64) * BLOCK_N
+    rows, columns = tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_D)
+    live, inside = first + rows < n, columns < D
+    highest = tl.full((BLOCK_N,), -float("inf"), tl.float32)
+    for start in tl.range(0, ROUNDS * BLOCK_T, BLOCK_T):
+        asked = start + tl.arange(0, BLOCK_T)
+        total = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
+        for h in tl.range(HEADS):
+            tokens = vectors + (first * HEADS + h) * D
+            tokens += rows[:, None] * (HEADS * D) + columns[None, :]
+            words = query + (asked[:, None] * HEADS + h) * D + columns[None, :]
+            token = tl.load(tokens, mask=live[:, None] & inside[None, :], other=0)
+            word = tl.load(words, mask=(asked < T)[:, None] & inside[None, :], other=0)
+            dots = tl.dot(token, tl.trans(word), out_dtype=tl.int32).to(tl.float32)
+            scale = tl.load(scales + first * HEADS + rows * HEADS + h, mask=live, other=0.0)
+            factor = tl.load(query_scales + asked * HEADS + h, mask=asked < T, other=0.0)
+            total += dots * scale.to(tl.float32)[:, None] * factor.to(tl.float32)[None, :]
+        total = tl.where((asked < T)[None, :], total, -float("inf"))
+        highest = tl.maximum(highest, tl.max(total, 1))
+    mean = tl.div_rn(highest, tl.full((BLOCK_N,), HEADS, tl.float32))
+    tl.store(best + first + rows, mean, mask=live)
+
+
+@triton.jit
+def _maxima(
+    source, out, source_count, count, shift, step, last,
+    COUNT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    places = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    highest = tl.full((BLOCK,), -float("inf"), source.dtype.element_ty)
+    for c in tl.static_range(COUNT):
+        read = places + shift + tl.minimum(c * step, last)
+        inside = (read >= 0) & (read < source_count)
+        entry = tl.load(source + read, mask=inside, other=-float("inf"))
+        highest = tl.maximum(highest, entry)
+    tl.store(out + places, highest, mask=places < count)

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from longctx.kernels.door import fused_attention
+
 BLOCK_LOGITS = 1 << 24  # attention logits that exist at once where no fused operator computes them
 
 
@@ -36,18 +38,35 @@ def causal_attention(
     Returns:
         (H, T, D).
     """
+    return causal_attention_lse(q, k, v, scale, window, softcap, sinks)[0]
+
+
+def causal_attention_lse(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """The same with each query's log-sum-exp (H, T), or None where no fused operator gave it."""
     T, S = q.shape[1], k.shape[1]
-    crossed = window is not None and window < S
-    if softcap is not None or (sinks is not None and (crossed or T == 1 or _fused(q) is None)):
-        return _defined(q, k, v, scale, window if crossed else S, softcap, sinks)
-    if crossed:
-        return _masked(q, k, v, scale, _band(T, S, window, q.device))
-    if sinks is None and T in (1, S):
-        return _sdpa(q, k, v, scale, is_causal=T > 1)
-    fused = _fused(q)
-    if fused is None:
-        return _masked(q, k, v, scale, _band(T, S, S, q.device))
-    return _split(q, k, v, scale, fused, sinks)
+    reach = S if window is None else min(window, S)
+    if softcap is not None or (sinks is not None and (reach < S or T == 1)):
+        return _defined(q, k, v, scale, reach, softcap, sinks), None
+    if reach < S:
+        return _masked(q, k, v, scale, _band(T, S, reach, q.device)), None
+    if T == 1:
+        return _sdpa(q, k, v, scale), None
+    attended = _split(q, k, v, scale)
+    if attended is not None:
+        return attended if sinks is None else _with_sinks(*attended, sinks)
+    if sinks is not None:
+        return _defined(q, k, v, scale, reach, softcap, sinks), None
+    if T == S:
+        return _sdpa(q, k, v, scale, is_causal=True), None
+    return _masked(q, k, v, scale, _band(T, S, S, q.device)), None
 
 
 def _sdpa(q: Tensor, k: Tensor, v: Tensor, scale: float, **how) -> Tensor:
@@ -70,42 +89,26 @@ def _band(T: int, S: int, window: int, device: torch.device) -> Tensor:
 # --- fused --------------------------------------------------------------------------------------
 
 
-def _split(q: Tensor, k: Tensor, v: Tensor, scale: float, fused, sinks: Tensor | None) -> Tensor:
-    """All of the cache and the chunk causally, merged; a sink takes its share of the result."""
+def _split(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor] | None:
+    """All of the cache and the chunk causally, merged; None where nothing fused computes them."""
     C = k.shape[1] - q.shape[1]
-    out, lse = fused(q, k[:, C:], v[:, C:], True, scale)  # (H, T, D), (H, T)
-    if C:
-        past, past_lse = fused(q, k[:, :C], v[:, :C], False, scale)
-        out = out.lerp(past, torch.sigmoid(past_lse - lse).to(q.dtype)[..., None])
-        lse = torch.logaddexp(lse, past_lse)
-    if sinks is not None:
-        out = out * torch.sigmoid(lse - sinks[:, None].to(lse.dtype)).to(q.dtype)[..., None]
-    return out
+    own = fused_attention(q, k[:, C:], v[:, C:], scale, causal=True)
+    if own is None or not C:
+        return own
+    past = fused_attention(q, k[:, :C], v[:, :C], scale, causal=False)
+    return None if past is None else _merged(*past, *own)
 
 
-def _fused(q: Tensor):
-    """The device's fused operator as f(q, k, v, causal, scale) -> (out, log-sum-exp), or None."""
-    if q.device.type == "cpu" and hasattr(
-        torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu"
-    ):
-        return _flash_cpu
-    if q.device.type == "cuda" and q.dtype in (torch.bfloat16, torch.float16):
-        return _cudnn
-    return None
+def _merged(past: Tensor, past_lse: Tensor, own: Tensor, own_lse: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention to the cache and to the chunk as attention to both."""
+    share = torch.sigmoid(past_lse - own_lse).to(own.dtype)[..., None]  # (H, T, 1)
+    return own.lerp(past, share), torch.logaddexp(past_lse, own_lse)
 
 
-def _flash_cpu(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float):
-    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        q[None], k[None], v[None], 0.0, causal, scale=scale
-    )
-    return out[0], lse[0]  # (H, T, D), (H, T)
-
-
-def _cudnn(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float):
-    out, lse, *_ = torch.ops.aten._scaled_dot_product_cudnn_attention(
-        q[None], k[None], v[None], None, True, 0.0, causal, False, scale=scale
-    )
-    return out[0], lse[0].reshape(q.shape[:2])
+def _with_sinks(out: Tensor, lse: Tensor, sinks: Tensor) -> tuple[Tensor, Tensor]:
+    """A sink takes its share of the result, and joins the log-sum-exp."""
+    sink = sinks[:, None].to(lse.dtype)  # (H, 1)
+    return out * torch.sigmoid(lse - sink).to(out.dtype)[..., None], torch.logaddexp(lse, sink)
 
 
 # --- as defined ---------------------------------------------------------------------------------

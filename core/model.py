@@ -18,7 +18,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from longctx.core.architectures import Adapter, adapter_of
-from longctx.core.attention import causal_attention
+from longctx.core.attention import causal_attention_lse
 from longctx.core.rope import NoRope, Rope
 
 ATTENTION = "longctx"  # the name of our attention function; "flash" in it would mean something else
@@ -58,7 +58,11 @@ class Layer:
 
     def attention(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """This layer's attention (H, T, D) of rotated q to rotated k; see `causal_attention`."""
-        return causal_attention(q, k, v, self.scale, self.window, self.softcap, self.sinks)
+        return self.attention_lse(q, k, v)[0]
+
+    def attention_lse(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The same with its log-sum-exps, where there are any; see `causal_attention_lse`."""
+        return causal_attention_lse(q, k, v, self.scale, self.window, self.softcap, self.sinks)
 
 
 class Decoder:

@@ -17,7 +17,7 @@ from longctx.core.device import (
     peak_memory,
     set_threads,
 )
-from longctx.core.errors import LongctxError
+from longctx.core.errors import LongctxError, UsageError
 from longctx.core.load import load_decoder
 from longctx.core.memory import Method, Snapshot
 from longctx.core.model import Decoder
@@ -25,6 +25,7 @@ from longctx.core.model_files import BUNDLED, ModelFiles, cached_json, open_mode
 from longctx.core.profile import Profile
 from longctx.core.prompt import PromptEncoder
 from longctx.core.store.manifest import Manifest
+from longctx.kernels import door
 
 
 @dataclass(frozen=True)
@@ -172,12 +173,14 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         recorded: what a document says it was read with; it stands where the user chose nothing.
 
     Raises:
-        UsageError: a name that does not exist, or an option that does not fit the method.
+        UsageError: a name that does not exist, an option that does not fit the method, or a value
+            of LONGCTX_KERNELS that asks for what there is not.
     """
     recorded = recorded or Recorded()
     name = setup.model or recorded.model or BUNDLED
     device = choose_device(setup.device)
     dtype = choose_dtype(setup.dtype, device)
+    _require_kernels(device)
     set_threads(setup.threads)
     files = open_model_files(name)
     if recorded.profile is not None and setup.profile is None:
@@ -197,3 +200,10 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         prompt=PromptEncoder(chosen.prompt, files.tokenizer),
         window=chosen.window or files.config.max_position_embeddings,
     )
+
+
+def _require_kernels(device: str) -> None:
+    try:
+        door.require(device)
+    except door.CannotChoose as error:
+        raise UsageError(*error.args) from error

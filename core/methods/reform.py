@@ -16,8 +16,8 @@ from longctx.core.errors import StateMismatch, UsageError
 from longctx.core.memory import Memory, Rows, Scores, Snapshot
 from longctx.core.model import EarlyExit, Layer
 from longctx.core.store.shards import AGAIN
-from longctx.kernels.attention_mass_ref import attention_mass
-from longctx.kernels.similarity_max_ref import quantize, similarity_max, sliding_max
+from longctx.kernels.door import attention_mass, similarity_max, sliding_max
+from longctx.kernels.similarity_max_ref import quantize
 
 KINDS = ("q", "k", "v")
 
@@ -150,10 +150,11 @@ class Method(Memory):
         T, S = q.shape[1], cache.keys.shape[1]
         q = layer.rotate(q, slice(S - T, S), S)
         k = layer.rotate(cache.keys, slice(0, S), S)
+        attended, lse = layer.attention_lse(q, k, cache.values)
         # Evicting now, and not after all layers, keeps one layer's chunk in memory, not all.
         full = self._evicts and self.chunk == T
-        self._caches[layer.index] = self._evicted(cache, layer, q, k) if full else cache
-        return layer.attention(q, k, cache.values)
+        self._caches[layer.index] = self._evicted(cache, layer, q, k, lse) if full else cache
+        return attended
 
     def end_chunk(self) -> None:
         """Nothing is left to do: each layer evicts as soon as it has attended."""
@@ -173,7 +174,9 @@ class Method(Memory):
         stacked = stacked if stacked.dtype == torch.float64 else stacked.float()
         return quantize(torch.nn.functional.normalize(stacked, dim=-1))  # (T, heads, D)
 
-    def _evicted(self, cache: Cache, layer: Layer, q: Tensor, k: Tensor) -> Cache:
+    def _evicted(
+        self, cache: Cache, layer: Layer, q: Tensor, k: Tensor, lse: Tensor | None
+    ) -> Cache:
         """The cache cut down to its budget (3.1), or to the layer's sliding window."""
         G, S = cache.positions.shape
         if layer.window is not None:
@@ -181,8 +184,9 @@ class Method(Memory):
             return cache.kept(index.expand(G, -1))
         o = self.options
         if o.accumulate or o.budget < S:
-            last = q[:, -o.queries :]
-            mass = attention_mass(last, k, layer.scale, softcap=layer.softcap, sinks=layer.sinks)
+            last, lse = q[:, -o.queries :], None if lse is None else lse[:, -o.queries :]
+            more = {"softcap": layer.softcap, "sinks": layer.sinks}
+            mass = attention_mass(last, k, layer.scale, lse, **more)
             cache.mass = cache.mass + mass if o.accumulate else mass
         if o.budget >= S:
             return cache

@@ -54,7 +54,7 @@ def test_gqa_map_gives_query_head_h_the_kv_head_of_its_group():
 @pytest.mark.parametrize("T", [1, 3, 12])
 def test_attention_after_a_cache_equals_one_softmax(T, window, fused, softcap, sinks, monkeypatch):
     if not fused:
-        monkeypatch.setattr(attention, "_fused", lambda q: None)
+        monkeypatch.setattr(attention, "fused_attention", lambda *_, **__: None)
     q, k, v = drawn(T, 12)
     weights = softmax_weights(q, k, 0.3, window or 12, softcap, sinks)
     out = causal_attention(q, k, v, 0.3, window, softcap, sinks)

@@ -17,7 +17,8 @@ from longctx.core.methods import reform
 from longctx.core.methods.reform import Method, Options
 from longctx.core.model import Decoder
 from longctx.core.recompute import recompute
-from longctx.kernels.similarity_max_ref import quantize, similarity_max, sliding_max
+from longctx.kernels.door import similarity_max, sliding_max
+from longctx.kernels.similarity_max_ref import quantize
 
 HEADS = ((1, "q", 3), (2, "k", 1), (2, "v", 0), (3, "q", 2))
 OPTIONS = Options(heads=HEADS, chunk=48, budget=40, first=6, last=8, queries=16, pool=5, gather=90)
@@ -283,7 +284,7 @@ def test_equal_mass_keeps_the_earlier_token():
 # --- mutations of ours must fail ---
 
 
-def interleaved_mass(q, k, scale, **_):
+def interleaved_mass(q, k, scale, lse, **_):
     """The other GQA map: query head h reads key head h % G."""
     G = k.shape[0]
     return real_mass(q.unflatten(0, (-1, G)).transpose(0, 1).flatten(0, 1), k, scale)

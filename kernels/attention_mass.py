@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-SPAN = 2048  # keys whose log-sum-exp one program takes; the parts are merged afterwards
+SPAN = 2048  # most keys whose log-sum-exp one program takes; the parts are merged afterwards
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
@@ -69,9 +69,10 @@ def _tile(q: Tensor) -> dict[str, int]:
 def _log_sum_exps(q: Tensor, k: Tensor, sizes: tuple, tile: dict[str, int]) -> Tensor:
     """(G, R) float32: of each query's scaled logits over the keys that it sees."""
     (G, S, _), R = k.shape, tile["R"]
-    parts = torch.empty(triton.cdiv(S, SPAN), G, R, dtype=torch.float32, device=q.device)
+    span = min(SPAN, max(tile["BLOCK_S"], triton.next_power_of_2(S)))
+    parts = torch.empty(triton.cdiv(S, span), G, R, dtype=torch.float32, device=q.device)
     grid = (triton.cdiv(R, tile["BLOCK_R"]), *parts.shape[:2])
-    _partial_lse[grid](q, k, parts, *sizes, SPAN=SPAN, **tile)
+    _partial_lse[grid](q, k, parts, *sizes, SPAN=span, **tile)
     return parts.logsumexp(dim=0)
 
 

@@ -123,7 +123,7 @@ def fused_attention(
         _tell("attention", "a masked call", f"{VARIABLE}=reference")
         return None
     why = f"the first that takes {q.dtype} on {q.device.type}"
-    for operator in fused.operators(q):
+    for operator in fused.operators(q, k):
         name = f"{operator.__name__} attention"
         key = (name, q.device, q.dtype, q.shape[-1], causal)
         attended = _attempt(key, lambda chosen=operator: chosen(q, k, v, scale, causal))

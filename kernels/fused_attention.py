@@ -14,16 +14,17 @@ Attended = tuple[Tensor, Tensor]
 Operator = Callable[[Tensor, Tensor, Tensor, float, bool], Attended]
 
 
-def operators(q: Tensor) -> list[Operator]:
-    """Those that may take queries (H, T, D) of this device, dtype and head dimension."""
+def operators(q: Tensor, k: Tensor) -> list[Operator]:
+    """Those that may take queries (H, T, D) and keys (G, S, D) of this device, dtype and shape."""
     aten, D = torch.ops.aten, q.shape[-1]
     if q.device.type == "cpu":
         return [flash_cpu] if hasattr(aten, "_scaled_dot_product_flash_attention_for_cpu") else []
     if q.device.type != "cuda":
         return []
     half = q.dtype in (torch.bfloat16, torch.float16) and D % 8 == 0 and D <= 256
+    has_cudnn = torch.version.hip is None and torch.backends.cudnn.is_available()
     known = {
-        cudnn: half and torch.version.hip is None and torch.backends.cudnn.is_available(),
+        cudnn: half and has_cudnn and k.shape[1] > 1,  # PyTorch gives it no single key either
         flash: half,
         efficient: q.dtype in (torch.bfloat16, torch.float16, torch.float32),
     }

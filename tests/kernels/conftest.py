@@ -1,0 +1,36 @@
+"""What the tests of the kernels share: a device that runs Triton, and a door that forgets."""
+
+import os
+
+import pytest
+import torch
+
+from longctx.kernels import door
+
+
+@pytest.fixture
+def device() -> str:
+    """Where kernels run: a GPU, compiled, or the CPU, by Triton's interpreter."""
+    pytest.importorskip("triton", reason="Triton is not made for this platform")
+    return "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
+
+
+@pytest.fixture(autouse=True)
+def fresh_door(monkeypatch):
+    """No choice made and nothing failed before the test, and no variable set."""
+    monkeypatch.delenv(door.VARIABLE, raising=False)
+    monkeypatch.setattr(door, "_broken", {})
+    door._tell.cache_clear()
+
+
+@pytest.fixture
+def random_states():
+    """f(H, G, W, S, D, dtype, device) -> queries (H, W, D) and keys (G, S, D)."""
+
+    def make(H, G, W, S, D, dtype=torch.float32, device="cpu"):
+        generator = torch.Generator().manual_seed(S * 31 + W)
+        q = torch.randn(H, W, D, generator=generator)
+        k = torch.randn(G, S, D, generator=generator)
+        return q.to(device, dtype), k.to(device, dtype)
+
+    return make

@@ -48,6 +48,13 @@ def test_kernels_import_nothing_of_ours():
         assert not {i for i in imports(name) if i.split(".")[0] in ("cli", "core", "profiles")}
 
 
+def test_only_the_door_imports_triton_kernels():
+    kernels = {name for name in MODULES if "triton" in imports(name)}
+    assert {"kernels.attention_mass", "kernels.similarity_max"} <= kernels
+    for name in set(MODULES) - {"kernels.door"}:
+        assert not imports(name) & kernels, name
+
+
 def test_core_does_not_know_the_command_line():
     for name in in_folder("core"):
         assert not {i for i in imports(name) if i.split(".")[0] in ("cli", "rich", "typer")}, name

@@ -11,7 +11,7 @@ from longctx.kernels import door
 @pytest.fixture
 def device() -> str:
     """Where kernels run: a GPU, compiled, or the CPU, by Triton's interpreter."""
-    pytest.importorskip("triton", reason="Triton is not made for this platform")
+    pytest.importorskip("triton", reason="Triton is not installed")
     return "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 
 

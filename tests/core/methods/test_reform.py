@@ -315,7 +315,7 @@ class OriginalPositions(Watched):
         class Shifted:
             index, scale, window = layer.index, layer.scale, layer.window
             kv_heads, head_dim = layer.kv_heads, layer.head_dim
-            softcap, sinks, attention = layer.softcap, layer.sinks, layer.attention
+            softcap, sinks, attention_lse = layer.softcap, layer.sinks, layer.attention_lse
 
             def rotate(self, x, positions, length):
                 # The cached keys stay where they were, the chunk moves on.

@@ -13,6 +13,7 @@ from longctx.cli.loading import choose_document, make_setup, open_session
 from longctx.cli.questions import from_file, from_stdin
 from longctx.cli.settings import library_path
 from longctx.core.errors import UsageError
+from longctx.core.sampling import Sampling
 
 if TYPE_CHECKING:
     from longctx.core.session import Answer
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   longctx ask "Who kept the lighthouse?"
   longctx ask "When did it burn?" --doc log --json
+  longctx ask "List the keepers" --temperature 0.7 --seed 1 --stop "The end"
   longctx ask --questions questions.txt > answers.jsonl
   longctx ask
 """
@@ -54,28 +56,13 @@ def run(
             metavar="N",
         ),
     ] = None,
-    temperature: Annotated[
-        float,
-        options.setting(
-            "--temperature",
-            "How freely the answer is drawn; by default 0, always the most likely token.",
-            metavar="T",
-        ),
-    ] = 0.0,
-    top_p: Annotated[
-        float,
-        options.setting(
-            "--top-p",
-            "Share of probability to draw from when the temperature is above 0; by default 1.",
-            metavar="P",
-        ),
-    ] = 1.0,
-    seed: Annotated[
-        int | None,
-        options.setting(
-            "--seed", "Number that makes a drawn answer repeatable; by default none.", metavar="N"
-        ),
-    ] = None,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    top_k: options.TopK = None,
+    min_p: options.MinP = None,
+    repetition_penalty: options.RepetitionPenalty = None,
+    seed: options.Seed = None,
+    stop: options.Stop = None,
     sources: Annotated[
         bool,
         options.setting(
@@ -102,12 +89,19 @@ def run(
     ends it.
     """
     many = _questions(question, questions)
+    sampling = Sampling(
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        seed=seed,
+        stop=tuple(stop) if stop else None,
+    )
     place = library_path(library)
     name = choose_document(place, doc, partial)
     setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
-    from longctx.core.decode import Sampling
-
-    sampling = Sampling(max_new_tokens, temperature, top_p, seed)
     with open_session(place, name, setup, partial) as session:
 
         def ask(words: str, **more: Callable[[str], None]) -> "Answer":

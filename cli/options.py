@@ -102,6 +102,69 @@ Gather = Annotated[
         min=1,
     ),
 ]
+Temperature = Annotated[
+    float | None,
+    setting(
+        "--temperature",
+        "How freely the answer is drawn: 0 takes the most likely token always; by default the "
+        "profile's number, or 0.",
+        metavar="T",
+    ),
+]
+TopP = Annotated[
+    float | None,
+    setting(
+        "--top-p",
+        "Share of probability to draw from when the temperature is above 0; by default the "
+        "profile's number, or 1.",
+        metavar="P",
+    ),
+]
+TopK = Annotated[
+    int | None,
+    setting(
+        "--top-k",
+        "Number of tokens to draw from when the temperature is above 0; by default the profile's, "
+        "or all.",
+        metavar="N",
+    ),
+]
+MinP = Annotated[
+    float | None,
+    setting(
+        "--min-p",
+        "Least probability to draw, as a share of the most likely token's, when the temperature is "
+        "above 0; by default the profile's number, or 0.",
+        metavar="P",
+    ),
+]
+RepetitionPenalty = Annotated[
+    float | None,
+    setting(
+        "--repetition-penalty",
+        "Above 1 makes tokens less likely that were there before, in passages, question or answer; "
+        "by default the profile's number, or 1.",
+        metavar="R",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    setting(
+        "--seed",
+        "Number that makes a drawn answer repeatable; by default the profile's, or none.",
+        metavar="N",
+    ),
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stop",
+        metavar="TEXT",
+        help="Text before which the answer ends; may be given several times. By default the "
+        "profile's.",
+        show_default=False,
+    ),
+]
 Partial = Annotated[
     bool,
     setting(

@@ -80,12 +80,13 @@ class ModelFiles:
         return sum(_count(file) for file in self.weight_files)
 
     def eos_ids(self) -> set[int]:
-        """Token ids that end an answer."""
+        """Token ids that end an answer: the configuration's, the generation's, the tokenizer's."""
         file = self.folder / "generation_config.json"
         values = json.loads(file.read_text("utf-8")) if file.exists() else {}
-        ends = values.get("eos_token_id", getattr(self.config, "eos_token_id", None))
-        ids = ends if isinstance(ends, list) else [ends]
-        return {i for i in [*ids, self.tokenizer.eos_token_id] if i is not None}
+        ends = [self.tokenizer.eos_token_id]
+        for named in (getattr(self.config, "eos_token_id", None), values.get("eos_token_id")):
+            ends += named if isinstance(named, list) else [named]
+        return {i for i in ends if i is not None}
 
     def fingerprint(self) -> Fingerprint:
         """Hashes what makes the model; weights are hashed in full once and remembered."""

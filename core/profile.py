@@ -14,6 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import yaml
 
 from longctx.core.errors import UsageError
+from longctx.core.sampling import Sampling
 
 PLACE = "{question}"  # where the template takes the user's words
 
@@ -45,6 +46,7 @@ class Profile:
         methods: options by method, overriding the method's own defaults.
         threshold: best score under which a document seems not to answer; None: never said.
         max_new_tokens: length limit of an answer.
+        sampling: how an answer is chosen and what ends it, unless the user says otherwise.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Profile:
     methods: dict[str, dict[str, Any]] = field(default_factory=dict)
     threshold: float | None = None
     max_new_tokens: int = 64
+    sampling: Sampling = field(default_factory=Sampling)
 
 
 def build(kind: type, values: Any, where: str) -> Any:
@@ -91,7 +94,7 @@ def build(kind: type, values: Any, where: str) -> Any:
         )
     try:
         return kind(**{key: _frozen(value) for key, value in values.items()})
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, UsageError) as error:
         raise UsageError(f"cannot use {where}", str(error), "Correct the profile.") from error
 
 
@@ -127,6 +130,9 @@ def parse(values: Any, where: str) -> Profile:
     if isinstance(values, dict) and "prompt" in values:
         prompt = build(Prompt, values["prompt"], f"`prompt` of {where}")
         values = {**values, "prompt": prompt}
+    if isinstance(values, dict) and "sampling" in values:
+        sampling = _parse_sampling(values["sampling"], f"`sampling` of {where}")
+        values = {**values, "sampling": sampling}
     profile = build(Profile, values, where)
     if PLACE not in profile.prompt.question:
         raise UsageError(
@@ -135,6 +141,14 @@ def parse(values: Any, where: str) -> Profile:
             f"Write {PLACE} in it.",
         )
     return profile
+
+
+def _parse_sampling(values: Any, where: str) -> Sampling:
+    if isinstance(values, dict) and values.get("max_new_tokens") is not None:
+        raise UsageError(
+            f"unknown key 'max_new_tokens' in {where}", "", "Write it in the profile itself."
+        )
+    return build(Sampling, values, where)
 
 
 def load(text: str, where: str) -> Profile:

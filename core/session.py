@@ -11,14 +11,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from longctx.core.decode import Sampling, generate, texts
+from longctx.core.decode import Generation
 from longctx.core.device import dtype_name
 from longctx.core.errors import LongctxError, StateMismatch
 from longctx.core.gather import Passage, Room, passages, room, top_tokens
 from longctx.core.memory import Scores
 from longctx.core.recompute import recompute
+from longctx.core.sampling import Sampling
 from longctx.core.setup import Setup, memory_told, prepare, recorded
 from longctx.core.store.library import Library
 from longctx.core.store.sameness import has_changed
@@ -59,9 +61,15 @@ class Found:
 
 @dataclass(frozen=True)
 class Answer(Found):
-    """What was gathered, and the model's answer from it."""
+    """What was gathered, and the model's answer from it.
+
+    Attributes:
+        answer: its text.
+        stop: what ended it: "end" (the model), "length" or "stop string".
+    """
 
     answer: str
+    stop: str
 
 
 class Session:
@@ -122,7 +130,7 @@ class Session:
         Args:
             question: the user's words.
             gather: tokens to recompute, prefix included; None: the method's.
-            sampling: how to decode.
+            sampling: how to decode; what it leaves open is the profile's.
             on_text: gets the answer's text as it comes.
 
         Raises:
@@ -139,26 +147,24 @@ class Session:
         on_text: Callable[[str], None],
     ) -> Answer:
         clock = _Clock(self._load_s)
+        sampling = sampling.over(self.engine.profile.sampling)
         ids, scored = self.engine.prompt.question(question)
         limit = sampling.max_new_tokens or self.engine.profile.max_new_tokens
         wanted = self.method.gather if gather is None else gather
         fit = self._room(ids, limit, wanted)
         scores, chosen = self._gather(ids, scored, fit.tokens, self.method.edges)
         clock.mark("gather_s")
-        memory, hidden = recompute(self.engine.decoder, self._prefix, self._ids(chosen), ids, limit)
-        ends = self.engine.files.eos_ids()
-        tokens = _Counter(
-            generate(self.engine.decoder, memory, hidden, sampling, limit, ends),
-            lambda: clock.mark("first_token_s"),
-        )
+        answer = self._begin(self._ids(chosen), ids, sampling, limit)
+        answer.on_token = lambda: clock.mark("first_token_s")  # the first time counts
         pieces = []
-        for piece in texts(self.engine.files.tokenizer, tokens):
+        for piece in answer.texts(self.engine.files.tokenizer):
             # A model's answer begins with the space after "Answer:"; the user's does not.
             piece = piece if pieces else piece.lstrip()
-            pieces.append(piece)
-            on_text(piece)
-        found = self._found(question, scores, chosen, ids, fit, tokens.count, clock)
-        return Answer(**vars(found), answer="".join(pieces).strip())
+            if piece:
+                pieces.append(piece)
+                on_text(piece)
+        found = self._found(question, scores, chosen, ids, fit, answer.count, clock)
+        return Answer(**vars(found), answer="".join(pieces).strip(), stop=answer.stop)
 
     def find(self, query: str, gather: int | None = None) -> Found:
         """The best passages for a query; nothing is decoded, so they may be more than the window.
@@ -189,6 +195,15 @@ class Session:
         return self._score(*self.engine.prompt.question(query))
 
     # --- the steps ---
+
+    def _begin(
+        self, gathered: Tensor, question: Tensor, sampling: Sampling, limit: int
+    ) -> Generation:
+        decoder, prefix = self.engine.decoder, self._prefix
+        memory, hidden = recompute(decoder, prefix, gathered, question, limit)
+        prompt = torch.cat([prefix, gathered, question])
+        ends = self.engine.files.eos_ids()
+        return Generation(decoder, memory, hidden, prompt, sampling, limit, ends)
 
     def _room(self, question: Tensor, answer: int, wanted: int | None) -> Room:
         total = self.document.manifest.tokens
@@ -274,17 +289,3 @@ class _Clock:
     def timings(self) -> dict[str, float]:
         self.mark("total_s")
         return {name: round(seconds, 4) for name, seconds in self._marks.items()}
-
-
-class _Counter:
-    """Counts what passes, and tells when the first has."""
-
-    def __init__(self, tokens, on_first: Callable[[], None]):
-        self._tokens, self._on_first, self.count = tokens, on_first, 0
-
-    def __iter__(self):
-        for token in self._tokens:
-            if not self.count:
-                self._on_first()
-            self.count += 1
-            yield token

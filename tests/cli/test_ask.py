@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from longctx.cli import ask, render
+from longctx.cli.text import clean
 
 pytestmark = pytest.mark.usefixtures("library")
 QUESTION = "who wrote of the boat?"
 KEYS = {"schema_version", "question", "answer", "found", "documents", "passages", "tokens"} | {
     "timings",
     "state",
+    "stop",
 }
 PASSAGE_KEYS = {"document", "source", "line", "start", "end", "score", "text"}
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
@@ -83,7 +85,7 @@ def test_find_prints_places_with_scores_best_first(asking):
 
 def test_find_json_has_no_answer_and_every_passage(asking):
     values = json.loads(asking("find", "rain", "--json", "--limit", 1, "--gather", 60).stdout)
-    assert values.keys() == KEYS - {"answer"}
+    assert values.keys() == KEYS - {"answer", "stop"}
     assert len(values["passages"]) > 1
     assert values["tokens"]["gathered"] <= 60
 
@@ -124,6 +126,35 @@ def test_a_document_that_seems_not_to_answer(asking, longctx, model_folder, stri
 def test_what_has_no_room_in_the_window_is_told(asking):
     result = asking("ask", QUESTION, "--gather", 5000)
     assert re.search(r"no room for \d+ gathered tokens", result.stderr)
+
+
+def test_an_answer_ends_before_a_stop_string_and_says_so(asking):
+    whole = json.loads(asking("ask", QUESTION, "--json").stdout)
+    assert whole["stop"] == "length"
+    cut = whole["answer"][2:4]
+    options = ["--stop", "never there", "--stop", cut]
+    stopped = json.loads(asking("ask", QUESTION, "--json", *options).stdout)
+    assert stopped["stop"] == "stop string"
+    assert stopped["answer"] == whole["answer"].partition(cut)[0].strip()
+    assert stopped["tokens"]["answer"] <= whole["tokens"]["answer"]
+    text = asking("ask", QUESTION, "--no-sources", *options).stdout
+    assert text.rstrip("\n") == clean(stopped["answer"])
+
+
+def test_how_an_answer_is_drawn_comes_from_the_profile(asking, longctx, model_folder, tmp_path):
+    profile = tmp_path / "drawn.yaml"
+    text = (model_folder / "profile.yaml").read_text("utf-8")
+    profile.write_text(f"{text}sampling: {{temperature: 5, seed: 3}}\n", "utf-8")
+    options = ["ask", QUESTION, "--json", "--model", model_folder]
+    by_profile = longctx(*options, "--profile", profile)
+    by_flags = asking("ask", QUESTION, "--json", "--temperature", 5, "--seed", 3)
+    greedy = longctx(*options, "--profile", profile, "--temperature", 0)
+    drawn = [json.loads(result.stdout)["answer"] for result in (by_profile, by_flags)]
+    assert drawn[0] == drawn[1] != json.loads(greedy.stdout)["answer"]
+    assert (
+        json.loads(greedy.stdout)["answer"]
+        == json.loads(asking("ask", QUESTION, "--json").stdout)["answer"]
+    )
 
 
 # --- many questions ---
@@ -218,6 +249,8 @@ def test_ctrl_c_ends_the_answer_and_then_the_conversation(capsys, monkeypatch):
         (["ask", "who?", "--library", "none"], 10, "no library"),
         (["ask", "who?", "--temperature", "-1"], 2, "temperature"),
         (["ask", "who?", "--top-p", "0"], 2, "top-p"),
+        (["ask", "who?", "--top-k", "0"], 2, "top-k"),
+        (["ask", "who?", "--stop", ""], 2, "empty text"),
         (["ask", "who?", "--max-new-tokens", "0"], 2, "0 tokens"),
         (["ask", "who?", "--gather", "0"], 2, "--gather"),
         (["ask", "who?", "--device", "tpu"], 2, "'tpu'"),

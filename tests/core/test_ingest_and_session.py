@@ -183,7 +183,7 @@ def test_the_json_object_has_the_documented_keys(library, book, setup_random):
     values = json.loads(json.dumps(Session(library, None, setup_random).ask("boat?").as_dict()))
     assert set(values) == {
         *("schema_version", "question", "answer", "found", "documents", "passages"),
-        *("tokens", "timings", "state"),
+        *("tokens", "timings", "state", "stop"),
     }
     assert set(values["passages"][0]) == {
         *("document", "source", "line", "start", "end", "score", "text")

@@ -33,6 +33,23 @@ class Prompt:
 
 
 @dataclass(frozen=True)
+class Chat:
+    """The model's own chat template is the text around a document and its question.
+
+    Attributes:
+        chat: says so in a profile; true.
+        prefix: stands before the document, in the user's message.
+        question: stands after it there; `{question}` is replaced by the user's words.
+        chat_options: variables of the template, beside `enable_thinking: false`.
+    """
+
+    chat: bool = True
+    prefix: str = ""
+    question: str = "\n\nQuestion: {question}"
+    chat_options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Profile:
     """One model's settings.
 
@@ -41,7 +58,8 @@ class Profile:
         models: the model names and hub names that it is chosen for.
         description: one line for `longctx profiles`.
         window: tokens that the model was trained on; None: its config's max_position_embeddings.
-        prompt: the text around document and question.
+        prompt: the text around document and question; None: the model's chat template if it has
+            one.
         method: the reading method that is used unless another is named.
         methods: options by method, overriding the method's own defaults.
         threshold: best score under which a document seems not to answer; None: never said.
@@ -53,7 +71,7 @@ class Profile:
     models: tuple[str, ...] = ()
     description: str = ""
     window: int | None = None
-    prompt: Prompt = field(default_factory=Prompt)
+    prompt: Prompt | Chat | None = None
     method: str = "reform"
     methods: dict[str, dict[str, Any]] = field(default_factory=dict)
     threshold: float | None = None
@@ -125,22 +143,30 @@ def parse(values: Any, where: str) -> Profile:
     """Makes a profile of parsed YAML.
 
     Raises:
-        UsageError: an unknown key, or a template without a place for the question.
+        UsageError: an unknown key, a value out of range, or a template without a place for the
+            question.
     """
+    values = dict(values) if isinstance(values, dict) else values
     if isinstance(values, dict) and "prompt" in values:
-        prompt = build(Prompt, values["prompt"], f"`prompt` of {where}")
-        values = {**values, "prompt": prompt}
+        values["prompt"] = _parse_prompt(values["prompt"], f"`prompt` of {where}")
     if isinstance(values, dict) and "sampling" in values:
-        sampling = _parse_sampling(values["sampling"], f"`sampling` of {where}")
-        values = {**values, "sampling": sampling}
+        values["sampling"] = _parse_sampling(values["sampling"], f"`sampling` of {where}")
     profile = build(Profile, values, where)
-    if PLACE not in profile.prompt.question:
+    if profile.prompt and PLACE not in profile.prompt.question:
         raise UsageError(
             f"`prompt.question` of {where} has no place for the question",
             repr(profile.prompt.question),
             f"Write {PLACE} in it.",
         )
     return profile
+
+
+def _parse_prompt(values: Any, where: str) -> Prompt | Chat:
+    if not isinstance(values, dict) or "chat" not in values:
+        return build(Prompt, values, where)
+    if values["chat"] is False:
+        return build(Prompt, {key: values[key] for key in values if key != "chat"}, where)
+    return build(Chat, values, where)
 
 
 def _parse_sampling(values: Any, where: str) -> Sampling:
@@ -186,18 +212,28 @@ def find(name: str | None, model: str) -> Profile:
         if not Path(name).is_file():
             raise UsageError(f"no profile file {name!r}", "", "Check the path of --profile.")
         return load(Path(name).read_text("utf-8"), f"profile {name}")
+    profile = named(name) if name else made_for(model)
+    if profile:
+        return profile
     known = shipped()
-    # A local copy of a hub model is recognised by its folder's name.
-    names = {model.lower(), Path(model).name.lower()}
-    for profile in known:
-        if name == profile.name or (name is None and names & _names(profile)):
-            return profile
     wanted = f"no profile named {name!r}" if name else f"no profile for model {model!r}"
     raise UsageError(
         wanted,
         f"there are {', '.join(profile.name for profile in known)}",
         "Give --profile one of these or a YAML file of your own (docs/profiles.md).",
     )
+
+
+def named(name: str) -> Profile | None:
+    """The shipped profile of a name."""
+    return next((profile for profile in shipped() if profile.name == name), None)
+
+
+def made_for(model: str) -> Profile | None:
+    """The shipped profile that was made for a model."""
+    # A local copy of a hub model is recognised by its folder's name.
+    names = {model.lower(), Path(model).name.lower()}
+    return next((profile for profile in shipped() if names & _names(profile)), None)
 
 
 def _names(profile: Profile) -> set[str]:

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import torch
+from tokenizers import AddedToken
 from torch import Tensor
 
 from longctx.core.errors import UsageError
@@ -24,12 +25,9 @@ class PromptEncoder:
     def __init__(self, prompt: Prompt, tokenizer: Any):
         self._prompt = prompt
         self._backend = tokenizer.backend_tokenizer
-        specials = [
-            token.content
-            for token in self._backend.get_added_tokens_decoder().values()
-            if token.special
-        ]
-        pattern = "|".join(map(re.escape, sorted(specials, key=len, reverse=True)))
+        added = self._backend.get_added_tokens_decoder().values()
+        specials = sorted((t for t in added if t.special), key=lambda t: -len(t.content))
+        pattern = "|".join(map(_pattern, specials))
         self._specials = re.compile(f"({pattern})") if pattern else None
 
     def prefix(self) -> Tensor:
@@ -57,7 +55,8 @@ class PromptEncoder:
         ids, scored = [], []
         for number, part in enumerate(parts):
             if number % 2:  # re.split alternates text and what matched
-                ids.append(self._backend.token_to_id(part))
+                found = self._backend.token_to_id(part)
+                ids.append(self._backend.token_to_id(part.strip()) if found is None else found)
                 scored.append(False)
             elif part:
                 self._append_text(part, words, ids, scored)
@@ -75,3 +74,9 @@ class PromptEncoder:
         encoding = self._backend.encode(part, add_special_tokens=False)
         ids += encoding.ids
         scored += [first < end and last > start for first, last in encoding.offsets]
+
+
+def _pattern(token: AddedToken) -> str:
+    """What stands for a special token in a template: some tokens take the spaces beside them."""
+    before, after = (r"\s*" if taken else "" for taken in (token.lstrip, token.rstrip))
+    return before + re.escape(token.content) + after

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from longctx.core import methods, profile
+from longctx.core.chat import resolve
 from longctx.core.device import (
     choose_device,
     choose_dtype,
@@ -71,7 +73,7 @@ class Engine:
 
     Attributes:
         files: the model's files.
-        profile: its profile.
+        profile: its profile, with the prompt as text, wherever that came from.
         method_name: the reading method.
         options: that method's options.
         device, dtype: where and in what to compute.
@@ -173,8 +175,9 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         recorded: what a document says it was read with; it stands where the user chose nothing.
 
     Raises:
-        UsageError: a name that does not exist, an option that does not fit the method, or a value
-            of LONGCTX_KERNELS that asks for what there is not.
+        UsageError: a name that does not exist, an option that does not fit the method, a chat
+            template that gives no prompt, or a value of LONGCTX_KERNELS that asks for what there
+            is not.
     """
     recorded = recorded or Recorded()
     name = setup.model or recorded.model or BUNDLED
@@ -186,7 +189,8 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     if recorded.profile is not None and setup.profile is None:
         chosen = profile.parse(recorded.profile, "the document's profile")
     else:
-        chosen = profile.find(setup.profile, name)
+        chosen = _choose_profile(setup, name)
+    chosen = replace(chosen, prompt=resolve(chosen.prompt, files.tokenizer))
     method = recorded.method or setup.method or chosen.method
     module = methods.load(method)
     values = chosen.methods.get(method, {}) if recorded.options is None else recorded.options
@@ -207,3 +211,12 @@ def _require_kernels(device: str) -> None:
         door.require(device)
     except door.CannotChoose as error:
         raise UsageError(*error.args) from error
+
+
+def _choose_profile(setup: Setup, model: str) -> Profile:
+    """The profile that is named or made for the model, or an empty one where nothing needs it."""
+    if setup.profile is None and setup.method and profile.made_for(model) is None:
+        options = fields(methods.load(setup.method).Options)
+        if not any(f.default is MISSING and f.default_factory is MISSING for f in options):
+            return Profile(Path(model).name)
+    return profile.find(setup.profile, model)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longctx.cli import options, render
-from longctx.cli.loading import choose_document, make_setup, open_session
+from longctx.cli.loading import choose_document, open_session
 from longctx.cli.questions import from_file, from_stdin
 from longctx.cli.settings import library_path
 from longctx.core.errors import UsageError
@@ -100,9 +100,15 @@ def run(
         stop=tuple(stop) if stop else None,
     )
     place = library_path(library)
-    name = choose_document(place, doc, partial)
-    setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
-    with open_session(place, name, setup, partial) as session:
+    document = choose_document(place, doc, partial)
+    setup = {
+        "model": model,
+        "profile": profile,
+        "device": device,
+        "dtype": dtype,
+        "threads": threads,
+    }
+    with open_session(place, document, partial, **setup) as session:
 
         def ask(words: str, **more: Callable[[str], None]) -> "Answer":
             return session.ask(words, gather, sampling, **more)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from longctx.cli import options, render
-from longctx.cli.loading import choose_document, make_setup, open_session
+from longctx.cli.loading import choose_document, open_session
 from longctx.cli.settings import library_path
 
 EXAMPLES = """\
@@ -40,9 +40,15 @@ def run(
     JSON has every passage, whole.
     """
     place = library_path(library)
-    name = choose_document(place, doc, partial)
-    setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
-    with open_session(place, name, setup, partial) as session:
+    document = choose_document(place, doc, partial)
+    setup = {
+        "model": model,
+        "profile": profile,
+        "device": device,
+        "dtype": dtype,
+        "threads": threads,
+    }
+    with open_session(place, document, partial, **setup) as session:
         found = session.find(query, gather)
     if json:
         render.print_json(found.as_dict())

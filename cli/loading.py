@@ -16,6 +16,7 @@ from longctx.cli import render
 if TYPE_CHECKING:
     from longctx.core.session import Session
     from longctx.core.setup import Setup
+    from longctx.core.store.document import Document
 
 
 def make_setup(**choices: Any) -> "Setup":
@@ -24,10 +25,7 @@ def make_setup(**choices: Any) -> "Setup":
     Args:
         **choices: fields of `Setup`.
     """
-    choices = {
-        key: os.path.expanduser(value) if key in ("model", "profile") and value else value
-        for key, value in choices.items()
-    }
+    choices = _expanded(choices)
     with render.status("starting"):
         _silence(choices["model"])
         # Importing makes a million objects that stay; looking for garbage among them costs a tenth.
@@ -39,7 +37,7 @@ def make_setup(**choices: Any) -> "Setup":
     return Setup(**choices)
 
 
-def choose_document(library: Path, doc: str | None, partial: bool = False) -> str:
+def choose_document(library: Path, doc: str | None, partial: bool = False) -> "Document":
     """The document that the user named, or the latest, which is then told.
 
     Takes no time, so that a wrong name is known before a model is loaded.
@@ -53,22 +51,39 @@ def choose_document(library: Path, doc: str | None, partial: bool = False) -> st
     if doc is None:
         doc = store.latest()
         render.note(f"document: {doc} (the latest)")
-    return store.document(doc, partial).manifest.name
+    return store.document(doc, partial)
 
 
 @contextmanager
 def open_session(
-    library: Path, doc: str, setup: "Setup", partial: bool = False
+    library: Path, document: "Document", partial: bool = False, **choices: Any
 ) -> "Iterator[Session]":
     """Opens a document with its model, and says what a person should know of it.
+
+    What both have on the disk is read from the start, while the model's libraries are imported.
+
+    Args:
+        library: the library's folder.
+        document: as `choose_document` gave it.
+        partial: also take what the last checkpoint holds.
+        **choices: fields of `Setup`.
 
     Raises:
         LongctxError: as `Session` does.
     """
-    from longctx.core.session import Session
+    from longctx.core.ahead import ReadAhead
+    from longctx.core.model_files import local_weights
 
-    with render.status(f"opening {doc}"):
-        session = Session(library, doc, setup, partial)
+    doc, model = document.manifest.name, _expanded(choices)["model"]
+    with ReadAhead() as ahead:
+        _go_offline(model)
+        ahead.warm(local_weights(model or document.manifest.model["name"]))
+        ahead.warm(document.read_whole())
+        setup = make_setup(**choices)
+        from longctx.core.session import Session
+
+        with render.status(f"opening {doc}"):
+            session = Session(library, doc, setup, partial)
     with session:
         manifest = session.document.manifest
         if manifest.status != "complete":
@@ -78,11 +93,22 @@ def open_session(
         yield session
 
 
-def _silence(model: str | None) -> None:
+def _expanded(choices: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: os.path.expanduser(value) if key in ("model", "profile") and value else value
+        for key, value in choices.items()
+    }
+
+
+def _go_offline(model: str | None) -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     if not _is_hub_name(model):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
+
+
+def _silence(model: str | None) -> None:
+    _go_offline(model)
     from transformers.utils import logging
 
     logging.disable_progress_bar()

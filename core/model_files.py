@@ -11,12 +11,13 @@ import struct
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from longctx.core.architectures import language_model
 from longctx.core.errors import LongctxError, UsageError
+
+if TYPE_CHECKING:
+    import torch
 
 BUNDLED = "tiny"
 HUB_FILES = ["*.json", "*.safetensors", "tokenizer*", "*.jinja"]
@@ -152,14 +153,35 @@ def _folder(name: str) -> Path:
     return _from_hub(name)
 
 
+def local_weights(name: str) -> list[Path]:
+    """The weight files of a model that is on this machine; none where it is not, or no such name.
+
+    Args:
+        name: `tiny`, a folder, or a hub name ("owner/model").
+    """
+    if name == BUNDLED or Path(name).is_dir():
+        folder = _folder(name)
+    else:
+        folder = _downloaded(name) if name.count("/") == 1 else None
+    return sorted(folder.glob("*.safetensors")) if folder else []
+
+
+def _downloaded(name: str) -> Path | None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError, OSError):
+        return None
+
+
 def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
-    try:
-        return Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True))
-    except LocalEntryNotFoundError:
-        pass  # not downloaded yet
+    if folder := _downloaded(name):
+        return folder
     try:
         return Path(snapshot_download(name, allow_patterns=HUB_FILES))
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
@@ -170,7 +192,7 @@ def _from_hub(name: str) -> Path:
         ) from error
 
 
-def require_fit(files: ModelFiles, device: str, dtype: torch.dtype, free: int | None) -> None:
+def require_fit(files: ModelFiles, device: str, dtype: "torch.dtype", free: int | None) -> None:
     """Refuses a model whose weights do not fit, before anything is loaded.
 
     Args:

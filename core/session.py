@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from longctx.core.ahead import ReadAhead
 from longctx.core.decode import Generation
 from longctx.core.device import dtype_name
 from longctx.core.errors import LongctxError, StateMismatch
@@ -100,13 +101,25 @@ class Session:
         with ExitStack() as held:
             opened = store.reading(name or store.latest(), partial)
             self.document = held.enter_context(opened)
-            self.engine = prepare(setup, recorded(self.document.manifest))
-            self.document.require_model(self.engine.files.fingerprint().as_dict())
-            self.method = self.engine.new_method(self.document.snapshot())
+            self._load(setup)
             self._held = held.pop_all()
         self.changed = [s.name for s in self.document.manifest.sources if has_changed(s)]
         self._prefix = self.engine.prompt.prefix()
         self._load_s = time.perf_counter() - started
+
+    def _load(self, setup: Setup) -> None:
+        """Loads the model, and meanwhile reads what it will need of the document."""
+        with ReadAhead() as ahead:
+            snapshot = ahead.submit(self.document.snapshot)
+            ahead.warm(self.document.read_whole())
+            self.engine = prepare(setup, recorded(self.document.manifest))
+            self.document.require_model(self.engine.files.fingerprint().as_dict())
+            try:
+                _ = self.engine.decoder
+            except LongctxError:
+                snapshot.result()  # damage is told first: another model would not help
+                raise
+            self.method = self.engine.new_method(snapshot.result())
 
     def __enter__(self) -> "Session":
         return self

@@ -56,6 +56,12 @@ class Document:
         """Bytes that were read and found to be what was written."""
         return sum(file.checked_bytes for file in self._all_files())
 
+    def read_whole(self) -> list[Path]:
+        """The files that a question reads from end to end: the snapshot, then the method's rows."""
+        others = self._groups.keys() - {"lines", "tokens", "memory"}
+        groups = [self._groups.get("memory", []), *(self._groups[name] for name in sorted(others))]
+        return [file.path for files in groups for file in files]
+
     def require_model(self, fingerprint: dict[str, str]) -> None:
         """StateMismatch unless `fingerprint` is that of the model that read the document.
 

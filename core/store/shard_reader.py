@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 HEADER_BYTES = 1 << 20  # the longest header of a safetensors file
 _DIMENSIONS = 16  # of a tensor at most
 _ELEMENTS = 1 << 60  # of a tensor at most, dimensions of 0 counted as 1: what torch can reckon with
+_SMALL = 1 << 16  # bytes that are read into memory of Python's own
 _GAP = 1 << 16  # reading over this many unwanted bytes is cheaper than another read
 
 
@@ -74,9 +75,7 @@ class ShardFile:
         return sum(min(shards.BLOCK, self.shard.size - start) for start in starts)
 
     def _read(self, start: int, size: int) -> memoryview:
-        import torch
-
-        data = memoryview(torch.empty(size, dtype=torch.uint8).numpy())  # a bytearray: half as fast
+        data = _room(size)
         try:
             with self.path.open("rb") as file:
                 if _stamp(os.fstat(file.fileno())) != self._stamp:
@@ -100,6 +99,15 @@ class ShardFile:
             f"If the document was removed or replaced just now, run the command again. {AGAIN} "
             "if the file is lost",
         )
+
+
+def _room(size: int) -> memoryview:
+    """Memory to read into."""
+    if size < _SMALL:  # as when a document is opened: that does not wait for torch
+        return memoryview(bytearray(size))
+    import torch
+
+    return memoryview(torch.empty(size, dtype=torch.uint8).numpy())  # a bytearray: half as fast
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int, int]:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from longctx.cli import ask, render
+from longctx.cli import ask, loading, render
 from longctx.cli.text import clean
+from longctx.core.ahead import ReadAhead
 
 pytestmark = pytest.mark.usefixtures("library")
 QUESTION = "who wrote of the boat?"
@@ -155,6 +156,24 @@ def test_how_an_answer_is_drawn_comes_from_the_profile(asking, longctx, model_fo
         json.loads(greedy.stdout)["answer"]
         == json.loads(asking("ask", QUESTION, "--json").stdout)["answer"]
     )
+
+
+@pytest.mark.parametrize("command", ["ask", "find"])
+def test_files_are_read_while_libraries_are_imported(asking, monkeypatch, command):
+    happened = []
+    make_setup = loading.make_setup
+
+    def make(**choices):
+        happened.append("imported")
+        return make_setup(**choices)
+
+    monkeypatch.setattr(
+        ReadAhead, "warm", lambda self, files: happened.append([file.name for file in files])
+    )
+    monkeypatch.setattr(loading, "make_setup", make)
+    assert asking(command, QUESTION).exit_code == 0
+    state = ["memory-00000.safetensors", "embeddings-00000.safetensors"]
+    assert happened[:3] == [["model.safetensors"], state, "imported"]
 
 
 # --- many questions ---

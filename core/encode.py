@@ -17,7 +17,7 @@ class RowSink(Protocol):
     """Where per-token rows go."""
 
     def append(self, group: str, rows: Rows) -> None:
-        """Takes n more rows of a group of shards."""
+        """Takes n more rows, on the model's device, of a group of shards."""
         ...
 
 
@@ -44,7 +44,7 @@ def encode(
         decoder.read(chunk, method, method.depth)
         rows, before = method.rows(), max(0, -read)  # rows of the prefix are not the document's
         if rows:
-            sink.append(method.group, {name: row[before:].cpu() for name, row in rows.items()})
+            sink.append(method.group, {name: row[before:] for name, row in rows.items()})
         read += len(chunk)
         if len(chunk) == method.chunk:
             method.end_chunk()

@@ -5,11 +5,13 @@ asks which method is in use.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from longctx.core.cadence import Cadence
 from longctx.core.device import peak_memory
@@ -17,16 +19,16 @@ from longctx.core.disk import require_disk
 from longctx.core.encode import encode
 from longctx.core.errors import UnreadableInput
 from longctx.core.gather import room
-from longctx.core.memory import Method
-from longctx.core.reader import Source, open_sources
+from longctx.core.memory import Method, Snapshot
+from longctx.core.reader import open_sources
 from longctx.core.reading import CannotGoOn, Reading
 from longctx.core.resume import difference, header, unchanged
 from longctx.core.setup import Engine, Setup, memory_told, prepare
+from longctx.core.store.behind import WriterBehind
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.places import document_name
 from longctx.core.store.space import require_size
-from longctx.core.store.writer import Writer
 from longctx.core.tokens import TokenStream
 
 SCHEMA_VERSION = 1
@@ -142,7 +144,11 @@ def ingest(
     ):
         within = partial(require_size, store.path, max_size)
         try:
-            run = _Run(engine, sources, writer, cadence or Cadence(), within, on_progress)
+            behind = WriterBehind(writer)
+            reading = Reading(sources, TokenStream(engine.files.tokenizer), behind)
+            sizes = [source.expected_size for source in sources]
+            total = None if None in sizes else sum(sizes)
+            run = Run(engine, reading, behind, cadence or Cadence(), within, on_progress, total)
             run.read()
         except CannotGoOn as error:
             if not replace:
@@ -165,26 +171,34 @@ def _as_it_was(document: Document) -> Ingested:
     )
 
 
-class _Run:
-    """One reading of a document, from its beginning or from a checkpoint to its end."""
+class Run:
+    """One reading of a document, from its beginning or from a checkpoint to its end.
+
+    Args:
+        engine: the model and the method.
+        reading: what is read.
+        writer: where it goes.
+        cadence: when to write a checkpoint.
+        require_size: refuses to let the library grow by so many bytes.
+        on_progress: called after every chunk.
+        total: bytes of all sources, where they are known.
+    """
 
     def __init__(
         self,
         engine: Engine,
-        sources: list[Source],
-        writer: Writer,
+        reading: Reading,
+        writer: WriterBehind,
         cadence: Cadence,
-        require_size: Callable[..., None],
-        on_progress: Callable[[Progress], None],
+        require_size: Callable[..., None] = lambda growth=0: None,
+        on_progress: Callable[[Progress], None] = lambda progress: None,
+        total: int | None = None,
     ):
         self._engine, self._writer, self._on_progress = engine, writer, on_progress
-        self._require_size = require_size
-        self._reading = Reading(sources, TokenStream(engine.files.tokenizer), writer)
-        self._reused, self._cached = self._reading.tokens, self._reading.bytes
+        self._require_size, self._reading, self._cadence = require_size, reading, cadence
+        self._reused, self._cached = reading.tokens, reading.bytes
         self._kept = self._reused
-        sizes = [source.expected_size for source in sources]
-        self._total = None if None in sizes else sum(sizes)
-        self._cadence = cadence
+        self._total = total
         self._started = time.perf_counter()
 
     def read(self) -> None:
@@ -193,12 +207,24 @@ class _Run:
         Raises:
             UnreadableInput: there is no text.
         """
-        begun, prefix = self._writer.begun, self._engine.prompt.prefix()
+        begun = self._writer.begun
         method = self._engine.new_method(begun and begun.snapshot())
-        prefix = prefix[:0] if begun else prefix
         self._cadence.start(self._reused)
         self._tell()
-        for read in encode(self._engine.decoder, method, prefix, self._reading.ids(), self._writer):
+        try:
+            with self._writer, self._reading.ids() as ids:
+                self._read(method, ids)
+        except BaseException:
+            self._tell()  # a checkpoint may have been finished since
+            raise
+        snapshot = method.snapshot()
+        self._require_size(self._writer.growth(snapshot))
+        self._writer.complete(snapshot, report=self._reading.report())
+
+    def _read(self, method: Method, ids: Iterator[Tensor]) -> None:
+        prefix = self._engine.prompt.prefix()
+        prefix = prefix[:0] if self._writer.begun else prefix
+        for read in encode(self._engine.decoder, method, prefix, ids, self._writer):
             self._reading.store(self._reused + read)
             self._require_room(method)
             if self._cadence.is_due(self._reading.tokens):
@@ -210,14 +236,18 @@ class _Run:
             why = " ".join(left["why"] for left in self._reading.skipped) or "there is no text"
             raise UnreadableInput("nothing to read", why)
         self._tell()
-        snapshot = method.snapshot()
-        self._require_size(self._writer.growth(snapshot))
-        self._writer.complete(snapshot, report=self._reading.report())
 
     def _checkpoint(self, method: Method) -> None:
-        with self._cadence.writing(self._reading.tokens):
-            self._writer.checkpoint(method.snapshot(), report=self._reading.report())
-        self._kept = self._reading.tokens
+        """Begins to write a checkpoint of what was read so far."""
+        self._writer.wait()  # for the one before: its snapshot is as large
+        tokens, report = self._reading.tokens, self._reading.report()
+        self._cadence.start(tokens)
+        self._writer.do(self._save, tokens, method.snapshot(), report)
+
+    def _save(self, tokens: int, snapshot: Snapshot, report: dict[str, Any]) -> None:
+        with self._cadence.writing(tokens):
+            self._writer.checkpoint(snapshot, report=report)
+        self._kept = tokens
         self._require_size()
 
     def _tell(self) -> None:

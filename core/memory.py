@@ -78,11 +78,17 @@ class Method(Memory, Protocol):
     def __init__(self, options: Any, layers: tuple[Layer, ...]): ...
 
     def rows(self) -> Rows:
-        """Per-token rows of the chunk just read, first dimension T; they are handed out once."""
+        """Per-token rows of the chunk just read, first dimension T; they are handed out once.
+
+        They are written while reading goes on: nothing changes these tensors any more.
+        """
         ...
 
     def snapshot(self) -> Snapshot:
-        """What the store must keep for a later process to go on from here."""
+        """What the store must keep for a later process to go on from here.
+
+        It is written while reading goes on: nothing changes these tensors any more.
+        """
         ...
 
     def restore(self, snapshot: Snapshot) -> None:

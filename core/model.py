@@ -100,7 +100,9 @@ class Decoder:
         """
         if depth == 0:
             return None
-        return run(self._base, self.layers, memory, depth, input_ids=ids[None].to(self.device))
+        # A GPU may still be computing the last chunk: what it reads next is put in line.
+        ids = ids[None].to(self.device, non_blocking=self.device.type == "cuda")
+        return run(self._base, self.layers, memory, depth, input_ids=ids)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:

@@ -2,7 +2,8 @@
 
 Tokens and text go to the store only when the model has read them, so what is there is always a
 whole: the first n tokens, and the text up to the next one. A reading that was stopped goes on from
-there. Knows nothing of models or methods.
+there. Files are read and tokenized in another thread, which hands over what it found; all that is
+counted or stored is so in the thread that takes it. Knows nothing of models or methods.
 """
 
 import hashlib
@@ -11,21 +12,25 @@ import sys
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from longctx.core.errors import LongctxError, StateMismatch, UnreadableInput, UsageError
+from longctx.core.overlap import prefetched
 from longctx.core.reader import Source
+from longctx.core.store.behind import WriterBehind
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Manifest
 from longctx.core.store.manifest import Source as Known
 from longctx.core.store.sameness import begins_with
 from longctx.core.store.shards import AGAIN
-from longctx.core.store.writer import Writer
 from longctx.core.tokens import Tokens, TokenStream
+
+AHEAD = 64  # pieces of text, of about 2,000 tokens each, that may wait for the model
 
 
 class Reading:
@@ -47,7 +52,7 @@ class Reading:
         CannotGoOn: a stream is not the one whose reading was begun.
     """
 
-    def __init__(self, sources: list[Source], stream: TokenStream, writer: Writer):
+    def __init__(self, sources: list[Source], stream: TokenStream, writer: WriterBehind):
         self.tokens = self.bytes = self.forced_splits = 0
         self.skipped: list[dict[str, Any]] = []
         self.changed: list[str] = []
@@ -58,25 +63,41 @@ class Reading:
         if writer.begun:
             self._go_on(writer.begun)
 
-    def ids(self) -> Iterator[torch.Tensor]:
-        """The token ids that the store does not have yet, in pieces (n,) int64.
+    @contextmanager
+    def ids(self) -> Iterator[Iterator[torch.Tensor]]:
+        """The token ids that the store does not have yet, in pieces (n,) int64, in a context.
 
-        Raises:
+        Raises (where they are taken):
             UnreadableInput: a source failed half-way.
             CannotGoOn: a source goes on otherwise than it was begun.
             LongctxError: a source was rewritten while it was read.
         """
+        found = self._found()
+        # Who waits for a stream in another thread cannot be made to stop waiting.
+        files = all(path_of(ahead.source) for ahead in self._waiting)
+        with prefetched(found, AHEAD) if files else closing(found) as taken:
+            yield self._taken(taken)
+
+    def _found(self) -> Iterator["_Found"]:
+        """What is in the sources, in order; nothing that others look at is changed here."""
         while self._waiting:
             ahead = self._waiting.popleft()
-            self._ahead.append(ahead)
             try:
                 yield from ahead.read(self._stream)
             except UnreadableInput as error:
                 # An empty, binary or forbidden source shows itself before anything of it is stored.
                 if ahead.source.size:
                     raise
-                ahead.unreadable = str(error)
-            ahead.over = True
+                yield _Found(ahead, over=True, unreadable=str(error))
+
+    def _taken(self, found: Iterator["_Found"]) -> Iterator[torch.Tensor]:
+        for part in found:
+            ahead = part.ahead
+            if not self._ahead or self._ahead[-1] is not ahead:
+                self._ahead.append(ahead)
+            ids = ahead.take_in(part)
+            if ids is not None:
+                yield ids
 
     def store(self, tokens: int = sys.maxsize) -> None:
         """Hands on the first `tokens` of the document, which the model has read, and their text."""
@@ -96,8 +117,11 @@ class Reading:
 
     def report(self) -> dict[str, Any]:
         """What the manifest tells of the reading."""
-        names = ("forced_splits", "skipped", "changed")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "forced_splits": self.forced_splits,
+            "skipped": [*self.skipped],
+            "changed": [*self.changed],
+        }
 
     def _hand_on(self, ahead: "_Ahead", count: int) -> None:
         source = ahead.source
@@ -206,6 +230,24 @@ def _another(source: Source) -> CannotGoOn:
     )
 
 
+class _Found(NamedTuple):
+    """What came next of a source.
+
+    Attributes:
+        ahead: the source.
+        data: raw bytes.
+        piece: tokens.
+        over: nothing more will come.
+        unreadable: why nothing comes at all.
+    """
+
+    ahead: "_Ahead"
+    data: bytes = b""
+    piece: Tokens | None = None
+    over: bool = False
+    unreadable: str = ""
+
+
 class _Ahead:
     """One source, and what was taken from it that the model has not read yet.
 
@@ -242,20 +284,32 @@ class _Ahead:
         self._document, self.known, self.begun = document, document.manifest.sources[-1], True
         self._stored = self._end = self.known.size
 
-    def read(self, stream: TokenStream) -> Iterator[torch.Tensor]:
-        """The ids that the store does not have, as they are also kept here."""
+    def read(self, stream: TokenStream) -> Iterator[_Found]:
+        """What is in the source."""
         if self.source.path and self.source.path.is_file():
             self._opened = self.source.path.stat()
         before = stream.forced_splits
         after = self.known.size if self.known else -1
-        for piece in stream.read(self.source, self._add, after):
-            piece = self._unknown(piece)
-            self.pieces.append(piece)
-            self._end = piece.end
-            yield torch.from_numpy(piece.ids).long()
+        data: list[bytes] = []
+        for piece in stream.read(self.source, data.append, after):
+            yield _Found(self, b"".join(data), piece)
+            data.clear()
         self.splits = stream.forced_splits - before
-        self._require_compared()
-        self._look_again()
+        yield _Found(self, b"".join(data), over=True)
+
+    def take_in(self, found: _Found) -> torch.Tensor | None:
+        """Keeps what came, and returns the ids of it that the store does not have."""
+        self._add(found.data)
+        self.over, self.unreadable = found.over, found.unreadable
+        if found.over and not found.unreadable:
+            self._require_compared()
+            self._look_again()
+        if found.piece is None:
+            return None
+        piece = self._unknown(found.piece)
+        self.pieces.append(piece)
+        self._end = piece.end
+        return torch.from_numpy(piece.ids).long()
 
     def take(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Up to `count` tokens: ids (n,) int32 and starts (n,) int64."""

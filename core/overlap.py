@@ -1,0 +1,127 @@
+"""Work beside the main thread: reading ahead of it, and writing behind it, each in one thread.
+
+Both keep the order, hold a bounded amount, raise what went wrong in the main thread as it was
+raised, and have ended when their context has. Knows nothing of what is read or written.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from queue import Empty, Queue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class _End:
+    """Nothing more comes, because of an error or because that was all."""
+
+    def __init__(self, error: BaseException | None = None):
+        self.error = error
+
+
+@contextmanager
+def prefetched(items: Iterator[T], depth: int) -> Iterator[Iterator[T]]:
+    """Runs a generator in another thread, ahead of who takes its items.
+
+    What the generator does must not wait for ever: leaving the context waits for its next item.
+
+    Args:
+        items: a generator.
+        depth: items that may wait to be taken.
+
+    Yields:
+        The same items in the same order; where the generator raised, it is raised there.
+    """
+    ready: Queue[T | _End] = Queue(depth)
+    left = threading.Event()
+
+    def fill() -> None:
+        end = _End()
+        try:
+            for item in items:
+                ready.put(item)
+                if left.is_set():
+                    break
+        except BaseException as error:
+            end = _End(error)
+        finally:
+            items.close()
+        if not left.is_set():
+            ready.put(end)
+
+    def taken() -> Iterator[T]:
+        while not isinstance(item := ready.get(), _End):
+            yield item
+        if item.error:
+            raise item.error
+
+    thread = threading.Thread(target=fill, name="longctx-ahead", daemon=True)  # see Behind
+    thread.start()
+    try:
+        yield taken()
+    finally:
+        left.set()
+        _empty(ready)  # makes room for the one item that the thread may wait to put
+        thread.join()
+
+
+def _empty(queue: Queue) -> None:
+    try:
+        while True:
+            queue.get_nowait()
+    except Empty:
+        return
+
+
+class Behind:
+    """Makes calls one after another in one other thread, while its context lasts.
+
+    Once a call has raised, no later one is made, and the error is raised by what is called here
+    next. When the context ends, all calls have been made, also where it is left by an exception:
+    they were due before it.
+
+    Args:
+        depth: calls that may wait; `do` waits while there are more.
+    """
+
+    def __init__(self, depth: int):
+        self._waiting: Queue[Callable[[], object] | None] = Queue(depth)
+        self._error: BaseException | None = None
+        # A daemon, so that a second Ctrl-C, while the first one waits here, ends the process too.
+        self._thread = threading.Thread(target=self._work, name="longctx-behind", daemon=True)
+
+    def __enter__(self) -> "Behind":
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type | None, *error: object) -> None:
+        self._waiting.put(None)
+        self._thread.join()
+        if kind is None:
+            self._raise()
+
+    def do(self, call: Callable[..., object], *args: Any, **named: Any) -> None:
+        """Makes a call soon."""
+        self._raise()
+        self._waiting.put(partial(call, *args, **named))
+
+    def wait(self) -> None:
+        """Returns when all calls so far have been made."""
+        self._waiting.join()
+        self._raise()
+
+    def _raise(self) -> None:
+        if self._error:
+            raise self._error
+
+    def _work(self) -> None:
+        while call := self._waiting.get():
+            try:
+                if not self._error:
+                    call()
+            except BaseException as error:
+                self._error = error
+            finally:
+                self._waiting.task_done()

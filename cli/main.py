@@ -11,6 +11,7 @@ import typer
 
 from longctx.cli import (
     ask,
+    bench,
     doctor,
     export,
     find,
@@ -40,6 +41,7 @@ COMMANDS = {
     "verify": verify,
     "gc": gc,
     "niah": niah,
+    "bench": bench,
     "profiles": profiles,
     "doctor": doctor,
 }

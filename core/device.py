@@ -86,6 +86,18 @@ def peak_memory(device: str) -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def reset_peak_memory(device: str) -> None:
+    """Lets `peak_memory` begin anew; on the CPU it goes on, for a process cannot."""
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def empty_cache(device: str) -> None:
+    """Gives memory that nothing uses back to the device."""
+    if device.startswith("cuda"):
+        torch.cuda.empty_cache()
+
+
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an error says that a device, or the computer, has no more memory."""
     named = isinstance(error, MemoryError | torch.OutOfMemoryError)

@@ -197,3 +197,32 @@ def _with_short_ropes(small: Any) -> Any:
         rope[ORIGINAL] = CHECK_SPAN
     small.max_position_embeddings = int(CHECK_SPAN * longest)
     return small
+
+
+def random_decoder(config: Any, device: str, dtype: torch.dtype) -> Decoder:
+    """A model of random weights, made where it runs; for measuring, so it is not checked.
+
+    Args:
+        config: a transformers configuration.
+        device, dtype: where and in what to compute.
+
+    Raises:
+        UsageError: the architecture has no adapter row.
+    """
+    adapter_of(config)
+    register()
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=ATTENTION)
+    model.to_empty(device=device)
+    model.tie_weights()
+    base = model.base_model
+    with torch.device(device):  # its frequencies are no weights: they are reckoned anew
+        base.rotary_emb = type(base.rotary_emb)(base.config)
+    generator = torch.Generator(device).manual_seed(0)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim == 1:
+                weight.fill_(1.0)
+            else:
+                weight.normal_(0.0, config.initializer_range, generator=generator)
+    return Decoder(model)

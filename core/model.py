@@ -112,6 +112,15 @@ class Decoder:
             logits = self._model(use_cache=False).logits[0]
         return logits.float() if logits.dtype.itemsize < 4 else logits
 
+    @contextmanager
+    def as_it_is(self) -> Iterator[nn.Module]:
+        """The model without its head as transformers runs it, for comparisons."""
+        self._model.set_attn_implementation("sdpa")
+        try:
+            yield self._base
+        finally:
+            self._model.set_attn_implementation(ATTENTION)
+
 
 def layers_of(base: nn.Module, row: Adapter) -> tuple[Layer, ...]:
     """What memories need of each layer of a decoder."""

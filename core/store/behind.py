@@ -68,7 +68,7 @@ class WriterBehind(Behind):
         self._writer.complete(snapshot, **changes)
 
 
-def to_host(rows: Rows) -> tuple[Rows, Callable[[], None]]:
+def to_host(rows: Rows) -> tuple[Rows, Callable[[], object]]:
     """Begins to copy rows to the CPU.
 
     Returns:
@@ -76,10 +76,10 @@ def to_host(rows: Rows) -> tuple[Rows, Callable[[], None]]:
     """
     import torch
 
-    if not any(tensor.is_cuda for tensor in rows.values()):
+    devices = {tensor.device for tensor in rows.values() if tensor.is_cuda}
+    if not devices:
         return {name: tensor.cpu() for name, tensor in rows.items()}, lambda: None
     # Such copies are in pinned memory, which the device fills by itself.
     copies = {name: tensor.to("cpu", non_blocking=True) for name, tensor in rows.items()}
-    copied = torch.cuda.Event()
-    copied.record()
-    return copies, copied.synchronize
+    copied = [torch.cuda.current_stream(device).record_event() for device in devices]
+    return copies, lambda: [event.synchronize() for event in copied]

@@ -48,6 +48,27 @@ def test_a_state_made_on_the_gpu_is_asked_on_the_cpu(tmp_path, setup_random):
     assert answers[0].answer == answers[1].answer
 
 
+def test_rows_that_nobody_waits_for_are_the_same(tmp_path, setup_random, monkeypatch):
+    book = tmp_path / "book.txt"
+    book.write_text("".join(f"line {i}: boat {i * 7919 % 1000} came home\n" for i in range(400)))
+    cuda = dataclasses.replace(setup_random, device="cuda")
+    every_chunk = Cadence.given(1, None)
+    for name, cadence in (("behind", None), ("checkpoints", every_chunk)):
+        ingest(tmp_path / name, [str(book)], cuda, cadence=cadence)
+
+    def waited(rows):
+        return {name: tensor.cpu() for name, tensor in rows.items()}, lambda: None
+
+    monkeypatch.setattr("longctx.core.store.behind.to_host", waited)
+    ingest(tmp_path / "waited", [str(book)], cuda)
+    found = [
+        {file.name: file.read_bytes() for file in (tmp_path / name).rglob("documents/book/*")}
+        for name in ("behind", "checkpoints", "waited")
+    ]
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) > 4
+
+
 def test_out_of_memory_has_figures_and_keeps_the_checkpoint(tmp_path, setup_random):
     book = tmp_path / "book.txt"
     book.write_text("".join(f"line {i}: boat {i * 7919 % 1000} came home\n" for i in range(80)))

@@ -20,12 +20,13 @@ from longctx.core.bench.floors import layer_flop
 from longctx.core.bench.machine import Machine, machine_of
 from longctx.core.bench.reading import RandomReading
 from longctx.core.bench.shapes import Wanted, open_engine, sized
-from longctx.core.decode import Sampling, generate
+from longctx.core.decode import Generation
 from longctx.core.device import peak_memory, reset_peak_memory
 from longctx.core.gather import room, top_tokens
 from longctx.core.memory import Method, Scores
 from longctx.core.recompute import recompute
 from longctx.core.resume import header
+from longctx.core.sampling import Sampling
 from longctx.core.setup import Engine
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.document import Document
@@ -204,7 +205,10 @@ class _Asker:
         gathered = document.take("tokens", chosen)["ids"].long()
         gather_s = time.perf_counter() - started
         memory, hidden = recompute(engine.decoder, prefix, gathered, question, ANSWER)
-        tokens = generate(engine.decoder, memory, hidden, Sampling(), ANSWER, set())
+        prompt = torch.cat([prefix, gathered, question])
+        tokens = Generation(
+            engine.decoder, memory, hidden, prompt, Sampling(), ANSWER, set()
+        ).tokens()
         next(tokens)
         first_s = time.perf_counter() - started
         count = sum(1 for _ in tokens)

@@ -3,16 +3,19 @@
 A row says what of an attention module the adapter must be told; whatever a module or its
 configuration states itself (scales, heads, windows of its layers, types of rotary embedding) is
 read from it. No row repeats what a model computes. `python -m longctx.core.architectures` prints
-the README's table.
+the README's table. torch is not imported, so that a document can be opened before it.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from longctx.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 def nothing(attention: nn.Module) -> None:

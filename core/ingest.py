@@ -24,7 +24,7 @@ from longctx.core.reader import open_sources
 from longctx.core.reading import CannotGoOn, Reading
 from longctx.core.resume import difference, header, unchanged
 from longctx.core.setup import Engine, Setup, memory_told, prepare
-from longctx.core.store.behind import WriterBehind
+from longctx.core.store.behind import WriterBehind, to_host
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.places import document_name
@@ -217,7 +217,8 @@ class Run:
         except BaseException:
             self._tell()  # a checkpoint may have been finished since
             raise
-        snapshot = method.snapshot()
+        snapshot, arrive = to_host(method.snapshot())
+        arrive()
         self._require_size(self._writer.growth(snapshot))
         self._writer.complete(snapshot, report=self._reading.report())
 
@@ -242,9 +243,12 @@ class Run:
         self._writer.wait()  # for the one before: its snapshot is as large
         tokens, report = self._reading.tokens, self._reading.report()
         self._cadence.start(tokens)
-        self._writer.do(self._save, tokens, method.snapshot(), report)
+        self._writer.do(self._save, tokens, *to_host(method.snapshot()), report)
 
-    def _save(self, tokens: int, snapshot: Snapshot, report: dict[str, Any]) -> None:
+    def _save(
+        self, tokens: int, snapshot: Snapshot, arrive: Callable, report: dict[str, Any]
+    ) -> None:
+        arrive()
         with self._cadence.writing(tokens):
             self._writer.checkpoint(snapshot, report=report)
         self._kept = tokens

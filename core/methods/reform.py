@@ -204,7 +204,7 @@ class Method(Memory):
                 tensors[f"positions.{index}"] = cache.positions.to(torch.int64)
                 if self.options.accumulate:
                     tensors[f"mass.{index}"] = cache.mass
-        return {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}
+        return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
     def restore(self, snapshot: Snapshot) -> None:
         """Takes up what `snapshot` gave; tensors must be on the model's device and in its dtype."""

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -62,10 +63,12 @@ def write_file(folder: Path, name: str, needed: int, write: Callable[[Path], obj
     with storing(folder / name, needed):
         try:
             write(temporary)
-            with temporary.open("rb+") as file:
+            # The disk takes the file while its checksums are computed.
+            with temporary.open("rb+") as file, ThreadPoolExecutor(1) as disk:
+                synced = disk.submit(os.fsync, file.fileno())
                 read = partial(file.read, shards.BLOCK)
                 blocks = [xxh3_128_hexdigest(block) for block in iter(read, b"")]
-                os.fsync(file.fileno())
+                synced.result()
             os.replace(temporary, folder / name)
             sync_folder(folder)
         finally:

@@ -1,7 +1,7 @@
 """Questions from a file or from standard input, one after another as they come.
 
 Knows three forms: plain text (one question a line), JSON lines, and YAML as in
-samples/questions.yaml.
+samples/questions/.
 """
 
 import json

@@ -31,7 +31,7 @@ def quoted(argument: str) -> str:
 
 def main() -> int:
     """Runs the demo; returns the exit code."""
-    sample = yaml.safe_load((SAMPLES / "questions.yaml").read_text("utf-8"))
+    sample = yaml.safe_load((SAMPLES / "questions" / "harbour-book.yaml").read_text("utf-8"))
     book = SAMPLES / sample["document"]
     longctx(
         "ingest", str(book.relative_to(Path.cwd()) if book.is_relative_to(Path.cwd()) else book)

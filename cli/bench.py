@@ -121,6 +121,12 @@ def run(
             "Give both as often.",
         )
     pairs = list(zip(sizes, kept, strict=True))
+    if profile is not None and model is None:
+        raise UsageError(
+            "--profile needs --model", "shapes have settings of their own", "Leave it out."
+        )
+    if what is What.INGEST and gather is not None:
+        raise UsageError("--gather is for `bench ask`", "reading gathers nothing", "Leave it out.")
     if what is What.INGEST:
         _ingest(wanted, lengths, pairs, not no_save, baselines, json)
     elif no_save or baselines:

@@ -55,13 +55,14 @@ class Generation:
         seen = torch.cat([self._prompt, self._prompt.new_zeros(self._limit)]).to(device)
         for step in range(self._limit):
             token = self._choose(seen[: n + step], self._decoder.logits(self._hidden))
+            chosen = int(token)  # waits for the device
             self.on_token()
-            if int(token) in self._ends:
+            if chosen in self._ends:
                 self.stop = "end"
                 return
             self.count += 1
             seen[n + step] = token[0]
-            yield int(token)
+            yield chosen
             if step + 1 < self._limit:
                 self._hidden = self._decoder.read(token, self._memory)
         self.stop = "length"

@@ -144,7 +144,7 @@ def ingest(
     ):
         within = partial(require_size, store.path, max_size)
         try:
-            behind = WriterBehind(writer)
+            behind = WriterBehind(writer, engine.device)
             reading = Reading(sources, TokenStream(engine.files.tokenizer), behind)
             sizes = [source.expected_size for source in sources]
             total = None if None in sizes else sum(sizes)

@@ -258,11 +258,15 @@ def _count(file: Path) -> int:
     with file.open("rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
         header = json.loads(stream.read(length))
-    tensors = [value for key, value in header.items() if key != "__metadata__"]
-    return sum(
-        (t["data_offsets"][1] - t["data_offsets"][0]) // ITEM_SIZE.get(t["dtype"], 1)
-        for t in tensors
-    )
+    return sum(_weights(key, value) for key, value in header.items() if key != "__metadata__")
+
+
+def _weights(name: str, tensor: dict[str, Any]) -> int:
+    """Weights in a stored tensor; mxfp4 packs two in a byte, with scales beside them."""
+    start, end = tensor["data_offsets"]
+    if tensor["dtype"] == "U8" and name.endswith(("_blocks", "_scales")):
+        return 2 * (end - start) if name.endswith("_blocks") else 0
+    return (end - start) // ITEM_SIZE.get(tensor["dtype"], 1)
 
 
 def _sha256(data: bytes) -> str:

@@ -6,9 +6,9 @@ raised, and have ended when their context has. Knows nothing of what is read or 
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from queue import Empty, Queue
+from queue import Empty, Full, Queue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -83,27 +83,47 @@ class Behind:
     they were due before it.
 
     Args:
-        depth: calls that may wait; `do` waits while there are more.
+        depth: calls that may wait; `do` waits while there are more. 0: each is made at once, in
+            the caller's thread, and what it raises is raised there.
     """
 
     def __init__(self, depth: int):
+        self._beside = depth > 0
         self._waiting: Queue[Callable[[], object] | None] = Queue(depth)
         self._error: BaseException | None = None
         # A daemon, so that a second Ctrl-C, while the first one waits here, ends the process too.
         self._thread = threading.Thread(target=self._work, name="longctx-behind", daemon=True)
 
     def __enter__(self) -> "Behind":
-        self._thread.start()
+        if self._beside:
+            self._thread.start()
         return self
 
     def __exit__(self, kind: type | None, *error: object) -> None:
-        self._waiting.put(None)
-        self._thread.join()
+        if not self._beside:
+            return
+        try:
+            self._waiting.put(None)
+            self._thread.join()
+        except BaseException as interrupted:  # a second Ctrl-C: what waits is dropped
+            self._error = self._error or interrupted
+            self._end()
+            raise
         if kind is None:
             self._raise()
 
+    def _end(self) -> None:
+        """Ends the thread after the call that it is in."""
+        while self._thread.is_alive():
+            with suppress(Full):
+                self._waiting.put_nowait(None)
+            self._thread.join(0.05)
+
     def do(self, call: Callable[..., object], *args: Any, **named: Any) -> None:
         """Makes a call soon."""
+        if not self._beside:
+            call(*args, **named)
+            return
         self._raise()
         self._waiting.put(partial(call, *args, **named))
 

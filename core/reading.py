@@ -75,7 +75,8 @@ class Reading:
         found = self._found()
         # Who waits for a stream in another thread cannot be made to stop waiting.
         files = all(path_of(ahead.source) for ahead in self._waiting)
-        with prefetched(found, AHEAD) if files else closing(found) as taken:
+        ahead = files and self._writer.beside
+        with prefetched(found, AHEAD) if ahead else closing(found) as taken:
             yield self._taken(taken)
 
     def _found(self) -> Iterator["_Found"]:

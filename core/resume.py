@@ -53,9 +53,11 @@ def unchanged(store: Library, name: str, sources: list[Source], engine: Engine) 
 def difference(engine: Engine, sources: list[Source], manifest: Manifest) -> str:
     """Why what a manifest describes is not (the beginning of) these sources read in this way."""
     wanted = json.loads(json.dumps(header(engine)))
-    for part in ("method", "options", "profile"):
+    for part in ("method", "options"):
         if getattr(manifest, part) != wanted[part]:
             return f"it was read with another {part.removesuffix('s')}"
+    if _reading_part(manifest.profile) != _reading_part(wanted["profile"]):
+        return "it was read with another profile"
     if any(manifest.model[part] != wanted["model"][part] for part in FINGERPRINT):
         return f"it was read with another model, {manifest.model['name']}"
     if begun_with(sources, manifest) is None:
@@ -85,3 +87,8 @@ def _holds(known: StoredSource) -> bool:
         return is_same(known, Path(known.path))
     except OSError:
         return False
+
+
+def _reading_part(profile: dict[str, Any]) -> dict[str, Any]:
+    """A profile without what only says how an answer is drawn."""
+    return {key: value for key, value in profile.items() if key != "sampling"}

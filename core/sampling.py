@@ -10,6 +10,8 @@ from typing import Any
 
 from longctx.core.errors import UsageError
 
+COLDEST = 1e-4  # logits divided by much less are no longer finite
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -48,7 +50,7 @@ class Sampling:
                 "Give --max-new-tokens 1 or more.",
             )
         # Written so that a NaN is out of every range.
-        _require("temperature", self.temperature, lambda t: 0 <= t < math.inf, "0 or more")
+        _require("temperature", self.temperature, _is_warmth, f"0, or {COLDEST} or more")
         _require("top-p", self.top_p, lambda p: 0 < p <= 1, "above 0 and at most 1")
         _require("top-k", self.top_k, lambda k: k >= 1, "1 or more")
         _require("min-p", self.min_p, lambda p: 0 <= p <= 1, "from 0 to 1")
@@ -63,6 +65,10 @@ class Sampling:
         """These choices, and the defaults' where there are none."""
         chosen = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(defaults, **{k: v for k, v in chosen.items() if v is not None})
+
+
+def _is_warmth(temperature: float) -> bool:
+    return temperature == 0 or COLDEST <= temperature < math.inf
 
 
 def _require(name: str, value: Any, fits: Any, range_: str) -> None:

@@ -1,8 +1,8 @@
 """The one door to the kernels: chooses a kernel or its reference, and logs why.
 
 A Triton kernel is taken for tensors on a GPU, where Triton is installed and the kernel takes what
-it is given; else the reference. `LONGCTX_KERNELS=triton` makes anything that keeps kernels from
-running an error, `LONGCTX_KERNELS=reference` turns all of them off. Each choice is logged once,
+it is given; else the reference. `LONGCTX_KERNELS=triton` makes a device without Triton, or a kernel
+that fails, an error; `LONGCTX_KERNELS=reference` turns all of them off. Each choice is logged once,
 with its reason, at level INFO. Knows nothing of methods.
 """
 

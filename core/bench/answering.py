@@ -135,7 +135,7 @@ def make_state(library: Library, engine: Engine, tokens: int) -> None:
     method, rows = _read_some(engine)
     count = len(next(iter(rows.values())))
     with library.writer(NAME, header(engine)) as writer:
-        behind = WriterBehind(writer)
+        behind = WriterBehind(writer, engine.device)
         reading = RandomReading(tokens, engine.files.config.vocab_size, behind)
         with behind:
             for start in range(0, tokens, count):

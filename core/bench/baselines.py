@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from longctx.core.attention import causal_attention
 from longctx.core.bench.ceilings import wait_for
 from longctx.core.device import empty_cache, is_out_of_memory, peak_memory, reset_peak_memory
 from longctx.core.model import Decoder, Layer
@@ -115,6 +114,8 @@ def _timed(
         if not is_out_of_memory(error):
             raise
         failed = "out of memory"
+    except ValueError as error:  # transformers has no such attention for this architecture
+        failed = str(error).splitlines()[0]
     peak = peak_memory(engine.device)
     empty_cache(engine.device)
     rate = round(tokens / seconds, 1) if seconds else None
@@ -140,7 +141,7 @@ class Recent:
         self._kept[layer.index] = self._cut(k), self._cut(v)
         q = layer.rotate(q, slice(S - T, S), S)
         k = layer.rotate(k, slice(0, S), S)
-        return causal_attention(q, k, v, layer.scale, layer.window)
+        return layer.attention(q, k, v)
 
     def end_chunk(self) -> None:
         """Nothing is left to do: each layer forgets as soon as it has attended."""
@@ -149,5 +150,6 @@ class Recent:
         """(G, S, D) to (G, at most budget, D)."""
         if x.shape[1] <= self._budget:
             return x
-        recent = x[:, x.shape[1] - (self._budget - SINKS) :]
-        return torch.cat([x[:, :SINKS], recent], dim=1)
+        sinks = min(SINKS, self._budget)
+        recent = x[:, x.shape[1] - (self._budget - sinks) :]
+        return torch.cat([x[:, :sinks], recent], dim=1)

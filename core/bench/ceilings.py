@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -117,10 +118,14 @@ def _attention(layer: Layer, device: str, dtype: torch.dtype, size: int) -> dict
     flop, found = 4 * H * size * size * D, {}
     for name, backend in BACKENDS.items():
         # Why a backend does not run here is told in warnings beside the error.
+        # That backend takes no grouped heads.
+        groups = H // G if name == "efficient" else 1
+        keys, values = (x.repeat_interleave(groups, dim=1) for x in (k, v))
+        grouped = {"enable_gqa": groups == 1}
         with sdpa_kernel(backend), warnings.catch_warnings(action="ignore"):
             try:
                 took = seconds(
-                    lambda: F.scaled_dot_product_attention(q, k, v, enable_gqa=True), device
+                    partial(F.scaled_dot_product_attention, q, keys, values, **grouped), device
                 )
             except RuntimeError:
                 continue

@@ -191,7 +191,7 @@ def _read(engine: Engine, tokens: int, found: Ceilings, folder: Path | None) -> 
 
 def _run(engine: Engine, tokens: int, writer: Any) -> tuple[float, float]:
     """Reads once; seconds in all and seconds of checkpoints."""
-    behind, cadence = WriterBehind(writer), Cadence()
+    behind, cadence = WriterBehind(writer, engine.device), Cadence()
     reading = RandomReading(tokens, engine.files.config.vocab_size, behind)
     run = Run(engine, reading, behind, cadence)
     started = time.perf_counter()

@@ -22,10 +22,17 @@ class WriterBehind(Behind):
 
     Args:
         writer: does the work; after the context the caller has it for himself again.
+        device: where the model computes. On a CPU nothing is done beside it: another thread would
+            take one of the cores that the model's operations are spread over, and all of them
+            wait for the slowest.
+
+    Attributes:
+        beside: whether anything is done in another thread.
     """
 
-    def __init__(self, writer: Writer):
-        super().__init__(DEPTH)
+    def __init__(self, writer: Writer, device: str):
+        self.beside = device != "cpu"
+        super().__init__(DEPTH if self.beside else 0)
         self._writer = writer
 
     @property

@@ -142,7 +142,8 @@ def test_choices_stand_over_a_profiles(tmp_path):
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"temperature": -1}, r"temperature -1.*Give --temperature 0 or more"),
+        ({"temperature": -1}, r"temperature -1.*Give --temperature 0, or 0.0001 or more"),
+        ({"temperature": 1e-38}, r"temperature 1e-38"),
         ({"temperature": float("nan")}, "temperature nan"),
         ({"temperature": float("inf")}, "temperature inf"),
         ({"top_p": 0}, r"top-p 0.*above 0 and at most 1"),

@@ -139,3 +139,32 @@ def test_what_was_due_before_an_exception_is_done():
     with pytest.raises(KeyboardInterrupt):
         write()
     assert made == [0, 1, 2, 3, 4]
+
+
+def test_a_second_interrupt_drops_what_waits_and_leaves_no_thread():
+    begun, go, made = threading.Event(), threading.Event(), []
+
+    def first():
+        begun.set()
+        go.wait(30)
+
+    behind = Behind(4)
+    thread = behind._thread
+    real, calls = thread.join, []
+
+    def interrupted(timeout=None):
+        calls.append(timeout)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        go.set()
+        real(timeout)
+
+    thread.join = interrupted
+    behind.__enter__()
+    behind.do(first)
+    behind.do(made.append, 1)
+    begun.wait(30)
+    with pytest.raises(KeyboardInterrupt):
+        behind.__exit__(None)
+    assert not thread.is_alive()
+    assert made == []

@@ -58,6 +58,8 @@ def test_answering_as_a_table_and_as_json(bench):
         ("ingest --shapes tiny --tokens many", "cannot use 'many'"),
         ("ingest --shapes tiny --chunk 1k --chunk 2k --budget 1k", "2 times --chunk and 1 times"),
         ("ask --shapes tiny --no-save", "--no-save and --baselines are for `bench ingest`"),
+        ("ingest --shapes tiny --profile tiny", "--profile needs --model"),
+        ("ingest --shapes tiny --gather 40", "--gather is for `bench ask`"),
         ("dance", "'dance' is not one of"),
     ],
 )

@@ -18,6 +18,7 @@ from longctx.core.load import _small_copy, load_decoder, self_check
 from longctx.core.methods import reform
 from longctx.core.methods.reform import Method, Options
 from longctx.core.model import ATTENTION, Decoder
+from longctx.core.model_files import ModelFiles
 from longctx.core.recompute import recompute
 from longctx.core.rope import NoRope
 
@@ -246,6 +247,14 @@ def test_gpt_oss_is_loaded_from_mxfp4(make_model, tmp_path, dtype):
     with torch.no_grad():
         own = decoder._model(IDS[None], use_cache=False).logits[0].float()
     assert (ours - own).norm() / own.norm() < (1e-5 if dtype == torch.float32 else 0.1)
+
+
+def test_weights_in_mxfp4_are_counted_as_they_are_loaded(tmp_path):
+    blocks = torch.zeros(4, 3, 16, dtype=torch.uint8)  # two weights in each byte
+    scales, plain = torch.zeros(4, 3, dtype=torch.uint8), torch.zeros(7)
+    file = tmp_path / "model.safetensors"
+    save_file({"e.down_proj_blocks": blocks, "e.down_proj_scales": scales, "norm": plain}, file)
+    assert ModelFiles("m", tmp_path, None, None).num_parameters() == 2 * 4 * 3 * 16 + 7
 
 
 def test_the_language_model_of_a_multimodal_gemma_is_run(make_model, tmp_path):

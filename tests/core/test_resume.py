@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from longctx.core import ingest as ingesting
 from longctx.core import reading
 from longctx.core.cadence import Cadence
 from longctx.core.cuts import plain_backend, safe_cuts
@@ -20,6 +21,7 @@ from longctx.core.model import Decoder
 from longctx.core.reading import CannotGoOn
 from longctx.core.session import Session
 from longctx.core.setup import prepare
+from longctx.core.store.behind import WriterBehind
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import Manifest
 from longctx.core.tokens import TokenStream
@@ -94,7 +96,11 @@ def files(library: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("kind", list(TEXTS))
 @pytest.mark.parametrize("tokens", [31, 200, 500])
-def test_stopped_anywhere_the_result_is_the_same(tmp_path, setup_random, kind, tokens):
+@pytest.mark.parametrize("device", ["cpu", "other"])  # on another, work is done beside the model
+def test_stopped_anywhere_the_result_is_the_same(
+    tmp_path, setup_random, kind, tokens, device, monkeypatch
+):
+    monkeypatch.setattr(ingesting, "WriterBehind", lambda writer, _: WriterBehind(writer, device))
     source = tmp_path / "a.txt"
     source.write_bytes(TEXTS[kind])
     ingest(tmp_path / "whole", [str(source)], setup_random)
@@ -303,6 +309,16 @@ def test_other_settings_are_refused(library, book, setup_random, tmp_path):
     with pytest.raises(UsageError, match=r"another method"):
         ingest(library, [str(book)], full)
     assert ingest(library, [str(book)], setup_random).reused_tokens == 319
+
+
+def test_another_way_to_draw_answers_changes_no_state(library, book, setup_random, tmp_path):
+    profile = tmp_path / "warm.yaml"
+    given = Path(setup_random.profile).read_text()
+    profile.write_text(given + "\nsampling: {temperature: 0.5}\n")
+    other = dataclasses.replace(setup_random, profile=str(profile))
+    start(library, [str(book)], setup_random, 300)
+    assert ingest(library, [str(book)], other).reused_tokens == 319
+    assert ingest(library, [str(book)], setup_random).status == "unchanged"
 
 
 def test_a_model_whose_files_changed_under_the_same_name(

@@ -6,13 +6,17 @@ nothing of methods and memories.
 """
 
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
+from longctx.kernels.selected_attention_ref import rotate_half
+
 # These choose their frequencies from the largest position of a call, so one window needs one call.
 LENGTH_DEPENDENT = ("dynamic", "longrope")
 ROUND = 1024  # other tables are built for rounded lengths, so that decoding seldom rebuilds them
+PROBED = 8  # positions at which an architecture's function is compared with `rotate_half`
 
 
 class Rope:
@@ -53,7 +57,7 @@ class Rope:
         Returns:
             (heads, n, D) in the dtype of x.
         """
-        cos, sin = self._table(length, x)
+        cos, sin = self.tables(length, x)
         part = x[None, ..., : self._dims]
         none = part[:, :0]  # the architectures rotate q and k together; here k is empty
         rotated, _ = self._apply(part, none, cos[None, positions], sin[None, positions])
@@ -66,9 +70,42 @@ class Rope:
         if not self.length_dependent or length == other:
             return True
         probe = torch.empty(0)
-        return torch.equal(self._table(length, probe)[0][1], self._table(other, probe)[0][1])
+        return torch.equal(self.tables(length, probe)[0][1], self.tables(other, probe)[0][1])
 
-    def _table(self, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    @cached_property
+    def half_split(self) -> bool:
+        """Whether `rotate` is `rotate_half` of these tables, their halves equal; found by trying.
+
+        False for interleaved dimensions and for tables of half the width.
+        """
+        length, like = PROBED, torch.empty(0)
+        cos, sin = self.tables(length, like)
+        if not all(torch.equal(*x.tensor_split(2, dim=-1)) for x in (cos, sin)):
+            return False
+        # A function that rotates a part of each head is tried on wider heads too.
+        whole, part = (self._turns_halves(cos, sin, extra) for extra in (0, 2))
+        return whole is True and part is not False
+
+    def _turns_halves(self, cos: Tensor, sin: Tensor, extra: int) -> bool | None:
+        """Whether heads of so many more dimensions turn so; None: it takes none of that width."""
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(1, PROBED, cos.shape[-1] + extra, generator=generator)
+        try:
+            rotated = self.rotate(x, slice(PROBED), PROBED)
+        except RuntimeError:  # the widths do not fit
+            return None
+        return torch.allclose(rotated, rotate_half(x, cos[:PROBED], sin[:PROBED]), atol=1e-6)
+
+    def tables(self, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin by position for a window of `length`: those that `rotate` takes.
+
+        Args:
+            length: positions in the whole window.
+            like: a tensor of the dtype and on the device of what is rotated.
+
+        Returns:
+            (>= length, rotary dimensions) each, attention scaling included; not to be changed.
+        """
         size = length if self.length_dependent else -(-length // ROUND) * ROUND
         key = (size, like.dtype, like.device)
         if key not in self._tables:
@@ -92,6 +129,8 @@ class Rope:
 class NoRope:
     """The place of a `Rope` in layers that the model runs without positions."""
 
+    half_split = True  # by the tables that it has, nothing turns
+
     def rotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
         """Leaves x as it is."""
         return x
@@ -99,3 +138,7 @@ class NoRope:
     def same_basis(self, length: int, other: int) -> bool:
         """Always: nothing depends on a length."""
         return True
+
+    def tables(self, length: int, like: Tensor) -> tuple[None, None]:
+        """None to rotate with."""
+        return None, None

@@ -9,21 +9,30 @@ with its reason, at level INFO. Knows nothing of methods.
 import importlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from longctx.kernels import fused_attention as fused
 from longctx.kernels.attention_mass_ref import attention_mass as attention_mass_ref
+from longctx.kernels.gather_rows_ref import gather_rows as gather_rows_ref
+from longctx.kernels.rotated_rows_ref import rotated_rows as rotated_rows_ref
+from longctx.kernels.select_window_ref import Window
+from longctx.kernels.select_window_ref import select_window as select_window_ref
+from longctx.kernels.selected_attention_ref import selected_attention as selected_attention_ref
 from longctx.kernels.similarity_max_ref import similarity_max as similarity_max_ref
 from longctx.kernels.similarity_max_ref import sliding_max as sliding_max_ref
+from longctx.kernels.topk_scan_ref import Top
+from longctx.kernels.topk_scan_ref import topk_scan as topk_scan_ref
 
 VARIABLE, CHOICES = "LONGCTX_KERNELS", ("triton", "reference")
+
+Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 _broken: dict[tuple, str] = {}  # what failed when it was first tried in this process, and why
@@ -105,6 +114,31 @@ def sliding_max(raw: Tensor, reach: int) -> Tensor:
     )
 
 
+def topk_scan(q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None) -> Top:
+    """Each query's k best keys by plain q·k, exactly, and how often each key is among them.
+
+    Args:
+        q: position-free queries (H, T, D).
+        keys: position-free keys (N, G, D) of q's dtype, or int8 with scales; query head h reads
+            key head h // (H/G). The last dimension is contiguous.
+        k: keys that are wanted of each query; n = min(k, N) are found.
+        scales: (N, G) float16; a key is its int8 entries times its scale. None: keys are floats.
+
+    Returns:
+        Scores and index (H, T, n), the earlier key first where scores are equal; votes and best
+        scores (N,). Ranges of keys that are scanned apart are put together by `merge` and
+        `count_votes` of `topk_scan_ref.py`.
+    """
+    given = (q, keys, k, scales)
+    return _either(
+        "topk_scan",
+        q.device,
+        lambda module: module.refusal(*given),
+        lambda module: module.topk_scan(*given),
+        lambda: topk_scan_ref(*given),
+    )
+
+
 def fused_attention(
     q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool
 ) -> fused.Attended | None:
@@ -135,18 +169,184 @@ def fused_attention(
     return None
 
 
+def gather_rows(
+    blocks: Sequence[Tensor],
+    table: Tensor,
+    tail: Tensor,
+    start: int,
+    index: Tensor,
+    scales: Sequence[Tensor] | None = None,
+    scale_table: Tensor | None = None,
+) -> Tensor:
+    """Rows by their number, from blocks that may lie in host memory and from the tail after them.
+
+    Args:
+        blocks: (B, G, D) each, all of one B and dtype; row r < start is row r % B of block r // B.
+            For the kernel contiguous, on the tail's device or in pinned host memory.
+        table: int64 (blocks,) on the tail's device, the `data_ptr` of each block.
+        tail: (n, G, D); row r >= start is tail[r - start].
+        start: rows in the blocks.
+        index: (S,) int64 on the tail's device, clamped to 0..start+n-1.
+        scales: float16 (B, G) for each block, whose rows are then int8.
+        scale_table: int64 (blocks,), their `data_ptr`.
+
+    Returns:
+        (S, G, D) in the dtype and on the device of the tail.
+    """
+    return _either(
+        "gather_rows",
+        tail.device,
+        lambda module: module.refusal(blocks, tail, index, scales),
+        lambda module: module.gather_rows(blocks, table, tail, start, index, scales, scale_table),
+        lambda: gather_rows_ref(blocks, tail, start, index, scales),
+    )
+
+
+def select_window(
+    votes: Tensor, best: Tensor, count: int, span: int, first: int, last: int, total: int
+) -> Window:
+    """[the first tokens | the most voted ones with their neighbours | the last tokens].
+
+    Args:
+        votes: (N,) int32, N > 0, of the tokens between the first and the last; a token without
+            votes is never chosen.
+        best: (N,) float32, the highest score with which each was chosen; decides between equal
+            votes, and where it is equal too, the earlier token comes first.
+        count: most voted tokens at most.
+        span: tokens that each of them grows to: -span/2 .. +span/2 - 1.
+        first, last: tokens at the start and at the end that are always in.
+        total: tokens in all.
+
+    Returns:
+        Index (first + count * span + last,) int64, ascending, and how much of it is in use (1,);
+        behind that the last token repeats. No number leaves the device.
+    """
+    given = (votes, best, count, span)
+    return _either(
+        "select_window",
+        votes.device,
+        lambda module: module.refusal(*given),
+        lambda module: module.select_window(*given, first, last, total),
+        lambda: select_window_ref(*given, first, last, total),
+    )
+
+
+def rotated_rows(
+    rows: Tensor,
+    index: Tensor | None,
+    cos: Tensor | None,
+    sin: Tensor | None,
+    scales: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+    total: Tensor | None = None,
+) -> Tensor:
+    """Rows by their number, decoded, and rotated to consecutive positions.
+
+    Args:
+        rows: (N, G, D) floating, or int8 with scales; the last dimension is contiguous.
+        index: (S,) int64, clamped to 0..N-1; None: all of them in order, S = N.
+        cos, sin: (P, R) by position, where `Rope.half_split`; None: nothing is rotated.
+        scales: (N, G) float16; a row is its int8 entries times its scale.
+        dtype: of the result; None: that of cos.
+        total: (1,) int on the device, from S to P: row s stands at position total - S + s; None: at
+            position s, S <= P. It does not leave the device.
+
+    Returns:
+        (S, G, D), every product and sum rounded to the dtype, as in the models.
+    """
+    given = (rows, index, cos, sin, scales, dtype, total)
+    return _either(
+        "rotated_rows",
+        rows.device,
+        lambda module: module.refusal(*given),
+        lambda module: module.rotated_rows(*given),
+        lambda: rotated_rows_ref(*given),
+    )
+
+
+def selected_attention(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    index: Tensor,
+    total: Tensor,
+    scale: float,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+    key_scales: Tensor | None = None,
+    gathered: bool = False,
+    **more: Any,
+) -> Tensor:
+    """Attention of one token to those that a list names, itself the last of them.
+
+    Args:
+        q: position-free queries (H, 1, D), at position total - 1.
+        keys: (N, G, D), position-free, of q's dtype or int8; query head h reads key head
+            h // (H/G).
+        values: (N, G, D).
+        index: (S,) int64, the tokens in order; entry s stands at position s.
+        total: (1,) int on the device, entries in use; what the others hold does not count.
+        scale: factor on q·k.
+        cos, sin: (>= S, R) by position, where `Rope.half_split`; None: nothing is rotated.
+        key_scales: float16 (N, G) of int8 keys.
+        gathered: the values are (S, G, D), in the order of the list.
+        **more: what else the reference takes; the kernel takes none of it.
+
+    Returns:
+        (H, 1, D) in the dtype of q, computed in float32. No number leaves the device.
+    """
+    given = (q, keys, values, index, total)
+    rotation = (cos, sin, key_scales)
+    more = {name: value for name, value in more.items() if value is not None}
+    return _either(
+        "selected_attention",
+        q.device,
+        lambda module: module.refusal(*given, *rotation, **more),
+        lambda module: module.selected_attention(*given, scale, *rotation, gathered),
+        lambda: selected_attention_ref(*given, scale, *rotation, gathered, **more),
+    )
+
+
+def window_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, total: Tensor) -> Tensor | None:
+    """Causal attention of queries at the last T of so many positions as the device knows of.
+
+    Args:
+        q: rotated queries (H, T, D), at positions total - T to total - 1.
+        k, v: rotated keys and values (S, G, D); query head h reads head h // (H/G); what is in the
+            rows from `total` on does not count.
+        scale: factor on q·k.
+        total: (1,) int on the device, between T and S. It does not leave the device.
+
+    Returns:
+        (H, T, D); None where no operator takes them: ask the device for `total`, and attend to as
+        many keys.
+    """
+    op, key = "window attention", ("window attention", q.device, q.dtype, q.shape[-1])
+    why = f"{VARIABLE}=reference" if _wanted() == "reference" else fused.window_refusal(q)
+    if why is None:
+        out = _attempt(key, lambda: fused.window(q, k, v, scale, total))
+        if out is not None:
+            _tell(op, "flash attention", f"on {q.device.type}")
+            return out
+        why = f"flash attention failed: {_broken[key]}"
+    _tell(op, "with the number of keys on the host", why)
+    return None
+
+
 def _either(
     op: str,
     device: torch.device,
     refusal: Callable[[Any], str | None],
-    kernel: Callable[[Any], Tensor],
-    reference: Callable[[], Tensor],
-) -> Tensor:
+    kernel: Callable[[Any], Result],
+    reference: Callable[[], Result],
+) -> Result:
     """The kernel's result, or the reference's where the kernel cannot be used."""
     why, wanted = _reason(device), _wanted()
     if why is None:
-        module = importlib.import_module(f"longctx.kernels.{op}")
-        why = refusal(module)
+        name = f"longctx.kernels.{op}"
+        # Another Triton may lack what a kernel takes from it.
+        module = _attempt((op, "import"), lambda: importlib.import_module(name))
+        why = refusal(module) if module else f"the kernel failed: {_broken[op, 'import']}"
     if why is None:
         # Where Triton was asked for, a kernel that fails is an error.
         call, key = lambda: kernel(module), (op, device)
@@ -189,8 +389,13 @@ def _missing(device: torch.device) -> str | None:
         return None if interpreted else "Triton needs a GPU"
     if device.type != "cuda":
         return f"Triton does not run on {device.type}"
-    capability = torch.cuda.get_device_capability(device)
+    capability = _capability(device)
     return f"compute capability {capability} is under 8.0" if capability < (8, 0) else None
+
+
+@cache
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
 
 
 @cache

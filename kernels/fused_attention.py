@@ -2,10 +2,12 @@
 
 Each is called as f(q, k, v, scale, causal) and gives the output (H, T, D) and the natural
 log-sum-exps (H, T) in float32 or wider. Causal means that T equals S. An operator may refuse a
-dtype, a head dimension or a device when it is called; `door.py` then takes the next one.
+dtype, a head dimension or a device when it is called; `door.py` then takes the next one. One more,
+`window`, gives no log-sum-exps and knows the number of keys from the device alone.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -16,12 +18,12 @@ Operator = Callable[[Tensor, Tensor, Tensor, float, bool], Attended]
 
 def operators(q: Tensor, k: Tensor) -> list[Operator]:
     """Those that may take queries (H, T, D) and keys (G, S, D) of this device, dtype and shape."""
-    aten, D = torch.ops.aten, q.shape[-1]
+    aten = torch.ops.aten
     if q.device.type == "cpu":
         return [flash_cpu] if hasattr(aten, "_scaled_dot_product_flash_attention_for_cpu") else []
     if q.device.type != "cuda":
         return []
-    half = q.dtype in (torch.bfloat16, torch.float16) and D % 8 == 0 and D <= 256
+    half = _in_half(q)
     has_cudnn = torch.version.hip is None and torch.backends.cudnn.is_available()
     known = {
         cudnn: half and has_cudnn and k.shape[1] > 1,  # PyTorch gives it no single key either
@@ -66,3 +68,41 @@ def flash_cpu(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> At
         q[None], k[None], v[None], 0.0, causal, scale=scale
     )
     return out[0], lse[0]
+
+
+def window_refusal(q: Tensor) -> str | None:
+    """Why `window` does not take queries (H, T, D); None: nothing known."""
+    if q.device.type != "cuda":
+        return f"the tensors are on {q.device.type}"
+    if not _in_half(q):
+        return f"flash attention takes no {q.dtype} heads of {q.shape[-1]}"
+    has = hasattr(torch.ops.aten, "_flash_attention_forward")
+    return None if has else "this PyTorch has no flash attention of varying lengths"
+
+
+def window(q: Tensor, k: Tensor, v: Tensor, scale: float, total: Tensor) -> Tensor:
+    """Causal attention of queries (H, T, D) at the last T of `total` rows of k and v (S, G, D).
+
+    Flash attention of varying lengths reads the lengths on the device, so the host need not know
+    `total` (1,), and aligns the causal mask to the last query and the last key.
+    """
+    T, S = q.shape[1], len(k)
+    keys = torch.empty(2, dtype=torch.int32, device=q.device)
+    torch.mul(_ends(1, q.device), total, out=keys)  # [0, total]
+    queries = _ends(T, q.device)
+    out, *_ = torch.ops.aten._flash_attention_forward(
+        q.transpose(0, 1), k, v, queries, keys, T, S, 0.0, True, False, scale=scale
+    )
+    return out.transpose(0, 1)
+
+
+@lru_cache(maxsize=64)
+def _ends(count: int, device: torch.device) -> Tensor:
+    """[0, count], (2,) int32, made once: where one sequence begins and ends."""
+    return torch.arange(2, dtype=torch.int32, device=device) * count
+
+
+def _in_half(q: Tensor) -> bool:
+    """Whether flash attention takes heads of this dtype and dimension."""
+    D = q.shape[-1]
+    return q.dtype in (torch.bfloat16, torch.float16) and D % 8 == 0 and D <= 256

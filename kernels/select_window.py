@@ -1,0 +1,180 @@
+"""From votes to the window that a chunk attends to, in Triton.
+
+Runs of keys are shortened to lists of their best, and these again, until one program can hold what
+is left of all; it chooses among them and writes the window. Nothing is sorted: the least votes of a
+chosen key, and between equal votes the least score, are found by halving their range, and what is
+chosen stays in the order of the keys. Nothing depends on the order of programs.
+`select_window_ref.py` is the definition.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from longctx.kernels.select_window_ref import Window
+
+RUN, LAST = 16384, 8192  # entries of a program that shortens, and of the one that writes
+WARPS = 16  # of either
+MOST = 1024  # keys that are chosen
+GROWN = 1 << 15  # tokens that they grow to, both numbers rounded up to powers of two
+TILE = 4096  # entries of the window that are written at a time
+LOWEST, HIGHEST = tl.constexpr(-(1 << 31)), tl.constexpr((1 << 31) - 1)
+
+
+def refusal(votes: Tensor, best: Tensor, count: int, span: int) -> str | None:
+    """Why the kernel does not compute this; None if it does."""
+    if (votes.dtype, best.dtype) != (torch.int32, torch.float32):
+        return f"it takes no {votes.dtype} votes with {best.dtype} scores"
+    if not (votes.is_contiguous() and best.is_contiguous()):
+        return "votes or scores are not contiguous"
+    if not 0 < len(votes) < 1 << 31 or count < 1 or span < 1:
+        return f"it chooses no {count} of {len(votes)} keys, with spans of {span}"
+    if count > MOST or _padded(count) * _padded(span) > GROWN:
+        return f"{count} spans of {span} are too many"
+    return None
+
+
+def select_window(
+    votes: Tensor, best: Tensor, count: int, span: int, first: int, last: int, total: int
+) -> Window:
+    """[the first tokens | the most voted ones with their neighbours | the last tokens].
+
+    Args:
+        votes: (N,) int32 of the tokens between the first and the last.
+        best: (N,) float32, which decides between equal votes.
+        count: most voted tokens at most; of equal ones the earlier.
+        span: tokens that each of them grows to: -span/2 .. +span/2 - 1.
+        first, last: tokens at the start and at the end that are always in.
+        total: tokens in all.
+
+    Returns:
+        Index (first + count * span + last,), and how much of it is in use.
+    """
+    keys, n = _shortened(votes, best, count)
+    index = torch.empty(first + count * span + last, dtype=torch.int64, device=votes.device)
+    in_use = torch.empty(1, dtype=torch.int64, device=votes.device)
+    _write_window[(1,)](
+        votes, best, keys, index, in_use, n, len(votes), total,
+        COUNT=count, SPAN=span, HEAD=first, TAIL=last, SLOTS=_padded(count), REACH=_padded(span),
+        ENTRIES=LAST, TILE=TILE, num_warps=WARPS,
+    )  # fmt: skip
+    return Window(index, in_use)
+
+
+def _shortened(votes: Tensor, best: Tensor, count: int) -> tuple[Tensor, int]:
+    """Keys among which the `count` best are, and how many there are, at most LAST.
+
+    (n + count's power of two,) int32, ascending with -1 between them; the room at their end is to
+    be written to.
+    """
+    slots, n, keys = _padded(count), len(votes), None
+    while keys is None or n > LAST:
+        runs = triton.cdiv(n, RUN)
+        found = torch.empty((runs + 1) * slots, dtype=torch.int32, device=votes.device)
+        _shorten[(runs,)](
+            votes, best, found if keys is None else keys, found, n,
+            COUNT=count, SLOTS=slots, ENTRIES=RUN, LISTED=keys is not None, num_warps=WARPS,
+        )  # fmt: skip
+        n, keys = runs * slots, found
+    return keys, n
+
+
+def _padded(count: int) -> int:
+    return triton.next_power_of_2(count)
+
+
+@triton.jit
+def _cut(values, least, wanted):
+    """A number that `wanted` values or more reach and fewer exceed.
+
+    Where no more than `wanted` values reach `least`, that.
+    """
+    low = tl.cast(least, tl.int64)
+    enough = tl.sum((values >= least).to(tl.int32), 0)
+    high = tl.where(enough <= wanted, low, tl.max(values, 0).to(tl.int64))
+    while low < high:
+        middle = low + ((high - low + 1) >> 1)
+        count = tl.sum((values >= middle.to(tl.int32)).to(tl.int32), 0)
+        # A number that just as many reach as are wanted separates them: that is enough.
+        high = tl.where(count == wanted, middle, tl.where(count > wanted, high, middle - 1))
+        low = tl.where(count >= wanted, middle, low)
+    return low.to(tl.int32)
+
+
+@triton.jit
+def _chosen(count, best, key, COUNT: tl.constexpr):
+    """Which keys are the best ones with votes, and how many of these stand before each."""
+    cut = _cut(count, 1, COUNT)
+    sure, level = count > cut, count == cut
+    real = tl.load(best + key, mask=level, other=0.0)
+    bits = tl.where(real == 0.0, 0, real.to(tl.int32, bitcast=True))  # -0.0 is 0.0
+    score = tl.where(level, tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits), LOWEST)
+    least = tl.min(tl.where(level, score, HIGHEST), 0)
+    cut = _cut(score, least, COUNT - tl.sum(sure.to(tl.int32), 0))
+    sure, level = sure | (score > cut), level & (score == cut)
+    left = COUNT - tl.sum(sure.to(tl.int32), 0)  # for equal ones, of which the first are taken
+    both = sure.to(tl.int32) + (level.to(tl.int32) << 16)
+    before = tl.cumsum(both, 0) - both
+    equal = before >> 16
+    return sure | (level & (equal < left)), (before & 0xFFFF) + tl.minimum(equal, left)
+
+
+# Specialised to no number of keys: it changes with every call.
+@triton.jit(do_not_specialize=["n"])
+def _shorten(
+    votes, best, keys, found, n,
+    COUNT: tl.constexpr, SLOTS: tl.constexpr, ENTRIES: tl.constexpr, LISTED: tl.constexpr,
+):  # fmt: skip
+    key = tl.program_id(0) * ENTRIES + tl.arange(0, ENTRIES)
+    live = key < n
+    if LISTED:
+        key = tl.load(keys + key, mask=live, other=-1)
+        live = key >= 0
+    count = tl.load(votes + key, mask=live, other=0)
+    voted = tl.sum((count > 0).to(tl.int32), 0)
+    found += tl.program_id(0) * SLOTS
+    slot = tl.arange(0, SLOTS)
+    tl.store(found + slot, -1, mask=slot >= tl.minimum(voted, COUNT))
+    if voted > 0:  # few runs have votes where one token is decoded
+        chosen, at = _chosen(count, best, key, COUNT)
+        tl.store(found + at, key, mask=chosen)
+
+
+@triton.jit(do_not_specialize=["n", "N", "total"])
+def _write_window(
+    votes, best, keys, index, in_use, n, N, total,
+    COUNT: tl.constexpr, SPAN: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr,
+    SLOTS: tl.constexpr, REACH: tl.constexpr, ENTRIES: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    place = tl.arange(0, ENTRIES)
+    key = tl.load(keys + place, mask=place < n, other=-1)
+    count = tl.load(votes + key, mask=key >= 0, other=0)
+    chosen, at = _chosen(count, best, key, COUNT)
+    # The chosen keys, ascending, go from the registers of many threads to those of one row.
+    room = keys + n
+    tl.store(room + at, key, mask=chosen)
+    tl.debug_barrier()
+    slot = tl.arange(0, SLOTS)
+    used = slot < tl.sum(chosen.to(tl.int32), 0)
+    key = tl.load(room + slot, mask=used, other=0)
+    before = tl.load(room + slot - 1, mask=used & (slot > 0), other=0)
+
+    after: tl.constexpr = SPAN - SPAN // 2 - 1
+    reached = tl.where(slot > 0, before + after, -1)  # by the span before
+    start = tl.maximum(tl.maximum(key - SPAN // 2, reached + 1), 0)
+    new = tl.minimum(key + after, N - 1) - start + 1
+    new = tl.where(used, tl.maximum(new, 0), 0)
+    offset, selected = tl.cumsum(new, 0) - new, tl.sum(new, 0)
+    along = tl.arange(0, REACH)[None, :]
+    token = tl.minimum(HEAD + start[:, None] + along, total - 1)
+    tl.store(index + HEAD + offset[:, None] + along, token.to(tl.int64), mask=along < new[:, None])
+
+    width: tl.constexpr = HEAD + COUNT * SPAN + TAIL
+    for done in tl.range(0, width, TILE):
+        spot = done + tl.arange(0, TILE)
+        local = total - TAIL - HEAD - selected + spot
+        outer = tl.minimum(tl.where(spot < HEAD, spot, local), total - 1)
+        outside = (spot < HEAD) | (spot >= HEAD + selected)
+        tl.store(index + spot, outer.to(tl.int64), mask=outside & (spot < width))
+    tl.store(in_use, (HEAD + selected + TAIL).to(tl.int64))

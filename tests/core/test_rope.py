@@ -1,0 +1,73 @@
+"""Rotary embeddings: whether they are the kernels' rotation, and the tables that say so."""
+
+import pytest
+import torch
+
+from longctx.core.model import Decoder
+from longctx.core.rope import NoRope, Rope
+from longctx.kernels.selected_attention_ref import rotate_half
+
+OTHERS = ("cohere2", "glm4", "gpt_oss")  # interleaved, interleaved in a part, half tables
+
+
+def rotated_layers(make_model, name):
+    return [layer for layer in Decoder(make_model(name)).layers if isinstance(layer.rope, Rope)]
+
+
+def test_where_halves_turn_the_formula_is_the_rotation(architecture, make_model):
+    layers = rotated_layers(make_model, architecture)
+    assert layers
+    for layer in layers:
+        assert layer.rope.half_split == (architecture not in OTHERS)
+        if not layer.rope.half_split:
+            continue
+        x = torch.randn(2, 40, layer.head_dim, generator=torch.Generator().manual_seed(1))
+        cos, sin = layer.rope.tables(40, x)
+        ours, theirs = rotate_half(x, cos[:40], sin[:40]), layer.rotate(x, slice(40), 40)
+        assert torch.allclose(ours, theirs, atol=1e-6)
+        assert not torch.allclose(ours, x, atol=0.1)
+
+
+@pytest.mark.parametrize("name", ["llama-dynamic", "llama-longrope"])
+def test_asking_leaves_the_frequencies_as_they_are(make_model, name):
+    rope = rotated_layers(make_model, name)[0].rope
+    x = torch.randn(2, 90, 8, generator=torch.Generator().manual_seed(1))
+    before = rope.rotate(x, slice(90), 90)
+    assert rope.half_split
+    rope._tables.clear()
+    assert torch.equal(rope.rotate(x, slice(90), 90), before)
+
+
+def test_the_tables_are_of_the_dtype_of_what_is_rotated(make_model):
+    rope = rotated_layers(make_model, "llama-default")[0].rope
+    cos, sin = rope.tables(20, torch.empty(0, dtype=torch.bfloat16))
+    assert cos.dtype == sin.dtype == torch.bfloat16
+    assert len(cos) >= 20
+
+
+@pytest.mark.parametrize(
+    "apply",
+    [
+        lambda q, k, cos, sin: (q, k),
+        lambda q, k, cos, sin: (rotate_half(q.flip(-1), cos[0], sin[0]), k),
+        lambda q, k, cos, sin: (rotate_half(q, cos[0], -sin[0]), k),  # backwards
+    ],
+    ids=["nothing", "mirrored", "backwards"],
+)
+def test_another_rotation_is_told(make_model, apply):
+    module = Decoder(make_model("llama-default"))._base.rotary_emb
+    assert not Rope(module, apply).half_split
+
+
+def test_a_part_that_is_not_the_leading_one_is_told(make_model):
+    def trailing(q, k, cos, sin):
+        R = cos.shape[-1]
+        return torch.cat([q[..., :-R], rotate_half(q[..., -R:], cos[0], sin[0])], dim=-1), k
+
+    module = Decoder(make_model("llama-default"))._base.rotary_emb
+    assert not Rope(module, trailing).half_split
+
+
+def test_layers_without_rotation_have_no_tables():
+    assert NoRope().half_split
+    assert NoRope().tables(9, torch.empty(0)) == (None, None)

@@ -1,0 +1,143 @@
+"""The kernel that chooses a window by votes against its definition, ties and all sizes included."""
+
+import math
+
+import pytest
+import torch
+
+from longctx.kernels import door
+from longctx.kernels.select_window_ref import Window
+from longctx.kernels.select_window_ref import select_window as reference
+
+# N, count, span, first, last
+SIZES = [
+    (300, 5, 8, 3, 20),
+    (517, 8, 5, 0, 7),  # an odd span; no first tokens
+    (90, 3, 1, 2, 1),  # spans of one token
+    (1, 1, 4, 1, 1),  # one of each
+    (40, 16, 32, 2, 9),  # every span meets the next
+    (700, 24, 6, 31, 65),
+]
+RUN, LAST = 128, 64  # so that small numbers of keys take several rounds
+
+
+@pytest.fixture
+def kernel(device, monkeypatch):
+    from longctx.kernels import select_window
+
+    monkeypatch.setattr(select_window, "RUN", RUN)
+    monkeypatch.setattr(select_window, "LAST", LAST)
+    monkeypatch.setattr(select_window, "TILE", 32)
+    return select_window
+
+
+def votes_of(N, most, density, device="cpu", scores=5):
+    """Votes up to `most` for a part of N keys, and few different best scores, so that many tie."""
+    generator = torch.Generator().manual_seed(N * 31 + most)
+    voted = torch.rand(N, generator=generator) < density
+    votes = torch.randint(1, most + 1, (N,), generator=generator, dtype=torch.int32) * voted
+    best = torch.randint(-scores, scores + 1, (N,), generator=generator) / 3
+    best = torch.where(voted, best, -math.inf)
+    return votes.int().to(device), best.float().to(device)
+
+
+def definition(votes, best, count, span, first, last, total):
+    """The window by sorting and sets."""
+    keys = [i for i, n in enumerate(votes.tolist()) if n > 0]
+    keys.sort(key=lambda i: (-votes[i].item(), -best[i].item(), i))
+    tokens = {
+        token
+        for key in keys[:count]
+        for token in range(key - span // 2, key - span // 2 + span)
+        if 0 <= token < len(votes)
+    }
+    middle = [first + token for token in sorted(tokens)]
+    window = [*range(first), *middle, *range(total - last, total)]
+    padding = [total - 1] * (first + count * span + last - len(window))
+    return window + padding, [len(window)]
+
+
+def check(found, *given):
+    assert found.index.dtype == found.total.dtype == torch.int64
+    assert (found.index.tolist(), found.total.tolist()) == definition(*given)
+
+
+def sizes_of(size):
+    N, count, span, first, last = size
+    return count, span, first, last, first + N + last
+
+
+@pytest.mark.parametrize("most", [1, 3, 1 << 16])
+@pytest.mark.parametrize("density", [0, 0.02, 1])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_it_is_the_definition(kernel, device, size, most, density):
+    given = *votes_of(size[0], most, density, device), *sizes_of(size)
+    assert kernel.refusal(*given[:4]) is None
+    check(reference(*given), *given)
+    check(kernel.select_window(*given), *given)
+
+
+@pytest.mark.parametrize("scores", [1 << 20, 0])
+def test_real_scores_and_equal_ones(kernel, device, scores):
+    given = *votes_of(900, 1, 0.9, device, scores), *sizes_of((900, 24, 4, 2, 8))
+    check(kernel.select_window(*given), *given)
+    check(reference(*given), *given)
+
+
+def test_scores_of_every_kind_have_their_order(kernel, device):
+    kinds = [0.0, -0.0, 1e-45, -1e-45, math.inf, -math.inf, 3e38, -3e38, 1.0, -1.0]
+    best = torch.tensor(kinds * 20, device=device)
+    votes = torch.ones(200, dtype=torch.int32, device=device)
+    for count in (5, 21, 41, 61, 64):
+        given = votes, best, count, 1, 0, 1, 201
+        check(kernel.select_window(*given), *given)
+        check(reference(*given), *given)
+
+
+def test_runs_as_long_as_they_are(device):
+    from longctx.kernels import select_window
+
+    given = *votes_of(20_001, 40, 0.3, device), *sizes_of((20_001, 127, 32, 32, 400))
+    check(select_window.select_window(*given), *given)
+
+
+def test_the_same_every_time(kernel, device):
+    given = *votes_of(900, 2, 0.5, device), *sizes_of((900, 9, 7, 4, 11))
+    first, again = (kernel.select_window(*given) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_what_it_refuses(kernel):
+    votes, best = votes_of(50, 3, 0.5)
+    assert kernel.refusal(votes, best, 127, 32) is None
+    assert kernel.refusal(votes, best, 1024, 32) is None
+    assert "int64" in kernel.refusal(votes.long(), best, 4, 4)
+    assert "float64" in kernel.refusal(votes, best.double(), 4, 4)
+    assert "contiguous" in kernel.refusal(votes[::2], best[::2], 4, 4)
+    assert "of 0 keys" in kernel.refusal(votes[:0], best[:0], 4, 4)
+    assert "2000 spans" in kernel.refusal(votes, best, 2000, 4)
+    assert "of 300" in kernel.refusal(votes, best, 127, 300)
+
+
+@pytest.mark.parametrize("choice", door.CHOICES)
+def test_the_door_gives_either(device, monkeypatch, choice):
+    monkeypatch.setenv(door.VARIABLE, choice)
+    given = *votes_of(300, 3, 0.5, device), *sizes_of(SIZES[0])
+    found = door.select_window(*given)
+    assert isinstance(found, Window)
+    check(found, *given)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("N", [4000, 65_536, 300_000, 1 << 20, 5_000_000])
+@pytest.mark.parametrize("most", [1, 9, 1 << 16])
+def test_real_sizes(N, most):
+    from longctx.kernels import select_window
+
+    for density in (1e-4, 0.06, 1):
+        for count in (127, 1024):
+            votes, best = votes_of(N, most, density, scores=1 << 10)
+            sizes = sizes_of((N, count, 32, 32, 4096))
+            found = select_window.select_window(votes.cuda(), best.cuda(), *sizes)
+            for ours, expected in zip(found, reference(votes, best, *sizes), strict=True):
+                assert torch.equal(ours.cpu(), expected)

@@ -1,25 +1,31 @@
 """`longctx bench`: how fast this machine reads and answers, and how fast it could."""
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import zip_longest
+from typing import Annotated, Any
 
 import typer
 
-from longctx.cli import options, render
+from longctx.cli import bench_tables, options, render
 from longctx.cli.loading import make_setup
-from longctx.cli.text import size
-
-if TYPE_CHECKING:
-    from longctx.core.bench import answering, ingesting
-    from longctx.core.bench.ceilings import Ceilings
-    from longctx.core.bench.machine import Machine
 
 EXAMPLES = """\
   longctx bench ingest --tokens 128K --tokens 1M
   longctx bench ingest --chunk 8k --budget 8k --chunk 32k --budget 32k --baselines
   longctx bench ask --tokens 1M --json
+  longctx bench ingest --method reattention --at 128K --at 512K --at 1M
+  longctx bench ask --method reattention --tokens 1M --no-save
   longctx bench ingest --shapes tiny --tokens 16k --device cpu
 """
+PROFILE = ("--profile needs --model", "shapes have settings of their own", "Leave it out.")
+GATHER = ("--gather is for `bench ask`", "reading gathers nothing", "Leave it out.")
+READING = ("--at and --baselines are for `bench ingest`", "they measure reading", "Leave them out.")
+AT = (
+    "--at is not for --tokens, --baselines or --no-save",
+    "it reads a few chunks in place of documents, and writes nothing",
+    "Give one or the other.",
+)
 
 
 class What(StrEnum):
@@ -37,8 +43,8 @@ def run(
             "--shapes",
             metavar="NAME",
             show_default=False,
-            help="Model shape to fill with random weights: llama-3.1-8b, mistral-nemo-12b or tiny; "
-            "by default llama-3.1-8b.",
+            help="Model shape to fill with random weights: llama-3.1-8b, llama-3.2-1b, "
+            "mistral-nemo-12b or tiny; by default llama-3.1-8b.",
         ),
     ] = "llama-3.1-8b",
     model: Annotated[
@@ -51,6 +57,25 @@ def run(
         ),
     ] = None,
     profile: options.ProfileName = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            metavar="METHOD",
+            show_default=False,
+            help="Reading method: reform, reattention or both; by default reform.",
+        ),
+    ] = "reform",
+    kv_dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--kv-dtype",
+            metavar="DTYPE",
+            show_default=False,
+            help="How keys and values are kept, by methods that keep them: auto, bf16 or int8; by "
+            "default auto, or as the profile says.",
+        ),
+    ] = None,
     tokens: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,8 +92,8 @@ def run(
             "--chunk",
             metavar="N",
             show_default=False,
-            help="Tokens read at a time; by default 8K, or the profile's. May be given several "
-            "times, each with a --budget.",
+            help="Tokens read at a time; by default 8K, 512 where everything is kept, or the "
+            "profile's. May be given several times, each with a --budget where there is one.",
         ),
     ] = None,
     budget: Annotated[
@@ -77,13 +102,29 @@ def run(
             "--budget",
             metavar="N",
             show_default=False,
-            help="Tokens that each layer's cache keeps; by default as many as --chunk.",
+            help="Tokens that each layer's cache keeps; by default as many as --chunk. Not for "
+            "methods that keep everything.",
+        ),
+    ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at",
+            metavar="N",
+            show_default=False,
+            help="Reading: in place of whole documents, read 16 chunks after N tokens, over a "
+            "memory that is filled at random, and reckon what a document takes; nothing is "
+            "written. For methods that keep keys and values; may be given several times.",
         ),
     ] = None,
     gather: options.Gather = None,
     no_save: Annotated[
         bool,
-        options.flag("--no-save", "Read without writing a state; by default one is written."),
+        options.flag(
+            "--no-save",
+            "Write no state; by default one is written. Reading keeps nothing then; answers are "
+            "given over a memory that is filled at random, by methods that keep keys and values.",
+        ),
     ] = False,
     baselines: Annotated[
         bool,
@@ -93,6 +134,15 @@ def run(
             "off by default.",
         ),
     ] = False,
+    gpu_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--gpu-memory",
+            metavar="SIZE",
+            show_default=False,
+            help="Use only so much of the GPU's memory, such as 24GB; by default all of it.",
+        ),
+    ] = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
@@ -107,159 +157,67 @@ def run(
     # Silences transformers and keeps it offline, as for every command.
     make_setup(model=model, profile=profile, method=None, device=device, dtype=dtype)
     from longctx.core.bench.shapes import Wanted
-    from longctx.core.errors import UsageError
-    from longctx.core.units import parse_tokens
+    from longctx.core.units import parse_bytes, parse_tokens
 
-    wanted = Wanted(shapes, model, profile, device, dtype, threads)
-    lengths = [parse_tokens(text) for text in tokens or ["128K"]]
-    sizes = [parse_tokens(text) for text in chunk or budget or []]
-    kept = [parse_tokens(text) for text in budget or chunk or []]
-    if len(sizes) != len(kept):
-        raise UsageError(
-            f"{len(sizes)} times --chunk and {len(kept)} times --budget",
+    _require(profile is None or model is not None, PROFILE)
+    _require(not (at and (tokens or baselines or no_save)), AT)
+    _require(what is What.ASK or gather is None, GATHER)
+    _require(what is What.INGEST or not (at or baselines), READING)
+    limit = None if gpu_memory is None else parse_bytes(gpu_memory)
+    wanted = Wanted(
+        shape=shapes,
+        model=model,
+        profile=profile,
+        method=method,
+        kv_dtype=kv_dtype,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+        gpu_memory=limit,
+    )
+    lengths = [parse_tokens(text) for text in at or tokens or ["128K"]]
+    sizes = _pairs(
+        [parse_tokens(text) for text in chunk or []], [parse_tokens(text) for text in budget or []]
+    )
+    if at:
+        from longctx.core.bench.stretches import measure_at
+
+        _show(measure_at(wanted, lengths, sizes, render.note), bench_tables.show_curves, json)
+    elif what is What.INGEST:
+        from longctx.core.bench.ingesting import ingest
+
+        read = ingest(wanted, lengths, sizes, not no_save, baselines, render.note)
+        _show(read, bench_tables.show_readings, json)
+    else:
+        from longctx.core.bench.answering import ask
+
+        asked = ask(wanted, lengths, sizes, gather, not no_save, render.note)
+        _show(asked, bench_tables.show_answers, json)
+
+
+def _pairs(chunks: list[int], budgets: list[int]) -> list[tuple[int | None, int | None]]:
+    """Each chunk with its budget; None where only the other is given."""
+    counts = len(chunks), len(budgets)
+    _require(
+        0 in counts or len({*counts}) == 1,
+        (
+            f"{counts[0]} times --chunk and {counts[1]} times --budget",
             "each chunk needs its budget",
             "Give both as often.",
-        )
-    pairs = list(zip(sizes, kept, strict=True))
-    if profile is not None and model is None:
-        raise UsageError(
-            "--profile needs --model", "shapes have settings of their own", "Leave it out."
-        )
-    if what is What.INGEST and gather is not None:
-        raise UsageError("--gather is for `bench ask`", "reading gathers nothing", "Leave it out.")
-    if what is What.INGEST:
-        _ingest(wanted, lengths, pairs, not no_save, baselines, json)
-    elif no_save or baselines:
-        raise UsageError(
-            "--no-save and --baselines are for `bench ingest`",
-            "answers are given from a state",
-            "Leave them out.",
-        )
-    else:
-        _ask(wanted, lengths, pairs, gather, json)
-
-
-def _ingest(
-    wanted: Any,
-    tokens: list[int],
-    sizes: list[tuple[int, int]],
-    save: bool,
-    baselines: bool,
-    json: bool,
-) -> None:
-    from longctx.core.bench.ingesting import ingest
-
-    report = ingest(wanted, tokens, sizes, save, baselines, render.note)
-    if json:
-        render.print_json(report.as_dict())
-    else:
-        _show_readings(report)
-
-
-def _ask(
-    wanted: Any, tokens: list[int], sizes: list[tuple[int, int]], gather: int | None, json: bool
-) -> None:
-    from longctx.core.bench.answering import ask
-
-    report = ask(wanted, tokens, sizes, gather, render.note)
-    if json:
-        render.print_json(report.as_dict())
-    else:
-        _show_answers(report)
-
-
-# --- tables ---
-
-
-def _show_readings(report: "ingesting.Report") -> None:
-    _show_machine(report.machine, report.ceilings)
-    headers = ("method", "tokens", "chunk/cache", "seconds", "tokens/s", "floor", "over floor")
-    headers = (*headers, "peak memory", "state")
-    rows = [
-        (
-            f"reform, {r.floor.layers} layers",
-            f"{r.tokens:,}",
-            f"{r.chunk:,}/{r.budget:,}",
-            f"{r.seconds:,.2f}",
-            f"{r.tokens_per_s:,.0f}",
-            f"{r.floor.seconds:,.2f}",
-            f"{r.over_floor:.2f}",
-            size(r.peak_memory),
-            "not written" if r.state_bytes is None else size(r.state_bytes),
-        )
-        for r in report.readings
-    ]
-    rows += [
-        (
-            b.name,
-            f"{b.tokens:,}",
-            f"{b.chunk:,}/{b.budget:,}" if b.chunk else "all/all",
-            b.failed or f"{b.seconds:,.2f}",
-            "" if b.failed else f"{b.tokens_per_s:,.0f}",
-            *("", "", size(b.peak_memory), ""),
-        )
-        for b in report.baselines
-    ]
-    render.line("")
-    render.table(headers, rows, right=headers[1:])
-    for g in report.growth:
-        render.line(
-            f"chunk {g.chunk:,}, cache {g.budget:,}: {g.tokens:g} times the tokens take "
-            f"{g.seconds:.2f} times the time"
-        )
-
-
-def _show_answers(report: "answering.Report") -> None:
-    _show_machine(report.machine, report.ceilings)
-    headers = (
-        "tokens",
-        "chunk/cache",
-        "page cache",
-        "gather",
-        "least",
-        "first token",
-        "tokens/s",
-        "at most",
+        ),
     )
-    rows = [
-        (
-            f"{r.tokens:,}",
-            f"{r.chunk:,}/{r.budget:,}",
-            r.cache,
-            f"{r.gather_s * 1000:,.0f} ms",
-            "" if r.gather_floor_s is None else f"{r.gather_floor_s * 1000:,.0f} ms",
-            f"{r.first_token_s * 1000:,.0f} ms",
-            f"{r.decode_tokens_per_s:,.1f}",
-            f"{r.decode_ceiling:,.1f}",
-        )
-        for r in report.answers
-    ]
-    render.line("")
-    render.table(headers, rows, right=headers)
+    return list(zip_longest(chunks, budgets))
 
 
-def _show_machine(machine: "Machine", ceilings: "Ceilings") -> None:
-    attention = ", ".join(f"{name} {_tera(flops)}" for name, flops in ceilings.attention_by.items())
-    facts = [
-        ("model", f"{machine.model}, {machine.dtype}"),
-        ("device", f"{machine.device}, {machine.processor}, {machine.threads} threads"),
-        ("versions", f"torch {machine.torch}, transformers {machine.transformers}"),
-        ("matrix product", _tera(ceilings.matmul_flops)),
-        ("full attention", attention),
-        ("copy on the device", _rate(ceilings.copy_bytes_s)),
-        ("to and from it", _rates(ceilings.to_device_bytes_s, ceilings.to_host_bytes_s)),
-        ("disk, write and read", _rates(ceilings.disk_write_bytes_s, ceilings.disk_read_bytes_s)),
-    ]
-    render.facts([(name, value) for name, value in facts if value])
+def _require(fits: bool, message: tuple[str, str, str]) -> None:
+    from longctx.core.errors import UsageError
+
+    if not fits:
+        raise UsageError(*message)
 
 
-def _tera(flops: float) -> str:
-    return f"{flops / 1e12:,.3g} TFLOP/s"
-
-
-def _rate(speed: float) -> str:
-    return f"{size(round(speed))}/s"
-
-
-def _rates(*speeds: float | None) -> str:
-    return ", ".join(_rate(speed) for speed in speeds if speed)
+def _show(report: Any, show: Callable[[Any], None], json: bool) -> None:
+    if json:
+        render.print_json(report.as_dict())
+    else:
+        show(report)

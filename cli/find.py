@@ -21,6 +21,7 @@ def run(
     library: options.LibraryDir = None,
     model: options.Model = None,
     profile: options.ProfileName = None,
+    method: options.AskWith = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
@@ -44,6 +45,7 @@ def run(
     setup = {
         "model": model,
         "profile": profile,
+        "method": method,
         "device": device,
         "dtype": dtype,
         "threads": threads,

@@ -16,6 +16,7 @@ from longctx.cli.text import duration, size
 
 if TYPE_CHECKING:
     from longctx.core.ingest import Ingested, Progress
+    from longctx.core.plan import Plan
     from longctx.core.setup import Setup
 
 EXAMPLES = """\
@@ -23,6 +24,7 @@ EXAMPLES = """\
   longctx ingest part1.txt part2.txt --name novel
   zcat log.gz | longctx ingest - --name log
   longctx ingest book.txt --model ~/models/Qwen2.5-7B --dry-run
+  longctx ingest book.txt --keep-kv --kv-dtype int8
 """
 PARTLY_READ = 3  # exit code
 
@@ -43,6 +45,15 @@ def run(
     model: options.Model = None,
     profile: options.ProfileName = None,
     method: options.Method = None,
+    keep_kv: Annotated[
+        bool,
+        options.flag(
+            "--keep-kv",
+            "Also keep the keys and values of every token, read as ReAttention reads: larger and "
+            "slower, and asked in either way; off by default.",
+        ),
+    ] = False,
+    kv_dtype: options.KvDtype = None,
     library: options.LibraryDir = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -88,7 +99,14 @@ def run(
         every = parse_tokens_or_seconds(checkpoint) if checkpoint else (None, None)
         limit = parse_bytes(max_size) if max_size else None
         setup = make_setup(
-            model=model, profile=profile, method=method, device=device, dtype=dtype, threads=threads
+            model=model,
+            profile=profile,
+            method=method,
+            keep_kv=keep_kv,
+            kv_dtype=kv_dtype,
+            device=device,
+            dtype=dtype,
+            threads=threads,
         )
         place = library_path(library)
         if dry_run:
@@ -155,6 +173,8 @@ def _show(done: "Ingested", json: bool) -> None:
         render.print_json(done.as_dict())
     else:
         render.line(_summary(done))
+    for note in done.notes:
+        render.note(note)
     for source in done.changed:
         render.note(f"{source} has changed while it was read; the document is what was there first")
     for reason in done.skipped:
@@ -207,6 +227,7 @@ def _plan(
                 ("text", size(planned.bytes)),
                 ("disk", _of(planned.disk_bytes, planned.free_disk_bytes)),
                 ("peak memory", _of(planned.peak_memory_bytes, planned.free_memory_bytes)),
+                *_host(planned),
                 ("time", f"{duration(planned.seconds)} ({planned.tokens_per_s:,.0f} tokens/s)"),
                 ("method", f"{planned.method} on {planned.device} in {planned.dtype}"),
                 ("fits", "yes" if planned.fits else "no"),
@@ -214,6 +235,13 @@ def _plan(
         )
     if not planned.fits:
         raise typer.Exit(1)
+
+
+def _host(planned: "Plan") -> list[tuple[str, str]]:
+    """Memory beside a GPU, where it is wanted."""
+    if not planned.host_bytes:
+        return []
+    return [("host memory", _of(planned.host_bytes, planned.free_host_bytes))]
 
 
 def _of(needed: int | None, free: int | None) -> str:

@@ -59,8 +59,28 @@ Method = Annotated[
     str | None,
     setting(
         "--method",
-        "Reading method, such as reform or full; by default the profile's.",
+        "Reading method: reform, reattention, both or full; by default the profile's.",
         metavar="METHOD",
+    ),
+]
+AskWith = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="METHOD",
+        show_default=False,
+        help="How to ask a document that was read with --keep-kv: reform gathers and recomputes, "
+        "reattention attends to everything that was kept; by default reform.",
+    ),
+]
+KvDtype = Annotated[
+    str | None,
+    typer.Option(
+        "--kv-dtype",
+        metavar="DTYPE",
+        show_default=False,
+        help="How keys and values are kept by a method that keeps them: auto (as they are "
+        "computed), bf16 or int8; by default the profile's, or auto.",
     ),
 ]
 Device = Annotated[

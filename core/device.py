@@ -12,6 +12,7 @@ import torch
 from longctx.core.errors import UsageError
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+_limits: dict[int, int] = {}  # number of a GPU -> bytes that this process may take of it
 
 
 def choose_device(name: str = "auto") -> str:
@@ -68,10 +69,44 @@ def set_threads(threads: int | None) -> None:
 
 
 def free_memory(device: str) -> int | None:
-    """Bytes free on a device; None where the platform does not tell."""
-    if device.startswith("cuda"):
-        return torch.cuda.mem_get_info(device)[0]
-    return _free_host_memory()
+    """Bytes free on a device, for this process; None where the platform does not tell."""
+    if not device.startswith("cuda"):
+        return _free_host_memory()
+    free, limit = torch.cuda.mem_get_info(device)[0], memory_limit(device)
+    if limit is None:
+        return free
+    return max(0, min(free, limit - torch.cuda.memory_reserved(device)))
+
+
+def limit_memory(device: str, limit: int) -> None:
+    """Lets this process use no more of a GPU's memory; the CUDA context comes on top.
+
+    Args:
+        device: a GPU.
+        limit: bytes.
+
+    Raises:
+        UsageError: the device is no GPU.
+    """
+    if not device.startswith("cuda"):
+        raise UsageError(
+            f"cannot limit the memory of the device {device!r}",
+            "it is not an NVIDIA GPU",
+            "Leave --gpu-memory out, or use --device cuda.",
+        )
+    total = torch.cuda.get_device_properties(device).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total), _number(device))
+    _limits[_number(device)] = limit
+
+
+def memory_limit(device: str) -> int | None:
+    """Bytes that `limit_memory` allows; None: any number."""
+    return _limits.get(_number(device)) if _limits else None
+
+
+def _number(device: str) -> int:
+    number = torch.device(device).index
+    return torch.cuda.current_device() if number is None else number
 
 
 def peak_memory(device: str) -> int | None:
@@ -90,6 +125,14 @@ def reset_peak_memory(device: str) -> None:
     """Lets `peak_memory` begin anew; on the CPU it goes on, for a process cannot."""
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(device)
+
+
+def synchronize(device: str) -> None:
+    """Returns when the device has done all that it was given."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+    elif device == "mps":
+        torch.mps.synchronize()
 
 
 def empty_cache(device: str) -> None:

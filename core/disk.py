@@ -1,11 +1,11 @@
-"""Room on the disk: how many bytes a token takes in the store, and whether a state will fit.
+"""Room on the disk and in memory: what a token takes there, and whether a document will fit.
 
 Judges before a run; what a full disk does to a write is the store's affair.
 """
 
-from longctx.core import methods
+from longctx.core.device import free_memory
 from longctx.core.errors import LongctxError
-from longctx.core.memory import Method
+from longctx.core.memory import Held, Method
 from longctx.core.reader import Source
 from longctx.core.setup import Engine
 from longctx.core.store.library import Library
@@ -36,7 +36,7 @@ def require_disk(
     Raises:
         LongctxError: with the figure needed and the figure free.
     """
-    tokens, needed = _tokens_and_bytes(engine, sources)
+    tokens, needed = _tokens_and_bytes(engine, sources, method.row_bytes())
     # While a checkpoint is written, the one before is still there.
     needed += 2 * method.snapshot_bytes(tokens, engine.dtype.itemsize)
     begun = folder_bytes(store.path / "unfinished" / name)
@@ -44,6 +44,31 @@ def require_disk(
     if max_size is not None:
         room = max_size - folder_bytes(store.path) + begun
         _refuse(store, sources, needed, room, "are left of --max-size")
+
+
+def require_memory(engine: Engine, method: Method, sources: list[Source]) -> None:
+    """Refuses sources of which a method would hold more than there is memory.
+
+    Raises:
+        LongctxError: with the figures.
+    """
+    tokens = expected_tokens(engine, sources)
+    held = method.held_bytes(tokens)
+    if not holds(engine, held):
+        beside = held.host or held.device
+        raise LongctxError(
+            "no room in memory",
+            f"keys and values of about {tokens:,} tokens need {beside / 1e9:.2f} GB of it, "
+            f"{(free_memory('cpu') or 0) / 1e9:.2f} GB are free",
+            "Keep them in half the bytes (--kv-dtype int8), or use --method reform.",
+        )
+
+
+def holds(engine: Engine, held: Held) -> bool:
+    """Whether there is room for what a method will hold; as far as the platform tells."""
+    host = held.host + (held.device if engine.device == "cpu" else 0)
+    free = free_memory("cpu")
+    return free is None or host <= free
 
 
 def _refuse(store: Library, sources: list[Source], needed: int, room: int, where: str) -> None:
@@ -57,7 +82,12 @@ def _refuse(store: Library, sources: list[Source], needed: int, room: int, where
         )
 
 
-def _tokens_and_bytes(engine: Engine, sources: list[Source]) -> tuple[int, int]:
+def expected_tokens(engine: Engine, sources: list[Source]) -> int:
+    """About how many tokens files have, judged by their first text; streams count nothing."""
+    return _tokens_and_bytes(engine, sources, 0)[0]
+
+
+def _tokens_and_bytes(engine: Engine, sources: list[Source], row: int) -> tuple[int, int]:
     """About how many tokens files have and what these take, from the first text of the first."""
     sample = next((s for s in sources if s.path is not None and s.expected_size), None)
     if sample is None or sample.path is None:
@@ -69,14 +99,6 @@ def _tokens_and_bytes(engine: Engine, sources: list[Source]) -> tuple[int, int]:
         return 0, 0  # reading it will say what is wrong
     backend = engine.files.tokenizer.backend_tokenizer
     tokens = len(backend.encode(data.decode("utf-8", "replace"), add_special_tokens=False).ids)
-    each = tokens / len(data) * row_bytes(engine) + len(compress_member(data)) / len(data)
+    each = tokens / len(data) * (TOKEN_BYTES + row) + len(compress_member(data)) / len(data)
     size = sum(source.expected_size or 0 for source in sources)
     return int(size * tokens / len(data)), int(size * each)
-
-
-def row_bytes(engine: Engine) -> int:
-    """Bytes of rows that the store keeps for each token: id, offset, and what the method keeps."""
-    config = engine.files.config
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    method = methods.load(engine.method_name).Method
-    return TOKEN_BYTES + method.bytes_per_token(engine.options, head_dim)

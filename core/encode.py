@@ -3,7 +3,7 @@
 Asks no method how it works: it cuts chunks, runs them, and hands on what the method keeps.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import torch
@@ -24,7 +24,7 @@ class RowSink(Protocol):
 def encode(
     decoder: Decoder, method: Method, prefix: Tensor, document: Iterable[Tensor], sink: RowSink
 ) -> Iterator[int]:
-    """Reads [prefix | document] in chunks of `method.chunk` tokens.
+    """Reads [prefix | document] in chunks of as many tokens as `method.chunk` says each time.
 
     To go on from a snapshot, which is of a chunk's end: the method restored, an empty prefix, and
     the rest of the document.
@@ -40,27 +40,34 @@ def encode(
         After each whole chunk, how many document tokens were read: the method can be saved here.
     """
     read = -len(prefix)
-    for chunk in chunks(prefix, document, method.chunk):
+    for chunk in chunks(prefix, document, lambda: method.chunk):
+        size = method.chunk
         decoder.read(chunk, method, method.depth)
-        rows, before = method.rows(), max(0, -read)  # rows of the prefix are not the document's
-        if rows:
-            sink.append(method.group, {name: row[before:] for name, row in rows.items()})
+        # Rows of the prefix are not the document's.
+        for group, rows in method.rows(skip=min(len(chunk), max(0, -read))).items():
+            sink.append(group, rows)
         read += len(chunk)
-        if len(chunk) == method.chunk:
+        if len(chunk) == size:
             method.end_chunk()
             yield max(0, read)
 
 
-def chunks(prefix: Tensor, document: Iterable[Tensor], size: int) -> Iterator[Tensor]:
-    """Cuts [prefix | document] into tensors of exactly `size` tokens; the last may be shorter."""
+def chunks(prefix: Tensor, document: Iterable[Tensor], size: Callable[[], int]) -> Iterator[Tensor]:
+    """Cuts [prefix | document] into tensors of exactly `size()` tokens; the last may be shorter.
+
+    Args:
+        prefix, document: token ids.
+        size: asked before each.
+    """
     waiting, count = [prefix], len(prefix)
     for piece in document:
         waiting.append(piece)
         count += len(piece)
-        if count >= size:
+        if count >= size():
             joined = torch.cat(waiting)
-            whole = count - count % size
-            yield from joined[:whole].split(size)
-            waiting, count = [joined[whole:].clone()], count - whole
+            while len(joined) >= (whole := size()):
+                yield joined[:whole]
+                joined = joined[whole:]
+            waiting, count = [joined.clone()], len(joined)
     if count:
         yield torch.cat(waiting)

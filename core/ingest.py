@@ -15,7 +15,7 @@ from torch import Tensor
 
 from longctx.core.cadence import Cadence
 from longctx.core.device import peak_memory
-from longctx.core.disk import require_disk
+from longctx.core.disk import expected_tokens, require_disk, require_memory
 from longctx.core.encode import encode
 from longctx.core.errors import UnreadableInput
 from longctx.core.gather import room
@@ -75,6 +75,7 @@ class Ingested:
         forced_splits: places where text without line breaks was cut.
         skipped: why sources were left out, one message each.
         changed: names of sources that have grown or were replaced while they were read.
+        notes: what was decided otherwise than the profile says.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Ingested:
     forced_splits: int = 0
     skipped: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `ingest`."""
@@ -137,6 +139,7 @@ def ingest(
         return _as_it_was(known)
     method = engine.new_method()  # before anything is written: the model may not fit
     require_disk(store, name, engine, method, sources, max_size)
+    require_memory(engine, method, sources)
     differs = partial(difference, engine, sources)
     with (
         store.writer(name, header(engine), replace, differs) as writer,
@@ -148,7 +151,9 @@ def ingest(
             reading = Reading(sources, TokenStream(engine.files.tokenizer), behind)
             sizes = [source.expected_size for source in sources]
             total = None if None in sizes else sum(sizes)
-            run = Run(engine, reading, behind, cadence or Cadence(), within, on_progress, total)
+            expected = expected_tokens(engine, sources)
+            cadence = cadence or Cadence()
+            run = Run(engine, reading, behind, cadence, within, on_progress, total, expected)
             run.read()
         except CannotGoOn as error:
             if not replace:
@@ -182,6 +187,7 @@ class Run:
         require_size: refuses to let the library grow by so many bytes.
         on_progress: called after every chunk.
         total: bytes of all sources, where they are known.
+        expected: about how many tokens they have; 0: nobody knows.
     """
 
     def __init__(
@@ -193,7 +199,9 @@ class Run:
         require_size: Callable[..., None] = lambda growth=0: None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
         total: int | None = None,
+        expected: int = 0,
     ):
+        self._expected = expected
         self._engine, self._writer, self._on_progress = engine, writer, on_progress
         self._require_size, self._reading, self._cadence = require_size, reading, cadence
         self._reused, self._cached = reading.tokens, reading.bytes
@@ -208,7 +216,7 @@ class Run:
             UnreadableInput: there is no text.
         """
         begun = self._writer.begun
-        method = self._engine.new_method(begun and begun.snapshot())
+        method = self._engine.new_method(begun and begun.snapshot(), begun, True, self._expected)
         self._cadence.start(self._reused)
         self._tell()
         try:
@@ -286,4 +294,5 @@ class Run:
             forced_splits=reading.forced_splits,
             skipped=[left["why"] for left in reading.skipped],
             changed=reading.changed,
+            notes=[*self._engine.notes],
         )

@@ -8,16 +8,63 @@ tokens, L layers, H query heads, G key/value heads, D head dimension, S position
 (cached and new) or selected tokens, E embedding width, N tokens of the document, P of the prefix.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from longctx.core.model import Layer
 
 Rows = dict[str, Tensor]  # tensor name -> (n, ...), one row per token
+Groups = dict[str, Rows]  # group of shards -> its rows
 Snapshot = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a method keeps its tensors.
+
+    Attributes:
+        device, dtype: of the model in use.
+        tokens: about how many tokens it will hold; 0: nobody knows.
+        room: bytes that they may take there; None: any number.
+    """
+
+    device: str = "cpu"
+    dtype: torch.dtype = torch.float32
+    tokens: int = 0
+    room: int | None = None
+
+    def put(self, tensor: Tensor) -> Tensor:
+        """The tensor on this device; floating-point ones in this dtype."""
+        return tensor.to(self.device, self.dtype if tensor.is_floating_point() else tensor.dtype)
+
+
+HERE = Place()
+
+
+class Stored(Protocol):
+    """The rows of a document on disk, one for each document token."""
+
+    def rows(self, group: str, names: tuple[str, ...] | None = None) -> Iterator[tuple[int, Rows]]:
+        """A group's rows in order, in blocks: (first row, {name: (n, ...)}) on the CPU.
+
+        Raises:
+            StateMismatch: there is no such group or tensor, or it is damaged.
+        """
+        ...
+
+    def take(self, group: str, rows: Tensor, names: tuple[str, ...] | None = None) -> Rows:
+        """Chosen rows of a group, on the CPU.
+
+        Args:
+            group: the group's name.
+            rows: ascending row numbers (S,), int64 on the CPU.
+            names: the tensors wanted; all where None.
+        """
+        ...
 
 
 class Memory(Protocol):
@@ -58,29 +105,59 @@ class Scores:
     pooled: Tensor
 
 
+class Chunked(Memory, Protocol):
+    """A memory for a question.
+
+    Attributes:
+        chunk: tokens of the question read at a time, at most.
+    """
+
+    chunk: int
+
+
+class Recalled(Chunked, Protocol):
+    """A memory for one question and its answer, over everything that a method kept."""
+
+    def begin_answer(self) -> None:
+        """Says that the question has been read: what comes now are the answer's tokens."""
+        ...
+
+    def scores(self, tokens: int) -> Scores:
+        """How much each of the document's tokens was attended to; under 0: not at all."""
+        ...
+
+
 class Method(Memory, Protocol):
     """A reading method: a memory that can be saved, restored and asked.
 
     Attributes:
-        chunk: tokens of the input read at a time.
+        chunk: tokens of the input that it reads next; it may change from chunk to chunk.
         depth: layers the model runs while reading (0: none, the tokens are all that is kept).
-        gather: document and prefix tokens recomputed for a question; None: as many as fit.
+        gather: document and prefix tokens that are gathered for a question; None: all of them.
         edges: (first, last) document tokens that are always gathered.
-        group: the group of shards that its rows go to; empty: it keeps none.
+        recalls: a question attends to what was kept (`recall`); else the tokens that score best
+            (`score`) are recomputed with it.
+        ways: methods of other names that answer from the same state, the usual one first; none:
+            only this one does.
     """
 
     chunk: int
     depth: int
     gather: int | None
     edges: tuple[int, int]
-    group: str
+    recalls: bool
+    ways: "Mapping[str, Method]"
 
-    def __init__(self, options: Any, layers: tuple[Layer, ...]): ...
+    def __init__(self, options: Any, layers: tuple[Layer, ...], place: Place): ...
 
-    def rows(self) -> Rows:
-        """Per-token rows of the chunk just read, first dimension T; they are handed out once.
+    def rows(self, skip: int = 0) -> Groups:
+        """Per-token rows of the chunk just read, first dimension T - skip; handed out once.
 
         They are written while reading goes on: nothing changes these tensors any more.
+
+        Args:
+            skip: first tokens of the chunk that get no rows: they are of the prefix, and not of
+                the document. What is needed of them is kept for the snapshot.
         """
         ...
 
@@ -91,25 +168,36 @@ class Method(Memory, Protocol):
         """
         ...
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Takes up a snapshot, on the device and in the dtype of the model in use.
+    def restore(self, snapshot: Snapshot, stored: Stored, reading: bool) -> None:
+        """Takes up a snapshot and what else it needs of a document.
+
+        Args:
+            snapshot: tensors on the CPU, in the dtype in which they were computed.
+            stored: the document's rows.
+            reading: reading will go on, which may replace the files under `stored`; else they
+                stay as long as this method is used.
 
         Raises:
             StateMismatch: it is none of this method with these options and layers.
         """
         ...
 
-    def score(self, read: Callable[[Memory], None], scored: Tensor, rows: Iterable[Rows]) -> Scores:
+    def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
         """Scores every document token against a question; leaves the memory as it was.
 
         Args:
-            read: runs the question's T tokens through the model into the memory it is given.
+            read: runs the question's T tokens through the model into the memory it is given,
+                `chunk` of that memory at a time.
             scored: (T,) bool, the tokens of the user's own words: only they score.
-            rows: the document's rows of the group `self.group`, in order, in blocks of any size.
+            stored: the document's rows.
 
         Raises:
             StateMismatch: the rows are not such as `rows` gives.
         """
+        ...
+
+    def recall(self) -> Recalled:
+        """A memory for one question, where `recalls`; this one stays as it is."""
         ...
 
     def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
@@ -121,7 +209,23 @@ class Method(Memory, Protocol):
         """
         ...
 
-    @staticmethod
-    def bytes_per_token(options: Any, head_dim: int) -> int:
-        """Bytes of rows the store keeps for each token."""
+    def row_bytes(self) -> int:
+        """Bytes of rows that the store keeps for each token."""
         ...
+
+    def held_bytes(self, tokens: int) -> "Held":
+        """Memory that it holds after so many tokens, beside what a chunk needs for a moment."""
+        ...
+
+
+@dataclass(frozen=True)
+class Held:
+    """Bytes of memory that a method holds while it reads.
+
+    Attributes:
+        device: where the model computes.
+        host: pinned, beside a device that is not the CPU.
+    """
+
+    device: int = 0
+    host: int = 0

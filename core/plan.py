@@ -1,8 +1,9 @@
 """What an ingest would take, said before it is run: tokens, disk, memory, time.
 
 Tokens and compressed text are counted over the whole input; memory, time and the size of the
-snapshot are measured on a trial of a few chunks, until the snapshot grows no more. Nothing is
-written.
+snapshot are measured on a trial of a few chunks, until the snapshot grows no more. What grows with
+the document is reckoned from there: memory that is held, and chunks that look at more and more.
+Nothing is written.
 """
 
 import time
@@ -12,18 +13,20 @@ from typing import Any
 
 import torch
 
-from longctx.core.device import dtype_name, free_memory, peak_memory
-from longctx.core.disk import row_bytes
+from longctx.core.device import dtype_name, free_memory, peak_memory, synchronize
+from longctx.core.disk import TOKEN_BYTES, holds
+from longctx.core.memory import Held
 from longctx.core.reader import Source, open_sources
 from longctx.core.setup import Engine, Setup, prepare
 from longctx.core.store.places import document_name
-from longctx.core.store.shard_writer import SHARD_ROWS, compress_member
+from longctx.core.store.shard_writer import compress_member, rows_of_shard
 from longctx.core.store.shards import MEMBER
 from longctx.core.store.space import folder_bytes, free_disk
 from longctx.core.tokens import TokenStream
 
 NEWLINE_BYTES = 8
 MANIFEST_BYTES = 4096
+FILLED = 32768  # tokens at which a method's chunks are timed that look at all before them
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,10 @@ class Plan:
         tokens, bytes: of the sources.
         disk_bytes, free_disk_bytes: of the state; free on the disk, or up to the library's limit.
         peak_memory_bytes, free_memory_bytes: on the device, by this process; None where unknown.
+        host_bytes, free_host_bytes: pinned in the computer's memory beside a GPU, and free there.
         seconds, tokens_per_s: for the whole reading, from the trial's rate.
         method, device, dtype: what it would be read with.
-        fits: whether the state fits the disk.
+        fits: whether the state fits the disk, and what is held the memory.
     """
 
     name: str
@@ -47,6 +51,8 @@ class Plan:
     free_disk_bytes: int
     peak_memory_bytes: int | None
     free_memory_bytes: int | None
+    host_bytes: int
+    free_host_bytes: int | None
     seconds: float
     tokens_per_s: float
     method: str
@@ -77,13 +83,15 @@ def plan(
     count = _Count(engine, sources)
     counted = time.perf_counter() - started
     trial = _Trial(engine, count.tokens)
-    row = row_bytes(engine)
+    row = TOKEN_BYTES + trial.row_bytes
     disk = count.text_bytes + count.tokens * row + trial.snapshot_bytes + MANIFEST_BYTES
-    peak = peak_memory(engine.device)
+    peak = trial.peak
+    if peak is not None:
+        peak += trial.held.device
     if peak is not None and engine.device == "cpu":
         # A shard is held once in rows and once as the bytes of its file.
-        peak += 2 * min(count.tokens, SHARD_ROWS) * row
-    seconds = counted + count.tokens * trial.seconds_per_token
+        peak += 2 * row * min(count.tokens, rows_of_shard(row))
+    seconds = counted + trial.seconds
     free = free_disk(library)
     if max_size is not None:
         free = min(free, max(0, max_size - folder_bytes(library)))
@@ -94,13 +102,15 @@ def plan(
         disk_bytes=disk,
         free_disk_bytes=free,
         peak_memory_bytes=peak,
-        free_memory_bytes=free_memory(engine.device),
+        free_memory_bytes=trial.free,
+        host_bytes=trial.held.host,
+        free_host_bytes=free_memory("cpu"),
         seconds=round(seconds, 1),
         tokens_per_s=round(count.tokens / seconds, 1),
         method=engine.method_name,
         device=engine.device,
         dtype=dtype_name(engine.dtype),
-        fits=disk <= free,
+        fits=disk <= free and holds(engine, trial.held),
     )
 
 
@@ -125,28 +135,54 @@ class _Count:
 
 
 class _Trial:
-    """Seconds a token and the bytes of the snapshot, from reading random tokens."""
+    """What reading random tokens takes, and what it would take to the end.
+
+    Attributes:
+        snapshot_bytes, row_bytes: of the snapshot, and of each token's rows.
+        seconds: for all tokens.
+        held: memory at the end, beyond what the trial has held.
+        peak: memory at most on the device, as far as the trial has read; None where unknown.
+        free: on the device, before the trial; None where unknown.
+    """
 
     def __init__(self, engine: Engine, tokens: int):
+        self.free = free_memory(engine.device)
         method = engine.new_method()
         total = tokens + len(engine.prompt.prefix())
-        whole, tail = divmod(total, method.chunk)
         self._engine, self._method = engine, method
-        self.seconds_per_token, self.snapshot_bytes, grown = 0.0, 0, -1
-        while whole and grown != self.snapshot_bytes:
-            grown, whole = self.snapshot_bytes, whole - 1
-            self._read(method.chunk)
+        self.snapshot_bytes, self.row_bytes = 0, method.row_bytes()
+        seconds, size, done, grown = 0.0, 1, 0, -1
+        while total - done >= method.chunk and grown != self.snapshot_bytes:
+            grown, size = self.snapshot_bytes, method.chunk
+            seconds = self._read(size)
             method.end_chunk()
-        if tail:
-            self._read(tail)
+            done += size
+        if (total - done) % method.chunk:
+            rest = (total - done) % method.chunk
+            took, done = self._read(rest), done + rest
+            seconds, size = (took, rest) if not seconds else (seconds, size)
+        now, end = method.held_bytes(done), method.held_bytes(total)
+        self.held = Held(end.device - now.device, end.host - now.host)
+        self.peak = peak_memory(engine.device)  # before memory is filled for measurements
+        self.seconds = (seconds + self._slower(seconds, done, total) / 2) * total / size
 
-    def _read(self, tokens: int) -> None:
+    def _slower(self, seconds: float, done: int, total: int) -> float:
+        """By how many seconds the last chunk takes longer than one at the start."""
+        method, filled = self._method, min(total, FILLED)
+        if filled <= done or not hasattr(method, "fill"):
+            return 0.0
+        method.fill(filled)
+        self._read(method.chunk)  # the first time memory is found for it
+        more = self._read(method.chunk) - seconds
+        return max(0.0, more) * (total - done) / (filled - done)
+
+    def _read(self, tokens: int) -> float:
+        """Seconds of one chunk."""
         size = self._engine.files.config.vocab_size
         started = time.perf_counter()
         self._engine.decoder.read(torch.randint(size, (tokens,)), self._method, self._method.depth)
         self._method.rows()
         snapshot = self._method.snapshot()
-        seconds = (time.perf_counter() - started) / tokens
-        if tokens == self._method.chunk or not self.seconds_per_token:
-            self.seconds_per_token = seconds
+        synchronize(self._engine.device)
         self.snapshot_bytes = sum(t.numel() * t.element_size() for t in snapshot.values())
+        return time.perf_counter() - started

@@ -5,7 +5,7 @@ frozen dataclasses; a key that nothing reads is an error. Knows no method's opti
 checked by the method they are for.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import resources
 from pathlib import Path
 from types import UnionType
@@ -103,6 +103,7 @@ def build(kind: type, values: Any, where: str) -> Any:
             f"unknown key {unknown[0]!r} in {where}", "", f"Known keys: {', '.join(known)}."
         )
     hints = get_type_hints(kind)
+    values = {key: _nested(hints[key], value, key, where) for key, value in values.items()}
     wrong = [key for key, value in values.items() if not _fits(hints[key], value)]
     if wrong:
         raise UsageError(
@@ -114,6 +115,12 @@ def build(kind: type, values: Any, where: str) -> Any:
         return kind(**{key: _frozen(value) for key, value in values.items()})
     except (TypeError, ValueError, UsageError) as error:
         raise UsageError(f"cannot use {where}", str(error), "Correct the profile.") from error
+
+
+def _nested(hint: Any, value: Any, key: str, where: str) -> Any:
+    """A mapping where a dataclass is wanted becomes one."""
+    wanted = is_dataclass(hint) and not isinstance(value, hint)
+    return build(hint, value, f"`{key}` of {where}") if wanted else value
 
 
 def _fits(hint: Any, value: Any) -> bool:

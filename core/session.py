@@ -1,4 +1,4 @@
-"""The second half of the main job: store -> gather -> recompute -> decode.
+"""The second half of the main job: store -> answering (gather -> recompute, or recall) -> decode.
 
 A `Session` opens a document's state once and answers any number of questions from it. Nothing here
 asks which method is in use.
@@ -11,21 +11,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from longctx.core.ahead import ReadAhead
+from longctx.core.answering import Question, way_of
 from longctx.core.decode import Generation
 from longctx.core.device import dtype_name
-from longctx.core.errors import LongctxError, StateMismatch
-from longctx.core.gather import Passage, Room, passages, room, top_tokens
+from longctx.core.errors import LongctxError
+from longctx.core.gather import Passage, passages
 from longctx.core.memory import Scores
-from longctx.core.recompute import recompute
 from longctx.core.sampling import Sampling
 from longctx.core.setup import Setup, memory_told, prepare, recorded
 from longctx.core.store.library import Library
 from longctx.core.store.sameness import has_changed
-from longctx.core.store.shards import AGAIN
 
 SCHEMA_VERSION = 1
 OUT_OF_MEMORY = "Use a smaller --gather."
@@ -104,7 +102,6 @@ class Session:
             self._load(setup)
             self._held = held.pop_all()
         self.changed = [s.name for s in self.document.manifest.sources if has_changed(s)]
-        self._prefix = self.engine.prompt.prefix()
         self._load_s = time.perf_counter() - started
 
     def _load(self, setup: Setup) -> None:
@@ -119,7 +116,8 @@ class Session:
             except LongctxError:
                 snapshot.result()  # damage is told first: another model would not help
                 raise
-            self.method = self.engine.new_method(snapshot.result())
+            method = self.engine.new_method(snapshot.result(), self.document)
+            self._way = way_of(self.engine, self.document, method)
 
     def __enter__(self) -> "Session":
         return self
@@ -161,13 +159,13 @@ class Session:
     ) -> Answer:
         clock = _Clock(self._load_s)
         sampling = sampling.over(self.engine.profile.sampling)
-        ids, scored = self.engine.prompt.question(question)
         limit = sampling.max_new_tokens or self.engine.profile.max_new_tokens
-        wanted = self.method.gather if gather is None else gather
-        fit = self._room(ids, limit, wanted)
-        scores, chosen = self._gather(ids, scored, fit.tokens, self.method.edges)
-        clock.mark("gather_s")
-        answer = self._begin(self._ids(chosen), ids, sampling, limit)
+        asked = Question(*self.engine.prompt.question(question), limit, gather)
+        begun = self._way.begin(asked, lambda: clock.mark("gather_s"))
+        prompt, ends = begun.prompt, self.engine.files.eos_ids()
+        answer = Generation(
+            self.engine.decoder, begun.memory, begun.hidden, prompt, sampling, limit, ends
+        )
         answer.on_token = lambda: clock.mark("first_token_s")  # the first time counts
         pieces = []
         for piece in answer.texts(self.engine.files.tokenizer):
@@ -176,7 +174,8 @@ class Session:
             if piece:
                 pieces.append(piece)
                 on_text(piece)
-        found = self._found(question, scores, chosen, ids, fit, answer.count, clock)
+        counts = {"question": len(asked.ids), "answer": answer.count, "dropped": begun.dropped}
+        found = self._found(question, *begun.found(), counts, clock)
         return Answer(**vars(found), answer="".join(pieces).strip(), stop=answer.stop)
 
     def find(self, query: str, gather: int | None = None) -> Found:
@@ -189,75 +188,26 @@ class Session:
         Raises:
             LongctxError: the document's method keeps nothing to search by.
         """
-        if self.method.gather is None:
-            raise LongctxError(
-                f"cannot search document {self.document.manifest.name!r}",
-                f"method {self.engine.method_name!r} keeps no embeddings",
-                "Ingest it with --method reform.",
-            )
         clock = _Clock(self._load_s)
-        ids, scored = self.engine.prompt.question(query)
-        self._room(ids, 0, self.method.gather)
-        count = self.method.gather if gather is None else gather
-        scores, chosen = self._gather(ids, scored, count, (0, 0))
+        asked = Question(*self.engine.prompt.question(query), gather=gather)
+        found = self._way.find(asked)
         clock.mark("gather_s")
-        return self._found(query, scores, chosen, ids, Room(count, 0), 0, clock)
+        counts = {"question": len(asked.ids), "answer": 0, "dropped": 0}
+        return self._found(query, *found, counts, clock)
 
     def score(self, query: str) -> Scores:
         """The method's scores of every document token for a query, on the CPU."""
-        return self._score(*self.engine.prompt.question(query))
-
-    # --- the steps ---
-
-    def _begin(
-        self, gathered: Tensor, question: Tensor, sampling: Sampling, limit: int
-    ) -> Generation:
-        decoder, prefix = self.engine.decoder, self._prefix
-        memory, hidden = recompute(decoder, prefix, gathered, question, limit)
-        prompt = torch.cat([prefix, gathered, question])
-        ends = self.engine.files.eos_ids()
-        return Generation(decoder, memory, hidden, prompt, sampling, limit, ends)
-
-    def _room(self, question: Tensor, answer: int, wanted: int | None) -> Room:
-        total = self.document.manifest.tokens
-        return room(self.engine.window, len(self._prefix), len(question), answer, total, wanted)
-
-    def _gather(
-        self, ids: Tensor, scored: Tensor, count: int, edges: tuple[int, int]
-    ) -> tuple[Scores, Tensor]:
-        scores = self._score(ids, scored)
-        return scores, top_tokens(scores, count, self.document.manifest.tokens, edges)
-
-    def _score(self, ids: Tensor, scored: Tensor) -> Scores:
-        decoder, method = self.engine.decoder, self.method
-        rows = (rows for _, rows in self.document.rows(method.group)) if method.group else ()
-        scores = method.score(lambda memory: decoder.read(ids, memory, method.depth), scored, rows)
-        if method.group and len(scores.raw) != self.document.manifest.tokens:
-            raise self._damaged(f"{len(scores.raw):,} rows of {method.group!r}")
-        return Scores(scores.raw.cpu(), scores.pooled.cpu())
-
-    def _ids(self, chosen: Tensor) -> Tensor:
-        ids = self.document.take("tokens", chosen)["ids"].long()
-        if ((ids < 0) | (ids >= self.engine.files.config.vocab_size)).any():
-            raise self._damaged("tokens that the model does not have")
-        return ids
-
-    def _damaged(self, has: str) -> StateMismatch:
-        manifest = self.document.manifest
-        why = f"it has {has} for its {manifest.tokens:,} tokens"
-        return StateMismatch(f"'{manifest.name}' is damaged", why, AGAIN)
+        return self._way.score(Question(*self.engine.prompt.question(query)))
 
     def _found(
         self,
         question: str,
         scores: Scores,
         chosen: Tensor,
-        ids: Tensor,
-        fit: Room,
-        answer: int,
+        counts: dict[str, int],
         clock: "_Clock",
     ) -> Found:
-        threshold = self.engine.profile.threshold
+        threshold = self._way.threshold
         best = float(scores.raw.max()) if len(scores.raw) else None
         runs = passages(self.document, chosen, scores.raw)
         return Found(
@@ -268,9 +218,7 @@ class Session:
             tokens={
                 "document": self.document.manifest.tokens,
                 "gathered": len(chosen),
-                "question": len(ids),
-                "answer": answer,
-                "dropped": fit.dropped,
+                **counts,
             },
             timings=clock.timings(),
             state=self._state(),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,16 @@ from longctx.core.device import (
 )
 from longctx.core.errors import LongctxError, UsageError
 from longctx.core.load import load_decoder
-from longctx.core.memory import Method, Snapshot
+from longctx.core.memory import Method, Place, Snapshot, Stored
 from longctx.core.model import Decoder
 from longctx.core.model_files import BUNDLED, ModelFiles, cached_json, open_model_files, require_fit
 from longctx.core.profile import Profile
 from longctx.core.prompt import PromptEncoder
 from longctx.core.store.manifest import Manifest
 from longctx.kernels import door
+
+ROOM = 0.95  # of a GPU's free memory is used
+WORKING = 2 << 30  # bytes that are left for what a chunk needs for a moment
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,9 @@ class Setup:
     Attributes:
         model: `tiny`, a folder, or a hub name; None: the bundled model, or the document's own.
         profile: a profile's name or YAML file; None: the one made for the model.
-        method: reading method; None: the profile's.
+        method: reading method; None: the profile's. Of a document: the way to ask it.
+        keep_kv: keep keys and values too, if the method can; when reading.
+        kv_dtype: how they are kept; None: as the profile says; when reading.
         device: auto, cpu, mps, cuda or cuda:N.
         dtype: auto, bf16, fp16 or fp32.
         threads: CPU threads; None: PyTorch's choice.
@@ -46,6 +51,8 @@ class Setup:
     model: str | None = None
     profile: str | None = None
     method: str | None = None
+    keep_kv: bool = False
+    kv_dtype: str | None = None
     device: str = "auto"
     dtype: str = "auto"
     threads: int | None = None
@@ -79,6 +86,8 @@ class Engine:
         device, dtype: where and in what to compute.
         prompt: encodes prefix and question.
         window: tokens that the model was trained on.
+        asked_with: the method that the user names for a document; None: the usual one.
+        notes: what was decided otherwise than the profile says, for people.
     """
 
     files: ModelFiles
@@ -89,6 +98,8 @@ class Engine:
     dtype: torch.dtype
     prompt: PromptEncoder
     window: int
+    asked_with: str | None = None
+    notes: tuple[str, ...] = ()
     _decoder: Decoder | None = field(default=None, repr=False)
 
     @property
@@ -109,20 +120,33 @@ class Engine:
             )
         return self._decoder
 
-    def new_method(self, snapshot: Snapshot | None = None) -> Method:
-        """A memory of the chosen method, fresh or as a snapshot left it.
+    def new_method(
+        self,
+        snapshot: Snapshot | None = None,
+        stored: Stored | None = None,
+        reading: bool = False,
+        tokens: int = 0,
+    ) -> Method:
+        """A memory of the chosen method, fresh or as a document left it.
 
         Args:
-            snapshot: tensors on the CPU, in the dtype in which they were computed.
+            snapshot, stored: of the document; tensors on the CPU, in the dtype in which they were
+                computed.
+            reading: it will go on reading the document; else it is asked.
+            tokens: about how many tokens it will hold, where that is known.
         """
-        method = methods.load(self.method_name).Method(self.options, self.decoder.layers)
+        layers = self.decoder.layers
+        place = Place(self.device, self.dtype, tokens, self._room())
+        method = methods.load(self.method_name).Method(self.options, layers, place)
         if snapshot is not None:
-            method.restore({name: self._placed(tensor) for name, tensor in snapshot.items()})
+            method.restore(snapshot, stored, reading)
         return method
 
-    def _placed(self, tensor: torch.Tensor) -> torch.Tensor:
-        dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
-        return tensor.to(self.device, dtype)
+    def _room(self) -> int | None:
+        """Bytes that what is kept may take beside the model; None: the device is the host."""
+        if not self.device.startswith("cuda"):
+            return None
+        return max(0, int(ROOM * (free_memory(self.device) or 0)) - WORKING)
 
     def recorded(self) -> dict[str, str]:
         """How this engine computes; told in the manifest, not part of the model's identity."""
@@ -191,19 +215,78 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     else:
         chosen = _choose_profile(setup, name)
     chosen = replace(chosen, prompt=resolve(chosen.prompt, files.tokenizer))
-    method = recorded.method or setup.method or chosen.method
+    method = recorded.method or _method(setup, chosen)
     module = methods.load(method)
-    values = chosen.methods.get(method, {}) if recorded.options is None else recorded.options
+    values = recorded.options or _values(setup, chosen, method)
+    wanted = profile.build(module.Options, values, f"options of method {method!r}")
+    window = chosen.window or files.config.max_position_embeddings
+    options = module.fit(wanted, window) if hasattr(module, "fit") else wanted
     return Engine(
         files=files,
         profile=chosen,
         method_name=method,
-        options=profile.build(module.Options, values, f"options of method {method!r}"),
+        options=options,
         device=device,
         dtype=dtype,
         prompt=PromptEncoder(chosen.prompt, files.tokenizer),
-        window=chosen.window or files.config.max_position_embeddings,
+        window=window,
+        asked_with=setup.method if recorded.method else None,
+        notes=tuple(_differences(wanted, options, window)),
     )
+
+
+def _method(setup: Setup, chosen: Profile) -> str:
+    """The method to read with.
+
+    Raises:
+        UsageError: it cannot keep keys and values, where that is wanted.
+    """
+    name = setup.method or chosen.method
+    if not setup.keep_kv:
+        return name
+    with_kv = getattr(methods.load(name), "WITH_KV", None)
+    if with_kv is None:
+        raise UsageError(
+            f"--keep-kv is not for the method {name!r}",
+            "it is for methods that keep something else, and can keep keys and values beside it",
+            "Leave it out, or use --method reform.",
+        )
+    return with_kv
+
+
+def _values(setup: Setup, chosen: Profile, method: str) -> dict[str, Any]:
+    """A method's options as the profile and the user give them.
+
+    Raises:
+        UsageError: the user gives some that the method does not have.
+    """
+    module, given = methods.load(method), chosen.methods
+    parts = getattr(module, "PARTS", ())
+    values = {part: dict(given.get(part, {})) for part in parts} or dict(given.get(method, {}))
+    if setup.kv_dtype is None:
+        return values
+    taken = False
+    for part in parts or (method,):
+        if "kv_dtype" in {option.name for option in fields(methods.load(part).Options)}:
+            (values[part] if parts else values)["kv_dtype"] = setup.kv_dtype
+            taken = True
+    if not taken:
+        raise UsageError(
+            f"--kv-dtype is not for the method {method!r}",
+            "it keeps no keys and values",
+            "Leave it out, or add --keep-kv, or use --method reattention.",
+        )
+    return values
+
+
+def _differences(wanted: Any, got: Any, window: int) -> Iterator[str]:
+    """What was changed of a method's options so that they fit the model's window."""
+    for option in fields(got):
+        before, after = getattr(wanted, option.name), getattr(got, option.name)
+        if is_dataclass(after):
+            yield from _differences(before, after, window)
+        elif before != after:
+            yield f"{option.name} is {after}, not {before}: the model's window is {window:,} tokens"
 
 
 def _require_kernels(device: str) -> None:

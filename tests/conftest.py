@@ -239,6 +239,7 @@ methods:
   reform:
     {chunk: 32, budget: 24, first: 4, last: 4, queries: 8, pool: 4, gather: 64,
      heads: [[1, q, 3], [2, k, 1]]}
+  reattention: {first: 4, local: 24, chunk: 12, top_k: 2, voted: 5, span: 4, gather: 64}
 """
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from longctx.core.bench.ceilings import Ceilings
+from longctx.core.bench.sizes import budget_of, reading_options
 from longctx.core.memory import Method
 from longctx.core.model import Layer
 
@@ -17,27 +18,43 @@ class Floor:
     """Operations of a reading, and what they take at least.
 
     Attributes:
-        layers: layers that are run whole; of one more only the projections are.
+        layers: layers that are run whole; of one more, if there is one, only the projections are.
         matrix_flop, attention_flop: a multiplication and an addition count 2.
+        scan_flop: of the products that choose which keys are attended to.
         matrix_s, attention_s: at the ceilings.
+        scan_s: at that of a matrix product.
         disk_s: to write the state; None where none is written.
-        seconds: matrix and attention after one another, or the disk, if that takes longer.
+        seconds: matrix, attention and scan after one another, or the disk, if that takes longer.
     """
 
     layers: int
     matrix_flop: int
     attention_flop: int
+    scan_flop: int
     matrix_s: float
     attention_s: float
+    scan_s: float
     disk_s: float | None
     seconds: float
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """How many (query, key) pairs a layer looks at.
+
+    Attributes:
+        attended: in its attention.
+        scanned: only to choose the keys.
+    """
+
+    attended: int
+    scanned: int = 0
 
 
 def floor_of(
     config: Any,
     method: Method,
     layers: tuple[Layer, ...],
-    budget: int,
     tokens: int,
     ceilings: Ceilings,
     state_bytes: int | None,
@@ -46,31 +63,37 @@ def floor_of(
 
     Args:
         config: the model's.
-        method: what reads: `chunk` and `depth`.
+        method: what reads: `options` and `depth`.
         layers: the model's.
-        budget: tokens that a layer's cache keeps.
         tokens: of the document.
         ceilings: as measured.
         state_bytes: that are written; None: none are.
     """
-    *whole, last = layers[: method.depth]
-    each = sum(layer_flop(config, layer) for layer in whole) + projection_flop(config, last)
-    attention = sum(
-        4 * layer.query_heads * layer.head_dim * pairs(tokens, method.chunk, budget, layer.window)
-        for layer in whole
-    )
+    options = reading_options(method.options)
+    whole, each = layers[: method.depth], 0
+    if budget_of(options) is not None:  # it stops in its last layer, when that is tapped
+        *whole, last = whole
+        each = projection_flop(config, last)
+    each += sum(layer_flop(config, layer) for layer in whole)
+    looked = {layer.window: pairs_of(options, tokens, layer.window) for layer in whole}
+    widths = [(layer.query_heads * layer.head_dim, looked[layer.window]) for layer in whole]
+    attention = sum(4 * width * pairs.attended for width, pairs in widths)
+    scan = sum(2 * width * pairs.scanned for width, pairs in widths)
     matrix_s = each * tokens / ceilings.matmul_flops
     attention_s = attention / ceilings.attention_flops
+    scan_s = scan / ceilings.matmul_flops
     speed = ceilings.disk_write_bytes_s
     disk_s = state_bytes / speed if state_bytes and speed else None
     return Floor(
         layers=len(whole),
         matrix_flop=each * tokens,
         attention_flop=attention,
+        scan_flop=scan,
         matrix_s=matrix_s,
         attention_s=attention_s,
+        scan_s=scan_s,
         disk_s=disk_s,
-        seconds=max(matrix_s + attention_s, disk_s or 0.0),
+        seconds=max(matrix_s + attention_s + scan_s, disk_s or 0.0),
     )
 
 
@@ -86,8 +109,40 @@ def layer_flop(config: Any, layer: Layer) -> int:
     return projection_flop(config, layer) + output + mlp
 
 
-def pairs(tokens: int, chunk: int, budget: int, window: int | None) -> int:
-    """How many (query, key) pairs a layer looks at while it reads chunk after chunk.
+def pairs_of(options: Any, tokens: int, window: int | None) -> Pairs:
+    """How many (query, key) pairs a layer looks at while it reads a document.
+
+    Args:
+        options: of the reading: with a `budget`, or such as keep everything.
+        tokens: of the document.
+        window: of the layer, if it slides.
+    """
+    budget = budget_of(options)
+    if budget is not None or window is not None:
+        return Pairs(evicting_pairs(tokens, options.chunk, budget or 0, window))
+    return selecting_pairs(tokens, options.first + options.local, options.chunk, options.window)
+
+
+def selecting_pairs(tokens: int, near: int, chunk: int, window: int) -> Pairs:
+    """Pairs of a layer that keeps everything and selects some of it for each chunk.
+
+    Args:
+        tokens: of the document.
+        near: tokens of the first chunk; as many are attended to always, and not scanned.
+        chunk: tokens of all others.
+        window: tokens attended to at most; so many, where there are so many.
+    """
+    attended = scanned = total = 0
+    while total < tokens:
+        new = min(chunk if total else near, tokens - total)
+        total += new
+        attended += new * (min(total, window) - new) + new * (new + 1) // 2
+        scanned += new * max(0, total - near)
+    return Pairs(attended, scanned)
+
+
+def evicting_pairs(tokens: int, chunk: int, budget: int, window: int | None) -> int:
+    """Pairs of a layer that keeps so many tokens after each chunk.
 
     Args:
         tokens: of the document.

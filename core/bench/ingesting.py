@@ -10,17 +10,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
-
 from longctx.core.bench import ceilings
 from longctx.core.bench.baselines import Baseline, measure_baselines
 from longctx.core.bench.ceilings import Ceilings
 from longctx.core.bench.floors import Floor, floor_of
 from longctx.core.bench.machine import Machine, machine_of
-from longctx.core.bench.reading import Nowhere, RandomReading
-from longctx.core.bench.shapes import Wanted, open_engine, sized
+from longctx.core.bench.reading import Nowhere, RandomReading, warm_up
+from longctx.core.bench.shapes import Wanted, open_engine
+from longctx.core.bench.sizes import Size, attended, budget_of, reading_options, sized
 from longctx.core.cadence import Cadence
-from longctx.core.device import peak_memory, reset_peak_memory
+from longctx.core.device import empty_cache, peak_memory, reset_peak_memory
 from longctx.core.ingest import Run
 from longctx.core.resume import header
 from longctx.core.setup import Engine
@@ -36,7 +35,8 @@ class Reading:
     """One document that was read.
 
     Attributes:
-        tokens, chunk, budget: of the document; read at a time; kept in each layer's cache.
+        tokens, chunk, budget: of the document; read at a time; kept in each layer's cache, None:
+            all.
         seconds, tokens_per_s: with the state written, without loading the model.
         checkpoint_s: that the writing of checkpoints took beside it.
         floor: the least that it could have taken.
@@ -47,7 +47,7 @@ class Reading:
 
     tokens: int
     chunk: int
-    budget: int
+    budget: int | None
     seconds: float
     tokens_per_s: float
     checkpoint_s: float
@@ -62,12 +62,12 @@ class Growth:
     """How the time grows with the length: from the shortest document to the longest.
 
     Attributes:
-        chunk, budget: of both readings.
+        chunk, budget: of both readings; None: all is kept.
         tokens, seconds: the longest over the shortest; equal where the time grows in proportion.
     """
 
     chunk: int
-    budget: int
+    budget: int | None
     tokens: float
     seconds: float
 
@@ -100,7 +100,7 @@ class Report:
 def ingest(
     wanted: Wanted,
     tokens: Sequence[int] = (131072,),
-    sizes: Sequence[tuple[int, int]] = (),
+    sizes: Sequence[Size] = (),
     save: bool = True,
     baselines: bool = False,
     on_note: Callable[[str], None] = lambda text: None,
@@ -110,9 +110,9 @@ def ingest(
     The state is written to a folder for temporary files (TMPDIR names the disk) and deleted.
 
     Args:
-        wanted: the model, the device.
+        wanted: the model, the method, the device.
         tokens: length of each document.
-        sizes: pairs of chunk and budget; none: those of the shape or the profile.
+        sizes: pairs of chunk and budget; none: those of the shape, the method or the profile.
         save: write the state; otherwise nothing is written at all.
         baselines: also measure other ways to read.
         on_note: gets a line at each step.
@@ -121,47 +121,38 @@ def ingest(
         UsageError: an unknown shape, model or device, or sizes that cannot be.
         LongctxError: no room for the model or the state.
     """
-    on_note("making the model")
     engine = open_engine(wanted)
-    given = engine.options
-    sizes = list(sizes) or [(given.chunk, given.budget)]
+    sizes = [sized(engine.options, *size) for size in sizes or [(None, None)]]
+    on_note("making the model")
     with TemporaryDirectory(prefix="longctx-bench-") as name:
         folder = Path(name) if save else None
-        on_note("measuring the ceilings")
         layer, device = engine.decoder.layers[0], engine.device
+        on_note("measuring the ceilings")
         found = ceilings.measure(layer, device, engine.dtype, folder)
         readings = []
-        for chunk, budget in sizes:
-            engine.options = sized(given, chunk, budget)
-            warm_up(engine)
+        for options in sizes:
+            engine.options, part = options, reading_options(options)
+            on_note("warming up")
+            warm_up(engine, max(tokens))
+            kept = "everything kept" if budget_of(part) is None else f"budget {part.budget:,}"
             for length in tokens:
-                on_note(f"reading {length:,} tokens, chunk {chunk:,}, budget {budget:,}")
+                on_note(f"reading {length:,} tokens, chunk {part.chunk:,}, {kept}")
                 readings.append(_read(engine, length, found, folder))
-    others = measure_baselines(engine, tokens, sizes, on_note) if baselines else []
+    parts = [reading_options(options) for options in sizes]
+    near = [(part.chunk, attended(part)) for part in parts]
+    others = measure_baselines(engine, tokens, near, on_note) if baselines else []
     return Report(
         machine=machine_of(engine),
         depth=engine.new_method().depth,
         ceilings=found,
         readings=readings,
-        growth=[growth for size in sizes for growth in _growth(readings, size)],
+        growth=[growth for part in parts for growth in _growth(readings, part)],
         baselines=others,
     )
 
 
-def warm_up(engine: Engine) -> None:
-    """Reads until the cache is full: a GPU's kernels are chosen and compiled when first used."""
-    if engine.device == "cpu":
-        return
-    method, options = engine.new_method(), engine.options
-    ids = torch.zeros(method.chunk, dtype=torch.long)
-    for _ in range(2 + options.budget // method.chunk):
-        engine.decoder.read(ids, method, method.depth)
-        method.rows()
-        method.end_chunk()
-    method.snapshot()
-
-
 def _read(engine: Engine, tokens: int, found: Ceilings, folder: Path | None) -> Reading:
+    empty_cache(engine.device)
     reset_peak_memory(engine.device)
     if folder is None:
         seconds, checkpoint_s = _run(engine, tokens, Nowhere())
@@ -172,13 +163,13 @@ def _read(engine: Engine, tokens: int, found: Ceilings, folder: Path | None) -> 
             seconds, checkpoint_s = _run(engine, tokens, writer)
         state = library.document(NAME).size()
         library.remove(NAME)
-    method, options = engine.new_method(), engine.options
+    method, part = engine.new_method(), reading_options(engine.options)
     config, layers = engine.files.config, engine.decoder.layers
-    floor = floor_of(config, method, layers, options.budget, tokens, found, state)
+    floor = floor_of(config, method, layers, tokens, found, state)
     return Reading(
         tokens=tokens,
-        chunk=options.chunk,
-        budget=options.budget,
+        chunk=part.chunk,
+        budget=budget_of(part),
         seconds=round(seconds, 4),
         tokens_per_s=round(tokens / seconds, 1),
         checkpoint_s=round(checkpoint_s, 4),
@@ -193,14 +184,15 @@ def _run(engine: Engine, tokens: int, writer: Any) -> tuple[float, float]:
     """Reads once; seconds in all and seconds of checkpoints."""
     behind, cadence = WriterBehind(writer, engine.device), Cadence()
     reading = RandomReading(tokens, engine.files.config.vocab_size, behind)
-    run = Run(engine, reading, behind, cadence)
+    run = Run(engine, reading, behind, cadence, expected=tokens)
     started = time.perf_counter()
     run.read()
     ceilings.wait_for(engine.device)
     return time.perf_counter() - started, cadence.spent
 
 
-def _growth(readings: list[Reading], size: tuple[int, int]) -> list[Growth]:
+def _growth(readings: list[Reading], options: Any) -> list[Growth]:
+    size = options.chunk, budget_of(options)
     same = [reading for reading in readings if (reading.chunk, reading.budget) == size]
     short, long = (choose(same, key=lambda reading: reading.tokens) for choose in (min, max))
     if short.tokens == long.tokens:

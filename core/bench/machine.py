@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from longctx.core.bench.sizes import reading_options
+from longctx.core.device import memory_limit
 from longctx.core.setup import Engine
 
 
@@ -15,13 +17,18 @@ class Machine:
 
     Attributes:
         model: the shape or the model.
+        method: that reads, and answers.
+        kv_dtype: how it keeps keys and values; None: it keeps none.
         device, dtype, torch, transformers: as a manifest records them.
         processor: the device's name.
         python: its version.
         threads: that the CPU computes with.
+        memory_limit: bytes of the device's memory that may be used; None: all.
     """
 
     model: str
+    method: str
+    kv_dtype: str | None
     device: str
     dtype: str
     torch: str
@@ -29,16 +36,20 @@ class Machine:
     processor: str
     python: str
     threads: int
+    memory_limit: int | None
 
 
 def machine_of(engine: Engine) -> Machine:
     """What an engine runs on."""
     return Machine(
         model=engine.files.name,
+        method=engine.method_name,
+        kv_dtype=getattr(reading_options(engine.options), "kv_dtype", None),
         **engine.recorded(),
         processor=_processor(engine.device),
         python=platform.python_version(),
         threads=torch.get_num_threads(),
+        memory_limit=memory_limit(engine.device),
     )
 
 

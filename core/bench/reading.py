@@ -1,4 +1,4 @@
-"""A document of random tokens, which needs no tokenizer, and a writer that keeps nothing."""
+"""Random tokens to read, which need no tokenizer, and a writer that keeps nothing."""
 
 import hashlib
 import sys
@@ -9,10 +9,62 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from longctx.core.bench.sizes import budget_of, reading_options
+from longctx.core.device import empty_cache
+from longctx.core.memory import Groups, Method
+from longctx.core.setup import Engine
 from longctx.core.store.behind import WriterBehind
 
 PIECE = 1 << 16  # tokens
 TOKEN_BYTES = 4  # of text
+
+
+def random_ids(tokens: int, vocabulary: int, seed: int = 0) -> Tensor:
+    """(tokens,) int64 token ids, the same for the same seed."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(vocabulary, (tokens,), generator=generator)
+
+
+def read_chunks(engine: Engine, method: Method, chunks: int, prefix: int = 0) -> Groups:
+    """Reads whole chunks of random tokens; the rows of the last one.
+
+    Args:
+        engine: the model.
+        method: fresh, or as it was left.
+        chunks: how many.
+        prefix: tokens of the first of them that are not the document's.
+    """
+    rows: Groups = {}
+    for number in range(chunks):
+        ids = random_ids(method.chunk, engine.files.config.vocab_size)
+        engine.decoder.read(ids, method, method.depth)
+        rows = method.rows(skip=0 if number else prefix)
+        method.end_chunk()
+    return rows
+
+
+def full_cache(engine: Engine) -> int:
+    """Chunks after which a method that evicts has a full cache; 1 for others."""
+    options = reading_options(engine.options)
+    return 1 + -(-(budget_of(options) or 0) // options.chunk)
+
+
+def warm_up(engine: Engine, tokens: int) -> None:
+    """Reads over a full memory: a GPU's kernels are chosen and compiled when first used.
+
+    Args:
+        engine: the model.
+        tokens: as if so many had been read.
+    """
+    if engine.device == "cpu":
+        return
+    empty_cache(engine.device)
+    method = engine.new_method(tokens=tokens + 2 * reading_options(engine.options).chunk)
+    read_chunks(engine, method, full_cache(engine))
+    if hasattr(method, "fill"):
+        method.fill(tokens)
+    read_chunks(engine, method, 2)
+    method.snapshot()
 
 
 class RandomReading:
@@ -25,8 +77,7 @@ class RandomReading:
     """
 
     def __init__(self, tokens: int, vocabulary: int, writer: WriterBehind):
-        generator = torch.Generator().manual_seed(0)
-        self._ids = torch.randint(vocabulary, (tokens,), generator=generator, dtype=torch.int32)
+        self._ids = random_ids(tokens, vocabulary).to(torch.int32)
         self._writer = writer
         self._digest = hashlib.sha256()
         self.tokens = self.bytes = self.forced_splits = 0
@@ -75,7 +126,7 @@ class Nowhere:
     def ignore(self, *args: Any, **named: Any) -> None:
         """Takes anything."""
 
-    begin_source = add_bytes = end_source = append = checkpoint = complete = ignore
+    work_beside = begin_source = add_bytes = end_source = append = checkpoint = complete = ignore
 
     def growth(self, snapshot: Any) -> int:
         """No bytes."""

@@ -3,7 +3,7 @@
 Speed does not depend on what the weights are. Knows nothing of what is measured.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +11,18 @@ import torch
 from torch import Tensor
 
 from longctx.core import methods
-from longctx.core.device import choose_device, choose_dtype, set_threads
+from longctx.core.bench.sizes import reading_options, sized
+from longctx.core.device import choose_device, choose_dtype, limit_memory, set_threads
 from longctx.core.errors import UsageError
 from longctx.core.load import random_decoder
+from longctx.core.model import Decoder
 from longctx.core.model_files import Fingerprint, ModelFiles
 from longctx.core.profile import Profile
 from longctx.core.setup import Engine, Setup, prepare
 
 SHARE = 0.7  # of the layers are run while reading: 22 of 32, as with the heads that were published
-SIZES = ((8192, 8192),)  # chunk and budget
-METHOD = "reform"
+CHUNK = BUDGET = 8192  # of methods that evict
+GATHER = 8192
 SHAPES: dict[str, dict[str, Any]] = {
     "llama-3.1-8b": {
         "model_type": "llama",
@@ -36,6 +38,26 @@ SHAPES: dict[str, dict[str, Any]] = {
             "rope_type": "llama3",
             "rope_theta": 500000.0,
             "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+    },
+    "llama-3.2-1b": {
+        "model_type": "llama",
+        "vocab_size": 128256,
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "max_position_embeddings": 131072,
+        "tie_word_embeddings": True,
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 500000.0,
+            "factor": 32.0,
             "low_freq_factor": 1.0,
             "high_freq_factor": 4.0,
             "original_max_position_embeddings": 8192,
@@ -78,15 +100,20 @@ class Wanted:
         shape: a name of `SHAPES`; not looked at where there is a model.
         model: a real model, as in `Setup`.
         profile: of the real model, as in `Setup`.
+        method, kv_dtype: as in `Setup`.
         device, dtype, threads: as in `Setup`.
+        gpu_memory: bytes of the GPU's memory to use at most; None: all.
     """
 
     shape: str = "llama-3.1-8b"
     model: str | None = None
     profile: str | None = None
+    method: str = "reform"
+    kv_dtype: str | None = None
     device: str = "auto"
     dtype: str = "auto"
     threads: int | None = None
+    gpu_memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -109,32 +136,64 @@ class NoPrompt:
         return self.nothing
 
 
+@dataclass
+class RandomEngine(Engine):
+    """A model of random weights, made when it is first needed."""
+
+    @property
+    def decoder(self) -> Decoder:
+        """The model."""
+        if self._decoder is None:
+            self._decoder = random_decoder(self.files.config, self.device, self.dtype)
+        return self._decoder
+
+
 def open_engine(wanted: Wanted) -> Engine:
     """A model ready to run, with the published share of its layers, or as its profile says.
 
     Raises:
-        UsageError: no such shape, model, profile, device or dtype.
+        UsageError: no such shape, model, profile, method, device or dtype, or options that the
+            method or the device does not have.
     """
-    if wanted.model is not None:
-        setup = Setup(
-            wanted.model, wanted.profile, METHOD, wanted.device, wanted.dtype, wanted.threads
+    engine = _real(wanted) if wanted.model is not None else _random(wanted)
+    if not hasattr(reading_options(engine.options), "chunk"):
+        raise UsageError(
+            f"the method {wanted.method!r} cannot be measured here",
+            "it computes nothing while it reads",
+            "Use another --method; --baselines measures full attention.",
         )
-        return prepare(setup)
+    if wanted.gpu_memory is not None:
+        limit_memory(engine.device, wanted.gpu_memory)
+    return engine
+
+
+def _real(wanted: Wanted) -> Engine:
+    return prepare(
+        Setup(
+            model=wanted.model,
+            profile=wanted.profile,
+            method=wanted.method,
+            kv_dtype=wanted.kv_dtype,
+            device=wanted.device,
+            dtype=wanted.dtype,
+            threads=wanted.threads,
+        )
+    )
+
+
+def _random(wanted: Wanted) -> Engine:
     config = config_of(wanted.shape)
     set_threads(wanted.threads)
     device = choose_device(wanted.device)
-    dtype = choose_dtype(wanted.dtype, device)
-    name = f"{wanted.shape} (random weights)"
-    return Engine(
-        files=RandomFiles(name, Path(), config, None),
+    return RandomEngine(
+        files=RandomFiles(f"{wanted.shape} (random weights)", Path(), config, None),
         profile=Profile(name=wanted.shape),
-        method_name=METHOD,
-        options=options_of(config, *SIZES[0]),
+        method_name=wanted.method,
+        options=options_of(config, wanted.method, wanted.kv_dtype),
         device=device,
-        dtype=dtype,
+        dtype=choose_dtype(wanted.dtype, device),
         prompt=NoPrompt(),
         window=config.max_position_embeddings,
-        _decoder=random_decoder(config, device, dtype),
     )
 
 
@@ -152,15 +211,48 @@ def config_of(shape: str) -> Any:
     return AutoConfig.for_model(**SHAPES[shape], **ids)
 
 
-def options_of(config: Any, chunk: int, budget: int) -> Any:
-    """REFORM's options for a shape: four heads, of which the highest decide how deep is read."""
+def options_of(config: Any, method: str, kv_dtype: str | None = None) -> Any:
+    """A method's options for a shape.
+
+    Args:
+        config: the shape's.
+        method: its name.
+        kv_dtype: how keys and values are kept; None: as the method does.
+
+    Raises:
+        UsageError: no such method, or it keeps no keys and values.
+    """
+    module = methods.load(method)
+    parts = {name: _part(config, name, kv_dtype) for name in getattr(module, "PARTS", ())}
+    options = module.Options(**parts) if parts else _part(config, method, kv_dtype)
+    if kv_dtype is not None and not hasattr(reading_options(options), "kv_dtype"):
+        raise UsageError(
+            f"--kv-dtype is not for the method {method!r}",
+            "it keeps no keys and values",
+            "Leave it out, or use --method reattention.",
+        )
+    return (
+        module.fit(options, config.max_position_embeddings) if hasattr(module, "fit") else options
+    )
+
+
+def _part(config: Any, method: str, kv_dtype: str | None) -> Any:
+    """Options of a method without parts: its own defaults, as far as they fit the shape."""
+    options = methods.load(method).Options
+    known = {option.name: option.default for option in fields(options)}
+    values: dict[str, Any] = {}
+    if "heads" in known:
+        values = {"heads": heads_of(config), "gather": GATHER}
+        return sized(options(**values), CHUNK, BUDGET)
+    if "local" in known:
+        local = min(known["local"], config.max_position_embeddings // 2)
+        values = {"local": local, "chunk": min(known["chunk"], local)}
+    if "kv_dtype" in known and kv_dtype is not None:
+        values["kv_dtype"] = kv_dtype
+    return options(**values)
+
+
+def heads_of(config: Any) -> tuple[tuple[int, str, int], ...]:
+    """Four embedding heads, of which the highest decide how deep is read."""
     depth = max(2, round(SHARE * config.num_hidden_layers))
-    heads = ((depth // 2, "q", 0), (depth - 1, "q", 0), (depth - 1, "k", 0), (depth - 1, "v", 0))
-    return sized(methods.load(METHOD).Options(heads=heads, gather=8192), chunk, budget)
-
-
-def sized(options: Any, chunk: int, budget: int) -> Any:
-    """The same options with another chunk and budget; ends that do not fit are made shorter."""
-    ends = {name: min(getattr(options, name), budget // 4) for name in ("first", "last")}
-    queries = min(options.queries, chunk)
-    return replace(options, chunk=chunk, budget=budget, queries=queries, **ends)
+    return ((depth // 2, "q", 0), (depth - 1, "q", 0), (depth - 1, "k", 0), (depth - 1, "v", 0))

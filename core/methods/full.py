@@ -4,13 +4,24 @@ The state is the document's tokens alone; a question recomputes all of them with
 baseline that every other method must equal inside its limits.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from longctx.core.memory import Memory, Rows, Scores, Snapshot
+from longctx.core.memory import (
+    HERE,
+    Chunked,
+    Groups,
+    Held,
+    Memory,
+    Place,
+    Recalled,
+    Scores,
+    Snapshot,
+    Stored,
+)
 from longctx.core.model import Layer
 
 
@@ -25,15 +36,15 @@ class Method(Memory):
     Args:
         options: `Options`.
         layers: the model's layers.
+        place: is not used.
     """
 
     chunk, depth, gather = 4096, 0, None
     edges = (0, 0)
-    group = ""
+    recalls, ways = False, {}
 
-    def __init__(self, options: Options, layers: tuple[Layer, ...]):
+    def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
         self.options = options
-        self._seen = 0
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Is never reached: reading runs no layers."""
@@ -42,7 +53,7 @@ class Method(Memory):
     def end_chunk(self) -> None:
         """Nothing to close."""
 
-    def rows(self) -> Rows:
+    def rows(self, skip: int = 0) -> Groups:
         """Keeps no rows."""
         return {}
 
@@ -50,18 +61,27 @@ class Method(Memory):
         """Keeps nothing."""
         return {}
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(
+        self, snapshot: Snapshot, stored: Stored | None = None, reading: bool = True
+    ) -> None:
         """Has nothing to take up."""
 
-    def score(self, read: Callable[[Memory], None], scored: Tensor, rows: Iterable[Rows]) -> Scores:
+    def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
         """Has no scores: all tokens are gathered."""
         return Scores(torch.zeros(0), torch.zeros(0))
+
+    def recall(self) -> Recalled:
+        """Is never reached: all tokens are recomputed."""
+        raise AssertionError("full attention keeps nothing to recall")
 
     def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
         """Nothing."""
         return 0
 
-    @staticmethod
-    def bytes_per_token(options: Options, head_dim: int) -> int:
+    def row_bytes(self) -> int:
         """No rows."""
         return 0
+
+    def held_bytes(self, tokens: int) -> Held:
+        """Nothing."""
+        return Held()

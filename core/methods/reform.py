@@ -6,20 +6,31 @@ gathered is recomputed through the whole model by the pipeline.
 """
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from longctx.core.errors import StateMismatch, UsageError
-from longctx.core.memory import Memory, Rows, Scores, Snapshot
+from longctx.core.embeddings import GROUP, KINDS, Taps, embedding_bytes, search
+from longctx.core.errors import StateMismatch
+from longctx.core.memory import (
+    HERE,
+    Chunked,
+    Groups,
+    Held,
+    Memory,
+    Place,
+    Recalled,
+    Scores,
+    Snapshot,
+    Stored,
+)
 from longctx.core.model import EarlyExit, Layer
 from longctx.core.store.shards import AGAIN
-from longctx.kernels.door import attention_mass, similarity_max, sliding_max
-from longctx.kernels.similarity_max_ref import quantize
+from longctx.kernels.door import attention_mass
 
-KINDS = ("q", "k", "v")
+WITH_KV = "both"  # the method that keeps keys and values too
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,8 @@ class Cache:
         """A cache of no tokens, on the device and in the dtype of `like`."""
         G, D = layer.kv_heads, layer.head_dim
         nothing = like.new_zeros(G, 0, D)
-        return cls(nothing, nothing, _whole(like, G, 0), like.new_zeros(G, 0))
+        wide = torch.promote_types(like.dtype, torch.float32)
+        return cls(nothing, nothing, _whole(like, G, 0), like.new_zeros(G, 0, dtype=wide))
 
     def extended(self, keys: Tensor, values: Tensor, start: int) -> "Cache":
         """With T more tokens, (G, T, D) each, at input positions from `start`."""
@@ -121,19 +133,19 @@ class Method(Memory):
     Args:
         options: `Options`.
         layers: the model's layers.
+        place: where to keep the caches.
     """
 
-    group = "embeddings"
+    recalls, ways = False, {}
 
-    def __init__(self, options: Options, layers: tuple[Layer, ...]):
-        _require_heads(options, layers)
+    def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
         self.options = options
         self.chunk, self.gather = options.chunk, options.gather
         self.edges = (options.first, options.last)
-        self.depth = max(layer for layer, _, _ in options.heads) + 1
-        self._layers = layers[: self.depth]
+        self._taps = Taps(options.heads, layers)
+        self.depth = self._taps.depth
+        self._layers, self._place = layers[: self.depth], place
         self._caches: list[Cache | None] = [None] * (self.depth - 1)
-        self._taps: dict[tuple[int, str, int], Tensor] = {}
         self._seen = 0  # tokens of the input read so far
         self._evicts = True
 
@@ -141,7 +153,7 @@ class Method(Memory):
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attends the chunk to [kept cache | chunk], then evicts; see `Memory.attend`."""
-        self._tap(layer.index, {"q": q, "k": k, "v": v})
+        self._taps.tap(layer.index, q, k, v)
         if layer.index == self.depth - 1:
             self._seen += q.shape[1]
             raise EarlyExit
@@ -159,20 +171,9 @@ class Method(Memory):
     def end_chunk(self) -> None:
         """Nothing is left to do: each layer evicts as soon as it has attended."""
 
-    def rows(self) -> Rows:
+    def rows(self, skip: int = 0) -> Groups:
         """int8 `vectors` (T, heads, D) and float16 `scales` (T, heads) of the last chunk (3.2)."""
-        vectors, scales = self._embeddings()
-        return {"vectors": vectors, "scales": scales}
-
-    def _tap(self, index: int, states: dict[str, Tensor]) -> None:
-        for layer, kind, head in self.options.heads:
-            if layer == index:
-                self._taps[layer, kind, head] = states[kind][head]  # (T, D)
-
-    def _embeddings(self) -> tuple[Tensor, Tensor]:
-        stacked = torch.stack([self._taps.pop(head) for head in self.options.heads], dim=1)
-        stacked = stacked if stacked.dtype == torch.float64 else stacked.float()
-        return quantize(torch.nn.functional.normalize(stacked, dim=-1))  # (T, heads, D)
+        return {GROUP: self._taps.rows(skip)}
 
     def _evicted(
         self, cache: Cache, layer: Layer, q: Tensor, k: Tensor, lse: Tensor | None
@@ -206,16 +207,18 @@ class Method(Memory):
                     tensors[f"mass.{index}"] = cache.mass
         return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Takes up what `snapshot` gave; tensors must be on the model's device and in its dtype."""
+    def restore(
+        self, snapshot: Snapshot, stored: Stored | None = None, reading: bool = True
+    ) -> None:
+        """Takes up what `snapshot` gave; nothing else of the document is needed."""
         self._require_fit(snapshot)
         self._seen = int(snapshot["seen"])
         for index in range(self.depth - 1 if self._seen else 0):
-            keys = snapshot[f"keys.{index}"]
-            positions = snapshot[f"positions.{index}"]
-            mass = snapshot.get(f"mass.{index}", torch.zeros_like(positions, dtype=keys.dtype))
-            values = snapshot[f"values.{index}"]
-            self._caches[index] = Cache(keys, values, positions, mass)
+            keys, values = (self._place.put(snapshot[f"{n}.{index}"]) for n in ("keys", "values"))
+            positions = snapshot[f"positions.{index}"].to(keys.device)
+            wide = torch.promote_types(keys.dtype, torch.float32)
+            mass = snapshot.get(f"mass.{index}", torch.zeros(positions.shape))
+            self._caches[index] = Cache(keys, values, positions, mass.to(keys.device, wide))
 
     def _require_fit(self, snapshot: Snapshot) -> None:
         """StateMismatch unless names, shapes and types are those that `snapshot` gives."""
@@ -228,7 +231,8 @@ class Method(Memory):
             expected[f"keys.{index}"] = ((*heads, layer.head_dim), keys.dtype)
             expected[f"values.{index}"] = ((*heads, layer.head_dim), keys.dtype)
             if self.options.accumulate:
-                expected[f"mass.{index}"] = (heads, keys.dtype)
+                wide = torch.promote_types(keys.dtype, torch.float32)
+                expected[f"mass.{index}"] = (heads, wide)
             _require(keys.ndim == 3 and keys.is_floating_point(), "tensors in the snapshot")
         found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in snapshot.items()}
         _require(found == expected, "tensors in the snapshot")
@@ -239,41 +243,30 @@ class Method(Memory):
         for layer in self._layers[:-1]:
             kept = o.budget if layer.window is None else layer.window
             held = layer.kv_heads * min(tokens, kept + o.chunk)
-            total += held * ((2 * layer.head_dim + o.accumulate) * itemsize + 8)
+            total += held * (2 * layer.head_dim * itemsize + 8 + o.accumulate * max(4, itemsize))
         return total
 
-    @staticmethod
-    def bytes_per_token(options: Options, head_dim: int) -> int:
-        """int8 vectors and one float16 scale for each head."""
-        return len(options.heads) * (head_dim + 2)
+    def row_bytes(self) -> int:
+        """Bytes of a token's embeddings."""
+        return embedding_bytes(self.options.heads, self._layers)
+
+    def held_bytes(self, tokens: int) -> Held:
+        """Nothing that a chunk or two would not show: the caches are of a fixed size."""
+        return Held()
 
     # --- a question ---
 
-    def score(self, read: Callable[[Memory], None], scored: Tensor, rows: Iterable[Rows]) -> Scores:
+    def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
         """Best cosine with any of the user's tokens, then the maximum over the neighbours (3.3)."""
         asked = copy.copy(self)
-        asked._caches, asked._taps, asked._evicts = list(self._caches), {}, False
+        asked._caches, asked._evicts = list(self._caches), False
+        asked._taps = Taps(self.options.heads, self._layers)
         read(asked)
-        query, scales = asked._embeddings()
-        query, scales = query[scored.to(query.device)], scales[scored.to(scales.device)]
-        parts = []
-        for block in rows:
-            vectors, factors = self._fitting(block)
-            parts.append(
-                similarity_max(vectors.to(query.device), factors.to(query.device), query, scales)
-            )
-        raw = torch.cat(parts) if parts else torch.zeros(0, device=query.device)
-        return Scores(raw, sliding_max(raw, self.options.pool))
+        return search(asked._taps.embeddings(), scored, stored.rows(GROUP), self.options.pool)
 
-    def _fitting(self, block: Rows) -> tuple[Tensor, Tensor]:
-        """Vectors and scales of stored rows; StateMismatch where they are not as `rows` gives."""
-        heads, D = len(self.options.heads), self._layers[-1].head_dim
-        vectors, scales = (block.get(name, torch.zeros(0)) for name in ("vectors", "scales"))
-        shape = (len(vectors), heads, D)
-        fits = (vectors.dtype, vectors.shape) == (torch.int8, shape)
-        fits = fits and (scales.dtype, scales.shape) == (torch.float16, shape[:2])
-        _require(fits and bool(scales.isfinite().all()), "vectors and scales")
-        return vectors, scales
+    def recall(self) -> Recalled:
+        """Is never reached: gathered tokens are recomputed."""
+        raise AssertionError("REFORM recomputes what it gathers")
 
 
 def _require(fits: bool, part: str) -> None:
@@ -283,23 +276,6 @@ def _require(fits: bool, part: str) -> None:
             "names, shapes or types are not what it writes with these options and this model",
             AGAIN,
         )
-
-
-def _require_heads(options: Options, layers: tuple[Layer, ...]) -> None:
-    for layer, kind, head in options.heads:
-        if not 0 <= layer < len(layers):
-            raise UsageError(
-                f"no layer {layer} for embedding head [{layer}, {kind}, {head}]",
-                f"the model has layers 0 to {len(layers) - 1}",
-                "Use the profile of this model.",
-            )
-        count = layers[layer].query_heads if kind == "q" else layers[layer].kv_heads
-        if not 0 <= head < count:
-            raise UsageError(
-                f"no {kind} head {head} in layer {layer}",
-                f"there are {count}",
-                "Use the profile of this model.",
-            )
 
 
 def _heaviest(mass: Tensor, budget: int, first: int, last: int) -> Tensor:

@@ -34,6 +34,8 @@ class WriterBehind(Behind):
         self.beside = device != "cpu"
         super().__init__(DEPTH if self.beside else 0)
         self._writer = writer
+        if self.beside:
+            writer.work_beside()
 
     @property
     def begun(self) -> "Document | None":

@@ -19,6 +19,8 @@ from longctx.core.store.shards import Rows, Shard, damaged
 if TYPE_CHECKING:
     import torch
 
+LARGE = 4 << 30  # bytes of a group
+
 
 class Document:
     """A document on disk, read in parts; every part is verified when it is first read.
@@ -57,10 +59,14 @@ class Document:
         return sum(file.checked_bytes for file in self._all_files())
 
     def read_whole(self) -> list[Path]:
-        """The files that a question reads from end to end: the snapshot, then the method's rows."""
+        """The files that a question reads from end to end: the snapshot, then the method's rows.
+
+        Of rows over LARGE bytes a question may read only some.
+        """
         others = self._groups.keys() - {"lines", "tokens", "memory"}
         groups = [self._groups.get("memory", []), *(self._groups[name] for name in sorted(others))]
-        return [file.path for files in groups for file in files]
+        small = [files for files in groups if sum(f.shard.size for f in files) <= LARGE]
+        return [file.path for files in small for file in files]
 
     def require_model(self, fingerprint: dict[str, str]) -> None:
         """StateMismatch unless `fingerprint` is that of the model that read the document.

@@ -8,6 +8,7 @@ import math
 import struct
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,6 +70,13 @@ def _separate(tensors: Rows) -> Rows:
     return result
 
 
+def rows_of_shard(width: int, most: int = SHARD_ROWS) -> int:
+    """Rows of `width` bytes in a full shard: at most so many, halved until they fit SHARD_BYTES."""
+    while most > 1 and most * width > SHARD_BYTES:
+        most //= 2
+    return most
+
+
 class GroupWriter:
     """Collects the rows of one group and writes a shard whenever one is full.
 
@@ -89,20 +97,28 @@ class GroupWriter:
             raise ValueError(f"{group!r} cannot be the name of a group")
         self._folder, self._group = folder, group
         width = sum(math.prod(t.shape[1:]) * t.element_size() for t in like.values())
-        while shard_rows > 1 and shard_rows * width > SHARD_BYTES:
-            shard_rows //= 2
-        shard_rows = full[0].rows if full else shard_rows
+        shard_rows = full[0].rows if full else rows_of_shard(width, shard_rows)
         self._buffer = {
             name: torch.empty((shard_rows, *tensor.shape[1:]), dtype=tensor.dtype)
             for name, tensor in like.items()
         }
         self._shard_rows, self._held = shard_rows, 0
         self._full = list(full)
+        self._disk: ThreadPoolExecutor | None = None
+        self._writing: Future[Shard] | None = None
+        self._spare: Rows | None = None  # the buffer that is being written, or was
+
+    def work_beside(self) -> None:
+        """Lets full shards be written in another thread, while the next one is collected.
+
+        What goes wrong there is raised by the next call that needs the thread or the shard.
+        """
+        self._disk = ThreadPoolExecutor(1, "longctx-shards")
 
     @property
     def rows(self) -> int:
         """Rows appended so far."""
-        return len(self._full) * self._shard_rows + self._held
+        return (len(self._full) + (self._writing is not None)) * self._shard_rows + self._held
 
     @property
     def held_bytes(self) -> int:
@@ -124,19 +140,36 @@ class GroupWriter:
 
     def shards(self, checkpoint: int | None) -> list[Shard]:
         """Every shard so far; rows that fill none are written as a tail of `checkpoint`."""
+        self.settle()
         if self._held or not self._full:
-            return [*self._full, self._write(checkpoint)]
+            held = {name: tensor[: self._held] for name, tensor in self._buffer.items()}
+            return [*self._full, self._write(held, checkpoint)]
         return list(self._full)
 
-    def _flush(self) -> None:
-        if self._held == self._shard_rows:
-            self._full.append(self._write(None))
-            self._held = 0
+    def settle(self) -> None:
+        """Waits for the shard that is being written; LongctxError where that failed."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            self._full.append(writing.result())
 
-    def _write(self, checkpoint: int | None) -> Shard:
+    def _flush(self) -> None:
+        if self._held != self._shard_rows:
+            return
+        self.settle()
+        if self._disk:
+            import torch
+
+            full = self._buffer
+            self._writing = self._disk.submit(self._write, full, None)
+            spare = self._spare or {name: torch.empty_like(x) for name, x in full.items()}
+            self._buffer, self._spare = spare, full
+        else:
+            self._full.append(self._write(self._buffer, None))
+        self._held = 0
+
+    def _write(self, rows: Rows, checkpoint: int | None) -> Shard:
         name = shard_name(self._group, len(self._full), checkpoint)
-        held = {key: tensor[: self._held] for key, tensor in self._buffer.items()}
-        return write_tensors(self._folder, self._group, name, held)
+        return write_tensors(self._folder, self._group, name, rows)
 
     def _check(self, rows: Rows) -> int:
         found = {name: (tensor.dtype, tensor.shape[1:]) for name, tensor in rows.items()}

@@ -7,10 +7,12 @@ nothing of models, methods or tokenizers: rows are tensors, options are JSON.
 import hashlib
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from longctx.core.errors import LongctxError
 from longctx.core.store.document import Document
 from longctx.core.store.durable import storing, write_text
 from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, Source, by_group
@@ -50,6 +52,7 @@ class Writer:
         import torch
 
         self.begun = begun
+        self._beside = False
         self._folder, self._shard_rows, self._publish = folder, shard_rows, publish
         self._text = TextWriter(folder)
         self._groups: dict[str, GroupWriter] = {}
@@ -72,6 +75,12 @@ class Writer:
         self._write_manifest()
         empty = {"ids": torch.empty(0, dtype=torch.int32), "starts": torch.empty(0).long()}
         self.append("tokens", empty)
+
+    def work_beside(self) -> None:
+        """Lets files be written in other threads: where the model does not compute on the CPU."""
+        self._beside = True
+        for group in self._groups.values():
+            group.work_beside()
 
     def begin_source(
         self,
@@ -152,6 +161,8 @@ class Writer:
         writer = self._groups.get(group)
         if writer is None:
             writer = GroupWriter(self._folder, group, rows, self._shard_rows)
+            if self._beside:
+                writer.work_beside()
         writer.append(rows)
         self._groups[group] = writer
 
@@ -187,6 +198,7 @@ class Writer:
 
     def growth(self, snapshot: Rows) -> int:
         """Bytes that `complete` would add to the folder, but for headers."""
+        self._settle()
         files = [file.held_bytes for file in (self._text, *self._groups.values())]
         snapshots = sum(tensor.nbytes for tensor in snapshot.values())
         tails = [s.size for s in self._manifest.shards if s.checkpoint is not None]
@@ -194,6 +206,8 @@ class Writer:
 
     def discard(self) -> None:
         """Delete what was written; the next writer of this name begins anew."""
+        with suppress(LongctxError):  # of a file that goes too
+            self._settle()
         with storing(self._folder):
             (self._folder / MANIFEST).unlink(missing_ok=True)  # first: then nothing of it opens
             shutil.rmtree(self._folder)
@@ -225,6 +239,11 @@ class Writer:
                 self._sha256.update(begun.text(len(self._sources), start, end))
             if self._sha256.hexdigest() != self._open.sha256:
                 raise damaged(self._folder / MANIFEST, "its text is not the one that it describes")
+
+    def _settle(self) -> None:
+        """Waits for files that are being written."""
+        for group in self._groups.values():
+            group.settle()
 
     def _save(self, status: str, snapshot: Rows, checkpoint: int | None, changes: dict) -> Manifest:
         name = shard_name("memory", 0, checkpoint)

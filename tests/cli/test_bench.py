@@ -6,6 +6,7 @@ import pytest
 
 from longctx.core.bench import ceilings
 from longctx.core.bench.ceilings import Ceilings
+from longctx.core.bench.shapes import SHAPES
 
 FOUND = Ceilings(2e12, 1e12, {"flash": 1e12}, 1e10, None, None, 1e9, 1e9)
 
@@ -46,9 +47,58 @@ def test_answering_as_a_table_and_as_json(bench):
     shown = bench("ask", "--tokens", "300", "--gather", "40")
     assert shown.exit_code == 0, shown.stderr
     rows = [line.split() for line in shown.stdout.splitlines()]
-    assert ["300", "32/24", "warm"] in [row[:3] for row in rows]
+    assert ["reform", "300", "32/24", "warm"] in [row[:4] for row in rows]
     values = json.loads(bench("ask", "--tokens", "300", "--gather", "40", "--json").stdout)
     assert {answer["gathered"] for answer in values["answers"]} == {39}  # and the prefix's token
+
+
+@pytest.fixture
+def keeping(longctx, monkeypatch):
+    """Runs the command on a toy shape with a method that keeps everything."""
+    monkeypatch.setattr(ceilings, "measure", lambda *args: FOUND)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 4}
+    toy = {**SHAPES["tiny"], **sizes, "vocab_size": 61, "max_position_embeddings": 512}
+    monkeypatch.setitem(SHAPES, "toy", toy)
+    common = ("--shapes", "toy", "--method", "reattention", "--device", "cpu", "--dtype", "fp32")
+    return lambda what, *options: longctx("bench", what, *common, *options)
+
+
+def test_reading_with_everything_kept(keeping):
+    sizes = ("--chunk", "128", "--chunk", "64", "--kv-dtype", "int8", "--baselines")
+    result = keeping("ingest", "--tokens", "400", "--no-save", *sizes)
+    assert result.exit_code == 0, result.stderr
+    rows = [
+        [word.strip() for word in line.split("  ") if word] for line in result.stdout.splitlines()
+    ]
+    assert ["keys and values", "int8"] in rows
+    assert [row[:3] for row in rows if row and row[0] == "reattention, 2 layers"] == [
+        ["reattention, 2 layers", "400", "128/all"],
+        ["reattention, 2 layers", "400", "64/all"],
+    ]
+    assert [row[2] for row in rows if row and row[0].startswith("sinks")] == ["128/512", "64/512"]
+    assert "reading 400 tokens, chunk 64, everything kept" in result.stderr
+
+
+def test_chunks_over_a_filled_memory(keeping, monkeypatch):
+    monkeypatch.setattr("longctx.core.bench.stretches.CHUNKS", 2)
+    places = ("--at", "600", "--at", "1k", "--chunk", "64")
+    result = keeping("ingest", *places)
+    assert result.exit_code == 0, result.stderr
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert [row[1] for row in rows if row and row[0] == "64"] == ["288", "600", "1,000"]
+    assert result.stdout.splitlines()[-1].startswith("chunk 64: 1,000 tokens would take ")
+    values = json.loads(keeping("ingest", *places, "--json").stdout)
+    assert [s["after"] for s in values["curves"][0]["stretches"]] == [288, 600, 1000]
+
+
+def test_answering_over_a_filled_memory(keeping):
+    asked = ("ask", "--tokens", "600", "--no-save", "--gather", "40")
+    shown = keeping(*asked)
+    assert shown.exit_code == 0, shown.stderr
+    rows = [line.split() for line in shown.stdout.splitlines()]
+    assert ["reattention", "600", "256/all", "in", "memory"] in [row[:5] for row in rows]
+    [answer] = json.loads(keeping(*asked, "--json").stdout)["answers"]
+    assert (answer["cache"], answer["state_bytes"]) == ("in memory", None)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +107,18 @@ def test_answering_as_a_table_and_as_json(bench):
         ("ingest --shapes llama-4", "unknown shape 'llama-4'. Known: llama-3.1-8b"),
         ("ingest --shapes tiny --tokens many", "cannot use 'many'"),
         ("ingest --shapes tiny --chunk 1k --chunk 2k --budget 1k", "2 times --chunk and 1 times"),
-        ("ask --shapes tiny --no-save", "--no-save and --baselines are for `bench ingest`"),
+        ("ask --shapes tiny --no-save", "the method 'reform' cannot answer without a state"),
+        ("ask --shapes tiny --baselines", "--at and --baselines are for `bench ingest`"),
+        ("ask --shapes tiny --at 1k", "--at and --baselines are for `bench ingest`"),
+        ("ingest --shapes tiny --at 1k --tokens 1k", "--at is not for --tokens, --baselines or"),
+        ("ingest --shapes tiny --method full", "'full' cannot be measured here"),
+        (
+            "ingest --shapes tiny --method reattention --budget 1k",
+            "--budget is not for this method",
+        ),
+        ("ingest --shapes tiny --kv-dtype int8", "--kv-dtype is not for the method 'reform'"),
+        ("ingest --shapes tiny --device cpu --gpu-memory 24GB", "cannot limit the memory of the"),
+        ("ingest --shapes tiny --gpu-memory much", "cannot use 'much'"),
         ("ingest --shapes tiny --profile tiny", "--profile needs --model"),
         ("ingest --shapes tiny --gather 40", "--gather is for `bench ask`"),
         ("dance", "'dance' is not one of"),

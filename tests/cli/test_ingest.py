@@ -106,6 +106,7 @@ def test_a_library_that_cannot_be_written(reading, tmp_path):
 @pytest.mark.parametrize("fits", [True, False])
 def test_dry_run(reading, monkeypatch, tmp_path, fits):
     room = {"free_disk_bytes": 7_000_000, "free_memory_bytes": None, "fits": fits}
+    room |= {"host_bytes": 9_000_000_000 * fits, "free_host_bytes": 10_000_000_000}
     planned = Plan(
         **{"name": "a", "tokens": 1234, "bytes": 5000, "disk_bytes": 6_000_000, "seconds": 7.5},
         **{"peak_memory_bytes": 8_000_000_000, "tokens_per_s": 164.5, "method": "reform"},
@@ -117,6 +118,7 @@ def test_dry_run(reading, monkeypatch, tmp_path, fits):
     shown = dict(re.split(r"  +", line, maxsplit=1) for line in result.stdout.splitlines())
     assert shown["disk"] == "6.0 MB, 7.0 MB free"
     assert shown["peak memory"] == "8.0 GB, unknown free"
+    assert shown.get("host memory") == ("9.0 GB, 10.0 GB free" if fits else None)
     assert shown["time"].startswith("7.5 s")
     assert shown["fits"] == ("yes" if fits else "no")
     told = reading({"a.txt": TEXT.encode()}, "--dry-run", "--json")

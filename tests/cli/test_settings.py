@@ -90,3 +90,10 @@ def test_help_and_version_do_not_read_the_config_file(longctx, config):
     config("wrong")
     assert longctx("--help").exit_code == 0
     assert longctx("--version").exit_code == 0
+
+
+def test_how_keys_and_values_are_kept_is_no_setting(longctx, config):
+    """It would make every command fail whose method keeps none."""
+    config('kv-dtype = "int8"\n')
+    result = longctx("ingest", "book.txt")
+    assert "unknown key 'kv-dtype'" in result.stderr

@@ -44,7 +44,7 @@ def read_chunks(decoder: Decoder, method: Method, ids: torch.Tensor) -> list[tor
     vectors = []
     for chunk in ids.split(method.chunk):
         decoder.read(chunk, method, method.depth)
-        rows = method.rows()
+        rows = method.rows()["embeddings"]
         vectors.append(rows["vectors"].float() * rows["scales"].float()[..., None])
     return vectors
 

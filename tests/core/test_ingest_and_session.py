@@ -119,7 +119,9 @@ def test_a_document_inside_gather_is_answered_as_by_the_model_itself(
         prompt = torch.cat(
             [
                 session.engine.prompt.prefix(),
-                session._ids(torch.arange(answers[method].tokens["document"])),
+                session.document.take("tokens", torch.arange(answers[method].tokens["document"]))[
+                    "ids"
+                ].long(),
                 session.engine.prompt.question("who wrote?")[0],
             ]
         )

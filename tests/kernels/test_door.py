@@ -2,10 +2,12 @@
 
 import logging
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
+from row_list import RowList
 
 from longctx.core import attention
 from longctx.core.encode import encode
@@ -239,15 +241,14 @@ def test_on_a_gpu_the_kernels_are_taken(random_states, log):
 def read(model, device):
     """REFORM over 190 tokens: kept positions of all layers, rows, and a question's scores."""
     decoder = Decoder(model.to(device))
-    method, rows = reform.Method(OPTIONS, decoder.layers), []
+    method, stored = reform.Method(OPTIONS, decoder.layers), RowList()
     ids = torch.randint(0, 61, (190,), generator=torch.Generator().manual_seed(2)).to(device)
-    sink = SimpleNamespace(append=lambda group, chunk: rows.append(chunk))
-    list(encode(decoder, method, ids[:3], [ids[3:]], sink))
+    list(encode(decoder, method, ids[:3], [ids[3:]], stored))
     snapshot = method.snapshot()
     kept = {name: x.tolist() for name, x in snapshot.items() if name.startswith("positions")}
     scored = torch.ones(9, dtype=torch.bool)
-    scores = method.score(lambda memory: decoder.read(ids[:9], memory, method.depth), scored, rows)
-    return kept, rows, scores
+    read = partial(decoder.read, ids[:9], depth=method.depth)
+    return kept, stored.groups["embeddings"], method.score(read, scored, stored)
 
 
 def test_reform_reads_and_scores_alike_with_kernels(device, make_model, monkeypatch, log):

@@ -14,7 +14,7 @@ FILE = ROOT / "docs" / "evaluation" / "heldout-frames.yaml"
 RECIPE = ROOT / "profiles" / "tiny" / "recipe"
 # The recipe's files that training does not use.
 EVALUATION = "answers cases evaluate filler fitting heads heldout inputs natural ngram probes"
-EVALUATION = {*EVALUATION.split(), "report", "scoring"}
+EVALUATION = {*EVALUATION.split(), "question_heads", "report", "scoring"}
 SLOT = re.compile(r"\{\w+\}")
 WORD = re.compile(r"[^\W_]+")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from row_list import RowList
 
 from longctx.core.cuts import plain_backend
 from longctx.core.encode import encode
@@ -98,26 +99,18 @@ def material(model_folder):
     return decoder, prompt, backend, cases
 
 
-class Rows:
-    def __init__(self):
-        self.blocks = []
-
-    def append(self, group, rows):
-        self.blocks.append(rows)
-
-
 def test_cosines_give_the_scores_that_reform_gives(material):
     decoder, prompt, _, cases = material
     options = Options(heads=((1, "q", 3), (2, "k", 1), (0, "v", 0)), **SIZES)
     for case in cases:
         cosines = Reading(decoder, options, prompt).cosines(case)
-        method, sink = Method(options, decoder.layers), Rows()
+        method, sink = Method(options, decoder.layers), RowList()
         document = torch.from_numpy(case.document.ids.astype("int64"))
         for _ in encode(decoder, method, prompt.prefix(), [document], sink):
             pass
         question, scored = prompt.question(case.question)
         read = partial(decoder.read, question, depth=method.depth)
-        scores = method.score(read, scored, sink.blocks)
+        scores = method.score(read, scored, sink)
         assert len(document) > 5 * options.budget
         assert cosines.shape == (3, len(document), int(scored.sum()))
         assert torch.allclose(cosines.mean(dim=0).amax(dim=1), scores.raw, atol=1e-5)

@@ -10,7 +10,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from longctx.core.decoding.dense import Dense
+from longctx.core.embeddings import GROUP
 from longctx.core.encode import chunks
+from longctx.core.memory import Place
 from longctx.core.methods.reform import Method, Options
 from longctx.core.model import Decoder, Layer
 from longctx.core.prompt import PromptEncoder
@@ -40,20 +42,40 @@ class Reading:
         Returns:
             (heads, N, T) float32.
         """
+        method, text = self.document(_tensor(case.document.ids))
+        return text @ self.question(method, case.question).transpose(1, 2)
+
+    def document(self, ids: Tensor) -> tuple[Method, Tensor]:
+        """Reads a document.
+
+        Args:
+            ids: (N,) its tokens.
+
+        Returns:
+            REFORM as it stands after it, and (heads, N, D) float32 unit vectors of its tokens.
+        """
         method = Method(self._options, self._decoder.layers)
-        prefix, (question, scored) = self._prompt.prefix(), self._prompt.question(case.question)
-        blocks = []
-        for chunk in chunks(prefix, [_tensor(case.document.ids)], method.chunk):
+        prefix, blocks = self._prompt.prefix(), []
+        for chunk in chunks(prefix, [ids], lambda: method.chunk):
             self._decoder.read(chunk, method, method.depth)
-            blocks.append(_vectors(method.rows()))
+            blocks.append(_vectors(method.rows()[GROUP]))
+        return method, torch.cat(blocks, dim=1)[:, len(prefix) :]
+
+    def question(self, method: Method, words: str) -> Tensor:
+        """Reads a question after a document, and leaves `method` as it was.
+
+        Returns:
+            (heads, T, D) float32 unit vectors of the question's own words.
+        """
         # The question is read from the snapshot, as in a later process. It is no whole chunk, so
         # nothing is evicted for it.
-        asked = Method(self._options, self._decoder.layers)
         device = self._decoder.device
-        asked.restore({name: kept.to(device) for name, kept in method.snapshot().items()})
-        self._decoder.read(question, asked, asked.depth)
-        words = _vectors(asked.rows())[:, scored.to(device)]  # (heads, T, D)
-        return torch.cat(blocks, dim=1)[:, len(prefix) :] @ words.transpose(1, 2)
+        place = Place(str(device), self._decoder.dtype)
+        asked = Method(self._options, self._decoder.layers, place)
+        asked.restore(method.snapshot())
+        ids, scored = self._prompt.question(words)
+        self._decoder.read(ids, asked, asked.depth)
+        return _vectors(asked.rows()[GROUP])[:, scored.to(device)]
 
 
 def normalised_ranks(scores: Tensor, needles: Spans) -> Tensor:

@@ -1,12 +1,13 @@
 """REFORM against its literal transcription, at its limit, and against mutations of itself."""
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import reform_transcription as transcription
 import torch
+from row_list import RowList
 
 from longctx.core.decoding.dense import Dense
 from longctx.core.encode import encode
@@ -38,21 +39,12 @@ def exact():
 
 
 @dataclass
-class Sink:
-    parts: list = field(default_factory=list)
-
-    def append(self, group, rows):
-        assert group == "embeddings"
-        self.parts.append(rows)
-
-
-@dataclass
 class Both:
     """Our REFORM and the transcription over the same input."""
 
     decoder: Decoder
     method: Method
-    rows: list
+    rows: RowList
     kept: dict
     weights: transcription.Weights
     settings: transcription.Settings
@@ -112,14 +104,14 @@ class Watched(Method):
 
 def read_both(model, options: Options = OPTIONS, method_class=Watched) -> Both:
     decoder = Decoder(model)
-    method, sink = method_class(options, decoder.layers), Sink()
+    method, sink = method_class(options, decoder.layers), RowList()
     ids = torch.from_numpy(IDS)
     pieces = ids[PREFIX:].split(37)  # not the chunks
     with exact():
         list(encode(decoder, method, ids[:PREFIX], pieces, sink))
     weights, settings = transcribe(model, options)
     reading = transcription.read(weights, IDS.tolist(), settings, prefix=PREFIX)
-    return Both(decoder, method, sink.parts, method.kept, weights, settings, reading)
+    return Both(decoder, method, sink, method.kept, weights, settings, reading)
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
@@ -145,8 +137,8 @@ def test_the_comparison_is_not_vacuous(make_model):
 
 def test_the_embeddings_are_the_same_to_the_bit(both):
     vectors, scales = both.reading.quantised
-    assert torch.equal(torch.cat([r["vectors"] for r in both.rows]), torch.from_numpy(vectors))
-    assert torch.equal(torch.cat([r["scales"] for r in both.rows]), torch.from_numpy(scales))
+    assert torch.equal(both.rows.whole("embeddings", "vectors"), torch.from_numpy(vectors))
+    assert torch.equal(both.rows.whole("embeddings", "scales"), torch.from_numpy(scales))
     assert len(vectors) == DOCUMENT
 
 

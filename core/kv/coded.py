@@ -1,0 +1,97 @@
+"""Rows of keys or values as they are kept: without position, in a dtype of their own.
+
+Knows neither where they are nor what they are for.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from longctx.core.memory import Place
+from longctx.kernels.similarity_max_ref import quantize
+
+
+class Coded(NamedTuple):
+    """Rows as they are stored.
+
+    Attributes:
+        rows: (n, G, D), int8 or floating-point.
+        scales: (n, G) float16, which int8 rows are multiplied by; else None.
+    """
+
+    rows: Tensor
+    scales: Tensor | None = None
+
+    def part(self, first: int, last: int) -> "Coded":
+        """Rows [first, last)."""
+        return Coded(*(None if x is None else x[first:last] for x in self))
+
+    def at(self, index: Tensor) -> "Coded":
+        """The rows at `index` (S,)."""
+        return Coded(*(None if x is None else x[index] for x in self))
+
+    def copied(self) -> "Coded":
+        """The same rows in memory of their own."""
+        return Coded(*(None if x is None else x.clone() for x in self))
+
+    def cleared(self) -> "Coded":
+        """The same memory, set to zero."""
+        for x in self:
+            if x is not None:
+                x.zero_()
+        return self
+
+    def decoded(self, dtype: torch.dtype) -> Tensor:
+        """The rows (n, G, D) in a floating-point dtype."""
+        if self.scales is None:
+            return self.rows.to(dtype)
+        return self.rows.to(dtype) * self.scales.to(dtype)[..., None]
+
+
+@dataclass(frozen=True)
+class Form:
+    """What rows are like.
+
+    Attributes:
+        heads, dim: G and D.
+        stored: dtype on disk; int8 has scales.
+        place: where the model computes, and in what.
+    """
+
+    heads: int
+    dim: int
+    stored: torch.dtype
+    place: Place
+
+    @property
+    def held(self) -> torch.dtype:
+        """The dtype in memory: int8, or that of the model, which spares converting again."""
+        return torch.int8 if self.stored == torch.int8 else self.place.dtype
+
+    def code(self, x: Tensor) -> Coded:
+        """Rows (n, G, D) as they are stored."""
+        if self.stored != torch.int8:
+            return Coded(x.to(self.stored))
+        wide = torch.promote_types(x.dtype, torch.float32)
+        return Coded(*quantize(x.to(wide)))
+
+    def empty(self, n: int, **where: object) -> Coded:
+        """Room for n rows in memory."""
+        rows = torch.empty((n, self.heads, self.dim), dtype=self.held, **where)
+        if self.held != torch.int8:
+            return Coded(rows)
+        return Coded(rows, torch.empty((n, self.heads), dtype=torch.float16, **where))
+
+    def bytes(self, stored: bool = False) -> int:
+        """Bytes of a row in memory, or on disk."""
+        dtype = self.stored if stored else self.held
+        return self.heads * (self.dim * dtype.itemsize + 2 * (dtype == torch.int8))
+
+
+def write(target: Coded, at: int, rows: Coded) -> None:
+    """Copies rows into a buffer from row `at` on."""
+    for into, new in zip(target, rows, strict=True):
+        if into is not None:
+            into[at : at + len(new)].copy_(new, non_blocking=True)

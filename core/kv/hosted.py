@@ -1,0 +1,125 @@
+"""Rows in pinned host memory beside the model's device, where the latest of them stay."""
+
+import copy
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from longctx.core.kv.coded import Coded, Form
+from longctx.core.kv.host_memory import HostMemory
+from longctx.core.memory import Held
+from longctx.kernels.door import gather_rows
+
+LEAVE = 2048  # rows that leave the device together
+
+
+class Hosted:
+    """Rows in host memory, but for the latest, which stay on the model's device.
+
+    Args:
+        form: of the rows.
+        keep: latest rows that stay on the device at least.
+        memory: gives blocks of host memory.
+
+    Attributes:
+        length: rows so far.
+    """
+
+    def __init__(self, form: Form, keep: int, memory: HostMemory):
+        self.form, self.length = form, 0
+        self._start = 0  # rows that have left the device
+        self._keep, self._memory = keep, memory
+        self._set_blocks([])
+        self._set_tail(form.empty(0, device=form.place.device))
+
+    def fork(self) -> "Hosted":
+        """The same rows, to which others can be appended; only one fork is used at a time."""
+        return copy.copy(self)  # lists and tensors are replaced, not changed, but behind the rows
+
+    def append(self, new: Coded) -> None:
+        """Adds rows; the earliest of those on the device leave it, some at a time."""
+        parts = [(old, x.to(old)) for old, x in zip(self._tail, new, strict=True) if x is not None]
+        decoded = [self._decoded, new.decoded(self._decoded.dtype).to(self._decoded.device)]
+        self._set_tail(Coded(*map(torch.cat, parts)), decoded)
+        self.length += len(new.rows)
+        leaving = self.length - self._start - self._keep
+        if leaving >= LEAVE:
+            self._leave(self._tail.part(0, leaving))
+            self._set_tail(self._tail.part(leaving, leaving + self._keep).copied())
+
+    def gather(self, index: Tensor) -> Tensor:
+        """Chosen rows (S, G, D), decoded; `index` (S,) on the device, clamped to what there is."""
+        self._memory.wait()
+        rows, *scales = self._columns
+        row_table, *scale_table = self._tables
+        given = rows, row_table, self._decoded, self._start, index
+        return gather_rows(*given, *scales, *scale_table)
+
+    def pieces(self, first: int, last: int) -> Iterator[tuple[int, Coded]]:
+        """Rows [first, last) on the device, block by block: (first row, rows).
+
+        A block is copied there while the one before it is used.
+        """
+        self._memory.wait()
+        yield from self._memory.brought(self._parts(first, min(last, self._start)))
+        low = max(first, self._start)
+        if low < last:
+            yield low, self._tail.part(low - self._start, last - self._start)
+
+    def _parts(self, first: int, last: int) -> Iterator[tuple[int, Coded]]:
+        size = self._memory.rows
+        for number, block in enumerate(self._blocks):
+            low, high = max(first, number * size), min(last, (number + 1) * size)
+            if low < high:
+                yield low, block.part(low - number * size, high - number * size)
+
+    def held_bytes(self, tokens: int) -> Held:
+        """Memory for so many rows."""
+        near = min(tokens, self._keep + LEAVE)
+        blocks = -(-(tokens - near) // self._memory.rows)
+        return Held(near * self.form.bytes(), blocks * self._memory.block_bytes(self.form))
+
+    def fill(self, rows: int) -> None:
+        """As if so many rows had been appended, the same few over and over; for measurements."""
+        size, near = self._memory.rows, min(rows, self._keep)
+        count = -(-rows // size)
+        few = [self._memory.block(self.form).cleared() for _ in range(min(count, 4))]
+        self._set_blocks([few[number % len(few)] for number in range(count)])
+        self._set_tail(self.form.empty(near, device=self.form.place.device).cleared())
+        self.length, self._start = rows, rows - near
+
+    def _leave(self, rows: Coded) -> None:
+        size, count, done = self._memory.rows, len(rows.rows), 0
+        while done < count:
+            number, at = divmod(self._start + done, size)
+            if number == len(self._blocks):
+                self._set_blocks([*self._blocks, self._memory.block(self.form)])
+            step = min(count - done, size - at)
+            target = self._blocks[number].part(at, at + step)
+            self._memory.copy(target, rows.part(done, done + step))
+            done += step
+        self._start += count
+
+    def _set_tail(self, tail: Coded, decoded: list[Tensor] | None = None) -> None:
+        """The rows on the device; int8 ones are decoded once, `decoded` in parts if it is known."""
+        self._tail = tail
+        if tail.scales is None:
+            self._decoded = tail.rows.to(self.form.place.dtype)
+        elif decoded is None:
+            self._decoded = tail.decoded(self.form.place.dtype)
+        else:
+            self._decoded = torch.cat(decoded)
+
+    def _set_blocks(self, blocks: list[Coded]) -> None:
+        """The rows in host memory, and where the device finds them: the rows, int8 ones' scales."""
+        columns = 2 if self.form.held == torch.int8 else 1
+        self._blocks = blocks
+        self._columns = [[block[number] for block in blocks] for number in range(columns)]
+        device = self.form.place.device
+        self._tables = [
+            torch.tensor([x.data_ptr() for x in column], dtype=torch.int64).to(
+                device, non_blocking=True
+            )
+            for column in self._columns
+        ]

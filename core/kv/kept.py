@@ -1,0 +1,287 @@
+"""The keys and values of all layers, as a reading method keeps them: in memory, and as stored rows.
+
+Layers with full attention keep every token, layers with a sliding window those in it. What is kept
+of a document's prefix, which has no rows, goes to the snapshot. Knows nothing of selection.
+"""
+
+import copy
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from longctx.core.errors import StateMismatch
+from longctx.core.kv.coded import Coded, Form
+from longctx.core.kv.host_memory import HostMemory
+from longctx.core.kv.hosted import Hosted
+from longctx.core.kv.keys import Keys
+from longctx.core.kv.on_disk import OnDisk
+from longctx.core.kv.resident import Resident
+from longctx.core.memory import Held, Place, Rows, Snapshot, Stored
+from longctx.core.model import Layer
+from longctx.core.overlap import prefetched
+from longctx.core.store.shards import AGAIN
+
+GROUP = "kv"  # of shards
+COLUMNS = ("keys", "values")
+SPARE = 4096  # tokens of questions and answers that a restored document has room for
+AHEAD = 2  # shards that are read before they are placed
+
+
+@dataclass
+class LayerKV:
+    """One layer's keys and values.
+
+    Attributes:
+        keys: all of them.
+        values: likewise.
+        new: those of the chunk that was read last, as they are stored.
+    """
+
+    keys: Keys
+    values: Resident | Hosted | OnDisk
+    new: dict[str, Coded] = field(default_factory=dict)
+
+    def append(self, form: Form, k: Tensor, v: Tensor) -> None:
+        """Adds T tokens: position-free keys and values (G, T, D)."""
+        # Both at once, which halves the operations of a GPU: (2, T, G, D).
+        both = form.code(torch.stack([k, v]).transpose(1, 2).contiguous())
+        for number, (name, column) in enumerate((("keys", self.keys), ("values", self.values))):
+            self.new[name] = Coded(*(None if x is None else x[number] for x in both))
+            column.append(self.new[name])
+
+
+class Kept:
+    """Keys and values of all layers.
+
+    Args:
+        layers: the model's.
+        stored: dtype of keys and values on disk; int8 has scales.
+        place: where they are in memory.
+        keep: latest tokens that stay on the device.
+
+    Attributes:
+        seen: tokens so far.
+        prefix: of them, those of the prefix.
+    """
+
+    def __init__(self, layers: tuple[Layer, ...], stored: torch.dtype, place: Place, keep: int):
+        self.seen = self.prefix = 0
+        self._place, self._keep = place, keep
+        self._forms = {
+            layer.index: Form(layer.kv_heads, layer.head_dim, stored, place)
+            for layer in layers
+            if layer.window is None
+        }
+        self._sliding = {layer.index: layer for layer in layers if layer.window is not None}
+        self._tails: dict[int, tuple[Tensor, Tensor]] = {}  # (G, n, D) of layers with a window
+        self._before: Snapshot = {}  # rows of the prefix
+        self._memory = HostMemory(place.device)
+        self._layers = self._made(place.tokens)
+        self._reads = True
+
+    def _made(self, tokens: int) -> dict[int, LayerKV]:
+        width = sum(form.bytes() for form in self._forms.values())
+        room = self._place.room
+        limit = None if room is None else room // max(1, width)
+        return {
+            index: LayerKV(
+                Keys(form, tokens, limit, self._keep, self._memory),
+                Resident(form, tokens) if room is None else Hosted(form, self._keep, self._memory),
+            )
+            for index, form in self._forms.items()
+        }
+
+    def fork(self) -> "Kept":
+        """The same, for a question; only one fork is used at a time."""
+        fork = copy.copy(self)
+        fork._tails, fork._reads = dict(self._tails), False
+        fork._layers = {
+            index: LayerKV(kv.keys.fork(), kv.values.fork()) for index, kv in self._layers.items()
+        }
+        return fork
+
+    def append(self, layer: Layer, k: Tensor, v: Tensor) -> LayerKV:
+        """Adds T tokens to a layer with full attention: position-free (G, T, D)."""
+        self._count(layer, k)
+        kv = self._layers[layer.index]
+        kv.append(self._forms[layer.index], k, v)
+        if not self._reads:
+            kv.new.clear()
+        return kv
+
+    def slide(self, layer: Layer, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds T tokens to a layer with a sliding window; what they may see (G, n + T, D)."""
+        self._count(layer, k)
+        if layer.index in self._tails:
+            k, v = (torch.cat(x, dim=1) for x in zip(self._tails[layer.index], (k, v), strict=True))
+        n = min(layer.window, k.shape[1])
+        self._tails[layer.index] = k[:, -n:], v[:, -n:]
+        return k, v
+
+    def _count(self, layer: Layer, k: Tensor) -> None:
+        self.seen += k.shape[1] if layer.index == 0 else 0
+
+    # --- saving ---
+
+    def rows(self, skip: int) -> Rows:
+        """Rows of the chunk that was read last, all layers; the first `skip` are the prefix's."""
+        rows: Rows = {}
+        for index, kv in self._layers.items():
+            for column, coded in kv.new.items():
+                parts = (x for x in coded if x is not None)
+                rows.update(zip(self._names(index, (column,)), parts, strict=True))
+            kv.new = {}
+        if skip:
+            self.prefix += skip
+            for name, x in rows.items():
+                before = self._before.get(name, x[:0])
+                self._before[name] = torch.cat([before, x[:skip]])
+        return {name: x[skip:] for name, x in rows.items()}
+
+    def snapshot(self) -> Snapshot:
+        """The count of tokens, the rows of the prefix, and the windows of sliding layers."""
+        found = {"seen": torch.tensor(self.seen), **self._before}
+        for index, tails in self._tails.items():
+            for name, x in zip(COLUMNS, tails, strict=True):
+                found[f"window.{name}.{index}"] = x.contiguous()
+        return found
+
+    def restore(self, snapshot: Snapshot, stored: Stored, reading: bool) -> None:
+        """Takes up what `snapshot` and `rows` gave.
+
+        Args:
+            snapshot: on the CPU.
+            stored: the document's rows.
+            reading: the values are loaded too; else they are read when they are wanted.
+
+        Raises:
+            StateMismatch: they are none of these layers.
+        """
+        self._require_snapshot(snapshot)
+        self.seen = int(snapshot["seen"])
+        if reading:
+            self._take_forms(stored)
+        names = [name for index in self._forms for name in self._names(index)]
+        self._before = {name: snapshot[name] for name in names if name in snapshot}
+        self.prefix = len(next(iter(self._before.values()), ()))
+        spare = 0 if reading else SPARE
+        self._layers = self._made(max(self._place.tokens, self.seen + spare))
+        for index, kv in self._layers.items():
+            if not reading:
+                kv.values = self._on_disk(index, stored)
+        self._append(self._before, COLUMNS if reading else COLUMNS[:1])
+        self._load(stored, COLUMNS if reading else COLUMNS[:1])
+        for index in self._sliding:
+            if f"window.keys.{index}" in snapshot:
+                tails = (snapshot[f"window.{name}.{index}"] for name in COLUMNS)
+                self._tails[index] = tuple(self._place.put(x) for x in tails)
+
+    def _take_forms(self, stored: Stored) -> None:
+        """What comes is stored in the dtype of what is there, whatever the model computes in."""
+        nothing = torch.zeros(0, dtype=torch.int64)
+        for index, form in self._forms.items():
+            name = self._names(index)[0]
+            found = stored.take(GROUP, nothing, (name,))[name]
+            _require((form.stored == torch.int8) == (found.dtype == torch.int8))
+            self._forms[index] = replace(form, stored=found.dtype)
+
+    def _on_disk(self, index: int, stored: Stored) -> OnDisk:
+        form, names = self._forms[index], self._names(index, COLUMNS[1:])
+        before = form.empty(0)
+        if self._before:
+            before = Coded(*(self._before[name] for name in names))
+        return OnDisk(form, before, stored, GROUP, names, self.seen - self.prefix)
+
+    def _load(self, stored: Stored, columns: tuple[str, ...]) -> None:
+        """Brings the document's rows to where they are kept; AHEAD are read meanwhile."""
+        names = tuple(name for index in self._forms for name in self._names(index, columns))
+        if not names:
+            return
+        count = 0
+        with prefetched(stored.rows(GROUP, names), AHEAD) as blocks:
+            for _, rows in blocks:
+                _require(self._fits(rows, names))
+                count += len(rows[names[0]])
+                self._append(rows, columns)
+        _require(count == self.seen - self.prefix)
+
+    def _append(self, rows: Rows, columns: tuple[str, ...]) -> None:
+        for index, kv in self._layers.items() if rows else ():
+            for column in columns:
+                coded = Coded(*(rows[name] for name in self._names(index, (column,))))
+                getattr(kv, column).append(coded)
+
+    def _names(self, index: int, columns: tuple[str, ...] = COLUMNS) -> tuple[str, ...]:
+        """What a layer's tensors are called in the store."""
+        has_scales = self._forms[index].stored == torch.int8
+        kinds = ("", ".scales") if has_scales else ("",)
+        return tuple(f"{column}.{index}{kind}" for column in columns for kind in kinds)
+
+    def _require_snapshot(self, snapshot: Snapshot) -> None:
+        """StateMismatch unless names, shapes and types are those that `snapshot` gives."""
+        seen = snapshot.get("seen", torch.zeros(1))
+        _require(seen.dtype == torch.int64 and seen.dim() == 0 and int(seen) >= 0)
+        names = [name for index in self._forms for name in self._names(index)]
+        before = [name for name in names if name in snapshot]
+        _require(before in ([], names) and self._fits(snapshot, tuple(before)))
+        windows = [f"window.{name}.{index}" for index in self._sliding for name in COLUMNS]
+        _require({*snapshot} == {"seen", *before, *(windows if int(seen) else ())})
+        for index, layer in self._sliding.items() if int(seen) else ():
+            shape = (layer.kv_heads, min(int(seen), layer.window), layer.head_dim)
+            for name in COLUMNS:
+                x = snapshot[f"window.{name}.{index}"]
+                _require(tuple(x.shape) == shape and x.is_floating_point())
+
+    def _fits(self, rows: Rows, names: tuple[str, ...]) -> bool:
+        """Whether rows are such as are written for these names."""
+        if set(names) - rows.keys() or len({len(rows[name]) for name in names}) > 1:
+            return False
+        for name in names:
+            form, x = self._forms[int(name.split(".")[1])], rows[name]
+            scales = name.endswith("scales")
+            dtypes = {torch.float16} if scales else {torch.int8}
+            if form.stored != torch.int8:
+                dtypes = {torch.bfloat16, torch.float16, torch.float32, torch.float64}
+            if x.dtype not in dtypes or x.shape[1:] != (form.heads, form.dim)[: 2 - scales]:
+                return False
+        return True
+
+    # --- what it takes ---
+
+    def snapshot_bytes(self, itemsize: int) -> int:
+        """Bytes of a snapshot, but for the prefix, whose length nobody knows before."""
+        windows = (x.window * x.kv_heads * x.head_dim for x in self._sliding.values())
+        return 2 * itemsize * sum(windows)
+
+    def row_bytes(self) -> int:
+        """Bytes that a token takes on disk."""
+        return 2 * sum(form.bytes(stored=True) for form in self._forms.values())
+
+    def held_bytes(self, tokens: int) -> Held:
+        """Memory for so many tokens."""
+        device, host = 0, 0
+        for kv in self._layers.values():
+            for column in (kv.keys, kv.values):
+                held = column.held_bytes(tokens)
+                device, host = device + held.device, host + held.host
+        if host:
+            host += self._memory.ahead_bytes(set(self._forms.values()))
+        return Held(device, host)
+
+    @torch.inference_mode()
+    def fill(self, tokens: int) -> None:
+        """As if so many tokens had been read; for measurements."""
+        self.seen = tokens
+        for kv in self._layers.values():
+            kv.keys.fill(tokens)
+            kv.values.fill(tokens)
+
+
+def _require(fits: bool) -> None:
+    if not fits:
+        raise StateMismatch(
+            "the keys and values of the document cannot be those of this method",
+            "names, shapes or types are not what it writes with these options and this model",
+            AGAIN,
+        )

@@ -1,0 +1,86 @@
+"""Rows of a document on disk, read when they are wanted; later ones are on the device."""
+
+import copy
+
+import torch
+from torch import Tensor
+
+from longctx.core.kv.coded import Coded, Form
+from longctx.core.kv.resident import Resident
+from longctx.core.memory import Held, Stored
+
+
+class OnDisk:
+    """Rows of a document on disk, read when they are wanted, and later ones on the device.
+
+    Args:
+        form: of the rows.
+        before: rows of the prefix, which the document does not have.
+        stored, group, names: where the document has them: the rows, and for int8 their scales.
+        count: how many.
+    """
+
+    def __init__(
+        self,
+        form: Form,
+        before: Coded,
+        stored: Stored,
+        group: str,
+        names: tuple[str, ...],
+        count: int,
+    ):
+        self.form, self._before = form, before
+        self._stored, self._group, self._names = stored, group, names
+        self._end = len(before.rows) + count
+        self._own = Resident(form)
+        nothing = torch.zeros(0, dtype=torch.int64)
+        self._last = nothing, form.place.put(before.part(0, 0).decoded(form.place.dtype))
+
+    @property
+    def length(self) -> int:
+        """Rows so far."""
+        return self._end + self._own.length
+
+    def held_bytes(self, tokens: int) -> Held:
+        """Memory for so many rows: only that of the latest."""
+        return self._own.held_bytes(max(0, tokens - self._end))
+
+    def fork(self) -> "OnDisk":
+        """The same rows, to which others can be appended; only one fork is used at a time."""
+        fork = copy.copy(self)
+        fork._own = self._own.fork()
+        return fork
+
+    def append(self, new: Coded) -> None:
+        """Adds rows; they stay in memory."""
+        self._own.append(new)
+
+    def gather(self, index: Tensor) -> Tensor:
+        """Chosen rows (S, G, D), decoded; `index` (S,) ascending, clamped to what there is.
+
+        Waits for the device. Rows that the call before has read are not read again: most of what
+        one token attends to, the next one does too.
+        """
+        wanted = index.to("cpu").clamp(max=self.length - 1)
+        known, rows = self._last
+        place = torch.searchsorted(known, wanted).clamp_(max=len(known) - 1)
+        same = known[place] == wanted if len(known) else torch.zeros_like(wanted, dtype=torch.bool)
+        found = rows.new_empty(len(wanted), *rows.shape[1:])
+        found[same.to(rows.device)] = rows[place[same].to(rows.device)]
+        found[~same.to(rows.device)] = self._read(wanted[~same])
+        self._last = wanted, found
+        return found
+
+    def _read(self, wanted: Tensor) -> Tensor:
+        """Rows (S, G, D) at `wanted` (S,) on the CPU, ascending."""
+        P, place = len(self._before.rows), self.form.place
+        cuts = torch.searchsorted(wanted, torch.tensor([P, self._end])).tolist()
+        early, stored, own = (part.clone() for part in wanted.tensor_split(cuts))
+        rows = self._stored.take(self._group, stored - P, self._names)
+        taken = Coded(*(rows[name] for name in self._names))
+        parts = [
+            part.decoded(place.dtype).to(place.device) for part in (self._before.at(early), taken)
+        ]
+        if len(own):
+            parts.append(self._own.gather(own.to(place.device) - self._end))
+        return torch.cat(parts)

@@ -1,0 +1,70 @@
+"""Rows on the device where the model computes, in a buffer that grows at its end."""
+
+import copy
+
+from torch import Tensor
+
+from longctx.core.kv.coded import Coded, Form, write
+from longctx.core.memory import Held
+from longctx.kernels.door import rotated_rows
+
+SLACK = 16  # a buffer that is full grows by a part of so many
+STEP = 4096  # rows that a buffer grows by at least
+
+
+class Resident:
+    """Rows on the model's device, in a buffer that grows.
+
+    Args:
+        form: of the rows.
+        capacity: rows to have room for at first.
+
+    Attributes:
+        length: rows so far.
+    """
+
+    def __init__(self, form: Form, capacity: int = 0):
+        self.form, self.length = form, 0
+        self._buffer = form.empty(capacity, device=form.place.device)
+
+    def fork(self) -> "Resident":
+        """The same rows, to which others can be appended; only one fork is used at a time."""
+        return copy.copy(self)  # what a fork appends lies behind the rows of the original
+
+    def append(self, new: Coded) -> None:
+        """Adds rows."""
+        count = len(new.rows)
+        self._require(self.length + count)
+        write(self._buffer, self.length, new)
+        self.length += count
+
+    def coded(self) -> Coded:
+        """All rows as they are held."""
+        return self._buffer.part(0, self.length)
+
+    def gather(self, index: Tensor) -> Tensor:
+        """Chosen rows (S, G, D), decoded; `index` (S,) on the device, clamped to what there is."""
+        rows, scales = self.coded()
+        return rotated_rows(rows, index, None, None, scales, self.form.place.dtype)
+
+    def held_bytes(self, tokens: int) -> Held:
+        """Memory for so many rows."""
+        return Held(tokens * self.form.bytes())
+
+    def fill(self, rows: int) -> None:
+        """As if so many random rows had been appended; for measurements."""
+        self._require(rows)
+        for x in self._buffer:
+            if x is not None and x.is_floating_point():
+                x[:rows].normal_()
+            elif x is not None:
+                x[:rows].random_(-127, 128)
+        self.length = rows
+
+    def _require(self, rows: int) -> None:
+        capacity = len(self._buffer.rows)
+        if rows > capacity:
+            grown = max(rows, capacity + max(STEP, capacity // SLACK))
+            before = self.coded()
+            self._buffer = self.form.empty(grown, device=self.form.place.device)
+            write(self._buffer, 0, before)

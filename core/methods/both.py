@@ -1,0 +1,151 @@
+"""REFORM's embeddings and ReAttention's keys and values from one reading.
+
+The document is read as ReAttention reads it, and REFORM's heads are tapped on the way: its tokens
+are embedded in the light of all that came before, not of an evicted cache. A question gathers and
+recomputes (REFORM, the usual way) or attends to everything that was kept (ReAttention).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from longctx.core.embeddings import GROUP, Taps, embedding_bytes, search
+from longctx.core.memory import (
+    HERE,
+    Chunked,
+    Groups,
+    Held,
+    Memory,
+    Place,
+    Recalled,
+    Scores,
+    Snapshot,
+    Stored,
+)
+from longctx.core.methods import reattention, reform
+from longctx.core.model import EarlyExit, Layer
+
+PARTS = ("reform", "reattention")  # methods whose options it takes
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of both methods.
+
+    Attributes:
+        reform: of the embeddings, and of what is gathered; chunk, budget and the like of its own
+            cache are not looked at.
+        reattention: of the reading.
+    """
+
+    reform: reform.Options
+    reattention: reattention.Options
+
+
+def fit(options: Options, trained: int) -> Options:
+    """Options whose window is at most what the model was trained on; see `reattention.fit`."""
+    return replace(options, reattention=reattention.fit(options.reattention, trained))
+
+
+class Method(Memory):
+    """The memory of ReAttention, with REFORM's heads tapped.
+
+    Args:
+        options: `Options`.
+        layers: the model's layers.
+        place: where to keep keys and values.
+    """
+
+    recalls = False
+
+    def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
+        self.options = options
+        self._heads, self._layers = options.reform.heads, layers
+        self._taps = Taps(self._heads, layers)
+        self._kv = reattention.Method(options.reattention, layers, place)
+        self.depth = self._kv.depth
+        recomputing = Recomputing(options.reform, layers, self._kv)
+        self.gather, self.edges = recomputing.gather, recomputing.edges
+        self.ways = dict(zip(PARTS, (recomputing, self._kv), strict=True))
+
+    @property
+    def chunk(self) -> int:
+        """Tokens read next, as ReAttention does."""
+        return self._kv.chunk
+
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Taps the layer, and attends as ReAttention does; see `Memory.attend`."""
+        self._taps.tap(layer.index, q, k, v)
+        return self._kv.attend(layer, q, k, v)
+
+    def end_chunk(self) -> None:
+        """Nothing is left to do."""
+
+    def rows(self, skip: int = 0) -> Groups:
+        """Embeddings, and keys and values, of the last chunk."""
+        return {GROUP: self._taps.rows(skip), **self._kv.rows(skip)}
+
+    def snapshot(self) -> Snapshot:
+        """What ReAttention needs."""
+        return self._kv.snapshot()
+
+    def restore(self, snapshot: Snapshot, stored: Stored, reading: bool) -> None:
+        """Takes up what ReAttention needs."""
+        self._kv.restore(snapshot, stored, reading)
+
+    def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
+        """What ReAttention's takes."""
+        return self._kv.snapshot_bytes(tokens, itemsize)
+
+    def row_bytes(self) -> int:
+        """Embeddings, keys and values."""
+        return embedding_bytes(self._heads, self._layers) + self._kv.row_bytes()
+
+    def held_bytes(self, tokens: int) -> Held:
+        """What ReAttention holds."""
+        return self._kv.held_bytes(tokens)
+
+    def fill(self, tokens: int) -> None:
+        """As if so many tokens had been read; for measurements."""
+        self._kv.fill(tokens)
+
+
+class Recomputing:
+    """Answers from such a state as REFORM does: what scores best is recomputed.
+
+    Args:
+        options: of REFORM.
+        layers: the model's layers.
+        kv: what a question attends to while it is embedded.
+    """
+
+    recalls, ways = False, {}
+
+    def __init__(self, options: reform.Options, layers: tuple[Layer, ...], kv: reattention.Method):
+        self._options, self._layers, self._kv = options, layers, kv
+        self.gather, self.edges = options.gather, (options.first, options.last)
+        self.depth = Taps(options.heads, layers).depth
+
+    def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
+        """Cosines with the question's embeddings; see `Method.score` in `core/memory.py`."""
+        asked = Tapped(Taps(self._options.heads, self._layers), self._kv.recall())
+        read(asked)
+        return search(asked.taps.embeddings(), scored, stored.rows(GROUP), self._options.pool)
+
+
+class Tapped:
+    """A memory whose layers are tapped, up to the highest that is wanted."""
+
+    def __init__(self, taps: Taps, memory: Recalled):
+        self.taps, self._memory, self.chunk = taps, memory, memory.chunk
+
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Taps, and attends through the memory; see `Memory.attend`."""
+        self.taps.tap(layer.index, q, k, v)
+        if layer.index == self.taps.depth - 1:
+            raise EarlyExit
+        return self._memory.attend(layer, q, k, v)
+
+    def end_chunk(self) -> None:
+        """Nothing is left to do."""

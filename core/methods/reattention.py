@@ -1,0 +1,245 @@
+"""ReAttention: every key and value is kept without position, and some are selected for each chunk.
+
+Liu et al., "ReAttention: Training-Free Infinite Context with Finite Attention Scope", ICLR 2025.
+Before a layer attends, the chunk's queries vote for the keys that they fit best (2.1); what they
+chose stands between the first and the latest tokens, at consecutive positions (2.2).
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from longctx.core.errors import UsageError
+from longctx.core.kv.kept import GROUP, Kept, LayerKV
+from longctx.core.kv.keys import Keys
+from longctx.core.memory import HERE, Chunked, Groups, Held, Memory, Place, Scores, Snapshot, Stored
+from longctx.core.model import Layer
+from longctx.kernels.door import (
+    Window,
+    rotated_rows,
+    select_window,
+    selected_attention,
+    window_attention,
+)
+
+VOTING_STEPS = 32  # tokens of an answer whose votes count for the passages
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of ReAttention; the defaults are the paper's (3.1).
+
+    Attributes:
+        first: tokens at the start of the input that are always attended to.
+        local: latest tokens that are, the chunk being read included.
+        chunk: tokens of the input read at a time, after the first `first + local`.
+        top_k: keys that each query head chooses for each token.
+        voted: most voted keys that are selected (k' of the paper).
+        span: tokens that a selected key grows to.
+        gather: tokens shown as passages, at most.
+        kv_dtype: how keys and values are kept: auto (as they are computed), bf16 or int8.
+    """
+
+    first: int = 32
+    local: int = 4096
+    chunk: int = 512
+    top_k: int = 4
+    voted: int = 127
+    span: int = 32
+    gather: int = 8192
+    kv_dtype: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("local", "chunk", "top_k", "voted", "span", "gather"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected 1 or more, got {getattr(self, name)}")
+        if self.first < 0 or self.chunk > self.local:
+            raise ValueError(f"expected first >= 0 and chunk <= local, got {self}")
+        if self.kv_dtype not in KV_DTYPES:
+            raise ValueError(f"kv_dtype: expected one of {', '.join(KV_DTYPES)}")
+
+    @property
+    def window(self) -> int:
+        """Tokens attended to at most."""
+        return self.first + self.local + self.voted * self.span
+
+
+KV_DTYPES = {"auto": None, "bf16": torch.bfloat16, "int8": torch.int8}
+
+
+def fit(options: Options, trained: int) -> Options:
+    """Options whose window is at most what the model was trained on: fewer keys are selected.
+
+    Raises:
+        UsageError: not even one fits.
+    """
+    voted = min(options.voted, (trained - options.first - options.local) // options.span)
+    if voted < 1:
+        raise UsageError(
+            f"first + local = {options.first + options.local} leave no room for a span of "
+            f"{options.span}",
+            f"the model's window is {trained} tokens",
+            "Set `local` of `reattention` in a profile (docs/profiles.md).",
+        )
+    return replace(options, voted=voted)
+
+
+class Method(Memory):
+    """The memory of ReAttention.
+
+    Differences from the paper, which leaves these open: ties of votes go to the higher best score,
+    then to the earlier token; layers with a sliding window keep their window and select nothing;
+    where a rotary embedding depends on the length, it is that of the longest window. Keys and
+    values of a chunk are kept as `kv_dtype` says before the chunk attends to them, so that a state
+    that was saved answers like the process that read the document. Unlike the published kernel,
+    every key is a candidate.
+
+    Args:
+        options: `Options`.
+        layers: the model's layers.
+        place: where to keep keys and values.
+    """
+
+    recalls, ways, edges = True, {}, (0, 0)
+
+    def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
+        self.options, self.depth, self.gather = options, len(layers), options.gather
+        self._place = place
+        stored = KV_DTYPES[options.kv_dtype] or place.dtype
+        self._kept = Kept(layers, stored, place, options.local)
+        self._votes: Tensor | None = None  # (N,) of a question, summed over the layers
+        self._steps: int | None = None  # tokens of the answer so far; None: it has not begun
+
+    @property
+    def chunk(self) -> int:
+        """Tokens read next: `first + local` at the start, where nothing can be selected yet."""
+        return self.options.chunk if self._kept.seen else self.options.first + self.options.local
+
+    # --- attending ---
+
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attends the chunk to [first | selected | last]; see `Memory.attend`."""
+        if layer.index == 0 and self._steps is not None:
+            self._steps += 1
+        if layer.window is not None:
+            return _exactly(layer, q, *self._kept.slide(layer, k, v))
+        o, kv = self.options, self._kept.append(layer, k, v)
+        middle = kv.keys.length - o.local - o.first  # tokens between the first and the last
+        if middle <= 0:
+            everything = torch.arange(kv.keys.length, device=q.device)
+            k, v = (x.gather(everything).transpose(0, 1) for x in (kv.keys, kv.values))
+            return _exactly(layer, q, k, v)
+        top = kv.keys.top(q, o.first, o.first + middle, o.top_k)
+        self._note(top.votes)
+        sizes = o.voted, o.span, o.first, o.local, kv.keys.length
+        return self._selected(layer, q, kv, select_window(top.votes, top.best, *sizes))
+
+    def _selected(self, layer: Layer, q: Tensor, kv: LayerKV, near: Window) -> Tensor:
+        """Attention (H, T, D) of the last T tokens of a window to it, at positions from 0 on."""
+        more = {"softcap": layer.softcap, "sinks": layer.sinks}
+        values = kv.values.gather(near.index)  # (W, G, D)
+        if q.shape[1] == 1 and layer.rope.half_split and (held := kv.keys.resident):
+            given = held.rows, values, near.index, near.total, layer.scale
+            tables = layer.rope.tables(self.options.window, q)
+            return selected_attention(q, *given, *tables, held.scales, gathered=True, **more)
+        q, k = _in_place(layer, q, kv.keys, near, self.options.window)
+        if not any(x is not None for x in more.values()):
+            out = window_attention(q, k, values, layer.scale, near.total)
+            if out is not None:
+                return out
+        n = int(near.total)
+        return layer.attention(q, *(x[:n].transpose(0, 1) for x in (k, values)))
+
+    def end_chunk(self) -> None:
+        """Nothing is left to do: keys and values leave the device as others come."""
+
+    # --- saving ---
+
+    def rows(self, skip: int = 0) -> Groups:
+        """Keys and values of the last chunk, for each layer with full attention (T, G, D)."""
+        return {GROUP: self._kept.rows(skip)}
+
+    def snapshot(self) -> Snapshot:
+        """What has no rows: keys and values of the prefix, and windows of sliding layers."""
+        return self._kept.snapshot()
+
+    def restore(self, snapshot: Snapshot, stored: Stored, reading: bool) -> None:
+        """Takes up a document: its keys are loaded, its values read when they are wanted."""
+        self._kept.restore(snapshot, stored, reading)
+
+    def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
+        """The windows of sliding layers."""
+        return self._kept.snapshot_bytes(itemsize)
+
+    def row_bytes(self) -> int:
+        """Keys and values of all layers with full attention."""
+        return self._kept.row_bytes()
+
+    def held_bytes(self, tokens: int) -> Held:
+        """Keys on the device as far as there is room; the rest, and values, beside it."""
+        return self._kept.held_bytes(tokens)
+
+    def fill(self, tokens: int) -> None:
+        """As if so many tokens had been read, with random keys; for measurements."""
+        self._kept.fill(tokens)
+
+    # --- a question ---
+
+    def recall(self) -> "Method":
+        """A memory for one question and its answer; this one stays as it is."""
+        fork = copy.copy(self)
+        fork._kept = self._kept.fork()
+        fork._votes = torch.zeros(self._kept.seen, dtype=torch.int64, device=self._place.device)
+        return fork
+
+    def begin_answer(self) -> None:
+        """The question has been read; the votes of the answer's first tokens still count."""
+        self._steps = 0
+
+    def scores(self, tokens: int) -> Scores:
+        """Votes of each token, over the layers, for the question and what came of the answer.
+
+        Tokens that stood in a window all the time, the first and the last ones, need no votes and
+        have 0 where they got none; others without a vote in their span have -1 pooled.
+        """
+        o, P = self.options, self._kept.prefix
+        raw = self._votes[P : P + tokens].float()
+        before, after = o.span // 2, o.span - o.span // 2 - 1
+        pooled = F.max_pool1d(F.pad(raw, (after, before))[None], o.span, stride=1)[0]
+        place = torch.arange(P, P + tokens, device=raw.device)
+        seen = (pooled > 0) | (place < o.first) | (place >= self._kept.seen - o.local)
+        return Scores(raw, torch.where(seen, pooled, -1.0))
+
+    def _note(self, votes: Tensor) -> None:
+        """Counts a layer's votes for the middle of the document."""
+        if self._votes is not None and (self._steps or 0) <= VOTING_STEPS:
+            middle = self._votes[self.options.first :][: len(votes)]
+            middle += votes[: len(middle)]
+
+    def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
+        """Is never reached: a question attends to what is kept."""
+        raise AssertionError("ReAttention recalls what it keeps")
+
+
+def _in_place(layer: Layer, q: Tensor, keys: Keys, near: Window, W: int) -> tuple[Tensor, Tensor]:
+    """Queries (H, T, D) and keys (W, G, D) of a window, rotated to their places in it."""
+    T, held = q.shape[1], keys.resident
+    if held and layer.rope.half_split:
+        tables = layer.rope.tables(W, q)
+        own = rotated_rows(q.transpose(0, 1), None, *tables, dtype=q.dtype, total=near.total)
+        k = rotated_rows(held.rows, near.index, *tables, held.scales, q.dtype)
+        return own.transpose(0, 1), k
+    q = layer.rotate(q, near.total - T + torch.arange(T, device=q.device), W)
+    k = keys.gather(near.index).transpose(0, 1)  # (G, W, D)
+    return q, layer.rotate(k, slice(0, W), W).transpose(0, 1)
+
+
+def _exactly(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention (H, T, D) to all of k and v (G, S, D), the queries being the last of them."""
+    T, S = q.shape[1], k.shape[1]
+    q = layer.rotate(q, slice(S - T, S), S)
+    return layer.attention(q, layer.rotate(k, slice(0, S), S), v)

@@ -1,0 +1,162 @@
+"""Keys and values on the device, in host memory and on disk: the same rows come back from each."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from row_list import RowList
+
+from longctx.core.kv import host_memory, hosted
+from longctx.core.kv.coded import Coded, Form
+from longctx.core.kv.host_memory import HostMemory
+from longctx.core.kv.hosted import Hosted
+from longctx.core.kv.kept import Kept
+from longctx.core.kv.keys import Keys
+from longctx.core.kv.on_disk import OnDisk
+from longctx.core.kv.resident import Resident
+from longctx.core.memory import Place
+from longctx.kernels.door import topk_scan
+
+G, D, N = 2, 8, 90
+CUTS = [1, 30, 7, 2, 40, 10]
+STORED = [torch.float32, torch.bfloat16, torch.int8]
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch):
+    """Blocks of 16 rows, and rows leave the device early."""
+    monkeypatch.setattr(hosted, "LEAVE", 4)
+
+
+def form_of(stored: torch.dtype) -> Form:
+    return Form(G, D, stored, Place())
+
+
+def coded(form: Form) -> Coded:
+    return form.code(torch.randn(N, G, D, generator=torch.Generator().manual_seed(1)))
+
+
+def filled(column, rows: Coded):
+    """The column with all rows, appended in pieces."""
+    assert sum(CUTS) == N
+    start = 0
+    for count in CUTS:
+        column.append(rows.part(start, start + count))
+        start += count
+    return column
+
+
+def columns(form: Form, rows: Coded) -> dict:
+    """The rows in every kind of column, all of them full."""
+    stored, names = RowList(), ("v.0", "v.0.scales")
+    given = {name: x for name, x in zip(names, rows, strict=True) if x is not None}
+    stored.append("kv", {name: x[5:60] for name, x in given.items()})
+    on_disk = OnDisk(form, rows.part(0, 5), stored, "kv", tuple(given), 55)
+    on_disk.append(rows.part(60, N))
+    memory = HostMemory("cpu", rows=16)
+    return {
+        "resident": filled(Resident(form), rows),
+        "hosted": filled(Hosted(form, 20, memory), rows),
+        "keys, all near": filled(Keys(form, 0, None, 20, memory), rows),
+        "keys, some near": filled(Keys(form, 0, 33, 20, memory), rows),
+        "keys, none near": filled(Keys(form, 0, 0, 20, memory), rows),
+        "on disk": on_disk,
+    }
+
+
+@pytest.mark.parametrize("stored", STORED)
+def test_every_column_gives_the_rows_that_it_took(stored):
+    form = form_of(stored)
+    rows = coded(form)
+    expected = rows.decoded(torch.float32)
+    for name, column in columns(form, rows).items():
+        assert column.length == N, name
+        for index in ([0, 4, 5, 59, 60, 89], list(range(N)), [3, 40, 40, 88], [N - 1]):
+            picked = torch.tensor(index)
+            assert torch.equal(column.gather(picked), expected[picked]), name
+        beyond = column.gather(torch.tensor([N - 2, N + 5]))  # padding is clamped
+        assert torch.equal(beyond, expected[[N - 2, N - 1]]), name
+
+
+@pytest.mark.parametrize("stored", STORED)
+def test_a_fork_grows_by_itself(stored):
+    form = form_of(stored)
+    rows = coded(form)
+    more = form.code(torch.full((50, G, D), 3.0))
+    everything = torch.arange(N)
+    for name, column in columns(form, rows).items():
+        before = column.gather(everything)
+        fork = column.fork()
+        for start in range(0, 50, 5):
+            fork.append(more.part(start, start + 5))
+        assert fork.length == N + 50, name
+        assert (fork.gather(torch.arange(N, N + 50)) - 3).abs().max() < 0.02, name
+        assert column.length == N, name
+        assert torch.equal(column.gather(everything), before), name
+        second = column.fork()  # what the first one added is gone
+        second.append(more.part(0, 1))
+        assert torch.equal(second.gather(everything), before), name
+
+
+def test_rows_that_leave_the_device_are_in_blocks():
+    form = form_of(torch.float32)
+    column = filled(Hosted(form, 20, HostMemory("cpu", rows=16)), coded(form))
+    held = column.held_bytes(N)
+    assert held.host >= (N - 20 - 4) * form.bytes()
+    assert held.device == 24 * form.bytes()
+    assert len(column._tail.rows) < 24
+    assert len(column._blocks) == -(-column._start // 16)
+    assert column._tables[0].tolist() == [block.rows.data_ptr() for block in column._blocks]
+
+
+def test_blocks_that_are_pinned_ahead_count_as_held():
+    layers = tuple(
+        SimpleNamespace(index=index, window=None, kv_heads=G, head_dim=D) for index in range(2)
+    )
+    kept = Kept(layers, torch.float32, Place(room=0), keep=8)
+    before = kept.held_bytes(N).host
+    kept._memory._pinned = True
+    block = kept._memory.block_bytes(form_of(torch.float32))
+    assert kept.held_bytes(8).host == 0
+    assert kept.held_bytes(N).host - before == host_memory.AHEAD * block
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("limit", [None, 0, 10, 33, 200])
+def test_keys_are_scanned_alike_wherever_they_are(stored, limit):
+    form = form_of(stored)
+    rows = coded(form)
+    memory = HostMemory("cpu", rows=16)
+    keys = filled(Keys(form, 0, limit, 20, memory), rows)
+    q = torch.randn(4, 3, D, generator=torch.Generator().manual_seed(2))
+    whole = rows if stored == torch.int8 else Coded(rows.rows.float())
+    for first, last in ((0, N), (7, 80), (30, 36), (5, 6)):
+        part = whole.part(first, last)
+        expected = topk_scan(q, part.rows, 2, part.scales)
+        found = keys.top(q, first, last, 2)
+        assert torch.equal(found.index, expected.index)
+        assert torch.equal(found.votes, expected.votes)
+        assert torch.allclose(found.scores, expected.scores)
+        assert torch.allclose(found.best, expected.best)
+
+
+def test_what_was_just_read_from_disk_is_not_read_again():
+    form = form_of(torch.float32)
+    rows = coded(form)
+    column, read = columns(form, rows)["on disk"], []
+    take = column._stored.take
+    column._stored.take = lambda group, wanted, names: (
+        read.extend(wanted.tolist()) or take(group, wanted, names)
+    )
+    expected = rows.decoded(torch.float32)
+    for index in ([2, 10, 11, 70], [10, 11, 12, 71], [3, 12, 40]):
+        assert torch.equal(column.gather(torch.tensor(index)), expected[index])
+    assert [place + 5 for place in read] == [10, 11, 12, 40]
+
+
+def test_a_buffer_grows_without_losing_rows(monkeypatch):
+    monkeypatch.setattr("longctx.core.kv.resident.STEP", 3)
+    form = form_of(torch.float32)
+    rows = coded(form)
+    column = filled(Resident(form, 2), rows)
+    assert torch.equal(column.coded().rows, rows.rows)

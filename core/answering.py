@@ -61,9 +61,11 @@ class Answering(Protocol):
     """A way to answer.
 
     Attributes:
+        name: of the method that answers.
         threshold: best score under which a document seems not to answer; None: it is not known.
     """
 
+    name: str
     threshold: float | None
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
@@ -99,7 +101,7 @@ def way_of(engine: Engine, document: Document, method: Method) -> Answering:
             "Leave --method out, or ingest the document again with it.",
         )
     chosen = ways[name]
-    return (Recalling if chosen.recalls else Gathering)(engine, document, chosen)
+    return (Recalling if chosen.recalls else Gathering)(engine, document, chosen, name)
 
 
 class Gathering:
@@ -109,10 +111,11 @@ class Gathering:
         engine: the model.
         document: the open document.
         method: scores its tokens.
+        name: the method's.
     """
 
-    def __init__(self, engine: Engine, document: Document, method: Method):
-        self._engine, self._document, self._method = engine, document, method
+    def __init__(self, engine: Engine, document: Document, method: Method, name: str):
+        self._engine, self._document, self._method, self.name = engine, document, method, name
         self._prefix = engine.prompt.prefix()
         self.threshold = engine.profile.threshold
 
@@ -187,12 +190,13 @@ class Recalling:
         engine: the model.
         document: the open document.
         method: has kept it.
+        name: the method's.
     """
 
     threshold = None
 
-    def __init__(self, engine: Engine, document: Document, method: Method):
-        self._engine, self._document, self._method = engine, document, method
+    def __init__(self, engine: Engine, document: Document, method: Method, name: str):
+        self._engine, self._document, self._method, self.name = engine, document, method, name
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
         """Reads the question against the document."""

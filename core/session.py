@@ -27,6 +27,10 @@ from longctx.core.store.sameness import has_changed
 
 SCHEMA_VERSION = 1
 OUT_OF_MEMORY = "Use a smaller --gather."
+LARGE_STATE = (
+    "Keys that were kept must all be in memory: keep them in fewer bytes (ingest --kv-dtype int8), "
+    "or ingest with --method reform."
+)
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,8 @@ class Session:
             except LongctxError:
                 snapshot.result()  # damage is told first: another model would not help
                 raise
-            method = self.engine.new_method(snapshot.result(), self.document)
+            with memory_told(self.engine, LARGE_STATE):
+                method = self.engine.new_method(snapshot.result(), self.document)
             self._way = way_of(self.engine, self.document, method)
 
     def __enter__(self) -> "Session":
@@ -230,7 +235,7 @@ class Session:
             "status": self.document.manifest.status,
             "changed_sources": self.changed,
             "checked_bytes": self.document.checked_bytes,
-            "method": self.engine.method_name,
+            "method": self._way.name,
             "model": self.engine.files.name,
             "device": self.engine.device,
             "dtype": dtype_name(self.engine.dtype),

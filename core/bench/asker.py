@@ -123,7 +123,7 @@ class Asker:
         answers = []
         for name, way in _ways(self._engine, method).items():
             if way.recalls:
-                opened = _Open(Recalling(self._engine, document, way), way)
+                opened = _Open(Recalling(self._engine, document, way, name), way)
                 self._ask(name, opened, IN_MEMORY)  # uncounted: a GPU's kernels are chosen
                 answers.append(self._ask(name, opened, IN_MEMORY))
         return answers

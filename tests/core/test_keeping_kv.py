@@ -151,6 +151,7 @@ def test_both_is_asked_in_either_way(tmp_path, book, setup_random):
     assert (usual.answer, usual.passages) == (named.answer, named.passages)
     assert (kept.answer, kept.passages) == (alone.answer, alone.passages)
     assert usual.passages != kept.passages
+    assert [a.state["method"] for a in (usual, named, kept)] == ["reform", "reform", "reattention"]
     assert usual.tokens["gathered"] == 63  # 64 with the prefix's one
 
 

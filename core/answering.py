@@ -11,8 +11,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from longctx.core import embeddings
 from longctx.core.errors import LongctxError, StateMismatch
 from longctx.core.gather import room, top_tokens
+from longctx.core.kv import kept
 from longctx.core.memory import Chunked, Memory, Method, Recalled, Scores
 from longctx.core.recompute import recompute
 from longctx.core.setup import Engine
@@ -163,7 +165,7 @@ class Gathering:
 
         scores = method.score(read, question.scored, self._document)
         if method.gather is not None:
-            _require_all(scores, self._document)
+            _require_all(scores, self._document, embeddings.GROUP)
         return Scores(scores.raw.cpu(), scores.pooled.cpu())
 
     def _lengths(self, question: Question) -> tuple[int, int, int, int]:
@@ -228,13 +230,13 @@ class Recalling:
 
     def _scores(self, memory: Recalled) -> Scores:
         scores = memory.scores(self._document.manifest.tokens)
-        _require_all(scores, self._document)
+        _require_all(scores, self._document, kept.GROUP)
         return Scores(scores.raw.cpu(), scores.pooled.cpu())
 
 
-def _require_all(scores: Scores, document: Document) -> None:
+def _require_all(scores: Scores, document: Document, group: str) -> None:
     if len(scores.raw) != document.manifest.tokens:
-        raise _damaged(document, f"{len(scores.raw):,} rows of the method's")
+        raise _damaged(document, f"{len(scores.raw):,} rows of {group!r}")
 
 
 def _damaged(document: Document, has: str) -> StateMismatch:

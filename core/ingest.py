@@ -222,8 +222,8 @@ class Run:
         try:
             with self._writer, self._reading.ids() as ids:
                 self._read(method, ids)
-        except BaseException:
-            self._tell()  # a checkpoint may have been finished since
+        except BaseException:  # Ctrl-C too: a checkpoint may have been finished since
+            self._tell()
             raise
         snapshot, arrive = to_host(method.snapshot())
         arrive()

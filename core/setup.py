@@ -27,7 +27,7 @@ from longctx.core.model_files import BUNDLED, ModelFiles, cached_json, open_mode
 from longctx.core.profile import Profile
 from longctx.core.prompt import PromptEncoder
 from longctx.core.store.manifest import Manifest
-from longctx.kernels import door
+from longctx.kernels import choice
 
 ROOM = 0.95  # of a GPU's free memory is used
 WORKING = 2 << 30  # bytes that are left for what a chunk needs for a moment
@@ -291,8 +291,8 @@ def _differences(wanted: Any, got: Any, window: int) -> Iterator[str]:
 
 def _require_kernels(device: str) -> None:
     try:
-        door.require(device)
-    except door.CannotChoose as error:
+        choice.require(device)
+    except choice.CannotChoose as error:
         raise UsageError(*error.args) from error
 
 

@@ -1,23 +1,18 @@
-"""The one door to the kernels: chooses a kernel or its reference, and logs why.
+"""The one door to the kernels: every operation, by its kernel or by its reference.
 
 A Triton kernel is taken for tensors on a GPU, where Triton is installed and the kernel takes what
 it is given; else the reference. `LONGCTX_KERNELS=triton` makes a device without Triton, or a kernel
 that fails, an error; `LONGCTX_KERNELS=reference` turns all of them off. Each choice is logged once,
-with its reason, at level INFO. Knows nothing of methods.
+with its reason, at level INFO: `choice.py` makes it. Knows nothing of methods.
 """
 
-import importlib
-import logging
-import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import cache
-from importlib.util import find_spec
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from longctx.kernels import choice
 from longctx.kernels import fused_attention as fused
 from longctx.kernels.attention_mass_ref import attention_mass as attention_mass_ref
 from longctx.kernels.gather_rows_ref import gather_rows as gather_rows_ref
@@ -29,32 +24,6 @@ from longctx.kernels.similarity_max_ref import similarity_max as similarity_max_
 from longctx.kernels.similarity_max_ref import sliding_max as sliding_max_ref
 from longctx.kernels.topk_scan_ref import Top
 from longctx.kernels.topk_scan_ref import topk_scan as topk_scan_ref
-
-VARIABLE, CHOICES = "LONGCTX_KERNELS", ("triton", "reference")
-
-Result = TypeVar("Result")
-
-_log = logging.getLogger(__name__)
-_broken: dict[tuple, str] = {}  # what failed when it was first tried in this process, and why
-
-
-class CannotChoose(ValueError):
-    """LONGCTX_KERNELS asks for what there is not; `args` are what, why and what to do."""
-
-
-def require(device: str | torch.device) -> None:
-    """Checks the environment before any work.
-
-    Raises:
-        CannotChoose: an unknown value, or Triton's kernels cannot run on this device as it asks.
-    """
-    wanted, missing = _wanted(), _missing(torch.device(device))
-    if wanted == "triton" and missing:
-        raise CannotChoose(
-            f"cannot use the Triton kernels on {device}",
-            missing,
-            f"Unset {VARIABLE}, or choose another device.",
-        )
 
 
 def attention_mass(
@@ -74,7 +43,7 @@ def attention_mass(
         (G, S), float32 (float64 for float64 inputs); each row sums to W * H / G.
     """
     more = {name: value for name, value in more.items() if value is not None}
-    return _either(
+    return choice.either(
         "attention_mass",
         q.device,
         lambda module: module.refusal(q, k, **more),
@@ -94,7 +63,7 @@ def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales:
         (n,) float32. Equal inputs give equal bits, whatever n is cut into.
     """
     given = (vectors, scales, query, query_scales)
-    return _either(
+    return choice.either(
         "similarity_max",
         vectors.device,
         lambda module: module.refusal(*given),
@@ -105,7 +74,7 @@ def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales:
 
 def sliding_max(raw: Tensor, reach: int) -> Tensor:
     """Maximum over -reach..+reach around each of n entries, clipped at the ends."""
-    return _either(
+    return choice.either(
         "similarity_max",
         raw.device,
         lambda module: None,
@@ -130,7 +99,7 @@ def topk_scan(q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None) -> 
         `count_votes` of `topk_scan_ref.py`.
     """
     given = (q, keys, k, scales)
-    return _either(
+    return choice.either(
         "topk_scan",
         q.device,
         lambda module: module.refusal(*given),
@@ -153,19 +122,19 @@ def fused_attention(
     Returns:
         Output (H, T, D) and log-sum-exps (H, T); None where no operator takes them.
     """
-    if _wanted() == "reference":
-        _tell("attention", "a masked call", f"{VARIABLE}=reference")
+    if choice.asked_for() == "reference":
+        choice.tell("attention", "a masked call", f"{choice.VARIABLE}=reference")
         return None
     why = f"the first that takes {q.dtype} on {q.device.type}"
     for operator in fused.operators(q, k):
         name = f"{operator.__name__} attention"
         key = (name, q.device, q.dtype, q.shape[-1], causal)
-        attended = _attempt(key, lambda chosen=operator: chosen(q, k, v, scale, causal))
+        attended = choice.attempt(key, lambda chosen=operator: chosen(q, k, v, scale, causal))
         if attended is not None:
-            _tell("attention", name, why)
+            choice.tell("attention", name, why)
             return attended
-        why = f"{name} failed: {_broken[key]}"
-    _tell("attention", "a masked call", why)
+        why = f"{name} failed: {choice.broken[key]}"
+    choice.tell("attention", "a masked call", why)
     return None
 
 
@@ -193,7 +162,7 @@ def gather_rows(
     Returns:
         (S, G, D) in the dtype and on the device of the tail.
     """
-    return _either(
+    return choice.either(
         "gather_rows",
         tail.device,
         lambda module: module.refusal(blocks, tail, index, scales),
@@ -222,7 +191,7 @@ def select_window(
         behind that the last token repeats. No number leaves the device.
     """
     given = (votes, best, count, span)
-    return _either(
+    return choice.either(
         "select_window",
         votes.device,
         lambda module: module.refusal(*given),
@@ -255,7 +224,7 @@ def rotated_rows(
         (S, G, D), every product and sum rounded to the dtype, as in the models.
     """
     given = (rows, index, cos, sin, scales, dtype, total)
-    return _either(
+    return choice.either(
         "rotated_rows",
         rows.device,
         lambda module: module.refusal(*given),
@@ -298,7 +267,7 @@ def selected_attention(
     given = (q, keys, values, index, total)
     rotation = (cos, sin, key_scales)
     more = {name: value for name, value in more.items() if value is not None}
-    return _either(
+    return choice.either(
         "selected_attention",
         q.device,
         lambda module: module.refusal(*given, *rotation, **more),
@@ -322,110 +291,14 @@ def window_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, total: Tenso
         many keys.
     """
     op, key = "window attention", ("window attention", q.device, q.dtype, q.shape[-1])
-    why = f"{VARIABLE}=reference" if _wanted() == "reference" else fused.window_refusal(q)
+    why = fused.window_refusal(q)
+    if choice.asked_for() == "reference":
+        why = f"{choice.VARIABLE}=reference"
     if why is None:
-        out = _attempt(key, lambda: fused.window(q, k, v, scale, total))
+        out = choice.attempt(key, lambda: fused.window(q, k, v, scale, total))
         if out is not None:
-            _tell(op, "flash attention", f"on {q.device.type}")
+            choice.tell(op, "flash attention", f"on {q.device.type}")
             return out
-        why = f"flash attention failed: {_broken[key]}"
-    _tell(op, "with the number of keys on the host", why)
+        why = f"flash attention failed: {choice.broken[key]}"
+    choice.tell(op, "with the number of keys on the host", why)
     return None
-
-
-def _either(
-    op: str,
-    device: torch.device,
-    refusal: Callable[[Any], str | None],
-    kernel: Callable[[Any], Result],
-    reference: Callable[[], Result],
-) -> Result:
-    """The kernel's result, or the reference's where the kernel cannot be used."""
-    why, wanted = _reason(device), _wanted()
-    if why is None:
-        name = f"longctx.kernels.{op}"
-        # Another Triton may lack what a kernel takes from it.
-        module = _attempt((op, "import"), lambda: importlib.import_module(name))
-        why = refusal(module) if module else f"the kernel failed: {_broken[op, 'import']}"
-    if why is None:
-        # Where Triton was asked for, a kernel that fails is an error.
-        call, key = lambda: kernel(module), (op, device)
-        with _on(device):
-            result = call() if wanted == "triton" else _attempt(key, call)
-        if result is not None:
-            _tell(op, "the Triton kernel", f"{VARIABLE}=triton" if wanted else f"on {device.type}")
-            return result
-        why = f"the kernel failed: {_broken[key]}"
-    _tell(op, "the reference", why)
-    return reference()
-
-
-def _reason(device: torch.device) -> str | None:
-    """Why kernels are not to be used on a device; None: they are."""
-    wanted = _wanted()
-    if wanted == "triton":
-        require(device)
-        return None
-    if wanted == "reference":
-        return f"{VARIABLE}=reference"
-    return f"the tensors are on {device.type}" if device.type == "cpu" else _missing(device)
-
-
-def _wanted() -> str | None:
-    """What LONGCTX_KERNELS says; None where it says nothing."""
-    value = os.environ.get(VARIABLE, "")
-    if value not in ("", *CHOICES):
-        known = " or ".join(CHOICES)
-        raise CannotChoose(f"unknown {VARIABLE} {value!r}", "", f"Use {known}, or unset it.")
-    return value or None
-
-
-def _missing(device: torch.device) -> str | None:
-    """What keeps Triton from running on a device; None: nothing known."""
-    if not _has_triton():
-        return "Triton is not installed"
-    if device.type == "cpu":
-        interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-        return None if interpreted else "Triton needs a GPU"
-    if device.type != "cuda":
-        return f"Triton does not run on {device.type}"
-    capability = _capability(device)
-    return f"compute capability {capability} is under 8.0" if capability < (8, 0) else None
-
-
-@cache
-def _capability(device: torch.device) -> tuple[int, int]:
-    return torch.cuda.get_device_capability(device)
-
-
-@cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
-
-
-def _on(device: torch.device) -> AbstractContextManager:
-    """Triton launches on the current device, not on that of the tensors."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-
-
-def _attempt(key: tuple, call: Callable[[], Any]) -> Any:
-    """The call's result; None where it fails or has failed, which is remembered for `key`.
-
-    Running out of memory is the caller's to know of, and says nothing of the kernel.
-    """
-    if key in _broken:
-        return None
-    try:
-        return call()
-    except Exception as error:  # compilers and drivers fail in every way there is
-        if isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate" in str(error):
-            raise
-        _broken[key] = f"{type(error).__name__}: {error}".splitlines()[0]
-        _log.info("%s does not run here: %s", key[0], _broken[key])
-        return None
-
-
-@cache
-def _tell(op: str, choice: str, why: str) -> None:
-    """Logs a choice; `cache` does it once."""
-    _log.info("%s: %s (%s)", op, choice, why)

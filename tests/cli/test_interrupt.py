@@ -125,7 +125,9 @@ def test_the_hard_way_leaves_the_terminal_in_order(json, said):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
 def test_it_ends_also_where_nothing_can_be_told():
-    code = BUSY.format(first=STAY, work=ONE_STEP, grace=0.2).replace('print("told",', "print(1 / 0,")
+    code = BUSY.format(first=STAY, work=ONE_STEP, grace=0.2).replace(
+        'print("told",', "print(1 / 0,"
+    )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGINT)

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from longctx.kernels import door
+from longctx.kernels import choice as choice_module
 
 
 @pytest.fixture
@@ -18,9 +18,9 @@ def device() -> str:
 @pytest.fixture(autouse=True)
 def fresh_door(monkeypatch):
     """No choice made and nothing failed before the test, and no variable set."""
-    monkeypatch.delenv(door.VARIABLE, raising=False)
-    monkeypatch.setattr(door, "_broken", {})
-    door._tell.cache_clear()
+    monkeypatch.delenv(choice_module.VARIABLE, raising=False)
+    monkeypatch.setattr(choice_module, "broken", {})
+    choice_module.tell.cache_clear()
 
 
 @pytest.fixture

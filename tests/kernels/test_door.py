@@ -16,6 +16,7 @@ from longctx.core.methods import reform
 from longctx.core.model import Decoder
 from longctx.core.setup import prepare
 from longctx.kernels import attention_mass_ref, door, fused_attention
+from longctx.kernels import choice as choice_module
 
 OPTIONS = reform.Options(
     heads=((1, "q", 3), (2, "k", 1)), chunk=48, budget=40, first=6, last=8, queries=16, gather=90
@@ -25,7 +26,7 @@ OPTIONS = reform.Options(
 @pytest.fixture
 def log(caplog):
     """f() -> what the door has said."""
-    caplog.set_level(logging.INFO, "longctx.kernels.door")
+    caplog.set_level(logging.INFO, "longctx.kernels.choice")
     return lambda: [record.getMessage() for record in caplog.records]
 
 
@@ -40,7 +41,7 @@ def fake(monkeypatch):
 
     module.attention_mass, module.result = attention_mass, lambda: "the kernel's"
     monkeypatch.setitem(sys.modules, "longctx.kernels.attention_mass", module)
-    monkeypatch.setattr(door, "_reason", lambda device: None)
+    monkeypatch.setattr(choice_module, "_reason", lambda device: None)
     return module
 
 
@@ -58,8 +59,8 @@ def test_on_a_cpu_it_is_the_reference_and_said_once(random_states, log):
 def test_each_can_be_forced(device, random_states, log, monkeypatch):
     states = random_states(4, 2, 5, 30, 64, device=device)
     results = {}
-    for choice in door.CHOICES:
-        monkeypatch.setenv(door.VARIABLE, choice)
+    for choice in choice_module.CHOICES:
+        monkeypatch.setenv(choice_module.VARIABLE, choice)
         results[choice] = mass(states)
     assert torch.allclose(results["triton"], results["reference"], rtol=1e-5)
     assert log() == [
@@ -69,7 +70,7 @@ def test_each_can_be_forced(device, random_states, log, monkeypatch):
 
 
 def test_what_the_kernel_refuses_goes_to_the_reference(device, random_states, log, monkeypatch):
-    monkeypatch.setenv(door.VARIABLE, "triton")
+    monkeypatch.setenv(choice_module.VARIABLE, "triton")
     given = {}
     monkeypatch.setattr(door, "attention_mass_ref", lambda q, k, scale, **more: given.update(more))
     mass(random_states(4, 2, 5, 30, 64, device=device), softcap=50.0, sinks=None)
@@ -88,10 +89,10 @@ def test_what_cannot_be_is_a_usage_error_before_any_work(
     setup_random, monkeypatch, value, interpreted, message
 ):
     monkeypatch.setenv("TRITON_INTERPRET", interpreted)
-    monkeypatch.setenv(door.VARIABLE, value)
+    monkeypatch.setenv(choice_module.VARIABLE, value)
     with pytest.raises(UsageError, match=message):
         prepare(setup_random)
-    with pytest.raises(door.CannotChoose):
+    with pytest.raises(choice_module.CannotChoose):
         door.sliding_max(torch.zeros(3), 1)
 
 
@@ -112,7 +113,7 @@ def test_a_kernel_that_fails_is_tried_once(fake, random_states, log):
 
 
 def test_a_forced_kernel_that_fails_is_an_error(fake, random_states, monkeypatch):
-    monkeypatch.setenv(door.VARIABLE, "triton")
+    monkeypatch.setenv(choice_module.VARIABLE, "triton")
     fake.result = lambda: 1 / 0
     with pytest.raises(ZeroDivisionError):
         mass(random_states(4, 2, 5, 30, 8))
@@ -179,7 +180,7 @@ def test_attention_goes_on_to_the_next_operator(monkeypatch, log):
 
 @pytest.mark.parametrize("S", [20, 70])
 def test_without_operators_attention_is_one_masked_call(monkeypatch, log, S):
-    monkeypatch.setenv(door.VARIABLE, "reference")
+    monkeypatch.setenv(choice_module.VARIABLE, "reference")
     q, k, v = chunk_after_cache(S=S)
     out, lse = attention.causal_attention_lse(q, k, v, 0.2)
     assert lse is None
@@ -254,7 +255,7 @@ def read(model, device):
 def test_reform_reads_and_scores_alike_with_kernels(device, make_model, monkeypatch, log):
     results = []
     for choice in ("", "triton") if device == "cpu" else ("reference", "triton"):
-        monkeypatch.setenv(door.VARIABLE, choice)
+        monkeypatch.setenv(choice_module.VARIABLE, choice)
         results.append(read(make_model("llama-default"), device))
     (kept, rows, scores), (kernel_kept, kernel_rows, kernel_scores) = results
     assert kept == kernel_kept

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from longctx.kernels import choice as choice_module
 from longctx.kernels import door
 from longctx.kernels.gather_rows_ref import gather_rows as reference
 
@@ -122,9 +123,9 @@ def test_what_it_refuses(kernel, device):
     assert "contiguous" in kernel.refusal([x.transpose(0, 1) for x in blocks], tail, index)
 
 
-@pytest.mark.parametrize("choice", door.CHOICES)
+@pytest.mark.parametrize("choice", choice_module.CHOICES)
 def test_the_door_gives_either(device, monkeypatch, choice):
-    monkeypatch.setenv(door.VARIABLE, choice)
+    monkeypatch.setenv(choice_module.VARIABLE, choice)
     given = stored(SIZES[1], torch.int8, torch.float16, device)
     assert torch.equal(door.gather_rows(*given), plainly(*given))
 

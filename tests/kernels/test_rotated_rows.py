@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from longctx.kernels import choice as choice_module
 from longctx.kernels import door
 from longctx.kernels.rotated_rows_ref import rotated_rows as reference
 
@@ -151,9 +152,9 @@ def test_what_it_refuses(kernel, device):
     assert (device == "cpu") == ("interpreter" in str(why(dtype=torch.bfloat16)))
 
 
-@pytest.mark.parametrize("choice", door.CHOICES)
+@pytest.mark.parametrize("choice", choice_module.CHOICES)
 def test_the_door_gives_either(device, monkeypatch, choice):
-    monkeypatch.setenv(door.VARIABLE, choice)
+    monkeypatch.setenv(choice_module.VARIABLE, choice)
     arguments = given(SIZES[0], torch.int8, torch.float16, device)
     assert torch.equal(door.rotated_rows(**arguments), reference(**arguments))
 

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from longctx.kernels import choice as choice_module
 from longctx.kernels import door
 from longctx.kernels.select_window_ref import Window
 from longctx.kernels.select_window_ref import select_window as reference
@@ -119,9 +120,9 @@ def test_what_it_refuses(kernel):
     assert "of 300" in kernel.refusal(votes, best, 127, 300)
 
 
-@pytest.mark.parametrize("choice", door.CHOICES)
+@pytest.mark.parametrize("choice", choice_module.CHOICES)
 def test_the_door_gives_either(device, monkeypatch, choice):
-    monkeypatch.setenv(door.VARIABLE, choice)
+    monkeypatch.setenv(choice_module.VARIABLE, choice)
     given = *votes_of(300, 3, 0.5, device), *sizes_of(SIZES[0])
     found = door.select_window(*given)
     assert isinstance(found, Window)

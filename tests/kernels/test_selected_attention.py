@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from longctx.kernels import choice as choice_module
 from longctx.kernels import door
 from longctx.kernels.selected_attention_ref import rotate_half
 from longctx.kernels.selected_attention_ref import selected_attention as reference
@@ -183,7 +184,7 @@ def test_the_order_of_the_list_and_the_total_count(kernel, device):
 
 
 def test_soft_caps_and_sinks_are_the_references(device, monkeypatch):
-    monkeypatch.setenv(door.VARIABLE, "triton")
+    monkeypatch.setenv(choice_module.VARIABLE, "triton")
     arguments = given(SIZES[3], torch.float32, device)
     total, (H, _, D) = int(arguments["total"]), arguments["q"].shape
     index = arguments["index"][:total]
@@ -198,9 +199,9 @@ def test_soft_caps_and_sinks_are_the_references(device, monkeypatch):
     assert error(out, with_sinks[..., :-1] @ v) < 1e-5
 
 
-@pytest.mark.parametrize("choice", door.CHOICES)
+@pytest.mark.parametrize("choice", choice_module.CHOICES)
 def test_the_door_gives_either(device, monkeypatch, choice):
-    monkeypatch.setenv(door.VARIABLE, choice)
+    monkeypatch.setenv(choice_module.VARIABLE, choice)
     arguments = given(SIZES[2], torch.float32, device, quantized=True)
     assert error(door.selected_attention(**arguments), truth(**arguments)) < 1e-5
 

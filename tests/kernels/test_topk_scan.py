@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from longctx.kernels import choice as choice_module
 from longctx.kernels import door
 from longctx.kernels import topk_scan_ref as reference
 
@@ -272,8 +273,8 @@ def test_what_it_refuses(kernel):
 
 def test_the_door(device, monkeypatch):
     q, keys = integers(2, 1, 2, 200, 64, HALF, device)
-    for choice in door.CHOICES:
-        monkeypatch.setenv(door.VARIABLE, choice)
+    for choice in choice_module.CHOICES:
+        monkeypatch.setenv(choice_module.VARIABLE, choice)
         check(door.topk_scan(q, keys, 4), q, keys, 4)
         check(door.topk_scan(q, keys, 6), q, keys, 6)
         given = *int8_of(q, keys)[:2], 4, int8_of(q, keys)[2]

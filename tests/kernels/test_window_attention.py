@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from longctx.core.attention import causal_attention
+from longctx.kernels import choice as choice_module
 from longctx.kernels import door, fused_attention
 
 SCALE = 0.125
@@ -53,7 +54,7 @@ def test_what_the_operator_is_asked(monkeypatch, size):
 
 
 def test_where_it_does_not_run_the_caller_is_told(caplog):
-    caplog.set_level(logging.INFO, "longctx.kernels.door")
+    caplog.set_level(logging.INFO, "longctx.kernels.choice")
     for _ in range(2):
         assert attend(*states(4, 2, 3, 20, 64, 9, torch.bfloat16, "cpu")) is None
     assert [record.getMessage() for record in caplog.records] == [
@@ -80,4 +81,4 @@ def test_it_is_causal_attention_to_the_keys_in_use(size, dtype, within):
 @pytest.mark.parametrize(("dtype", "D"), [(torch.float32, 64), (torch.bfloat16, 68)], ids=str)
 def test_what_flash_attention_does_not_take(dtype, D):
     assert attend(*states(4, 2, 3, 20, D, 9, dtype, "cuda")) is None
-    assert not door._broken
+    assert not choice_module.broken

@@ -14,7 +14,7 @@ from longctx.core.memory import Rows, Scores
 from longctx.core.model import Layer
 from longctx.core.store.shards import AGAIN
 from longctx.kernels.door import similarity_max, sliding_max
-from longctx.kernels.similarity_max_ref import quantize
+from longctx.kernels.quantize import quantize
 
 GROUP = "embeddings"  # of shards
 KINDS = ("q", "k", "v")

@@ -7,20 +7,6 @@ from torch import Tensor
 BLOCK = 1 << 14  # tokens at a time; more leave the CPU's caches
 
 
-def quantize(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Stores unit vectors as int8 with one float16 scale a vector.
-
-    Args:
-        x: (n, heads, D), any float dtype.
-
-    Returns:
-        int8 (n, heads, D) and float16 scales (n, heads) = max|x| / 127; a zero vector has scale 0.
-    """
-    scales = (x.abs().amax(dim=-1) / 127).to(torch.float16)
-    divisor = scales.to(x.dtype).clamp_min(torch.finfo(torch.float16).smallest_normal)[..., None]
-    return (x / divisor).round_().clamp_(-127, 127).to(torch.int8), scales
-
-
 def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales: Tensor) -> Tensor:
     """Maximum over question tokens of the mean over heads of their cosine with each token.
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from longctx.core.memory import Place
-from longctx.kernels.similarity_max_ref import quantize
+from longctx.kernels.quantize import quantize
 
 
 class Coded(NamedTuple):

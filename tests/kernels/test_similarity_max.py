@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from longctx.kernels import similarity_max_ref as reference
+from longctx.kernels.quantize import quantize
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def embeddings(n, T, heads, D, device):
     generator = torch.Generator().manual_seed(n + T)
     x = torch.nn.functional.normalize(torch.randn(n + T, heads, D, generator=generator), dim=-1)
     x[n // 2] = 0
-    vectors, scales = reference.quantize(x)
+    vectors, scales = quantize(x)
     given = (vectors[:n], scales[:n], vectors[n:], scales[n:])
     return given, [tensor.to(device) for tensor in given]
 

@@ -19,7 +19,7 @@ from longctx.core.methods.reform import Method, Options
 from longctx.core.model import Decoder
 from longctx.core.recompute import recompute
 from longctx.kernels.door import similarity_max, sliding_max
-from longctx.kernels.similarity_max_ref import quantize
+from longctx.kernels.quantize import quantize
 
 HEADS = ((1, "q", 3), (2, "k", 1), (2, "v", 0), (3, "q", 2))
 OPTIONS = Options(heads=HEADS, chunk=48, budget=40, first=6, last=8, queries=16, pool=5, gather=90)

@@ -2,7 +2,7 @@
 
     python docs/evaluation/kernels.py
 
-Prints JSON. Times are of the GPU, by CUDA events, with the calls queued before they are timed.
+Prints JSON. Times are of the GPU alone (`core/bench/gpu_time.py`).
 """
 
 import json
@@ -13,6 +13,7 @@ import torch
 import triton
 
 from longctx.core.attention import causal_attention_lse
+from longctx.core.bench.gpu_time import seconds
 from longctx.kernels import attention_mass, fused_attention, selected_attention, similarity_max
 
 H, G, D, QUERIES = 32, 8, 128, 128
@@ -20,24 +21,6 @@ CHUNKS = {"8k after 8k": (8192, 8192), "32k after 32k": (32768, 32768)}
 TOKENS, HEADS, REACH = 1_000_000, 4, 64
 KEPT, SELECTED, SPAN, LISTS = 262_144, 8192, 32, 8  # eight lists' rows are more than a cache holds
 BAR_MASS, BAR_BANDWIDTH = 0.05, 0.70
-QUEUE_CYCLES = 20_000_000  # about 10 ms, in which Python queues the calls
-
-
-def seconds(call, repeats: int = 20) -> float:
-    """GPU seconds of one call, the median of five rounds."""
-    for _ in range(3):
-        call()
-    rounds = []
-    for _ in range(5):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(QUEUE_CYCLES)
-        start.record()
-        for _ in range(repeats):
-            call()
-        end.record()
-        torch.cuda.synchronize()
-        rounds.append(start.elapsed_time(end) / 1000 / repeats)
-    return sorted(rounds)[2]
 
 
 def attention(T: int, C: int) -> dict:

@@ -12,7 +12,6 @@ what it loses of the exact top 4 are the keys that share their 128 with a better
 
 import argparse
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from longctx.core.bench.baselines import Recent
+from longctx.core.bench.gpu_time import seconds
 from longctx.core.model import Layer
 from longctx.core.setup import Setup, prepare
 from longctx.kernels import door
@@ -28,25 +28,7 @@ from longctx.kernels.topk_scan_ref import RUN, merge
 H, G, D, K, QUERIES = 32, 8, 128, 4, 512
 SIZES = {"64k": 1 << 16, "256k": 1 << 18, "1M": 1 << 20}
 BAR, BLOCK = 0.60, 1 << 15  # share of a matrix product; keys at once of what PyTorch does
-QUEUE_CYCLES = 20_000_000  # about 10 ms, in which Python queues the calls
 CHUNK, WINDOW = 512, 2048  # tokens read at a time, and kept
-
-
-def seconds(call: Callable[[], object], repeats: int) -> float:
-    """GPU seconds of one call, the median of five rounds."""
-    for _ in range(3):
-        call()
-    rounds = []
-    for _ in range(5):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(QUEUE_CYCLES)
-        start.record()
-        for _ in range(repeats):
-            call()
-        end.record()
-        torch.cuda.synchronize()
-        rounds.append(start.elapsed_time(end) / 1000 / repeats)
-    return sorted(rounds)[2]
 
 
 def ceilings() -> tuple[float, float]:

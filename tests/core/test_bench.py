@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from longctx.core import device
-from longctx.core.bench import ceilings
+from longctx.core.bench import ceilings, gpu_time
 from longctx.core.bench.answering import ask
 from longctx.core.bench.baselines import Recent
 from longctx.core.bench.ceilings import Ceilings, measure
@@ -361,6 +361,29 @@ def test_ceilings_are_measured(tmp_path, monkeypatch):
     assert found.attention_flops == max(found.attention_by.values())
     assert nowhere.disk_write_bytes_s is nowhere.disk_read_bytes_s is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_gpus_time_is_that_of_one_call_in_the_middle_round(monkeypatch):
+    now, calls = [0.0], iter([99, 99, 99, *(7, 9), *(1, 1), *(4, 6), *(50, 50), *(2, 2)])
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.at = now[0]
+
+        def elapsed_time(self, end):
+            return end.at - self.at  # milliseconds
+
+    def spend(some):
+        now[0] += some
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "_sleep", spend)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: spend(1000))
+    assert gpu_time.seconds(lambda: spend(next(calls)), 2) == pytest.approx(0.005)
+    assert next(calls, None) is None
 
 
 def test_sizes_are_those_of_the_part_that_reads():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from other_process import answers
 
 from longctx.core import disk
 from longctx.core.cadence import Cadence
@@ -59,8 +60,8 @@ def stop_at(place: int, library, book, setup) -> None:
         ingest(library, [book], setup, cadence=every, on_progress=stop)
 
 
-def ask(library, setup, **choices):
-    with Session(library, None, dataclasses.replace(setup, **choices)) as session:
+def ask(library, setup, name=None, **choices):
+    with Session(library, name, dataclasses.replace(setup, **choices)) as session:
         return session.ask(QUESTION, sampling=Sampling(max_new_tokens=6))
 
 
@@ -74,6 +75,19 @@ def test_stopped_anywhere_the_result_is_the_same(tmp_path, book, setup_random, w
     report = ingest(tmp_path / "parts", [book], setup)
     assert report.reused_tokens >= 200
     assert files(tmp_path / "parts") == files(tmp_path / "whole")
+
+
+def test_a_new_process_gives_the_same_answers(library, book, setup_random):
+    recalling = dataclasses.replace(setup_random, method="reattention")
+    here = {}
+    for name in ("reattention", "both"):
+        ingest(library, [book], dataclasses.replace(setup_random, **WAYS[name]), name=name)
+        here[name] = ask(library, recalling, name).as_dict()
+    there = answers(library, QUESTION, 6, dict.fromkeys(here, recalling))
+    for answer in (*here.values(), *there.values()):
+        del answer["timings"]
+    assert there == here
+    assert all(answer["answer"] and answer["passages"] for answer in here.values())
 
 
 @pytest.mark.parametrize("way", list(WAYS))

@@ -139,6 +139,9 @@ class Method(Memory, Protocol):
             (`score`) are recomputed with it.
         ways: methods of other names that answer from the same state, the usual one first; none:
             only this one does.
+
+    It may also have `fill(tokens)`, which makes its memory as if so many tokens had been read, with
+    random contents: by it the speed of late chunks is measured without reading what comes before.
     """
 
     chunk: int

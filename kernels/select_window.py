@@ -85,7 +85,7 @@ def _padded(count: int) -> int:
 
 
 @triton.jit
-def _cut(values, least, wanted):
+def cut(values, least, wanted):
     """A number that `wanted` values or more reach and fewer exceed.
 
     Where no more than `wanted` values reach `least`, that.
@@ -105,14 +105,14 @@ def _cut(values, least, wanted):
 @triton.jit
 def _chosen(count, best, key, COUNT: tl.constexpr):
     """Which keys are the best ones with votes, and how many of these stand before each."""
-    cut = _cut(count, 1, COUNT)
-    sure, level = count > cut, count == cut
+    limit = cut(count, 1, COUNT)
+    sure, level = count > limit, count == limit
     real = tl.load(best + key, mask=level, other=0.0)
     bits = tl.where(real == 0.0, 0, real.to(tl.int32, bitcast=True))  # -0.0 is 0.0
     score = tl.where(level, tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits), LOWEST)
     least = tl.min(tl.where(level, score, HIGHEST), 0)
-    cut = _cut(score, least, COUNT - tl.sum(sure.to(tl.int32), 0))
-    sure, level = sure | (score > cut), level & (score == cut)
+    limit = cut(score, least, COUNT - tl.sum(sure.to(tl.int32), 0))
+    sure, level = sure | (score > limit), level & (score == limit)
     left = COUNT - tl.sum(sure.to(tl.int32), 0)  # for equal ones, of which the first are taken
     both = sure.to(tl.int32) + (level.to(tl.int32) << 16)
     before = tl.cumsum(both, 0) - both

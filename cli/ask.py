@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longctx.cli import options, render
+from longctx.cli.interrupt import INTERRUPTED
 from longctx.cli.loading import choose_document, open_session
 from longctx.cli.questions import from_file, from_stdin
 from longctx.cli.settings import library_path
@@ -57,6 +58,7 @@ def run(
             metavar="N",
         ),
     ] = None,
+    decode: options.Decode = None,
     temperature: options.Temperature = None,
     top_p: options.TopP = None,
     top_k: options.TopK = None,
@@ -106,6 +108,7 @@ def run(
         "model": model,
         "profile": profile,
         "method": method,
+        "decode": decode,
         "device": device,
         "dtype": dtype,
         "threads": threads,
@@ -115,18 +118,14 @@ def run(
         def ask(words: str, **more: Callable[[str], None]) -> "Answer":
             return session.ask(words, gather, sampling, **more)
 
-        def answer(words: str) -> None:
-            if json:
-                render.print_json(ask(words).as_dict())
-            else:
-                _answer(ask, words, sources)
+        def answer(words: str) -> int:
+            return _answer_json(ask, words) if json else _answer(ask, words, sources)
 
         if many is not None:
             raise typer.Exit(_answer_lines(ask, many))
         if question is not None:
-            answer(question)
-        else:
-            _converse(answer)
+            raise typer.Exit(answer(question))
+        _converse(answer)
 
 
 def _questions(question: str | None, file: Path | None) -> Iterable[str] | None:
@@ -150,26 +149,48 @@ def _questions(question: str | None, file: Path | None) -> Iterable[str] | None:
     return None
 
 
-def _answer(ask: "Ask", question: str, sources: bool) -> None:
-    """Prints an answer as it comes, and the passages under it."""
+def _answer(ask: "Ask", question: str, sources: bool) -> int:
+    """Prints an answer as it comes, and the passages under it.
+
+    Returns:
+        The exit code: that of an interruption if Ctrl-C ended the answer, or 0.
+    """
     answer = ask(question, on_text=render.stream)
     render.line("")
-    render.warn(answer)
+    code = _code(answer)
+    if code:
+        count = answer.tokens["answer"]
+        render.note(f"interrupted after {count:,} token{'' if count == 1 else 's'}")
+        return code
+    render.warn_of_answer(answer)
     if sources and answer.passages:
         render.line("")
         render.passages(answer.passages[:SOURCES], scores=False)
+    return 0
+
+
+def _answer_json(ask: "Ask", question: str) -> int:
+    """Prints an answer as a JSON object, also one that Ctrl-C ended; returns as `_answer`."""
+    answer = ask(question)
+    render.print_json(answer.as_dict())
+    return _code(answer)
+
+
+def _code(answer: "Answer") -> int:
+    return INTERRUPTED if answer.interrupted else 0
 
 
 def _answer_lines(ask: "Ask", questions: Iterable[str]) -> int:
     """One JSON object a line; a question that cannot be asked has its error there.
 
     Returns:
-        The exit code: that of the last such error, or 0.
+        The exit code: that of the last such error, or 0; Ctrl-C ends all of it.
     """
     code = 0
     for question in questions:
         try:
-            render.print_json(ask(question).as_dict())
+            if _answer_json(ask, question):
+                return INTERRUPTED
         except UsageError as error:
             code = error.exit_code
             failure = {"code": code, "message": str(error)}
@@ -177,7 +198,7 @@ def _answer_lines(ask: "Ask", questions: Iterable[str]) -> int:
     return code
 
 
-def _converse(answer: Callable[[str], None]) -> None:
+def _converse(answer: Callable[[str], int]) -> None:
     """Asks for questions at the terminal until Ctrl-D, or Ctrl-C at the prompt."""
     with suppress(ImportError):  # line editing and history, where the platform has it
         import readline  # noqa: F401

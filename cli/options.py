@@ -122,6 +122,17 @@ Gather = Annotated[
         min=1,
     ),
 ]
+Decode = Annotated[
+    str | None,
+    setting(
+        "--decode",
+        "What each token of the answer attends to: dense (everything), recycled (mostly what one "
+        "token before it needed), quest (the pages that fit it), raas (the prompt, and what of the "
+        "answer is still in use), quest+raas (both), snapkv (what the question needed); with "
+        "options as NAME:OPTION=VALUE,... (docs/decoding.md). By default the profile's, or dense.",
+        metavar="POLICY",
+    ),
+]
 Temperature = Annotated[
     float | None,
     setting(

@@ -19,9 +19,9 @@ from longctx.cli.text import clean, duration, one_line, size
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from longctx.core.answer import Answer, Found
     from longctx.core.gather import Passage
     from longctx.core.ingest import Progress
-    from longctx.core.session import Found
 
 SCHEMA_VERSION = 1
 PLAIN_EVERY_MS = 30_000
@@ -111,6 +111,15 @@ def warn(found: "Found") -> None:
         note(f"the document seems not to answer this (best score {best:.3f})")
     if found.tokens["dropped"]:
         note(f"the model's window had no room for {found.tokens['dropped']:,} gathered tokens")
+
+
+def warn_of_answer(answer: "Answer") -> None:
+    """The same of an answer, with what concerns its decoding."""
+    warn(answer)
+    if answer.reassigned:
+        note("the answer went beyond the model's window: its tokens were given new positions")
+    if answer.narrowed:
+        note("fewer tokens were selected than usual, for the answer to have room in the window")
 
 
 def confirm(question: str) -> bool:

@@ -11,11 +11,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from longctx.core import embeddings
-from longctx.core.errors import LongctxError, StateMismatch
+from longctx.core import decoding, embeddings
+from longctx.core.decoding import Decoding
+from longctx.core.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.gather import room, top_tokens
 from longctx.core.kv import kept
-from longctx.core.memory import Chunked, Memory, Method, Recalled, Scores
+from longctx.core.memory import Chunked, Method, Recalled, Scores
+from longctx.core.policy import Policy
 from longctx.core.recompute import recompute
 from longctx.core.setup import Engine
 from longctx.core.store.document import Document
@@ -31,12 +33,19 @@ class Question:
         scored: (T,) bool, the tokens of the user's own words.
         answer: tokens that the answer may have; 0: none is wanted.
         gather: tokens to gather; None: as many as the method wants.
+        decoding: how its answer is decoded.
     """
 
     ids: Tensor
     scored: Tensor
     answer: int = 0
     gather: int | None = None
+    decoding: Decoding = decoding.USUAL
+
+    @property
+    def reserved(self) -> int:
+        """Places of the model's window that the answer needs."""
+        return self.decoding.options.reserve(self.answer) if self.answer else 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class Begun:
     """An answer that can be decoded.
 
     Attributes:
-        memory: what its tokens attend to.
+        policy: what its tokens attend to.
         hidden: the last hidden state (1, E).
         prompt: (n,) token ids that the model has seen in full.
         dropped: tokens that were wanted and had no place.
@@ -52,7 +61,7 @@ class Begun:
             when the answer is there.
     """
 
-    memory: Memory
+    policy: Policy
     hidden: Tensor
     prompt: Tensor
     dropped: int
@@ -125,18 +134,22 @@ class Gathering:
         """Gathers, and recomputes.
 
         Raises:
-            UsageError: the question leaves no room in the window.
+            UsageError: the question leaves no room in the window, or the prompt none in what the
+                decode policy holds.
             LongctxError: all tokens are wanted and do not fit.
         """
         wanted = self._method.gather if question.gather is None else question.gather
-        fit = room(self._engine.window, *self._lengths(question), wanted)
+        options = question.decoding.options
+        fit = room(self._engine.window, *self._lengths(question), wanted, options.less)
+        options.require(len(self._prefix) + fit.tokens + len(question.ids))
         found = self._chosen(question, fit.tokens, self._method.edges)
         ids = self._ids(found[1])
         on_gathered()
-        decoder, prefix = self._engine.decoder, self._prefix
-        memory, hidden = recompute(decoder, prefix, ids, question.ids, question.answer)
-        prompt = torch.cat([prefix, ids, question.ids])
-        return Begun(memory, hidden, prompt, fit.dropped, lambda: found)
+        parts = (self._prefix, ids, question.ids)
+        reserved, observed = question.reserved, options.observed
+        prompt, hidden = recompute(self._engine.decoder, *parts, reserved, observed)
+        policy = decoding.load(question.decoding.name).Policy(options, prompt, self._engine.window)
+        return Begun(policy, hidden, torch.cat(parts), fit.dropped, lambda: found)
 
     def find(self, question: Question) -> tuple[Scores, Tensor]:
         """The tokens that score best; they may be more than the window.
@@ -170,7 +183,7 @@ class Gathering:
 
     def _lengths(self, question: Question) -> tuple[int, int, int, int]:
         tokens = self._document.manifest.tokens
-        return len(self._prefix), len(question.ids), question.answer, tokens
+        return len(self._prefix), len(question.ids), question.reserved, tokens
 
     def _chosen(
         self, question: Question, count: int, edges: tuple[int, int]
@@ -201,12 +214,29 @@ class Recalling:
         self._engine, self._document, self._method, self.name = engine, document, method, name
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
-        """Reads the question against the document."""
+        """Reads the question against the document.
+
+        Raises:
+            UsageError: the decode policy does not go with what the method keeps.
+        """
+        policy = self._policy(question.decoding.name)
         memory, hidden = self._read(question)
         memory.begin_answer()
         on_gathered()
         prompt = torch.cat([self._engine.prompt.prefix(), question.ids])
-        return Begun(memory, hidden, prompt, 0, lambda: self._chosen(memory, question))
+        decoded = policy(question.decoding.options, memory, self._engine.window)
+        return Begun(decoded, hidden, prompt, 0, lambda: self._chosen(memory, question))
+
+    def _policy(self, name: str) -> Callable[..., Policy]:
+        module = decoding.load(name)
+        if hasattr(module, "Recalling"):
+            return module.Recalling
+        fitting = [name for name in decoding.names() if hasattr(decoding.load(name), "Recalling")]
+        raise UsageError(
+            f"cannot decode with {name!r} what is asked with the method {self.name!r}",
+            f"the policies for that are {', '.join(fitting)}",
+            "Choose one of them with --decode, or another --method.",
+        )
 
     def find(self, question: Question) -> tuple[Scores, Tensor]:
         """What the question itself attends to."""

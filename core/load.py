@@ -35,7 +35,7 @@ def load_decoder(
         folder: a folder in Hugging Face format with safetensors weights.
         config: its configuration.
         device, dtype: where and in what to compute.
-        check_cache: remembers passed self-checks by `check_key`; the caller keeps it.
+        check_cache: remembers passed checks by `check_key`; the caller keeps it.
 
     Raises:
         UsageError: the architecture has no adapter row, or weights are missing.
@@ -59,7 +59,7 @@ def load_decoder(
         # What was unpacked may come in bfloat16; what a model keeps in float32 stays.
         if weight.dtype not in (dtype, torch.float32):
             weight.data = weight.data.to(dtype)
-    decoder = Decoder(model.to(device))
+    decoder = Decoder(model.to(device), check_cache)
     key = check_key(config, device)
     if not check_cache.get(key):
         self_check(model)

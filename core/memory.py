@@ -10,7 +10,7 @@ tokens, L layers, H query heads, G key/value heads, D head dimension, S position
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -115,11 +115,82 @@ class Chunked(Memory, Protocol):
     chunk: int
 
 
+class Seen(NamedTuple):
+    """What one token attends to in one layer.
+
+    Attributes:
+        q: its queries (H, 1, D), rotated to the last position.
+        keys, values: (G, S, D), keys rotated to the positions 0, 1, ...
+        total: (1,) int64 on the device, how many of them there are: the first ones, the token
+            itself the last.
+        length: of the window that they were rotated in; see `Rope.rotate`.
+    """
+
+    q: Tensor
+    keys: Tensor
+    values: Tensor
+    total: Tensor
+    length: int
+
+
+class Column(Protocol):
+    """Keys or values of one layer, all tokens that were kept.
+
+    Attributes:
+        length: tokens.
+    """
+
+    length: int
+
+    def gather(self, index: Tensor) -> Tensor:
+        """Chosen rows (S, G, D) on the device, decoded; `index` (S,) there, ascending."""
+        ...
+
+
+class Columns(Protocol):
+    """Position-free keys, and values, of one layer."""
+
+    keys: Column
+    values: Column
+
+
 class Recalled(Chunked, Protocol):
-    """A memory for one question and its answer, over everything that a method kept."""
+    """A memory for one question and its answer, over everything that a method kept.
+
+    A token of the answer attends by `attend`, or whoever decodes looks at what it would attend to.
+
+    Attributes:
+        kept: tokens that it holds.
+    """
+
+    kept: int
+
+    def narrow(self, window: int) -> bool:
+        """From now on attends to at most so many tokens at once; whether that is fewer than before.
+
+        Raises:
+            UsageError: it cannot be so few.
+        """
+        ...
+
+    def look(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Seen:
+        """Keeps one token of a layer with full attention, and selects for it; see `attend`."""
+        ...
+
+    def add(self, layer: Layer, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Keeps one token of such a layer; its keys and values (G, 1, D) as they are kept."""
+        ...
+
+    def kept_layer(self, index: int) -> Columns:
+        """All that was kept of a layer without a sliding window."""
+        ...
 
     def begin_answer(self) -> None:
         """Says that the question has been read: what comes now are the answer's tokens."""
+        ...
+
+    def attended(self) -> float:
+        """Tokens that a token of the answer attended to, mean over tokens and layers so far."""
         ...
 
     def scores(self, tokens: int) -> Scores:

@@ -1,12 +1,12 @@
 """The one adapter to Hugging Face models: attention without position, and early exit.
 
 A model is run with q and k as they are before the rotary embedding; a `Memory` decides what they
-attend to and rotates them with the model's own embedding. Only this file and `load.py` touch a
-transformers model. What differs between architectures is a row of `architectures.py`.
+attend to and rotates them with the model's own embedding. Only this file, `load.py` and `parts.py`
+touch a transformers model. What differs between architectures is a row of `architectures.py`.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from longctx.core.architectures import Adapter, adapter_of
 from longctx.core.attention import causal_attention_lse
+from longctx.core.parts import Parts, Trace, beginning_from, parts_of
 from longctx.core.rope import NoRope, Rope
 
 ATTENTION = "longctx"  # the name of our attention function; "flash" in it would mean something else
@@ -68,18 +69,24 @@ class Layer:
 class Decoder:
     """A causal language model that runs over memories.
 
+    Args:
+        model: of transformers.
+        checks: what `checks` is; None: nothing is remembered yet.
+
     Attributes:
         layers: one `Layer` for each decoder layer.
         device, dtype: where and in what it computes.
+        checks: checks that were passed, by names that say what they depend on.
     """
 
-    def __init__(self, model: PreTrainedModel):
+    def __init__(self, model: PreTrainedModel, checks: MutableMapping[str, bool] | None = None):
         register()
         model.set_attn_implementation(ATTENTION)
         self._model = model.eval()
         self._base = model.base_model
         self.layers = layers_of(self._base, adapter_of(model.config))
         self.device, self.dtype = model.device, model.dtype
+        self.checks = {} if checks is None else checks
 
     @property
     def config(self) -> Any:
@@ -112,12 +119,25 @@ class Decoder:
             logits = self._model(use_cache=False).logits[0]
         return logits.float() if logits.dtype.itemsize < 4 else logits
 
+    def parts(self) -> Parts | None:
+        """Its weights by their role, where it has the usual ones; see `parts_of`."""
+        return parts_of(self._model)
+
+    def traced(self, ids: Tensor, memory: Any, states: Tensor) -> tuple[Trace, Tensor]:
+        """Reads ids (T,) while each part begins from states of its own; see `beginning_from`.
+
+        Returns:
+            What went through the layers, and what the last norm gave (T, E) for its states.
+        """
+        with beginning_from(self._base, states) as trace:
+            return trace, self.read(ids, memory)
+
     @contextmanager
     def as_it_is(self) -> Iterator[nn.Module]:
-        """The model without its head as transformers runs it, for comparisons."""
+        """The model as transformers runs it, for comparisons."""
         self._model.set_attn_implementation("sdpa")
         try:
-            yield self._base
+            yield self._model
         finally:
             self._model.set_attn_implementation(ATTENTION)
 

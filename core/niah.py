@@ -252,6 +252,8 @@ def _ask(
     session: Session, depth: float, needle: Needle, placed: Placed, gather: int | None
 ) -> Trial:
     answer = session.ask(needle.question, gather=gather)
+    if answer.interrupted:
+        raise KeyboardInterrupt
     return Trial(
         kind=needle.kind,
         depth=depth,

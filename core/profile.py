@@ -1,8 +1,8 @@
 """What is known of a model beyond its own files: prompt, retrieval heads, sizes.
 
 A profile is one YAML file, shipped in `profiles/` or the user's own. It is read here alone, into
-frozen dataclasses; a key that nothing reads is an error. Knows no method's options: they are
-checked by the method they are for.
+frozen dataclasses; a key that nothing reads is an error. Knows no options of methods and decode
+policies: they are checked by those that they are for.
 """
 
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -65,6 +65,9 @@ class Profile:
         threshold: best score under which a document seems not to answer; None: never said.
         max_new_tokens: length limit of an answer.
         sampling: how an answer is chosen and what ends it, unless the user says otherwise.
+        decode: the decode policy that is used unless another is named, as `--decode` takes it;
+            None: the usual one.
+        decoding: options by decode policy, overriding the policy's own defaults.
     """
 
     name: str
@@ -77,31 +80,33 @@ class Profile:
     threshold: float | None = None
     max_new_tokens: int = 64
     sampling: Sampling = field(default_factory=Sampling)
+    decode: str | None = None
+    decoding: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-def build(kind: type, values: Any, where: str) -> Any:
+def build(kind: type, values: Any, where: str, remedy: str = "Correct the profile.") -> Any:
     """Makes a dataclass of a mapping.
 
     Args:
         kind: the dataclass.
         values: its fields; lists become tuples.
         where: what to call the mapping in a message.
+        remedy: what to do about a value that does not fit.
 
     Raises:
         UsageError: a key it does not have, a missing one, or values that are no mapping.
     """
-    known = [f.name for f in fields(kind)]
+    names = [f.name for f in fields(kind)]
+    known = f"Known keys: {', '.join(names)}." if names else "It has no keys."
     if not isinstance(values, dict):
         raise UsageError(
             f"{where} is {type(values).__name__}, not a mapping",
             "",
-            f"Known keys: {', '.join(known)}.",
+            known,
         )
-    unknown = [str(key) for key in values if key not in known]
+    unknown = [str(key) for key in values if key not in names]
     if unknown:
-        raise UsageError(
-            f"unknown key {unknown[0]!r} in {where}", "", f"Known keys: {', '.join(known)}."
-        )
+        raise UsageError(f"unknown key {unknown[0]!r} in {where}", "", known)
     hints = get_type_hints(kind)
     values = {key: _nested(hints[key], value, key, where) for key, value in values.items()}
     wrong = [key for key, value in values.items() if not _fits(hints[key], value)]
@@ -109,12 +114,12 @@ def build(kind: type, values: Any, where: str) -> Any:
         raise UsageError(
             f"cannot use {wrong[0]!r} in {where}",
             f"{values[wrong[0]]!r:.60} is no {_name_of(hints[wrong[0]])}",
-            "Correct the profile.",
+            remedy,
         )
     try:
         return kind(**{key: _frozen(value) for key, value in values.items()})
     except (TypeError, ValueError, UsageError) as error:
-        raise UsageError(f"cannot use {where}", str(error), "Correct the profile.") from error
+        raise UsageError(f"cannot use {where}", str(error), remedy) from error
 
 
 def _nested(hint: Any, value: Any, key: str, where: str) -> Any:
@@ -135,6 +140,8 @@ def _fits(hint: Any, value: Any) -> bool:
         return fitting and all(map(_fits, parts, value))
     if hint is float:
         return type(value) in (int, float)
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        return False  # no tensor has such a size
     return hint is Any or type(value) is (get_origin(hint) or hint)
 
 

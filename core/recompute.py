@@ -6,24 +6,30 @@ REFORM, 3.3 ("on-demand cache recomputation"). The result is a cache to decode f
 import torch
 from torch import Tensor
 
-from longctx.core.decoding.dense import Dense
+from longctx.core.kv.prompt import Prompt
 from longctx.core.model import Decoder
 
 
 def recompute(
-    decoder: Decoder, prefix: Tensor, gathered: Tensor, question: Tensor, answer: int
-) -> tuple[Dense, Tensor]:
+    decoder: Decoder,
+    prefix: Tensor,
+    gathered: Tensor,
+    question: Tensor,
+    answer: int,
+    observed: int = 0,
+) -> tuple[Prompt, Tensor]:
     """Runs [prefix | gathered | question] at consecutive positions from 0.
 
     Args:
         decoder: the model.
         prefix, gathered, question: (n,) token ids each, gathered in document order.
         answer: tokens that may follow.
+        observed: latest queries that are kept.
 
     Returns:
         The filled cache, and the last hidden state (1, E).
     """
     ids = torch.cat([prefix, gathered, question])
-    memory = Dense(capacity=len(ids) + answer)
-    hidden = decoder.read(ids, memory)
-    return memory, hidden[-1:]
+    prompt = Prompt(len(ids) + answer, observed)
+    hidden = decoder.read(ids, prompt)
+    return prompt, hidden[-1:]

@@ -19,6 +19,8 @@ from longctx.core.store.manifest import FINGERPRINT, Manifest
 from longctx.core.store.manifest import Source as StoredSource
 from longctx.core.store.sameness import begins_with, is_same
 
+OF_ANSWERS = ("sampling", "decode", "decoding")  # what a profile says of answers alone
+
 
 def header(engine: Engine) -> dict[str, object]:
     """What a manifest says of the model and method, apart from the document."""
@@ -90,5 +92,5 @@ def _holds(known: StoredSource) -> bool:
 
 
 def _reading_part(profile: dict[str, Any]) -> dict[str, Any]:
-    """A profile without what only says how an answer is drawn."""
-    return {key: value for key, value in profile.items() if key != "sampling"}
+    """A profile without what only says how an answer is drawn and decoded."""
+    return {key: value for key, value in profile.items() if key not in OF_ANSWERS}

@@ -58,19 +58,37 @@ class Rope:
             (heads, n, D) in the dtype of x.
         """
         cos, sin = self.tables(length, x)
+        return self.turn(x, cos[positions], sin[positions])
+
+    def turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Rotates x (heads, n, D) by rows (n, ...) of its tables."""
         part = x[None, ..., : self._dims]
         none = part[:, :0]  # the architectures rotate q and k together; here k is empty
-        rotated, _ = self._apply(part, none, cos[None, positions], sin[None, positions])
+        rotated, _ = self._apply(part, none, cos[None], sin[None])
         if self._dims is None:
             return rotated[0]
         return torch.cat([rotated[0], x[..., self._dims :]], dim=-1)
+
+    def unrotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
+        """What `rotate` made x of, but for rounding; see there."""
+        wide = torch.promote_types(x.dtype, torch.float32)
+        cos, sin = (table[positions].to(wide) for table in self.tables(length, x))
+        # (cos, sin) is a turn and a stretch, which (cos, -sin) / (cos² + sin²) takes back.
+        stretch = cos.square() + sin.square()
+        part = x[None, ..., : self._dims].to(wide)
+        back, _ = self._apply(part, part[:, :0], (cos / stretch)[None], (-sin / stretch)[None])
+        if self._dims is None:
+            return back[0].to(x.dtype)
+        return torch.cat([back[0].to(x.dtype), x[..., self._dims :]], dim=-1)
 
     def same_basis(self, length: int, other: int) -> bool:
         """Whether keys rotated in a window of one length may meet queries of another."""
         if not self.length_dependent or length == other:
             return True
         probe = torch.empty(0)
-        return torch.equal(self.tables(length, probe)[0][1], self.tables(other, probe)[0][1])
+        # At position 0 nothing turns: a window of one place is asked as one of two.
+        ours, others = (self.tables(max(2, n), probe)[0][1] for n in (length, other))
+        return torch.equal(ours, others)
 
     @cached_property
     def half_split(self) -> bool:
@@ -130,8 +148,13 @@ class NoRope:
     """The place of a `Rope` in layers that the model runs without positions."""
 
     half_split = True  # by the tables that it has, nothing turns
+    length_dependent = False
 
     def rotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
+        """Leaves x as it is."""
+        return x
+
+    def unrotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
         """Leaves x as it is."""
         return x
 

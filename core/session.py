@@ -7,72 +7,30 @@ asks which method is in use.
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from longctx.core.ahead import ReadAhead
+from longctx.core.answer import INTERRUPTED, Answer, Found, decoded
 from longctx.core.answering import Question, way_of
 from longctx.core.decode import Generation
+from longctx.core.decoding import Decoding
 from longctx.core.device import dtype_name
 from longctx.core.errors import LongctxError
-from longctx.core.gather import Passage, passages
+from longctx.core.gather import passages
 from longctx.core.memory import Scores
 from longctx.core.sampling import Sampling
-from longctx.core.setup import Setup, memory_told, prepare, recorded
+from longctx.core.setup import Setup, memory_told, policy, prepare, recorded
 from longctx.core.store.library import Library
 from longctx.core.store.sameness import has_changed
 
-SCHEMA_VERSION = 1
-OUT_OF_MEMORY = "Use a smaller --gather."
+OUT_OF_MEMORY = "Use a smaller --gather or --max-new-tokens."
 LARGE_STATE = (
     "Keys that were kept must all be in memory: keep them in fewer bytes (ingest --kv-dtype int8), "
     "or ingest with --method reform."
 )
-
-
-@dataclass(frozen=True)
-class Found:
-    """What was gathered for a question.
-
-    Attributes:
-        question: the user's words.
-        found: whether the best score reaches the profile's threshold.
-        documents: names of the documents that were searched.
-        passages: every contiguous run of gathered tokens, best first.
-        tokens: counts: document, gathered, question, answer, dropped.
-        timings: seconds: load_s (once), and since the question gather_s, first_token_s, total_s.
-        state: what was reused and what was checked.
-    """
-
-    question: str
-    found: bool
-    documents: list[str]
-    passages: list[Passage]
-    tokens: dict[str, int]
-    timings: dict[str, float]
-    state: dict[str, Any]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON object of `find`."""
-        values = {"schema_version": SCHEMA_VERSION, **asdict(self)}
-        values["passages"] = [passage.as_dict() for passage in self.passages]
-        return values
-
-
-@dataclass(frozen=True)
-class Answer(Found):
-    """What was gathered, and the model's answer from it.
-
-    Attributes:
-        answer: its text.
-        stop: what ended it: "end" (the model), "length" or "stop string".
-    """
-
-    answer: str
-    stop: str
 
 
 class Session:
@@ -140,20 +98,27 @@ class Session:
         gather: int | None = None,
         sampling: Sampling | None = None,
         on_text: Callable[[str], None] = lambda text: None,
+        decode: str | None = None,
     ) -> Answer:
         """Answers a question from the state.
+
+        Ctrl-C while the answer is decoded ends it: what came until then is returned.
 
         Args:
             question: the user's words.
             gather: tokens to recompute, prefix included; None: the method's.
             sampling: how to decode; what it leaves open is the profile's.
             on_text: gets the answer's text as it comes.
+            decode: decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the setup's.
 
         Raises:
-            UsageError: an empty question, or one longer than the window.
+            UsageError: an empty question, one longer than the window, or a decode policy that
+                there is not or that does not go with how the document is asked.
         """
-        with memory_told(self.engine, OUT_OF_MEMORY):
-            return self._ask(question, gather, sampling or Sampling(), on_text)
+        engine = self.engine
+        decoding = engine.decoding if decode is None else policy(decode, engine.profile)
+        with memory_told(engine, OUT_OF_MEMORY):
+            return self._ask(question, gather, sampling or Sampling(), on_text, decoding)
 
     def _ask(
         self,
@@ -161,27 +126,43 @@ class Session:
         gather: int | None,
         sampling: Sampling,
         on_text: Callable[[str], None],
+        decoding: Decoding,
     ) -> Answer:
         clock = _Clock(self._load_s)
         sampling = sampling.over(self.engine.profile.sampling)
         limit = sampling.max_new_tokens or self.engine.profile.max_new_tokens
-        asked = Question(*self.engine.prompt.question(question), limit, gather)
+        asked = Question(*self.engine.prompt.question(question), limit, gather, decoding)
         begun = self._way.begin(asked, lambda: clock.mark("gather_s"))
         prompt, ends = begun.prompt, self.engine.files.eos_ids()
         answer = Generation(
-            self.engine.decoder, begun.memory, begun.hidden, prompt, sampling, limit, ends
+            self.engine.decoder, begun.policy, begun.hidden, prompt, sampling, limit, ends
         )
         answer.on_token = lambda: clock.mark("first_token_s")  # the first time counts
-        pieces = []
-        for piece in answer.texts(self.engine.files.tokenizer):
-            # A model's answer begins with the space after "Answer:"; the user's does not.
-            piece = piece if pieces else piece.lstrip()
-            if piece:
-                pieces.append(piece)
-                on_text(piece)
+        text, whole = self._text(answer, on_text)
+        rate = answer.tokens_per_s
         counts = {"question": len(asked.ids), "answer": answer.count, "dropped": begun.dropped}
         found = self._found(question, *begun.found(), counts, clock)
-        return Answer(**vars(found), answer="".join(pieces).strip(), stop=answer.stop)
+        return Answer(
+            **vars(found),
+            answer=text,
+            stop=answer.stop if whole else INTERRUPTED,
+            **decoded(decoding, begun.policy.spent()),
+            tokens_per_s=None if rate is None else round(rate, 4),
+        )
+
+    def _text(self, answer: Generation, on_text: Callable[[str], None]) -> tuple[str, bool]:
+        """The text of an answer, and whether it came to its end; Ctrl-C keeps what there is."""
+        pieces: list[str] = []
+        try:
+            for piece in answer.texts(self.engine.files.tokenizer):
+                # A model's answer begins with the space after "Answer:"; the user's does not.
+                piece = piece if pieces else piece.lstrip()
+                if piece:
+                    pieces.append(piece)
+                    on_text(piece)
+        except KeyboardInterrupt:
+            return "".join(pieces).strip(), False
+        return "".join(pieces).strip(), True
 
     def find(self, query: str, gather: int | None = None) -> Found:
         """The best passages for a query; nothing is decoded, so they may be more than the window.

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from longctx.core import methods, profile
+from longctx.core import decoding, methods, profile
 from longctx.core.chat import resolve
+from longctx.core.decoding import Decoding
 from longctx.core.device import (
     choose_device,
     choose_dtype,
@@ -43,6 +44,7 @@ class Setup:
         method: reading method; None: the profile's. Of a document: the way to ask it.
         keep_kv: keep keys and values too, if the method can; when reading.
         kv_dtype: how they are kept; None: as the profile says; when reading.
+        decode: decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the profile's; when asking.
         device: auto, cpu, mps, cuda or cuda:N.
         dtype: auto, bf16, fp16 or fp32.
         threads: CPU threads; None: PyTorch's choice.
@@ -53,6 +55,7 @@ class Setup:
     method: str | None = None
     keep_kv: bool = False
     kv_dtype: str | None = None
+    decode: str | None = None
     device: str = "auto"
     dtype: str = "auto"
     threads: int | None = None
@@ -87,6 +90,7 @@ class Engine:
         prompt: encodes prefix and question.
         window: tokens that the model was trained on.
         asked_with: the method that the user names for a document; None: the usual one.
+        decoding: how answers are decoded, unless a question says otherwise.
         notes: what was decided otherwise than the profile says, for people.
     """
 
@@ -99,6 +103,7 @@ class Engine:
     prompt: PromptEncoder
     window: int
     asked_with: str | None = None
+    decoding: Decoding = decoding.USUAL
     notes: tuple[str, ...] = ()
     _decoder: Decoder | None = field(default=None, repr=False)
 
@@ -199,9 +204,9 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         recorded: what a document says it was read with; it stands where the user chose nothing.
 
     Raises:
-        UsageError: a name that does not exist, an option that does not fit the method, a chat
-            template that gives no prompt, or a value of LONGCTX_KERNELS that asks for what there
-            is not.
+        UsageError: a name that does not exist, an option that does not fit the method or decode
+            policy, a chat template that gives no prompt, or a value of LONGCTX_KERNELS that asks
+            for what there is not.
     """
     recorded = recorded or Recorded()
     name = setup.model or recorded.model or BUNDLED
@@ -215,6 +220,7 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     else:
         chosen = _choose_profile(setup, name)
     chosen = replace(chosen, prompt=resolve(chosen.prompt, files.tokenizer))
+    decoding.check(chosen.decoding)
     method = recorded.method or _method(setup, chosen)
     module = methods.load(method)
     values = recorded.options or _values(setup, chosen, method)
@@ -231,8 +237,18 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         prompt=PromptEncoder(chosen.prompt, files.tokenizer),
         window=window,
         asked_with=setup.method if recorded.method else None,
+        decoding=policy(setup.decode, chosen),
         notes=tuple(_differences(wanted, options, window)),
     )
+
+
+def policy(text: str | None, chosen: Profile) -> Decoding:
+    """The decode policy that a user names, or else the profile's.
+
+    Raises:
+        UsageError: an unknown policy or option, or a value that does not fit it.
+    """
+    return decoding.choose(chosen.decode if text is None else text, chosen.decoding)
 
 
 def _method(setup: Setup, chosen: Profile) -> str:

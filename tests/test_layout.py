@@ -1,7 +1,10 @@
 """The rules of the tree: who may import whom, and that everything is packaged and documented."""
 
 import ast
+import json
+import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ RECIPE = "profiles.tiny.recipe"  # makes models: it may touch transformers and w
 COMPOSED = "core.methods.both"  # made of two others
 STAGES = {
     *("encode", "gather", "recompute", "answering", "decode"),
+    *("stepping", "answer"),
     *("ingest", "session", "plan", "setup", "niah"),
 }
 
@@ -64,7 +68,7 @@ def test_core_does_not_know_the_command_line():
         assert not {i for i in imports(name) if i.split(".")[0] in ("cli", "rich", "typer")}, name
 
 
-@pytest.mark.parametrize("folder", ["core.methods", "core.decoding"])
+@pytest.mark.parametrize("folder", ["core.methods", "core.decoding", "core.kv"])
 def test_methods_import_neither_stages_nor_one_another(folder):
     for name in in_folder(folder):
         ours = {i for i in imports(name) if i.startswith("core.")}
@@ -152,3 +156,29 @@ def test_every_commands_help_stands_in_the_docs(monkeypatch):
         shown = CliRunner().invoke(app, [name, "--help"], prog_name="longctx", env=WIDE).stdout
         block = f"## `longctx {name}`\n\n```\n{shown.rstrip()}\n```\n"
         assert block in documented, f"docs/commands.md should have:\n{block}"
+
+
+def test_every_decode_policy_stands_in_the_docs_with_its_options():
+    from longctx.core import decoding
+
+    documented = (ROOT / "docs" / "decoding.md").read_text("utf-8")
+    sections = dict(re.findall(r"^## `(.+?)`\n(.*?)(?=^## |\Z)", documented, re.M | re.S))
+    for name in decoding.names():
+        assert name in sections, f"docs/decoding.md should have a section `{name}`"
+        options = fields(decoding.load(name).Options)
+        written = dict(re.findall(r"^\| `(.+?)` \| (.+?) \|", sections[name], re.M))
+        assert written == {option.name: shown(option.default) for option in options}, name
+
+
+def shown(default: object) -> str:
+    """As a user would write it after `--decode NAME:OPTION=`."""
+    return default if isinstance(default, str) else json.dumps(default)
+
+
+def test_the_help_names_every_decode_policy():
+    from longctx.cli import options
+    from longctx.core import decoding
+
+    (setting,) = options.Decode.__metadata__
+    named = set(re.findall(r"([a-z+]+) \(", setting.help))
+    assert set(decoding.names()) <= named

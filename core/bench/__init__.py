@@ -1,4 +1,4 @@
-"""Speed of reading and answering, with real shapes and random weights, against what is possible.
+"""Speed of reading, answering and decoding against what is possible; shapes have random weights.
 
     from longctx.core.bench.shapes import Wanted
     from longctx.core.bench.ingesting import ingest

@@ -15,7 +15,7 @@ import torch
 from longctx.core.answering import Answering, Question, Recalling, way_of
 from longctx.core.bench import ceilings
 from longctx.core.bench.ceilings import Ceilings
-from longctx.core.bench.floors import layer_flop
+from longctx.core.bench.floors import entry_bytes, weight_bytes
 from longctx.core.bench.reading import random_ids
 from longctx.core.bench.sizes import budget_of, reading_options
 from longctx.core.bench.states import NAME, make_state
@@ -167,7 +167,7 @@ class Asker:
         reset_peak_memory(engine.device)
         begun = opened.answering.begin(self._question, lambda: clock.mark("gather"))
         tokens = Generation(
-            engine.decoder, begun.memory, begun.hidden, begun.prompt, Sampling(), ANSWER, set()
+            engine.decoder, begun.policy, begun.hidden, begun.prompt, Sampling(), ANSWER, set()
         ).tokens()
         next(tokens)
         clock.mark("first")
@@ -205,14 +205,13 @@ class Asker:
         """Tokens/s where each reads all layers, the output matrix and its keys and values once."""
         config, layers = self._engine.files.config, self._engine.decoder.layers
         itemsize = self._engine.dtype.itemsize
-        weights = sum(layer_flop(config, layer) // 2 for layer in layers)
-        moved = (weights + config.vocab_size * config.hidden_size) * itemsize
+        moved = weight_bytes(config, layers, itemsize)
         if way.recalls:
             o, row = way.options, way.row_bytes()  # as many bytes of keys as of values
             moved += min(self._tokens, o.window) * row
             moved += max(0, self._tokens - o.first - o.local) * row // 2
         else:
-            moved += prompt * itemsize * sum(2 * x.kv_heads * x.head_dim for x in layers)
+            moved += prompt * entry_bytes(layers, itemsize)
         return self._found.copy_bytes_s / moved
 
 

@@ -75,8 +75,8 @@ def _full(engine: Engine, tokens: int) -> Baseline:
     ids = torch.zeros(1, tokens, dtype=torch.long, device=engine.device)
 
     def read() -> None:
-        with decoder.as_it_is() as base, torch.inference_mode():
-            base(ids, use_cache=True)
+        with decoder.as_it_is() as model, torch.inference_mode():
+            model.base_model(ids, use_cache=True)
 
     return _timed("transformers, full attention", engine, tokens, None, None, read)
 

@@ -109,6 +109,20 @@ def layer_flop(config: Any, layer: Layer) -> int:
     return projection_flop(config, layer) + output + mlp
 
 
+def weight_bytes(config: Any, layers: tuple[Layer, ...], itemsize: int) -> int:
+    """Bytes that each token of an answer reads of the matrices of all layers and of the output.
+
+    Of the input's embeddings it reads one row, which is nothing beside them.
+    """
+    weights = sum(layer_flop(config, layer) // 2 for layer in layers)
+    return (weights + config.vocab_size * config.hidden_size) * itemsize
+
+
+def entry_bytes(layers: tuple[Layer, ...], itemsize: int) -> int:
+    """Bytes of one token's keys and values in all layers."""
+    return sum(2 * layer.kv_heads * layer.head_dim for layer in layers) * itemsize
+
+
 def pairs_of(options: Any, tokens: int, window: int | None) -> Pairs:
     """How many (query, key) pairs a layer looks at while it reads a document.
 

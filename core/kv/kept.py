@@ -101,6 +101,10 @@ class Kept:
         }
         return fork
 
+    def layer(self, index: int) -> LayerKV:
+        """What is kept of a layer with full attention."""
+        return self._layers[index]
+
     def append(self, layer: Layer, k: Tensor, v: Tensor) -> LayerKV:
         """Adds T tokens to a layer with full attention: position-free (G, T, D)."""
         self._count(layer, k)

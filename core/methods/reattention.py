@@ -16,7 +16,18 @@ from torch import Tensor
 from longctx.core.errors import UsageError
 from longctx.core.kv.kept import GROUP, Kept, LayerKV
 from longctx.core.kv.keys import Keys
-from longctx.core.memory import HERE, Chunked, Groups, Held, Memory, Place, Scores, Snapshot, Stored
+from longctx.core.memory import (
+    HERE,
+    Chunked,
+    Groups,
+    Held,
+    Memory,
+    Place,
+    Scores,
+    Seen,
+    Snapshot,
+    Stored,
+)
 from longctx.core.model import Layer
 from longctx.kernels.door import (
     Window,
@@ -113,6 +124,8 @@ class Method(Memory):
         self._kept = Kept(layers, stored, place, options.local)
         self._votes: Tensor | None = None  # (N,) of a question, summed over the layers
         self._steps: int | None = None  # tokens of the answer so far; None: it has not begun
+        self._looks = 0  # of these tokens in all layers
+        self._seen = torch.zeros(1, dtype=torch.int64, device=place.device)  # entries in all looks
 
     @property
     def chunk(self) -> int:
@@ -123,20 +136,63 @@ class Method(Memory):
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attends the chunk to [first | selected | last]; see `Memory.attend`."""
+        if layer.window is not None:
+            self._step(layer)
+            k, v = self._kept.slide(layer, k, v)
+            self._count(min(self._kept.seen, layer.window))
+            return _exactly(layer, q, k, v)
+        kv = self._append(layer, k, v)
+        near = self._near(q, kv)
+        if near is None:
+            return _exactly(layer, q, *_everything(kv))
+        return self._selected(layer, q, kv, near)
+
+    def look(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Seen:
+        """What one token attends to; see `Recalled.look`."""
+        kv = self._append(layer, k, v)
+        near = self._near(q, kv)
+        if near is None:
+            S, (k, v) = kv.keys.length, _everything(kv)
+            q, k = layer.rotate(q, slice(S - 1, S), S), layer.rotate(k, slice(0, S), S)
+            return Seen(q, k, v, torch.full((1,), S, device=q.device), S)
+        q, k = _in_place(layer, q, kv.keys, near, self.options.window)
+        k, v = (x.transpose(0, 1).contiguous() for x in (k, kv.values.gather(near.index)))
+        return Seen(q, k, v, near.total, self.options.window)
+
+    def add(self, layer: Layer, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Keeps one token without attending; see `Recalled.add`."""
+        form = self._append(layer, k, v).keys.form
+        kept = (form.code(x.transpose(0, 1).contiguous()).decoded(x.dtype) for x in (k, v))
+        k, v = (x.transpose(0, 1) for x in kept)
+        return k, v
+
+    def _append(self, layer: Layer, k: Tensor, v: Tensor) -> LayerKV:
+        self._step(layer)
+        return self._kept.append(layer, k, v)
+
+    def _step(self, layer: Layer) -> None:
+        """Counts the answer's tokens."""
         if layer.index == 0 and self._steps is not None:
             self._steps += 1
-        if layer.window is not None:
-            return _exactly(layer, q, *self._kept.slide(layer, k, v))
-        o, kv = self.options, self._kept.append(layer, k, v)
-        middle = kv.keys.length - o.local - o.first  # tokens between the first and the last
+
+    def _near(self, q: Tensor, kv: LayerKV) -> Window | None:
+        """The tokens that the last ones, position-free (H, T, D), attend to; None: all."""
+        o, total = self.options, kv.keys.length
+        middle = total - o.local - o.first  # tokens between the first and the last
         if middle <= 0:
-            everything = torch.arange(kv.keys.length, device=q.device)
-            k, v = (x.gather(everything).transpose(0, 1) for x in (kv.keys, kv.values))
-            return _exactly(layer, q, k, v)
+            self._count(total)
+            return None
         top = kv.keys.top(q, o.first, o.first + middle, o.top_k)
         self._note(top.votes)
-        sizes = o.voted, o.span, o.first, o.local, kv.keys.length
-        return self._selected(layer, q, kv, select_window(top.votes, top.best, *sizes))
+        near = select_window(top.votes, top.best, o.voted, o.span, o.first, o.local, total)
+        self._count(near.total)
+        return near
+
+    def _count(self, entries: int | Tensor) -> None:
+        """Counts what a token of the answer attends to in a layer."""
+        if self._steps is not None:
+            self._looks += 1
+            self._seen += entries
 
     def _selected(self, layer: Layer, q: Tensor, kv: LayerKV, near: Window) -> Tensor:
         """Attention (H, T, D) of the last T tokens of a window to it, at positions from 0 on."""
@@ -194,11 +250,30 @@ class Method(Memory):
         fork = copy.copy(self)
         fork._kept = self._kept.fork()
         fork._votes = torch.zeros(self._kept.seen, dtype=torch.int64, device=self._place.device)
+        fork._seen = torch.zeros_like(self._seen)
         return fork
+
+    def narrow(self, window: int) -> bool:
+        """Selects fewer keys, if need be; see `Recalled.narrow`."""
+        before, self.options = self.options, fit(self.options, window)
+        return self.options != before
 
     def begin_answer(self) -> None:
         """The question has been read; the votes of the answer's first tokens still count."""
         self._steps = 0
+
+    @property
+    def kept(self) -> int:
+        """All tokens so far."""
+        return self._kept.seen
+
+    def kept_layer(self, index: int) -> LayerKV:
+        """Keys and values of a layer without a sliding window, position-free."""
+        return self._kept.layer(index)
+
+    def attended(self) -> float:
+        """Tokens in the windows of the answer's tokens."""
+        return float(self._seen) / max(1, self._looks)
 
     def scores(self, tokens: int) -> Scores:
         """Votes of each token, over the layers, for the question and what came of the answer.
@@ -236,6 +311,13 @@ def _in_place(layer: Layer, q: Tensor, keys: Keys, near: Window, W: int) -> tupl
     q = layer.rotate(q, near.total - T + torch.arange(T, device=q.device), W)
     k = keys.gather(near.index).transpose(0, 1)  # (G, W, D)
     return q, layer.rotate(k, slice(0, W), W).transpose(0, 1)
+
+
+def _everything(kv: LayerKV) -> tuple[Tensor, Tensor]:
+    """All keys and values (G, S, D) of a layer."""
+    index = torch.arange(kv.keys.length, device=kv.keys.form.place.device)
+    k, v = (x.gather(index).transpose(0, 1) for x in (kv.keys, kv.values))
+    return k, v
 
 
 def _exactly(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

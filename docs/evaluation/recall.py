@@ -72,6 +72,14 @@ def is_right(answer: str, accepted: list[str]) -> bool:
     return any(re.search(rf"(?<!\w){re.escape(x)}(?!\w)", answer, re.IGNORECASE) for x in accepted)
 
 
+def ask(session: Session, question: str) -> str:
+    """The answer's text; Ctrl-C ends the whole run, not the answer alone."""
+    answer = session.ask(question)
+    if answer.interrupted:
+        raise KeyboardInterrupt
+    return answer.answer
+
+
 def main() -> None:
     """Prints a table and, with --json, every trial."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -90,7 +98,7 @@ def main() -> None:
         scores = session.score(item["question"])
         chosen = {b: token in top_tokens(scores, b, total, (0, 0)) for b in BUDGETS}
         rank = bm25.rank(item["question"], token)
-        answer = "" if options.no_answers else session.ask(item["question"]).answer
+        answer = "" if options.no_answers else ask(session, item["question"])
         trials.append(
             {
                 "question": item["question"],

@@ -2,6 +2,9 @@
 
 import json
 import re
+import signal
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,14 +12,18 @@ import pytest
 from longctx.cli import ask, loading, render
 from longctx.cli.text import clean
 from longctx.core.ahead import ReadAhead
+from longctx.core.decode import Generation
+from longctx.core.decoding.dense import Policy
 
 pytestmark = pytest.mark.usefixtures("library")
 QUESTION = "who wrote of the boat?"
-KEYS = {"schema_version", "question", "answer", "found", "documents", "passages", "tokens"} | {
+FIND_KEYS = {"schema_version", "question", "found", "documents", "passages", "tokens"} | {
     "timings",
     "state",
-    "stop",
 }
+DECODED = {"policy", "attended_per_step", "refreshes", "held", "reassigned", "narrowed"}
+DECODED |= {"tokens_per_s"}
+KEYS = FIND_KEYS | DECODED | {"answer", "stop"}
 PASSAGE_KEYS = {"document", "source", "line", "start", "end", "score", "text"}
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 
@@ -86,7 +93,7 @@ def test_find_prints_places_with_scores_best_first(asking):
 
 def test_find_json_has_no_answer_and_every_passage(asking):
     values = json.loads(asking("find", "rain", "--json", "--limit", 1, "--gather", 60).stdout)
-    assert values.keys() == KEYS - {"answer", "stop"}
+    assert values.keys() == FIND_KEYS
     assert len(values["passages"]) > 1
     assert values["tokens"]["gathered"] <= 60
 
@@ -156,6 +163,76 @@ def test_how_an_answer_is_drawn_comes_from_the_profile(asking, longctx, model_fo
         json.loads(greedy.stdout)["answer"]
         == json.loads(asking("ask", QUESTION, "--json").stdout)["answer"]
     )
+
+
+# --- how it is decoded ---
+
+
+def test_the_answer_says_how_it_was_decoded(asking):
+    values = json.loads(asking("ask", QUESTION, "--json", "--decode", "dense").stdout)
+    tokens = values["tokens"]
+    prompt = tokens["gathered"] + tokens["question"] + 1  # the prefix
+    steps = tokens["answer"] - 1  # the last token is read by nobody
+    assert values["policy"] == {"name": "dense"}
+    assert values["attended_per_step"] == round(prompt + (steps + 1) / 2, 2)
+    assert values["held"] == prompt + steps
+    assert (values["refreshes"], values["reassigned"]) == (None, False)
+    usual = json.loads(asking("ask", QUESTION, "--json").stdout)
+    assert {key: usual[key] for key in ("answer", "policy")} == {
+        key: values[key] for key in ("answer", "policy")
+    }
+    one = json.loads(asking("ask", QUESTION, "--json", "--max-new-tokens", 1).stdout)
+    assert (one["tokens_per_s"], one["attended_per_step"]) == (None, 0)
+
+
+WRONG_POLICIES = [
+    ("nope", "unknown decode policy 'nope'. Known: dense"),
+    ("", "unknown decode policy ''"),
+    ("dense:budget=5", "unknown key 'budget' in options of decode policy 'dense'. It has no keys."),
+    ("dense:budget", "cannot use --decode dense:budget"),
+]
+
+
+@pytest.mark.parametrize(("decode", "said"), WRONG_POLICIES)
+def test_a_wrong_policy_is_told_before_a_model_is_loaded(asking, monkeypatch, decode, said):
+    monkeypatch.setattr("longctx.core.setup.load_decoder", lambda *args: pytest.fail("loaded"))
+    result = asking("ask", QUESTION, "--decode", decode, "--doc", "book")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    monkeypatch.setenv("LONGCTX_DECODE", decode or "none")
+    assert asking("ask", QUESTION).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("decode: nope", "unknown decode policy 'nope'"),
+        ("decoding: {nope: {budget: 5}}", "unknown decode policy 'nope'"),
+        ("decoding: {dense: {budget: 5}}", "unknown key 'budget'"),
+        ("decoding: {dense: 5}", "is int, not a mapping"),
+        ("decoding: dense", "'dense' is no dict"),
+    ],
+)
+def test_what_a_profile_says_of_policies_is_checked(longctx, model_folder, tmp_path, lines, said):
+    profile = tmp_path / "wrong.yaml"
+    profile.write_text((model_folder / "profile.yaml").read_text("utf-8") + lines + "\n", "utf-8")
+    result = longctx("ask", QUESTION, "--model", model_folder, "--profile", profile)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("reassigned", "the answer went beyond the model's window"),
+        ("narrowed", "fewer tokens were selected than usual"),
+    ],
+)
+def test_what_the_window_had_no_room_for_is_told(asking, monkeypatch, field, said):
+    spent = Policy.spent
+    monkeypatch.setattr(Policy, "spent", lambda self: replace(spent(self), **{field: True}))
+    assert json.loads(asking("ask", QUESTION, "--json").stdout)[field] is True
+    assert said in asking("ask", QUESTION).stderr
 
 
 @pytest.mark.parametrize("command", ["ask", "find"])
@@ -230,6 +307,78 @@ def test_a_prompt_opens_at_a_terminal(asking, monkeypatch):
     assert questions == ["who came home?", "what news?"]
     assert result.stderr.count("? ") == 5
     assert "error: a question of" in result.stderr
+
+
+# --- Ctrl-C during an answer ---
+
+
+@pytest.fixture
+def interrupt(monkeypatch) -> Callable[[int], None]:
+    """Presses Ctrl-C after two pieces of an answer's text: of the answer of this number."""
+    texts, answers = Generation.texts, []
+
+    def interrupt(number: int) -> None:
+        def interrupted(self, tokenizer):
+            answers.append(self)
+            for count, piece in enumerate(texts(self, tokenizer)):
+                yield piece
+                if count and len(answers) == number:
+                    signal.raise_signal(signal.SIGINT)
+
+        monkeypatch.setattr(Generation, "texts", interrupted)
+
+    return interrupt
+
+
+def test_ctrl_c_keeps_what_was_shown_of_an_answer(asking, interrupt):
+    whole = asking("ask", QUESTION, "--no-sources").stdout
+    interrupt(1)
+    result = asking("ask", QUESTION, "--doc", "book")
+    assert result.exit_code == 130
+    assert result.stdout.endswith("\n")
+    assert 1 < len(result.stdout) < len(whole)
+    assert whole.startswith(result.stdout.removesuffix("\n"))
+    assert re.fullmatch(r"interrupted after \d tokens\n", result.stderr)
+
+
+def test_ctrl_c_gives_the_json_of_what_there_is(asking, interrupt):
+    whole = json.loads(asking("ask", QUESTION, "--json").stdout)
+    interrupt(1)
+    result = asking("ask", QUESTION, "--doc", "book", "--json")
+    assert (result.exit_code, result.stderr) == (130, "")
+    values = json.loads(result.stdout)
+    assert (values.keys(), values["stop"]) == (KEYS, "interrupted")
+    assert whole["answer"].startswith(values["answer"])
+    assert 0 < values["tokens"]["answer"] < whole["tokens"]["answer"]
+    assert values["passages"] == whole["passages"]
+
+
+def test_ctrl_c_ends_many_questions_after_the_line_of_the_one(asking, interrupt):
+    interrupt(2)
+    result = asking("ask", "-", input="who?\nwhen?\nwhere?\n")
+    assert result.exit_code == 130
+    values = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(v["question"], v["stop"]) for v in values] == [
+        ("who?", "length"),
+        ("when?", "interrupted"),
+    ]
+
+
+def test_ctrl_c_ends_an_answer_and_the_conversation_goes_on(asking, interrupt, monkeypatch):
+    monkeypatch.setattr(render, "can_ask", lambda: True)
+    typed = iter(["who?", "when?"])
+
+    def type_next(prompt: str = "") -> str:
+        for words in typed:
+            return words
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", type_next)
+    interrupt(1)
+    result = asking("ask")
+    assert result.exit_code == 0
+    assert result.stderr.count("interrupted after") == 1
+    assert result.stdout.count("book.txt:") > 0  # under the second answer
 
 
 def test_ctrl_c_ends_the_answer_and_then_the_conversation(capsys, monkeypatch):

@@ -1,6 +1,11 @@
-"""Ctrl-C ends the program also while one computation keeps the main thread for minutes."""
+"""Ctrl-C ends the program, also while one computation keeps the main thread for minutes.
 
+An answer that it ends is kept as far as it came.
+"""
+
+import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -132,3 +137,66 @@ def test_it_ends_also_where_nothing_can_be_told():
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=120) == 130
+
+
+# Waits after the first piece of an answer, so that Ctrl-C finds it there.
+ASKING = """
+import sys, time
+from longctx.cli.main import main
+from longctx.core.decode import Generation
+texts = Generation.texts
+def waiting(self, tokenizer):
+    for piece in texts(self, tokenizer):
+        yield piece
+        if piece.strip():
+            print("ready", file=sys.stderr, flush=True)
+            time.sleep(600)
+Generation.texts = waiting
+sys.argv[0] = "longctx"
+main()
+"""
+
+
+@pytest.fixture
+def asked(library, model_options):
+    """A program that is in the midst of an answer."""
+    command = [sys.executable, "-c", ASKING, "ask", "who wrote?", "--doc", "book", *model_options]
+    running = []
+
+    def start(*options: str) -> subprocess.Popen:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        running.append(subprocess.Popen([*command, *options], **pipes))
+        assert running[-1].stderr.readline() == b"ready\n"
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
+def test_an_answer_that_was_interrupted_stays_as_far_as_it_came(asked):
+    process = asked()
+    ready, _, _ = select.select([process.stdout], [], [], 60)
+    assert ready, "the text waits in a buffer instead of coming as it is generated"
+    shown = os.read(process.stdout.fileno(), 1 << 16)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert shown.strip()
+    assert out == b"\n"
+    assert err.startswith(b"interrupted after ")
+    assert err.count(b"\n") == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
+def test_an_answer_that_was_interrupted_is_one_json_object(asked):
+    process = asked("--json")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (130, b"")
+    values = json.loads(out)
+    assert values["stop"] == "interrupted"
+    assert values["answer"]
+    assert values["tokens"]["answer"] > 0

@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from longctx.cli import render
 from longctx.cli.main import COMMANDS, app
-from longctx.core import session
+from longctx.core import answer
 from longctx.core.errors import Locked, NotFound, StateMismatch, UnreadableInput
 from longctx.core.store.library import Library
 
@@ -61,7 +61,7 @@ def test_without_a_command_there_is_help_on_stderr(longctx):
 
 
 def test_schema_versions_agree():
-    assert render.SCHEMA_VERSION == session.SCHEMA_VERSION
+    assert render.SCHEMA_VERSION == answer.SCHEMA_VERSION
 
 
 # --- errors ---

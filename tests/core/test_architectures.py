@@ -12,8 +12,8 @@ from transformers import AutoConfig
 
 from longctx.core import architectures
 from longctx.core.architectures import ADAPTERS, COLUMNS, REFUSED, Adapter, adapter_of, table
-from longctx.core.decoding.dense import Dense
 from longctx.core.errors import LongctxError, UsageError
+from longctx.core.kv.prompt import Prompt
 from longctx.core.load import _small_copy, load_decoder, self_check
 from longctx.core.methods import reform
 from longctx.core.methods.reform import Method, Options
@@ -242,7 +242,7 @@ def test_gpt_oss_is_loaded_from_mxfp4(make_model, tmp_path, dtype):
     decoder = load_decoder(str(tmp_path), config, "cpu", dtype, {})
     assert config.to_json_string() == before  # it is part of what a document was read with
     assert {w.dtype for w in decoder._model.base_model.layers[0].mlp.parameters()} == {dtype}
-    ours = decoder.logits(decoder.read(IDS, Dense(len(IDS))))
+    ours = decoder.logits(decoder.read(IDS, Prompt(len(IDS))))
     decoder._model.set_attn_implementation("eager")
     with torch.no_grad():
         own = decoder._model(IDS[None], use_cache=False).logits[0].float()
@@ -270,7 +270,7 @@ def test_the_language_model_of_a_multimodal_gemma_is_run(make_model, tmp_path):
     whole.save_pretrained(tmp_path)
     inside = architectures.language_model(AutoConfig.from_pretrained(tmp_path))
     decoder = load_decoder(str(tmp_path), inside, "cpu", torch.float32, {})
-    ours = decoder.logits(decoder.read(IDS, Dense(len(IDS))))
+    ours = decoder.logits(decoder.read(IDS, Prompt(len(IDS))))
     with torch.no_grad():
         own = whole(input_ids=IDS[None], use_cache=False).logits[0]
     assert (ours - own).abs().max() < 1e-4

@@ -7,7 +7,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, StopStringCriteria
 
-from longctx.core.decode import Generation
+from longctx.core.decode import UNFINISHED, Generation, texts
+from longctx.core.decoding.dense import Options, Policy
 from longctx.core.errors import UsageError
 from longctx.core.model_files import open_model_files
 from longctx.core.recompute import recompute
@@ -39,10 +40,28 @@ class Script:
         return torch.zeros(1, 1)
 
 
+class NoPolicy:
+    """The policy of a model that attends to nothing."""
+
+    kind = None
+
+    def begin_token(self) -> None: ...
+
+    def end_token(self) -> None: ...
+
+    def advance(self) -> None: ...
+
+
 def scripted(ids: list[int], limit: int = 100, **sampling) -> Generation:
     prompt = torch.tensor([0])
     return Generation(
-        Script([*ids, END]), None, torch.zeros(1, 1), prompt, Sampling(**sampling), limit, {END}
+        Script([*ids, END]),
+        NoPolicy(),
+        torch.zeros(1, 1),
+        prompt,
+        Sampling(**sampling),
+        limit,
+        {END},
     )
 
 
@@ -87,6 +106,29 @@ def test_text_is_shown_as_soon_as_it_is_certain(tokenizer):
     assert shown == [*"a boat ", "EN "]
 
 
+def test_what_was_held_back_is_given_when_ctrl_c_comes(tokenizer):
+    answer = scripted(tokenizer.encode("the END"), stop=("ENDED",))
+    tokens, shown = answer.tokens, []
+
+    def interrupted():
+        yield from itertools.islice(tokens(), 100)
+        raise KeyboardInterrupt
+
+    answer.tokens = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        shown.extend(answer.texts(tokenizer))  # piece by piece
+    assert "".join(shown) == "the END"
+
+
+def test_bytes_that_are_no_text_do_not_wait_for_ever(tokenizer):
+    byte = tokenizer.encode("🙂")[0]
+    assert tokenizer.decode([byte]) == "\N{REPLACEMENT CHARACTER}"
+    tokens = [byte] * 3 * UNFINISHED + tokenizer.encode("news 🙂")
+    shown = [*texts(tokenizer, iter(tokens))]
+    assert len(shown) >= 3
+    assert "".join(shown).lstrip("\N{REPLACEMENT CHARACTER}") == "news 🙂"
+
+
 def test_the_models_end_and_the_length_are_told_apart(tokenizer):
     ids = tokenizer("the boat came home", add_special_tokens=False).input_ids
     for limit, stop in ((len(ids) + 1, "end"), (len(ids), "length"), (2, "length")):
@@ -127,9 +169,10 @@ def test_tokens_are_those_of_transformers_generate(setup_random, model_folder, c
     sampling = {"do_sample": "temperature" in choices, "top_k": 0, **choices}
     torch.manual_seed(11)
     expected = model.generate(prompt[None], max_new_tokens=24, eos_token_id=None, **sampling)
-    memory, hidden = recompute(engine.decoder, prompt[:0], prompt, prompt[:0], 24)
+    read, hidden = recompute(engine.decoder, prompt[:0], prompt, prompt[:0], 24)
+    policy = Policy(Options(), read, engine.window)
     answer = Generation(
-        engine.decoder, memory, hidden, prompt, Sampling(**choices, seed=11), 24, set()
+        engine.decoder, policy, hidden, prompt, Sampling(**choices, seed=11), 24, set()
     )
     assert [*answer.tokens()] == expected[0, len(prompt) :].tolist()
 

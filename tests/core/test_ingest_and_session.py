@@ -185,7 +185,8 @@ def test_the_json_object_has_the_documented_keys(library, book, setup_random):
     values = json.loads(json.dumps(Session(library, None, setup_random).ask("boat?").as_dict()))
     assert set(values) == {
         *("schema_version", "question", "answer", "found", "documents", "passages"),
-        *("tokens", "timings", "state", "stop"),
+        *("tokens", "timings", "state", "stop", "policy", "attended_per_step", "refreshes"),
+        *("held", "reassigned", "narrowed", "tokens_per_s"),
     }
     assert set(values["passages"][0]) == {
         *("document", "source", "line", "start", "end", "score", "text")

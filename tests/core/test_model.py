@@ -8,8 +8,8 @@ from longctx.core import load as loading
 from longctx.core import model as adapter
 from longctx.core.architectures import ADAPTERS, Adapter
 from longctx.core.attention import causal_attention
-from longctx.core.decoding.dense import Dense
 from longctx.core.errors import LongctxError, UsageError
+from longctx.core.kv.prompt import Prompt
 from longctx.core.load import load_decoder, self_check
 from longctx.core.model import Decoder, EarlyExit
 
@@ -25,7 +25,7 @@ def own_logits(model, ids: torch.Tensor) -> torch.Tensor:
 
 
 def read_in_pieces(decoder: Decoder, ids: torch.Tensor, cuts: list[int]) -> torch.Tensor:
-    memory = Dense(capacity=len(ids))
+    memory = Prompt(capacity=len(ids))
     pieces = ids.tensor_split(cuts)
     return torch.cat([decoder.logits(decoder.read(piece, memory)) for piece in pieces])
 
@@ -75,7 +75,7 @@ def test_kept_keys_move_to_the_frequencies_of_a_grown_window(make_model, rope):
 def test_positions_matter(make_model):
     """The negative control: the same layers without positions give other logits."""
 
-    class NoPositions(Dense):
+    class NoPositions(Prompt):
         def attend(self, layer, q, k, v):
             return causal_attention(q, k, v, layer.scale, layer.window)
 
@@ -87,14 +87,14 @@ def test_positions_matter(make_model):
 # --- early exit ---
 
 
-class Exits(Dense):
+class Exits(Prompt):
     def attend(self, layer, q, k, v):
         if layer.index == 2:
             raise EarlyExit
         return super().attend(layer, q, k, v)
 
 
-class Fails(Dense):
+class Fails(Prompt):
     def attend(self, layer, q, k, v):
         raise RuntimeError("out of luck")
 
@@ -102,7 +102,7 @@ class Fails(Dense):
 def test_depth_runs_the_first_layers_and_puts_the_rest_back(make_model):
     decoder = Decoder(model := make_model("llama-default"))
     whole = read_in_pieces(decoder, TOKENS, [])
-    two = decoder.logits(decoder.read(TOKENS, Dense(len(TOKENS)), depth=2))
+    two = decoder.logits(decoder.read(TOKENS, Prompt(len(TOKENS)), depth=2))
     assert torch.equal(read_in_pieces(decoder, TOKENS, []), whole)
     model.config.num_hidden_layers = 2  # transformers' own way to the first two layers
     assert (two - own_logits(model, TOKENS)).abs().max() < 1e-4

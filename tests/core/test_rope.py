@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from longctx.core.kv.prompt import Rotation
 from longctx.core.model import Decoder
 from longctx.core.rope import NoRope, Rope
 from longctx.kernels.selected_attention_ref import rotate_half
@@ -28,6 +29,13 @@ def test_where_halves_turn_the_formula_is_the_rotation(architecture, make_model)
         assert not torch.allclose(ours, x, atol=0.1)
 
 
+def test_a_rotation_is_taken_back(architecture, make_model):
+    for layer in Decoder(make_model(architecture)).layers:
+        x = torch.randn(2, 40, layer.head_dim, generator=torch.Generator().manual_seed(1))
+        there = layer.rotate(x, slice(40), 90)
+        assert torch.allclose(layer.rope.unrotate(there, slice(40), 90), x, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["llama-dynamic", "llama-longrope"])
 def test_asking_leaves_the_frequencies_as_they_are(make_model, name):
     rope = rotated_layers(make_model, name)[0].rope
@@ -36,6 +44,25 @@ def test_asking_leaves_the_frequencies_as_they_are(make_model, name):
     assert rope.half_split
     rope._tables.clear()
     assert torch.equal(rope.rotate(x, slice(90), 90), before)
+
+
+@pytest.mark.parametrize("name", ["llama-dynamic", "llama-longrope"])
+def test_a_window_of_one_place_has_a_basis(make_model, name):
+    rope = rotated_layers(make_model, name)[0].rope
+    assert rope.same_basis(1, 2)
+    assert rope.same_basis(20, 1)
+    assert not rope.same_basis(1, 90)
+
+
+@pytest.mark.parametrize("name", ["llama-default", "cohere2"])
+def test_what_rotates_single_tokens_holds_its_tables(make_model, name):
+    layer = rotated_layers(make_model, name)[0]
+    like = torch.randn(2, 1, layer.head_dim, generator=torch.Generator().manual_seed(1))
+    rotation = Rotation(layer, 40, like)
+    layer.rope._tables.clear()
+    q = rotation.put(like, like, like, torch.tensor([7]), [])
+    assert not layer.rope._tables  # nothing was made anew
+    assert torch.allclose(q, layer.rotate(like, slice(7, 8), 40), atol=1e-6)
 
 
 def test_the_tables_are_of_the_dtype_of_what_is_rotated(make_model):

@@ -17,6 +17,7 @@ from longctx.core.model import Layer
 from longctx.core.model_files import open_model_files
 from longctx.core.profile import Prompt
 from longctx.core.prompt import PromptEncoder
+from longctx.core.rope import NoRope
 from longctx.profiles.tiny.recipe import heads
 from longctx.profiles.tiny.recipe.cases import CaseBuilder, retrieval_plans
 from longctx.profiles.tiny.recipe.filler import Haystack
@@ -118,7 +119,7 @@ def test_cosines_give_the_scores_that_reform_gives(material):
 
 def test_selection_takes_the_largest_products_of_the_last_query():
     torch.manual_seed(0)
-    layer = Layer(0, 4, 2, 8, 0.3, None, Unrotated())
+    layer = Layer(0, 4, 2, 8, 0.3, None, NoRope())
     q, k, v = torch.randn(4, 40, 8), torch.randn(2, 40, 8), torch.randn(2, 40, 8)
     memory = Selection(40, slice(5, 30))
     memory.attend(layer, q, k, v)
@@ -127,16 +128,6 @@ def test_selection_takes_the_largest_products_of_the_last_query():
         products = [float(q[head, -1] @ k[head // 2, token]) for token in range(5, 30)]
         best = sorted(range(25), key=lambda token: -products[token])[:TOP]
         assert top[head].tolist() == best
-
-
-class Unrotated:
-    """A rotary embedding that leaves everything as it is."""
-
-    def rotate(self, x, positions, length):
-        return x
-
-    def same_basis(self, length, other):
-        return True
 
 
 def test_every_layer_and_head_selects_tokens_of_the_document(material):

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from longctx.core.decoding.dense import Dense
 from longctx.core.embeddings import GROUP
 from longctx.core.encode import chunks
+from longctx.core.kv.prompt import Prompt
 from longctx.core.memory import Place
 from longctx.core.methods.reform import Method, Options
 from longctx.core.model import Decoder, Layer
@@ -95,7 +95,7 @@ def normalised_ranks(scores: Tensor, needles: Spans) -> Tensor:
     return torch.cat([ranks[:, slice(*needle)] for needle in needles], dim=1).double().mean(1) / N
 
 
-class Selection(Dense):
+class Selection(Prompt):
     """Full attention that notes which document tokens the last query would select by plain q.k.
 
     Attributes:

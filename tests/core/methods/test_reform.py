@@ -9,10 +9,10 @@ import reform_transcription as transcription
 import torch
 from row_list import RowList
 
-from longctx.core.decoding.dense import Dense
 from longctx.core.encode import encode
 from longctx.core.errors import UsageError
 from longctx.core.gather import room, top_tokens
+from longctx.core.kv.prompt import Prompt
 from longctx.core.memory import Scores
 from longctx.core.methods import reform
 from longctx.core.methods.reform import Method, Options
@@ -243,7 +243,7 @@ def test_up_to_gather_the_logits_are_full_attentions_and_one_above_they_differ(m
     whole = torch.cat([torch.from_numpy(IDS), torch.tensor(QUESTION)])
     decoder = Decoder(model)
     with exact():
-        own = decoder.logits(decoder.read(whole, Dense(len(whole)))[-1:])[0]
+        own = decoder.logits(decoder.read(whole, Prompt(len(whole)))[-1:])[0]
     limit = PREFIX + DOCUMENT  # prefix + document <= gather
     assert (answer(model, DOCUMENT, limit) - own).abs().max() < 1e-4
     assert (answer(model, DOCUMENT, limit - 1) - own).abs().max() > 1e-3

@@ -1,0 +1,187 @@
+"""A prompt and the answer after it, whose pages turn over: memory does not grow.
+
+What policies of that kind have in common. Where an answer would pass the window that the model was
+trained on, positions are re-assigned: the prompt has its own, and the answer's tokens follow it
+consecutively, in each key/value head those that it still holds.
+"""
+
+import torch
+from torch import Tensor
+
+from longctx.core.kv.pages import Paged, pages_of, renew, rotated_each
+from longctx.core.kv.prompt import Prompt
+from longctx.core.kv.rings import Rings
+from longctx.core.kv.turnover import Turnover
+from longctx.core.model import Layer
+from longctx.core.policy import Looks, Policy, Spent
+from longctx.kernels.decode_door import PAGE, Store
+
+
+def settled(prompt: Prompt, most: int, slots: int, window: int) -> int:
+    """Settles a prompt for an answer; how many of its pages can be in use at once.
+
+    Args:
+        prompt: whose capacity says how long the answer may be.
+        most: tokens of room that any longer answer has too.
+        slots: pages that may be held.
+        window: tokens that the model was trained on.
+    """
+    room = prompt.capacity - prompt.length
+    fits = min(room, window - prompt.length) < most
+    length = prompt.capacity if fits else window
+    for cache in prompt.caches.values():
+        cache.settle(length)
+    return min(slots, pages_of(room) if fits else (window - prompt.length) // PAGE)
+
+
+class Answer(Policy):
+    """The tokens of an answer, in pages after those of the prompt.
+
+    Args:
+        prompt: settled; what it holds is not kept.
+        paged: the layers with full attention, by their index.
+        first: page of theirs at which the answer begins.
+        slots: pages of the answer.
+        pinned: whether the prompt's pages are stamped too, or only the answer's are.
+        before: tokens of the prompt that each token of the answer attends to.
+        window: tokens that the model was trained on.
+        alpha: see `Stamps`.
+    """
+
+    def __init__(
+        self,
+        prompt: Prompt,
+        paged: dict[int, Paged],
+        first: int,
+        slots: int,
+        pinned: bool,
+        before: int,
+        window: int,
+        alpha: float | None,
+    ):
+        caches = prompt.caches.values()
+        G, device = next((len(x.keys), x.keys.device) for x in caches)
+        skipped = (first, 0) if pinned else (0, first)
+        given = (len(paged), G), prompt.length, slots, *skipped, alpha, device
+        self._turnover = Turnover(*given)
+        self._rings = Rings(cache for cache in caches if cache.layer.window is not None)
+        self._paged, self._window = paged, window
+        self._before, self._looks = before, Looks(prompt.windows)
+        self._rows = {index: row for row, index in enumerate(paged)}
+        self._own = slice(first, first + slots)  # the answer's pages
+        self._stamped = slice(0 if pinned else first, first + slots)
+        # What pages are worth to a token; at its end those of all layers are stamped at once.
+        wide = torch.promote_types(next(iter(caches)).keys.dtype, torch.float32)
+        shape = (len(paged), G, self._own.stop)
+        self._scores = torch.full(shape, -torch.inf, dtype=wide, device=device)
+        # The answer's position-free keys (G, slots * PAGE, D), once its positions are re-assigned,
+        # or where longer windows have other frequencies; then positions (L, G, slots * PAGE) too.
+        self._grows = any(cache.grows for cache in caches)
+        each = paged.items() if self._grows else ()
+        self._plain = {index: torch.zeros_like(self._held(x)) for index, x in each}
+        self._places: Tensor | None = None
+
+    @property
+    def kind(self) -> str | None:
+        """Whether a page is begun, and whether positions are re-assigned."""
+        if self._grows:
+            return None
+        sort = "open" if self._turnover.opens else "step"
+        if self._next < self._window:
+            return sort
+        return None if self._next == self._window else f"{sort}, re-assigned"
+
+    @property
+    def reassigned(self) -> bool:
+        """Whether positions have been re-assigned."""
+        return self._next > self._window
+
+    @property
+    def _next(self) -> int:
+        """The next token's own position."""
+        return self._turnover.start + self._turnover.steps
+
+    def begin_token(self) -> None:
+        """Finds the token's place, for which a page may have to give way."""
+        if self._next == self._window:
+            self._reassign()
+        self._turnover.begin()
+        self._rings.begin(self._turnover.position)
+        if self._grows:
+            self._turn(min(self._next + 1, self._window))
+        if self._plain:
+            self._places = self._positions(self._next >= self._window)
+
+    def end_token(self) -> None:
+        """Stamps the pages; the next token has the next place."""
+        self._turnover.stamp(self._scores[..., self._stamped])
+        self._turnover.end()
+
+    def advance(self) -> None:
+        """Counts what is held and attended to."""
+        turnover = self._turnover
+        turnover.advance()
+        self._looks.add(turnover.start + turnover.steps, self._before + turnover.resident)
+
+    def spent(self) -> Spent:
+        """What was attended to and held."""
+        turnover = self._turnover
+        return Spent(self._looks.mean, None, turnover.start + turnover.most, self.reassigned)
+
+    def slide(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attends one token of a layer with a sliding window to that."""
+        return self._rings.attend(layer, q, k, v, self._turnover.position)
+
+    def write(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Takes one token of a layer with full attention; its rotated queries (H, 1, D)."""
+        held, slot = self._paged[layer.index], self._turnover.slot[self._rows[layer.index]]
+        moved = self._next >= self._window
+        position = self._turnover.place if moved else self._turnover.position
+        stores = [Store(held.keys, held.values, slot)]
+        q = held.rotation.put(q, k, v, position, stores, held.pages)
+        if self._plain:
+            self._rotate(held, k, slot)
+        return q
+
+    def score(self, layer: Layer, q: Tensor, part: slice, always: Tensor | None = None) -> Tensor:
+        """What pages of a layer, those that are stamped among them, are worth (G, P) to its q."""
+        out = self._scores[self._rows[layer.index], :, part]
+        return self._paged[layer.index].scores(q, part, always, out)
+
+    def _reassign(self) -> None:
+        """Takes back the rotation of all tokens of the answer."""
+        self._rings.reassign(self._turnover.position)
+        if self._plain:
+            return
+        for (index, held), places in zip(self._paged.items(), self._positions(False), strict=True):
+            keys = self._held(held)
+            flat = keys.reshape(1, -1, keys.shape[-1]), places.flatten(), held.rotation.length
+            self._plain[index] = held.layer.rope.unrotate(*flat).view(keys.shape).clone()
+
+    @torch.inference_mode()
+    def _turn(self, length: int) -> None:
+        """From now on the basis is that of a window of `length` places."""
+        self._rings.turn(length)
+        for held in self._paged.values():
+            held.turn(length)
+
+    def _positions(self, moved: bool) -> Tensor:
+        """Of all entries of the answer's pages, re-assigned or not: (L, G, slots * PAGE)."""
+        turnover = self._turnover
+        pages = turnover.start + (turnover.ranks() if moved else turnover.numbers() * PAGE)
+        entries = pages[..., None] + torch.arange(PAGE, device=pages.device)
+        # What is behind the last token has no place, nor is it looked at.
+        return entries.flatten(2).clamp(max=min(self._next, self._window - 1))
+
+    def _held(self, paged: Paged) -> Tensor:
+        """The keys of the answer's pages (G, slots * PAGE, D)."""
+        return paged.keys[:, self._own.start * PAGE : self._own.stop * PAGE]
+
+    def _rotate(self, held: Paged, k: Tensor, slot: Tensor) -> None:
+        """Rotates all that a layer holds of the answer to where it stands now."""
+        plain, row = self._plain[held.layer.index], self._rows[held.layer.index]
+        heads = torch.arange(len(k), device=k.device)
+        plain[heads, slot - self._own.start * PAGE] = k[:, 0]
+        keys = rotated_each(held.layer, plain, self._places[row], held.rotation.length)
+        self._held(held).copy_(keys)
+        renew(held.pages, self._own, keys)

@@ -1,0 +1,113 @@
+"""Keys and values of one layer in pages, and what is known of each page.
+
+Knows no policy: which pages are attended to, and which give way to others, is said by those in
+`core/decoding/` and by `turnover.py`.
+"""
+
+import torch
+from torch import Tensor
+
+from longctx.core.kv.prompt import LayerCache, Rotation
+from longctx.core.model import Layer
+from longctx.kernels.decode_door import PAGE, Pages, page_scores, paged_attention
+
+
+def pages_of(tokens: int) -> int:
+    """Pages that so many tokens need."""
+    return -(-tokens // PAGE)
+
+
+class Paged:
+    """One layer's keys and values in pages, those of a prompt first.
+
+    Args:
+        cache: of the prompt; it is written to unless `count` is given.
+        count: pages, in memory of their own; None: those of the cache.
+
+    Attributes:
+        layer: the layer.
+        rotation: of the tokens that come.
+        keys, values: (G, pages * PAGE, D), keys rotated.
+        pages: what is known of each page.
+    """
+
+    def __init__(self, cache: LayerCache, count: int | None = None):
+        self.layer, self.rotation = cache.layer, cache.rotation
+        self.keys, self.values = cache.keys, cache.values
+        if count is not None:
+            given = cache.length, count * PAGE
+            self.keys, self.values = (_copied(x, *given) for x in (cache.keys, cache.values))
+        self.pages = known(self.keys, cache.length)
+        self._basis, self._plain = cache.length, cache.plain
+
+    def turn(self, length: int) -> None:
+        """Rotates the prompt, and what comes, as in a window of `length`, if that is not the same.
+
+        The answer's keys, which are to begin a page, are left to who knows their places.
+        """
+        self.rotation = Rotation(self.layer, length, self.keys)
+        if self.layer.rope.same_basis(length, self._basis):
+            return
+        prompt, used = slice(0, self._plain.shape[1]), pages_of(self._plain.shape[1])
+        self.keys[:, prompt] = self.layer.rotate(self._plain, prompt, length)
+        renew(self.pages, slice(0, used), self.keys[:, : used * PAGE])
+        self._basis = length
+
+    def renew(self, length: int) -> None:
+        """Looks again at all pages, after so many tokens; their keys may have been turned."""
+        starts = torch.arange(0, self.keys.shape[1], PAGE, device=self.keys.device)
+        self.pages.filled[:] = (length - starts).clamp(0, PAGE)
+        renew(self.pages, slice(None), self.keys)
+
+    def scores(
+        self,
+        q: Tensor,
+        part: slice = slice(None),
+        always: Tensor | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """Bounds (G, P) on what the rotated q (H, 1, D) has to do with pages; see `page_scores`."""
+        low, high, filled = (x[:, part] for x in self.pages)
+        return page_scores(q, low, high, filled, self.layer.scale, always, out)
+
+    def attention(self, q: Tensor, pages: Tensor | None) -> Tensor:
+        """Attention (H, 1, D) to chosen pages (G, P), or to all."""
+        x = self.layer
+        more = (pages, x.scale, x.softcap, x.sinks)
+        return paged_attention(q, self.keys, self.values, self.pages.filled, *more)
+
+
+def _copied(x: Tensor, length: int, capacity: int) -> Tensor:
+    """The first entries of x (G, C, D) in a buffer of its own."""
+    room = x.new_zeros(len(x), capacity, x.shape[-1])
+    room[:, :length] = x[:, :length]
+    return room
+
+
+def known(keys: Tensor, length: int) -> Pages:
+    """What is known of the pages of keys (G, C, D), the first `length` in use."""
+    G, C, D = keys.shape
+    low, high = (keys.new_zeros(G, pages_of(C), D) for _ in range(2))
+    whole, rest = divmod(length, PAGE)
+    parts = keys[:, : whole * PAGE].unflatten(1, (whole, PAGE))
+    for bound, best in ((low, torch.amin), (high, torch.amax)):
+        bound[:, :whole] = best(parts, dim=2)
+        if rest:
+            bound[:, whole] = best(keys[:, whole * PAGE : length], dim=1)
+    starts = torch.arange(0, C, PAGE, device=keys.device)
+    filled = (length - starts).clamp(0, PAGE).int()
+    return Pages(low, high, filled.repeat(G, 1))
+
+
+def renew(pages: Pages, part: slice, keys: Tensor) -> None:
+    """Computes the bounds of some pages again from their keys (G, P * PAGE, D)."""
+    keys = keys.unflatten(1, (-1, PAGE))  # (G, P, PAGE, D)
+    entry = torch.arange(PAGE, device=keys.device)
+    free = (entry >= pages.filled[:, part, None])[..., None]
+    pages.low[:, part] = keys.masked_fill(free, torch.inf).amin(dim=2)
+    pages.high[:, part] = keys.masked_fill(free, -torch.inf).amax(dim=2)
+
+
+def rotated_each(layer: Layer, keys: Tensor, places: Tensor, length: int) -> Tensor:
+    """Keys (G, n, D), each head's rotated to places (G, n) of its own in a window of `length`."""
+    return layer.rotate(keys.reshape(1, -1, keys.shape[-1]), places.flatten(), length).view_as(keys)

@@ -1,0 +1,141 @@
+"""The pages of an answer: when all are in use, the one that was least lately of use gives way.
+
+RaaS (Hu et al., "Efficient Long-Decoding Inference with Reasoning-Aware Attention Sparsity", 3.2
+and 3.3), for all layers at once. Knows neither keys nor scores; all that a step needs is on the
+device.
+"""
+
+import torch
+from torch import Tensor
+
+from longctx.core.errors import UsageError
+from longctx.kernels.decode_door import PAGE, Stamps, stamp
+
+LEAST = 4  # pages of an answer, under which hardly anything could be chosen
+RULES = ("top", "alpha")
+FREE = 1 << 31  # number of a page that is not in use, plus its place; above all others
+
+
+def require_pages(count: int, why: str, remedy: str) -> None:
+    """Checks that an answer has pages enough.
+
+    Raises:
+        UsageError: fewer than `LEAST`, with the reason and what to do about it.
+    """
+    if count < LEAST:
+        what = f"RaaS has {max(0, count)} pages for the answer and needs {LEAST}"
+        raise UsageError(what, why, remedy)
+
+
+def require_rule(rule: str, alpha: float) -> None:
+    """Checks how pages are stamped.
+
+    Raises:
+        ValueError: an unknown rule, or a share that is none.
+    """
+    if rule not in RULES:
+        raise ValueError(f"rule: expected one of {', '.join(RULES)}, got {rule!r}")
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha: expected more than 0 and less than 1, got {alpha}")
+
+
+class Turnover:
+    """Stamps of pages, and where the answer's next token goes.
+
+    Each layer and key/value head has a page of its own give way, but all begin a page at the same
+    step. A page that gets tokens has the newest stamp and never gives way.
+
+    Args:
+        shape: layers and key/value heads.
+        start: tokens before the answer.
+        slots: pages of the answer that are held at most.
+        pinned: pages before them that are stamped like them and never give way.
+        first: page of the layers' buffers that stamped pages begin at.
+        alpha: see `Stamps`.
+        device: where they are.
+
+    Attributes:
+        stamps: (L, G, pinned + slots) int64, -1 for pages not in use.
+        order: (L, G, pinned + slots) int64, the pages' numbers in the text.
+        slot: (L, G) int64, the entry of the buffers that the token goes to.
+        position: (1,) int64, tokens before it.
+        now: (1,) int64, tokens with it: its stamp.
+        place: (1,) int64, tokens before it without those of pages that gave way.
+        steps, resident, most: tokens of the answer, those of them that are held, and the most that
+            were; on the host.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        start: int,
+        slots: int,
+        pinned: int,
+        first: int,
+        alpha: float | None,
+        device: torch.device,
+    ):
+        self.start, self.slots, self._pinned, self._first = start, slots, pinned, first
+        page = torch.arange(pinned + slots, device=device)
+        stamps = torch.where(page < pinned, start, -1)
+        order = torch.where(page < pinned, page, page + FREE)
+        self.stamps, self.order = (x.expand(*shape, -1).contiguous() for x in (stamps, order))
+        self.slot = torch.zeros(shape, dtype=torch.int64, device=device)
+        self._page = torch.zeros((*shape, 1), dtype=torch.int64, device=device)
+        self._number = torch.tensor([pinned], device=device)  # of the page that comes next
+        # One addition counts all three.
+        self._counts = torch.tensor([start, start + 1, start], device=device)
+        self.position, self.now, self.place = self._counts.split(1)
+        self._alpha = alpha
+        self.steps = self.resident = self.most = self._entries = 0
+
+    @property
+    def opens(self) -> bool:
+        """Whether the next token begins a page."""
+        return self.steps % PAGE == 0
+
+    def stamp(self, scores: Tensor) -> None:
+        """Renews the stamps by what the pages were worth to the token (L, G, pinned + slots)."""
+        every = Stamps(self.stamps.flatten(0, 1), self.order.flatten(0, 1), self.now, self._alpha)
+        stamp(scores.flatten(0, 1), every)
+
+    def begin(self) -> None:
+        """Finds the next token's place; the page that it goes to gets the newest stamp."""
+        if self.opens:
+            self._open()
+        self.stamps.scatter_(-1, self._page, self.now.expand_as(self._page))
+
+    def _open(self) -> None:
+        # No two are equal: of equal stamps the lower number is less.
+        age = (self.stamps << 32) + self.order
+        self._page.copy_(age[..., self._pinned :].argmin(dim=-1, keepdim=True) + self._pinned)
+        self.order.scatter_(-1, self._page, self._number.expand_as(self._page))
+        self.slot.copy_((self._page[..., 0] + self._first) * PAGE)
+        self._number += 1
+        self.place.clamp_(max=self.start + (self.slots - 1) * PAGE)
+
+    def end(self) -> None:
+        """The next token goes to the next entry."""
+        self.slot += 1
+        self._counts += 1
+
+    def advance(self) -> None:
+        """Counts a token on the host."""
+        if self.opens:
+            self.resident = min(self.resident, (self.slots - 1) * PAGE)
+        self.steps, self.resident = self.steps + 1, self.resident + 1
+        self._entries += self.resident
+        self.most = max(self.most, self.resident)
+
+    @property
+    def mean(self) -> float:
+        """Tokens of the answer that were held, mean over the steps."""
+        return self._entries / max(1, self.steps)
+
+    def ranks(self) -> Tensor:
+        """Entries before each of the answer's pages (L, G, slots), in the order of the text."""
+        return self.order[..., self._pinned :].argsort(dim=-1).argsort(dim=-1) * PAGE
+
+    def numbers(self) -> Tensor:
+        """Pages of the answer before each of its pages (L, G, slots), those that gave way too."""
+        return self.order[..., self._pinned :] - self._pinned

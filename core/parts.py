@@ -1,0 +1,215 @@
+"""The weights of a transformers model by their role, where its modules are the usual ones.
+
+Usual is: a norm, q, k, v and o projections, a norm, and a gated MLP in each layer, and a norm at
+the end. What a layer does with them its modules do not say: whoever uses them tries it, with
+`beginning_from`. Projections that are always needed together are laid into one matrix.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class Norm(NamedTuple):
+    """The weight of an RMS norm, and what it adds to the mean square."""
+
+    weight: Tensor
+    eps: float
+
+
+class Matrix(NamedTuple):
+    """A projection: weight (out, in) and bias (out,) or None."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+@dataclass(frozen=True)
+class LayerParts:
+    """The parts of one decoder layer.
+
+    Attributes:
+        attention_norm, mlp_norm: before attention and MLP.
+        qkv: gives queries, keys and values, in this order.
+        q_norm, k_norm: modules that heads (..., D) go through before attention; None: none.
+        out: of attention.
+        gate_up: gives gate and up, in this order.
+        down: of the MLP.
+    """
+
+    attention_norm: Norm
+    qkv: Matrix
+    q_norm: nn.Module | None
+    k_norm: nn.Module | None
+    out: Matrix
+    mlp_norm: Norm
+    gate_up: Matrix
+    down: Matrix
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a model: the embedding table (V, E), its layers, the last norm and the head."""
+
+    embedding: Tensor
+    layers: tuple[LayerParts, ...]
+    norm: Norm
+    head: Matrix
+
+
+class _Unusual(Exception):
+    """A module is missing or of another kind."""
+
+
+def parts_of(model: nn.Module) -> Parts | None:
+    """A transformers model's parts; None where they are not the usual ones.
+
+    The projections of a layer that are laid together become views of one matrix: the model
+    computes what it did, and holds one layer's projections twice only meanwhile.
+    """
+    base = model.base_model
+    if len({(weight.dtype, weight.device) for weight in model.parameters()}) > 1:
+        return None
+    try:
+        for layer in base.layers:  # nothing is moved of a model that cannot be used
+            _require_usual(layer)
+        norm, head = _norm(base, "norm"), _matrix(_linear(model.get_output_embeddings()))
+        layers = tuple(_layer_parts(layer) for layer in base.layers)
+    except _Unusual:
+        return None
+    return Parts(model.get_input_embeddings().weight, layers, norm, head)
+
+
+def _require_usual(layer: nn.Module) -> None:
+    attention, mlp = _part(layer, "self_attn"), _part(layer, "mlp")
+    for name in ("input_layernorm", "post_attention_layernorm"):
+        _norm(layer, name)
+    ends = [_part(attention, "o_proj"), _part(mlp, "down_proj")]
+    for linear in [*_qkv(attention), *_gate_up(mlp), *ends]:
+        _linear(linear)
+
+
+def _layer_parts(layer: nn.Module) -> LayerParts:
+    attention, mlp = layer.self_attn, layer.mlp
+    return LayerParts(
+        attention_norm=_norm(layer, "input_layernorm"),
+        qkv=_laid_together(_qkv(attention)),
+        q_norm=getattr(attention, "q_norm", None),
+        k_norm=getattr(attention, "k_norm", None),
+        out=_matrix(attention.o_proj),
+        mlp_norm=_norm(layer, "post_attention_layernorm"),
+        gate_up=_laid_together(_gate_up(mlp)),
+        down=_matrix(mlp.down_proj),
+    )
+
+
+def _qkv(attention: nn.Module) -> list[nn.Module]:
+    if hasattr(attention, "qkv_proj"):
+        return [attention.qkv_proj]
+    return [_part(attention, name) for name in ("q_proj", "k_proj", "v_proj")]
+
+
+def _gate_up(mlp: nn.Module) -> list[nn.Module]:
+    if hasattr(mlp, "gate_up_proj"):
+        return [mlp.gate_up_proj]
+    return [_part(mlp, name) for name in ("gate_proj", "up_proj")]
+
+
+def _part(module: nn.Module, name: str) -> nn.Module:
+    part = getattr(module, name, None)
+    if not isinstance(part, nn.Module):
+        raise _Unusual
+    return part
+
+
+def _norm(module: nn.Module, name: str) -> Norm:
+    norm = _part(module, name)
+    weight, eps = getattr(norm, "weight", None), getattr(norm, "variance_epsilon", None)
+    if weight is None or eps is None:
+        raise _Unusual
+    return Norm(weight, eps)
+
+
+def _linear(module: Any) -> nn.Linear:
+    """A plain projection: subclasses, such as those of quantized weights, compute otherwise."""
+    if type(module) is not nn.Linear:
+        raise _Unusual
+    return module
+
+
+def _matrix(linear: nn.Linear) -> Matrix:
+    return Matrix(linear.weight, linear.bias)
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def _laid_together(linears: list[nn.Linear]) -> Matrix:
+    """One matrix whose rows are those of several projections, which become views of it."""
+    if len(linears) == 1:
+        return _matrix(linears[0])
+    weight = torch.cat([linear.weight for linear in linears])
+    rows = [len(linear.weight) for linear in linears]
+    for linear, own in zip(linears, weight.split(rows), strict=True):
+        linear.weight.data = own
+    if weight.device.type == "cuda":  # no room that is free now has the size of the next ones
+        torch.cuda.empty_cache()
+    if all(linear.bias is None for linear in linears):
+        return Matrix(weight, None)
+    biases = [weight.new_zeros(n) for n in rows]
+    for bias, linear in zip(biases, linears, strict=True):
+        if linear.bias is not None:
+            bias.copy_(linear.bias)
+    return Matrix(weight, torch.cat(biases))
+
+
+# --- for trying what a model does with its parts ------------------------------------------------
+
+
+@dataclass
+class Trace:
+    """What went through a model's layers, in their order.
+
+    Attributes:
+        given: what each layer, and at last the last norm, would have begun from (T, E).
+        gave: what each layer gave (T, E) for the states that it began from instead.
+    """
+
+    given: list[Tensor] = field(default_factory=list)
+    gave: list[Tensor] = field(default_factory=list)
+
+
+@contextmanager
+def beginning_from(base: nn.Module, states: Tensor) -> Iterator[Trace]:
+    """Lets each layer, and the last norm, begin from states of its own meanwhile.
+
+    Args:
+        base: a decoder without its head, of the usual parts.
+        states: (L + 1, T, E).
+    """
+    trace = Trace()
+
+    def begin(state: Tensor) -> Callable:
+        def hook(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+            trace.given.append((args[0] if args else kwargs["hidden_states"])[0])
+            if args:
+                return (state[None], *args[1:]), kwargs
+            return args, kwargs | {"hidden_states": state[None]}
+
+        return hook
+
+    def end(module: nn.Module, args: tuple, out: Any) -> None:
+        trace.gave.append((out if torch.is_tensor(out) else out[0])[0])
+
+    modules = [*base.layers, base.norm]
+    handles = [layer.register_forward_hook(end) for layer in base.layers]
+    for module, state in zip(modules, states, strict=True):
+        handles.append(module.register_forward_pre_hook(begin(state), with_kwargs=True))
+    try:
+        yield trace
+    finally:
+        for handle in handles:
+            handle.remove()

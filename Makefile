@@ -19,7 +19,7 @@ demo: setup
 	$(VENV)/python samples/demo.py
 
 test: setup
-	$(VENV)/python -m pytest
+	OMP_NUM_THREADS=1 $(VENV)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: setup
 	$(VENV)/ruff check .

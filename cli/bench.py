@@ -1,4 +1,4 @@
-"""`longctx bench`: how fast this machine reads and answers, and how fast it could."""
+"""`longctx bench`: how fast this machine reads, answers and decodes, and how fast it could."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -16,11 +16,28 @@ EXAMPLES = """\
   longctx bench ask --tokens 1M --json
   longctx bench ingest --method reattention --at 128K --at 512K --at 1M
   longctx bench ask --method reattention --tokens 1M --no-save
+  longctx bench decode --tokens 32K --tokens 128K --baselines
+  longctx bench decode --tokens 128K --decode dense --decode recycled:budget=2048
   longctx bench ingest --shapes tiny --tokens 16k --device cpu
 """
 PROFILE = ("--profile needs --model", "shapes have settings of their own", "Leave it out.")
 GATHER = ("--gather is for `bench ask`", "reading gathers nothing", "Leave it out.")
-READING = ("--at and --baselines are for `bench ingest`", "they measure reading", "Leave them out.")
+PLACES = ("--at is for `bench ingest`", "it measures reading", "Leave it out.")
+BESIDE = (
+    "--baselines is for `bench ingest` and `bench decode`",
+    "nothing else is asked in this way",
+    "Leave it out.",
+)
+DECODING = (
+    "--decode and --answer are for `bench decode`",
+    "they measure decoding",
+    "Leave them out.",
+)
+NOT_DECODING = (
+    "--method, --kv-dtype, --chunk, --budget and --no-save are not for `bench decode`",
+    "nothing is read: keys and values are random, and policies have their options in --decode",
+    "Leave them out.",
+)
 AT = (
     "--at is not for --tokens, --baselines or --no-save",
     "it reads a few chunks in place of documents, and writes nothing",
@@ -33,6 +50,7 @@ class What(StrEnum):
 
     INGEST = "ingest"
     ASK = "ask"
+    DECODE = "decode"
 
 
 def run(
@@ -58,14 +76,14 @@ def run(
     ] = None,
     profile: options.ProfileName = None,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--method",
             metavar="METHOD",
             show_default=False,
             help="Reading method: reform, reattention or both; by default reform.",
         ),
-    ] = "reform",
+    ] = None,
     kv_dtype: Annotated[
         str | None,
         typer.Option(
@@ -82,8 +100,8 @@ def run(
             "--tokens",
             metavar="N",
             show_default=False,
-            help="Tokens of a document: 16k (= 16,000), 128K (= 131,072), 1M (= 1,048,576); by "
-            "default 128K. May be given several times.",
+            help="Tokens of a document, or before an answer: 16k (= 16,000), 128K (= 131,072), 1M "
+            "(= 1,048,576); by default 128K. May be given several times.",
         ),
     ] = None,
     chunk: Annotated[
@@ -118,6 +136,25 @@ def run(
         ),
     ] = None,
     gather: options.Gather = None,
+    decode: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--decode",
+            metavar="NAME[:OPTION=VALUE,...]",
+            show_default=False,
+            help="Decoding: a decode policy to measure; by default each there is. May be given "
+            "several times.",
+        ),
+    ] = None,
+    answer: Annotated[
+        str | None,
+        typer.Option(
+            "--answer",
+            metavar="N",
+            show_default=False,
+            help="Decoding: tokens that are timed; by default 256.",
+        ),
+    ] = None,
     no_save: Annotated[
         bool,
         options.flag(
@@ -130,8 +167,8 @@ def run(
         bool,
         options.flag(
             "--baselines",
-            "Also read with full attention as transformers runs it, and with a recent window; "
-            "off by default.",
+            "Also read with full attention as transformers runs it, and with a recent window, or "
+            "decode with its `generate`; off by default.",
         ),
     ] = False,
     gpu_memory: Annotated[
@@ -148,11 +185,12 @@ def run(
     threads: options.Threads = None,
     json: options.Json = False,
 ) -> None:
-    """Measures the speed of reading or answering here.
+    """Measures the speed of reading, answering or decoding here.
 
     Documents are random tokens; states are written to the folder for temporary files (TMPDIR names
     it) and deleted. What the device and the disk can do at most is measured in the same run; the
-    floor is what the layers that are run must compute, at this speed.
+    floor is what the layers that are run must compute, at this speed. What is decoded after is
+    random keys and values, and its bound is what each token must read, at a copy's speed.
     """
     # Silences transformers and keeps it offline, as for every command.
     make_setup(model=model, profile=profile, method=None, device=device, dtype=dtype)
@@ -162,13 +200,17 @@ def run(
     _require(profile is None or model is not None, PROFILE)
     _require(not (at and (tokens or baselines or no_save)), AT)
     _require(what is What.ASK or gather is None, GATHER)
-    _require(what is What.INGEST or not (at or baselines), READING)
+    _require(what is What.INGEST or not at, PLACES)
+    _require(what is not What.ASK or not baselines, BESIDE)
+    _require(what is What.DECODE or not (decode or answer), DECODING)
+    reading = method or kv_dtype or chunk or budget or no_save
+    _require(what is not What.DECODE or not reading, NOT_DECODING)
     limit = None if gpu_memory is None else parse_bytes(gpu_memory)
     wanted = Wanted(
         shape=shapes,
         model=model,
         profile=profile,
-        method=method,
+        method=method or "reform",
         kv_dtype=kv_dtype,
         device=device,
         dtype=dtype,
@@ -188,6 +230,12 @@ def run(
 
         read = ingest(wanted, lengths, sizes, not no_save, baselines, render.note)
         _show(read, bench_tables.show_readings, json)
+    elif what is What.DECODE:
+        from longctx.core.bench.decoding import decode as measure
+
+        count = parse_tokens(answer or "256")
+        timed = measure(wanted, lengths, decode or (), count, baselines, render.note)
+        _show(timed, bench_tables.show_decoded, json)
     else:
         from longctx.core.bench.answering import ask
 

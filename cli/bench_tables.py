@@ -6,7 +6,7 @@ from longctx.cli import render
 from longctx.cli.text import size
 
 if TYPE_CHECKING:
-    from longctx.core.bench import answering, ingesting, stretches
+    from longctx.core.bench import answering, decoding, ingesting, stretches
     from longctx.core.bench.ceilings import Ceilings
     from longctx.core.bench.machine import Machine
 
@@ -97,6 +97,42 @@ def show_curves(report: "stretches.Report") -> None:
             f"({whole.tokens_per_s:,.0f} tokens/s), {curve.first_s:.3f} s of it the first "
             f"{curve.first_tokens:,}; {whole.over_floor:.2f} times the floor"
         )
+
+
+def show_decoded(report: "decoding.Report") -> None:
+    """The table of `bench decode`."""
+    _show_machine(report.machine, report.ceilings)
+    headers = ("decoded by", "after", "tokens", "tokens/s", "at most", "over bound", "attended")
+    headers = (*headers, "held", "ready", "peak memory")
+    rows = [
+        (
+            _decoded_by(r),
+            f"{r.tokens:,}",
+            f"{r.answer:,}",
+            *((r.failed, *[""] * 5) if r.failed else _decoded(r)),
+            size(r.peak_memory),
+        )
+        for r in report.decoded
+    ]
+    render.line("")
+    render.table(headers, rows, right=headers[1:])
+
+
+def _decoded(row: Any) -> tuple[str, ...]:
+    return (
+        f"{row.tokens_per_s:,.1f}",
+        f"{row.bound_tokens_per_s:,.1f}",
+        f"{row.over_bound:.2f}",
+        f"{row.attended:,.0f}",
+        f"{row.held:,}",
+        f"{row.ready_s:,.2f} s",
+    )
+
+
+def _decoded_by(row: Any) -> str:
+    """A policy with its options, as `--decode` takes them."""
+    options = [f"{name}={value}" for name, value in row.options.items() if value is not None]
+    return f"{row.name}:{','.join(options)}" if options else row.name
 
 
 def _show_machine(machine: "Machine", ceilings: "Ceilings") -> None:

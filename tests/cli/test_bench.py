@@ -101,6 +101,23 @@ def test_answering_over_a_filled_memory(keeping):
     assert (answer["cache"], answer["state_bytes"]) == ("in memory", None)
 
 
+def test_decoding_as_a_table_and_as_json(bench):
+    asked = ("decode", "--tokens", "300", "--tokens", "40", "--answer", "5", "--decode", "dense")
+    shown = bench(*asked, "--baselines")
+    assert shown.exit_code == 0, shown.stderr
+    rows = [
+        [word.strip() for word in line.split("  ") if word] for line in shown.stdout.splitlines()
+    ]
+    assert [row[:3] for row in rows if row and row[0] == "dense"] == [
+        ["dense", "300", "5"],
+        ["dense", "40", "5"],
+    ]
+    assert len([row for row in rows if row and row[0].startswith("generate of transf")]) == 4
+    assert "decoding 5 tokens after 300 with dense" in shown.stderr
+    values = json.loads(bench(*asked, "--json").stdout)
+    assert [(d["name"], d["tokens"]) for d in values["decoded"]] == [("dense", 300), ("dense", 40)]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -108,8 +125,15 @@ def test_answering_over_a_filled_memory(keeping):
         ("ingest --shapes tiny --tokens many", "cannot use 'many'"),
         ("ingest --shapes tiny --chunk 1k --chunk 2k --budget 1k", "2 times --chunk and 1 times"),
         ("ask --shapes tiny --no-save", "the method 'reform' cannot answer without a state"),
-        ("ask --shapes tiny --baselines", "--at and --baselines are for `bench ingest`"),
-        ("ask --shapes tiny --at 1k", "--at and --baselines are for `bench ingest`"),
+        ("ask --shapes tiny --baselines", "--baselines is for `bench ingest` and `bench decode`"),
+        ("ask --shapes tiny --at 1k", "--at is for `bench ingest`"),
+        ("decode --shapes tiny --at 1k", "--at is for `bench ingest`"),
+        ("ask --shapes tiny --answer 5", "--decode and --answer are for `bench decode`"),
+        ("ingest --shapes tiny --decode dense", "--decode and --answer are for `bench decode`"),
+        ("decode --shapes tiny --method reattention", "not for `bench decode`: nothing is read"),
+        ("decode --shapes tiny --no-save", "not for `bench decode`: nothing is read"),
+        ("decode --shapes tiny --gather 40", "--gather is for `bench ask`"),
+        ("decode --shapes tiny --decode other", "unknown decode policy 'other'. Known: dense"),
         ("ingest --shapes tiny --at 1k --tokens 1k", "--at is not for --tokens, --baselines or"),
         ("ingest --shapes tiny --method full", "'full' cannot be measured here"),
         (

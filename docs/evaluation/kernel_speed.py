@@ -1,6 +1,6 @@
 """The kernels and fused attention on this GPU, against their bars, with Llama-3.1-8B's heads.
 
-    python docs/evaluation/kernels.py
+    python docs/evaluation/kernel_speed.py
 
 Prints JSON. Times are of the GPU alone (`core/bench/gpu_time.py`).
 """

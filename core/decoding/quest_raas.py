@@ -11,11 +11,11 @@ from torch import Tensor
 
 from longctx.core import policy
 from longctx.core.errors import UsageError
-from longctx.core.kv.answer import Answer, settled
+from longctx.core.kv.answer_pages import Answer, settled
 from longctx.core.kv.kept_pages import KeptPages
+from longctx.core.kv.page_stamps import LEAST, Turnover, require_rule
 from longctx.core.kv.pages import Paged, known, pages_of, rotated_each
 from longctx.core.kv.prompt import Prompt
-from longctx.core.kv.turnover import LEAST, Turnover, require_rule
 from longctx.core.memory import Columns, Recalled
 from longctx.core.model import Layer
 from longctx.core.policy import Looks, PolicyOptions, Spent

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from longctx.core.kv.answer import Answer, settled
+from longctx.core.kv.answer_pages import Answer, settled
+from longctx.core.kv.page_stamps import LEAST, require_pages, require_rule
 from longctx.core.kv.pages import Paged, pages_of
 from longctx.core.kv.prompt import Prompt
-from longctx.core.kv.turnover import LEAST, require_pages, require_rule
 from longctx.core.model import Layer
 from longctx.core.policy import PolicyOptions
 from longctx.kernels.decode_door import PAGE

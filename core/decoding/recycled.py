@@ -14,11 +14,11 @@ from torch import Tensor
 from longctx.core import policy
 from longctx.core.errors import UsageError
 from longctx.core.kv.prompt import LayerCache, Prompt
-from longctx.core.kv.recycled import Places, Recycled
+from longctx.core.kv.recycled_cache import Places, Recycled
+from longctx.core.kv.refresh import COMPARING, FULL, RECYCLED, Cycle, Schedule, Turn
 from longctx.core.memory import Recalled
 from longctx.core.model import Layer
 from longctx.core.policy import PolicyOptions, Spent
-from longctx.core.recycling import COMPARING, FULL, RECYCLED, Cycle, Schedule, Turn
 from longctx.kernels.decode_door import Store
 
 

@@ -1,7 +1,7 @@
 """Keys and values of one layer in pages, and what is known of each page.
 
 Knows no policy: which pages are attended to, and which give way to others, is said by those in
-`core/decoding/` and by `turnover.py`.
+`core/decoding/` and by `page_stamps.py`.
 """
 
 import torch

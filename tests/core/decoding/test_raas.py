@@ -26,8 +26,8 @@ from longctx.core.decoding import dense, raas
 from longctx.core.decoding.raas import Options
 from longctx.core.errors import UsageError
 from longctx.core.kv import pages as pages_module
+from longctx.core.kv.page_stamps import Turnover
 from longctx.core.kv.pages import known
-from longctx.core.kv.turnover import Turnover
 from longctx.core.model import Decoder
 from longctx.kernels import page_scores_ref
 from longctx.kernels.decode_door import PAGE

@@ -9,12 +9,12 @@ import torch
 from answer_runs import begin, greedy, run
 from decoded import exact, step, weights_of
 
-from longctx.core import recycling
 from longctx.core.decoding import choose, dense, recycled
 from longctx.core.decoding.recycled import Options
 from longctx.core.errors import UsageError
-from longctx.core.kv import recycled as cache_module
-from longctx.core.kv.recycled import Places
+from longctx.core.kv import recycled_cache as cache_module
+from longctx.core.kv import refresh
+from longctx.core.kv.recycled_cache import Places
 from longctx.kernels import best_tokens_ref, cached_attention_ref
 from longctx.kernels.best_tokens_ref import best_tokens
 
@@ -340,7 +340,7 @@ def test_a_step_that_has_a_kind_never_waits_for_the_device(make_model, monkeypat
     model = make_model("llama-default", vocab_size=400)
     expected, _ = run(model, recycled, replace(OPTIONS, stride=3), IDS, ANSWER[:9])
     decoder, policy, _ = begin(model, recycled, replace(OPTIONS, stride=3), IDS, 9)
-    monkeypatch.setattr(recycling, "cached_attention", by_mask)
+    monkeypatch.setattr(refresh, "cached_attention", by_mask)
     monkeypatch.setattr("longctx.core.kv.prompt.cached_attention", by_mask)
     for name in ("__int__", "__bool__", "__float__", "item", "tolist", "nonzero", "cpu"):
         monkeypatch.setattr(torch.Tensor, name, waits)
@@ -413,8 +413,8 @@ CHOSEN = best_tokens_ref._chosen
 @pytest.mark.parametrize(
     ("where", "name", "mutant"),
     [
-        (recycling, "cached_attention", another_map),
-        (recycling, "cached_attention", by_mean),
+        (refresh, "cached_attention", another_map),
+        (refresh, "cached_attention", by_mean),
         (cache_module, "best_tokens", unpooled),
         (cache_module, "best_tokens", ties_the_other_way),
         (best_tokens_ref, "_chosen", pooled_alone),

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from longctx.core.kv.recycled import Places, Recycled
+from longctx.core.kv.recycled_cache import Places, Recycled
 from longctx.core.memory import Seen
 from longctx.core.model import Layer
 from longctx.kernels.decode_door import append_rotated, cached_attention

@@ -116,5 +116,6 @@ def main() -> None:
     print(json.dumps(report, indent=2))
 
 
-with torch.inference_mode():
-    main()
+if __name__ == "__main__":
+    with torch.inference_mode():
+        main()

@@ -14,7 +14,8 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from longctx.kernels.append_rotated_ref import PAGE, Pages, Store
-from longctx.kernels.split_attention import DTYPES, starts_early
+from longctx.kernels.launch import starts_early
+from longctx.kernels.split_attention import DTYPES
 
 
 def refusal(

@@ -12,6 +12,7 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from longctx.kernels import split_attention as split_module
+from longctx.kernels.launch import starts_early
 from longctx.kernels.split_attention import attended, logits_of, rows_at, store_part
 
 PROGRAMS = 1  # of a multiprocessor
@@ -74,7 +75,7 @@ def cached_attention(
     (H, _, D), (G, C, _), q = q.shape, keys.shape, q.contiguous()
     window = C if window is None else min(window, C)
     splits = split_module.splits(q.device, G, PROGRAMS)
-    parts, early = split_module.empty_parts(q, splits), split_module.starts_early(q.device)
+    parts, early = split_module.empty_parts(q, splits), starts_early(q.device)
     logits = None
     if weights is not None:
         logits = torch.empty(H, C, dtype=torch.float32, device=q.device)

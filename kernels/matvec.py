@@ -7,7 +7,6 @@ itself, rounded as the definition rounds it. Products and sums are in float32, i
 always the same. `matvec_ref.py` is the definition.
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -15,6 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from longctx.kernels.launch import multiprocessors, starts_early
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -95,8 +96,8 @@ def matvec(
     cut = settings or settings_for(K, x.dtype)
     out = torch.empty(N // 2 if gated else N, dtype=x.dtype, device=x.device)
     blocks = triton.cdiv(N, cut.rows)
-    programs = min(blocks, cut.resident * _multiprocessors(x.device)) or blocks
-    early = _starts_early(x.device)
+    programs = min(blocks, cut.resident * multiprocessors(x.device)) or blocks
+    early = starts_early(x.device)
     _multiply[programs,](
         x, weight, *(x if t is None else t for t in (bias, norm, residual)), out,
         N, K, weight.stride(0), eps,
@@ -114,19 +115,6 @@ def settings_for(K: int, dtype: torch.dtype) -> Settings:
         return LONG._replace(rows=LONG.rows // share)
     warps = min(8, max(1, columns * share // 1024))
     return Settings(ROWS, columns, warps, resident=16 // warps)
-
-
-@cache
-def _starts_early(device: torch.device) -> bool:
-    """Whether a kernel may be launched there before the one before it has ended."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
-
-
-@cache
-def _multiprocessors(device: torch.device) -> int:
-    if device.type != "cuda":
-        return 1
-    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 @triton.jit

@@ -11,7 +11,8 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from longctx.kernels import split_attention as split_module
-from longctx.kernels.split_attention import rows_at, starts_early
+from longctx.kernels.launch import starts_early
+from longctx.kernels.split_attention import rows_at
 
 PROGRAMS = 3  # of a multiprocessor
 SIZE, WARPS, STAGES = 16384, 4, 3  # bytes of the lower bounds of a step, as many of upper ones

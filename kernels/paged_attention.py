@@ -12,6 +12,7 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from longctx.kernels import split_attention as split_module
+from longctx.kernels.launch import starts_early
 from longctx.kernels.split_attention import attended, logits_of, rows_at, store_part
 
 PROGRAMS = 3  # of a multiprocessor
@@ -67,7 +68,7 @@ def paged_attention(
     filled, listed = filled.contiguous(), pages is not None
     pages = pages.contiguous() if listed else filled
     splits = split_module.splits(q.device, G, PROGRAMS)
-    parts, early = split_module.empty_parts(q, splits), split_module.starts_early(q.device)
+    parts, early = split_module.empty_parts(q, splits), starts_early(q.device)
     _attend[G, splits](
         q, keys, values, filled, pages, parts, pages.shape[1], filled.shape[1],
         *keys.stride()[:2], *values.stride()[:2], *split_module.factors(scale, softcap),

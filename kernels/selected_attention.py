@@ -7,13 +7,13 @@ rotated queries and keys and the weights rounded to the inputs' dtype.
 `selected_attention_ref.py` is the definition.
 """
 
-from functools import cache
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from longctx.kernels.launch import starts_early
 
 PROGRAMS = 256  # most programs of a call, up to a factor of two: about two for each multiprocessor
 PACK = 1  # most key heads of a program, whose queries share the rows of a product
@@ -95,7 +95,7 @@ def selected_attention(
     q = q.contiguous()
     cos, sin = (q if x is None else x.contiguous() for x in (cos, sin))
     scales = q if key_scales is None else key_scales
-    early = _starts_early(q.device)
+    early = starts_early(q.device)
     # Outputs (splits, H, D) and, behind them, log-sum-exps (splits, H).
     parts = torch.empty(splits * H * (D + 1), dtype=torch.float32, device=q.device)
     _attend[blocks, splits](
@@ -111,12 +111,6 @@ def selected_attention(
         EARLY=early, launch_pdl=early,
     )  # fmt: skip
     return out
-
-
-@cache
-def _starts_early(device: torch.device) -> bool:
-    """Whether a kernel may be launched there before the one before it has ended."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def _tile(q: Tensor, G: int, R: int) -> dict[str, int]:

@@ -6,13 +6,13 @@ float32; as in the models' own attention, weights are rounded to the inputs' dty
 the values. Knows nothing of where entries lie.
 """
 
-from functools import cache
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from longctx.kernels.launch import multiprocessors, starts_early
 
 COLUMNS = 32  # of a head that a program merges
 MERGED = 4096  # numbers that it merges at most, or of which a program makes weights
@@ -34,20 +34,6 @@ def refusal(q: Tensor, keys: Tensor, values: Tensor) -> str | None:
     if q.device.type == "cpu" and q.dtype == torch.bfloat16:
         return "Triton's interpreter multiplies no bfloat16"
     return None
-
-
-@cache
-def starts_early(device: torch.device) -> bool:
-    """Whether a kernel may be launched there before the one before it has ended."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
-
-
-@cache
-def multiprocessors(device: torch.device) -> int:
-    """How many a device has; a CPU, on which kernels are interpreted, counts as one."""
-    if device.type != "cuda":
-        return 1
-    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def splits(device: torch.device, heads: int, each: int) -> int:

@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from longctx.kernels.split_attention import starts_early
+from longctx.kernels.launch import starts_early
 from longctx.kernels.top_pages_ref import Stamps
 
 RUN, LONGEST = 2048, 8192  # pages of a program that looks for the best, and the most of them

@@ -12,13 +12,20 @@ from longctx.core.model_files import BUNDLED, open_model_files
 
 WINDOW, REPEATS = 4096, 4
 
-files = open_model_files(BUNDLED)
-model = AutoModelForCausalLM.from_pretrained(files.folder, dtype=torch.float32).base_model
-ids = torch.randint(files.config.vocab_size, (1, WINDOW))
-with torch.inference_mode():
-    model(ids, use_cache=False)
-    started = time.perf_counter()
-    for _ in range(REPEATS):
+
+def main() -> None:
+    """Print the rate."""
+    files = open_model_files(BUNDLED)
+    model = AutoModelForCausalLM.from_pretrained(files.folder, dtype=torch.float32).base_model
+    ids = torch.randint(files.config.vocab_size, (1, WINDOW))
+    with torch.inference_mode():
         model(ids, use_cache=False)
-rate = WINDOW * REPEATS / (time.perf_counter() - started)
-print(f"{rate:.0f} tokens/s in windows of {WINDOW} ({torch.get_num_threads()} threads)")
+        started = time.perf_counter()
+        for _ in range(REPEATS):
+            model(ids, use_cache=False)
+    rate = WINDOW * REPEATS / (time.perf_counter() - started)
+    print(f"{rate:.0f} tokens/s in windows of {WINDOW} ({torch.get_num_threads()} threads)")
+
+
+if __name__ == "__main__":
+    main()

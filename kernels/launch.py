@@ -1,0 +1,19 @@
+"""What a kernel must know of the device that it is launched on."""
+
+from functools import cache
+
+import torch
+
+
+@cache
+def starts_early(device: torch.device) -> bool:
+    """Whether a kernel may be launched there before the one before it has ended."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+@cache
+def multiprocessors(device: torch.device) -> int:
+    """How many a device has; a CPU, on which kernels are interpreted, counts as one."""
+    if device.type != "cuda":
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count

@@ -19,7 +19,7 @@ class TwoKinds(Policy):
 
     @property
     def kind(self) -> str | None:
-        return "other" if self._steps % self.every == 0 else "dense"
+        return "other" if self._looks.steps % self.every == 0 else "dense"
 
 
 @pytest.fixture(scope="module")

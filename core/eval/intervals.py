@@ -1,0 +1,21 @@
+"""How sure a rate is."""
+
+from math import sqrt
+
+Z = 1.959964  # of a normal distribution, 95% lie within so many standard deviations
+
+
+def wilson(hits: int, total: int) -> tuple[float, float]:
+    """The 95% interval of a rate (E. B. Wilson, 1927, without continuity correction).
+
+    Args:
+        hits: of `total` trials.
+        total: at least one.
+
+    Returns:
+        The lower and the upper end, within 0 and 1.
+    """
+    rate, z = hits / total, Z * Z / total
+    middle = (rate + z / 2) / (1 + z)
+    reach = Z * sqrt((rate * (1 - rate) + z / 4) / total) / (1 + z)
+    return max(0.0, middle - reach), min(1.0, middle + reach)

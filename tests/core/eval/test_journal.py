@@ -1,0 +1,68 @@
+"""The journal of a long run: it goes on where it stopped, and mixes no two runs."""
+
+import json
+
+import pytest
+
+from longctx.core.errors import Locked, UsageError
+from longctx.core.eval.journal import RESULTS, Journal
+
+SETTINGS = {"length": 1000, "kinds": ["number"]}
+
+
+def test_a_run_goes_on_with_what_was_finished(tmp_path):
+    with Journal(tmp_path / "run", SETTINGS) as journal:
+        journal.put("a", {"answer": "žluť\n\u2028"})
+    with Journal(tmp_path / "run", SETTINGS) as journal:
+        assert (journal.get("a"), journal.get("b")) == ({"answer": "žluť\n\u2028"}, None)
+        journal.put("b", {"n": 1})
+    with Journal(tmp_path / "run", SETTINGS) as journal:
+        assert len(journal) == 2
+
+
+def test_a_line_that_was_cut_off_is_asked_again(tmp_path):
+    with Journal(tmp_path, SETTINGS) as journal:
+        journal.put("a", {"n": 1})
+        journal.put("b", {"n": 2})
+    file = tmp_path / RESULTS
+    file.write_bytes(file.read_bytes()[:-5])
+    with Journal(tmp_path, SETTINGS) as journal:
+        assert (journal.get("a"), journal.get("b")) == ({"n": 1}, None)
+        journal.put("b", {"n": 3})
+    assert [json.loads(line)["name"] for line in file.read_text().splitlines()] == ["a", "b"]
+
+
+def test_other_settings_are_refused_by_name(tmp_path):
+    Journal(tmp_path, SETTINGS).__exit__()
+    with pytest.raises(UsageError, match=r"length was 1000 there, and is 2000 now"):
+        Journal(tmp_path, SETTINGS | {"length": 2000})
+    with Journal(tmp_path, SETTINGS):
+        pass
+
+
+def test_a_folder_of_other_files_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(UsageError, match="no results of an evaluation"):
+        Journal(tmp_path, SETTINGS)
+
+
+def test_a_second_process_is_refused(tmp_path):
+    with Journal(tmp_path, SETTINGS), pytest.raises(Locked):
+        Journal(tmp_path, SETTINGS)
+
+
+@pytest.mark.parametrize("damage", ["not json\n", '{"name": 1}\n', "[]\n"])
+def test_damaged_results_are_told(tmp_path, damage):
+    with Journal(tmp_path, SETTINGS) as journal:
+        journal.put("a", {})
+    (tmp_path / RESULTS).write_text(damage)
+    with pytest.raises(UsageError, match="damaged"):
+        Journal(tmp_path, SETTINGS)
+
+
+def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Journal(None, SETTINGS) as journal:
+        journal.put("a", {"n": 1})
+        assert journal.get("a") == {"n": 1}
+    assert not list(tmp_path.iterdir())

@@ -1,7 +1,7 @@
 """The two ways to an answer: tokens are gathered and recomputed, or all are attended to.
 
-Which one it is says the method (`Method.recalls`). Both give a memory to decode from, and the
-tokens that the answer stands on.
+Which one it is says the method (`Method.recalls`), unless the user names what to gather by
+(`core/scoring/`). Both give a memory to decode from, and the tokens that the answer stands on.
 """
 
 from collections.abc import Callable
@@ -11,17 +11,21 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from longctx.core import decoding, embeddings
+from longctx.core import decoding, embeddings, scoring
 from longctx.core.decoding import Decoding
 from longctx.core.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.gather import room, top_tokens
 from longctx.core.kv import kept
+from longctx.core.lexical import PassageIndex
 from longctx.core.memory import Chunked, Method, Recalled, Scores
 from longctx.core.policy import Policy
 from longctx.core.recompute import recompute
+from longctx.core.scoring import METHOD, Sought
 from longctx.core.setup import Engine
 from longctx.core.store.document import Document
 from longctx.core.store.shards import AGAIN
+
+GATHER = 8192  # prefix and document tokens, by other scores than those of a method without a number
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Question:
         answer: tokens that the answer may have; 0: none is wanted.
         gather: tokens to gather; None: as many as the method wants.
         decoding: how its answer is decoded.
+        words: the user's own words.
     """
 
     ids: Tensor
@@ -41,6 +46,7 @@ class Question:
     answer: int = 0
     gather: int | None = None
     decoding: Decoding = decoding.USUAL
+    words: str = ""
 
     @property
     def reserved(self) -> int:
@@ -73,10 +79,12 @@ class Answering(Protocol):
 
     Attributes:
         name: of the method that answers.
+        gathers_by: what its scores are, as `--gather-by` names it.
         threshold: best score under which a document seems not to answer; None: it is not known.
     """
 
     name: str
+    gathers_by: str
     threshold: float | None
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
@@ -92,15 +100,25 @@ class Answering(Protocol):
         ...
 
 
-def way_of(engine: Engine, document: Document, method: Method) -> Answering:
+def way_of(
+    engine: Engine,
+    document: Document,
+    method: Method,
+    gather_by: str | None = None,
+    index: PassageIndex | None = None,
+) -> Answering:
     """How a document is asked.
 
     Args:
         engine: the model, and the way that the user named, if any.
         document: the open document.
         method: restored from it.
+        gather_by: what the user wants tokens gathered by; None: what the profile says where the
+            method has scores to gather by, else as the method answers.
+        index: the words of its passages; None: one of its own.
 
     Raises:
+        UsageError: it cannot be gathered by that.
         LongctxError: the document cannot be asked in the way that the user named.
     """
     ways = method.ways or {engine.method_name: method}
@@ -112,7 +130,25 @@ def way_of(engine: Engine, document: Document, method: Method) -> Answering:
             "Leave --method out, or ingest the document again with it.",
         )
     chosen = ways[name]
-    return (Recalling if chosen.recalls else Gathering)(engine, document, chosen, name)
+    if gather_by is None:
+        gather_by = engine.profile.gather_by if _has_scores(chosen, document) else METHOD
+    scoring.require(gather_by)
+    if chosen.recalls and gather_by == METHOD:
+        return Recalling(engine, document, chosen, name)
+    if chosen.recalls and engine.asked_with is not None:
+        raise UsageError(
+            f"cannot gather by {gather_by!r} with the method {name!r}",
+            "it attends to everything that was kept, and nothing is gathered",
+            f"Leave --method out, or use --gather-by {METHOD}.",
+        )
+    return Gathering(engine, document, chosen, name, gather_by, index)
+
+
+def _has_scores(method: Method, document: Document) -> bool:
+    """Whether a method scores the document's tokens before a question is answered."""
+    if method.recalls:
+        return False
+    return embeddings.GROUP in {shard.group for shard in document.manifest.shards}
 
 
 class Gathering:
@@ -121,14 +157,37 @@ class Gathering:
     Args:
         engine: the model.
         document: the open document.
-        method: scores its tokens.
+        method: scores its tokens, and says how many are gathered and which in any case.
         name: the method's.
+        gathers_by: whose scores they are; see `core/scoring/`.
+        index: the words of the document's passages; None: one of its own.
     """
 
-    def __init__(self, engine: Engine, document: Document, method: Method, name: str):
+    def __init__(
+        self,
+        engine: Engine,
+        document: Document,
+        method: Method,
+        name: str,
+        gathers_by: str = METHOD,
+        index: PassageIndex | None = None,
+    ):
         self._engine, self._document, self._method, self.name = engine, document, method, name
         self._prefix = engine.prompt.prefix()
-        self.threshold = engine.profile.threshold
+        self.gathers_by = gathers_by
+        self._index = PassageIndex(document) if index is None else index
+        self._gather, self._edges = method.gather, method.edges
+        self.threshold = engine.profile.threshold  # of the method's scores
+        if gathers_by != METHOD:
+            self.threshold = None
+            self._leave_a_choice()
+
+    def _leave_a_choice(self) -> None:
+        """For other scores, where the method wants all tokens or chooses them by place."""
+        if self._gather is None:
+            self._gather = min(GATHER, self._engine.window // 2)
+        if sum(self._edges) >= self._gather:
+            self._edges = (0, 0)
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
         """Gathers, and recomputes.
@@ -138,11 +197,11 @@ class Gathering:
                 decode policy holds.
             LongctxError: all tokens are wanted and do not fit.
         """
-        wanted = self._method.gather if question.gather is None else question.gather
+        wanted = self._gather if question.gather is None else question.gather
         options = question.decoding.options
         fit = room(self._engine.window, *self._lengths(question), wanted, options.less)
         options.require(len(self._prefix) + fit.tokens + len(question.ids))
-        found = self._chosen(question, fit.tokens, self._method.edges)
+        found = self._chosen(question, fit.tokens, self._edges)
         ids = self._ids(found[1])
         on_gathered()
         parts = (self._prefix, ids, question.ids)
@@ -158,18 +217,38 @@ class Gathering:
             UsageError: the question leaves no room in the window.
             LongctxError: the document's method keeps nothing to search by.
         """
-        if self._method.gather is None:
+        if self._gather is None:
             raise LongctxError(
                 f"cannot search document {self._document.manifest.name!r}",
                 f"method {self._engine.method_name!r} keeps no embeddings",
-                "Ingest it with --method reform.",
+                "Ingest it with --method reform, or use --gather-by bm25.",
             )
-        room(self._engine.window, *self._lengths(question), self._method.gather)
-        count = self._method.gather if question.gather is None else question.gather
+        room(self._engine.window, *self._lengths(question), self._gather)
+        count = self._gather if question.gather is None else question.gather
         return self._chosen(question, count, (0, 0))
 
     def score(self, question: Question) -> Scores:
-        """The method's scores."""
+        """The scores of what is gathered by."""
+        if self.gathers_by == METHOD:
+            return self._method_scores(question)
+        sought = Sought(question.words, lambda: self._own_scores(question), self._index)
+        return scoring.load(self.gathers_by)(sought)
+
+    def _own_scores(self, question: Question) -> Scores:
+        """The method's scores, for others to take part in.
+
+        Raises:
+            LongctxError: it has none.
+        """
+        if not _has_scores(self._method, self._document):
+            raise LongctxError(
+                f"cannot gather by {self.gathers_by!r} from {self._document.manifest.name!r}",
+                f"method {self._engine.method_name!r} keeps no embeddings to score by",
+                "Ingest it with --method reform, or use --gather-by bm25.",
+            )
+        return self._method_scores(question)
+
+    def _method_scores(self, question: Question) -> Scores:
         decoder, method = self._engine.decoder, self._method
 
         def read(memory: Chunked) -> None:
@@ -208,7 +287,7 @@ class Recalling:
         name: the method's.
     """
 
-    threshold = None
+    gathers_by, threshold = METHOD, None
 
     def __init__(self, engine: Engine, document: Document, method: Method, name: str):
         self._engine, self._document, self._method, self.name = engine, document, method, name

@@ -68,6 +68,8 @@ class Profile:
         decode: the decode policy that is used unless another is named, as `--decode` takes it;
             None: the usual one.
         decoding: options by decode policy, overriding the policy's own defaults.
+        gather_by: what tokens are gathered by where the method has scores for it, as `--gather-by`
+            takes it.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Profile:
     sampling: Sampling = field(default_factory=Sampling)
     decode: str | None = None
     decoding: dict[str, dict[str, Any]] = field(default_factory=dict)
+    gather_by: str = "method"
 
 
 def build(kind: type, values: Any, where: str, remedy: str = "Correct the profile.") -> Any:

@@ -19,7 +19,7 @@ from longctx.core.store.manifest import FINGERPRINT, Manifest
 from longctx.core.store.manifest import Source as StoredSource
 from longctx.core.store.sameness import begins_with, is_same
 
-OF_ANSWERS = ("sampling", "decode", "decoding")  # what a profile says of answers alone
+OF_ANSWERS = ("sampling", "decode", "decoding", "gather_by")  # what a profile says of answers alone
 
 
 def header(engine: Engine) -> dict[str, object]:

@@ -14,12 +14,13 @@ from torch import Tensor
 
 from longctx.core.ahead import ReadAhead
 from longctx.core.answer import INTERRUPTED, Answer, Found, decoded
-from longctx.core.answering import Question, way_of
+from longctx.core.answering import Answering, Question, way_of
 from longctx.core.decode import Generation
 from longctx.core.decoding import Decoding
 from longctx.core.device import dtype_name
 from longctx.core.errors import LongctxError
 from longctx.core.gather import passages
+from longctx.core.lexical import PassageIndex
 from longctx.core.memory import Scores
 from longctx.core.sampling import Sampling
 from longctx.core.setup import Setup, memory_told, policy, prepare, recorded
@@ -79,8 +80,17 @@ class Session:
                 snapshot.result()  # damage is told first: another model would not help
                 raise
             with memory_told(self.engine, LARGE_STATE):
-                method = self.engine.new_method(snapshot.result(), self.document)
-            self._way = way_of(self.engine, self.document, method)
+                self._method = self.engine.new_method(snapshot.result(), self.document)
+            self._index = PassageIndex(self.document)
+            self._ways: dict[str | None, Answering] = {}
+            self._way = self._way_by(None)
+
+    def _way_by(self, gather_by: str | None) -> Answering:
+        """How the document is asked with what the user wants gathered by; all share one index."""
+        if gather_by not in self._ways:
+            parts = self.engine, self.document, self._method
+            self._ways[gather_by] = way_of(*parts, gather_by, self._index)
+        return self._ways[gather_by]
 
     def __enter__(self) -> "Session":
         return self
@@ -99,6 +109,7 @@ class Session:
         sampling: Sampling | None = None,
         on_text: Callable[[str], None] = lambda text: None,
         decode: str | None = None,
+        gather_by: str | None = None,
     ) -> Answer:
         """Answers a question from the state.
 
@@ -110,18 +121,22 @@ class Session:
             sampling: how to decode; what it leaves open is the profile's.
             on_text: gets the answer's text as it comes.
             decode: decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the setup's.
+            gather_by: what tokens are gathered by, of `scoring.names()`; None: the profile's, or
+                the method's scores.
 
         Raises:
-            UsageError: an empty question, one longer than the window, or a decode policy that
-                there is not or that does not go with how the document is asked.
+            UsageError: an empty question, one longer than the window, or a decode policy or a
+                `gather_by` that there is not or that does not go with how the document is asked.
+            LongctxError: `gather_by` needs scores that the document's method does not have.
         """
-        engine = self.engine
+        engine, way = self.engine, self._way_by(gather_by)
         decoding = engine.decoding if decode is None else policy(decode, engine.profile)
         with memory_told(engine, OUT_OF_MEMORY):
-            return self._ask(question, gather, sampling or Sampling(), on_text, decoding)
+            return self._ask(way, question, gather, sampling or Sampling(), on_text, decoding)
 
     def _ask(
         self,
+        way: Answering,
         question: str,
         gather: int | None,
         sampling: Sampling,
@@ -131,8 +146,8 @@ class Session:
         clock = _Clock(self._load_s)
         sampling = sampling.over(self.engine.profile.sampling)
         limit = sampling.max_new_tokens or self.engine.profile.max_new_tokens
-        asked = Question(*self.engine.prompt.question(question), limit, gather, decoding)
-        begun = self._way.begin(asked, lambda: clock.mark("gather_s"))
+        asked = Question(*self.engine.prompt.question(question), limit, gather, decoding, question)
+        begun = way.begin(asked, lambda: clock.mark("gather_s"))
         prompt, ends = begun.prompt, self.engine.files.eos_ids()
         answer = Generation(
             self.engine.decoder, begun.policy, begun.hidden, prompt, sampling, limit, ends
@@ -141,7 +156,7 @@ class Session:
         text, whole = self._text(answer, on_text)
         rate = answer.tokens_per_s
         counts = {"question": len(asked.ids), "answer": answer.count, "dropped": begun.dropped}
-        found = self._found(question, *begun.found(), counts, clock)
+        found = self._found(way, question, *begun.found(), counts, clock)
         return Answer(
             **vars(found),
             answer=text,
@@ -164,36 +179,40 @@ class Session:
             return "".join(pieces).strip(), False
         return "".join(pieces).strip(), True
 
-    def find(self, query: str, gather: int | None = None) -> Found:
+    def find(self, query: str, gather: int | None = None, gather_by: str | None = None) -> Found:
         """The best passages for a query; nothing is decoded, so they may be more than the window.
 
         Args:
             query: the user's words.
             gather: tokens to gather; None: the method's.
+            gather_by: what they are gathered by; see `ask`.
 
         Raises:
+            UsageError: as `ask`.
             LongctxError: the document's method keeps nothing to search by.
         """
-        clock = _Clock(self._load_s)
-        asked = Question(*self.engine.prompt.question(query), gather=gather)
-        found = self._way.find(asked)
+        clock, way = _Clock(self._load_s), self._way_by(gather_by)
+        asked = Question(*self.engine.prompt.question(query), gather=gather, words=query)
+        found = way.find(asked)
         clock.mark("gather_s")
         counts = {"question": len(asked.ids), "answer": 0, "dropped": 0}
-        return self._found(query, *found, counts, clock)
+        return self._found(way, query, *found, counts, clock)
 
-    def score(self, query: str) -> Scores:
-        """The method's scores of every document token for a query, on the CPU."""
-        return self._way.score(Question(*self.engine.prompt.question(query)))
+    def score(self, query: str, gather_by: str | None = None) -> Scores:
+        """The scores of every document token for a query, on the CPU; for `gather_by` see `ask`."""
+        asked = Question(*self.engine.prompt.question(query), words=query)
+        return self._way_by(gather_by).score(asked)
 
     def _found(
         self,
+        way: Answering,
         question: str,
         scores: Scores,
         chosen: Tensor,
         counts: dict[str, int],
         clock: "_Clock",
     ) -> Found:
-        threshold = self._way.threshold
+        threshold = way.threshold
         best = float(scores.raw.max()) if len(scores.raw) else None
         runs = passages(self.document, chosen, scores.raw)
         return Found(
@@ -207,16 +226,17 @@ class Session:
                 **counts,
             },
             timings=clock.timings(),
-            state=self._state(),
+            state=self._state(way),
         )
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self, way: Answering) -> dict[str, Any]:
         return {
             "reused_tokens": self.document.manifest.tokens,
             "status": self.document.manifest.status,
             "changed_sources": self.changed,
             "checked_bytes": self.document.checked_bytes,
-            "method": self._way.name,
+            "method": way.name,
+            "gathered_by": way.gathers_by,
             "model": self.engine.files.name,
             "device": self.engine.device,
             "dtype": dtype_name(self.engine.dtype),

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from longctx.core import decoding, methods, profile
+from longctx.core import decoding, methods, profile, scoring
 from longctx.core.chat import resolve
 from longctx.core.decoding import Decoding
 from longctx.core.device import (
@@ -205,8 +205,8 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
 
     Raises:
         UsageError: a name that does not exist, an option that does not fit the method or decode
-            policy, a chat template that gives no prompt, or a value of LONGCTX_KERNELS that asks
-            for what there is not.
+            policy, a profile's `gather_by` that there is not, a chat template that gives no
+            prompt, or a value of LONGCTX_KERNELS that asks for what there is not.
     """
     recorded = recorded or Recorded()
     name = setup.model or recorded.model or BUNDLED
@@ -221,6 +221,7 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         chosen = _choose_profile(setup, name)
     chosen = replace(chosen, prompt=resolve(chosen.prompt, files.tokenizer))
     decoding.check(chosen.decoding)
+    scoring.check(chosen.gather_by)
     method = recorded.method or _method(setup, chosen)
     module = methods.load(method)
     values = recorded.options or _values(setup, chosen, method)

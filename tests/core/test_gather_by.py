@@ -1,0 +1,281 @@
+"""Documents of every method, asked and searched by other scores than the method's own."""
+
+import dataclasses
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import torch
+
+from longctx.core import answering, lexical, scoring
+from longctx.core.errors import LongctxError, UsageError
+from longctx.core.gather import top_tokens
+from longctx.core.ingest import ingest
+from longctx.core.sampling import Sampling
+from longctx.core.session import Session
+from longctx.core.setup import Setup
+
+pytest.importorskip("bm25s", reason="needs the extra longctx[bm25]")
+pytest.importorskip("Stemmer", reason="needs the extra longctx[bm25]")
+
+LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(60)]
+for number in (54, 55, 56):  # one of them at least is not cut by the border of a passage
+    LINES[number] += " past a zeppelin"
+QUESTION = "who saw the zeppelin?"
+QUERY = "home line 41 zeppelin keeper"
+FEW = Sampling(max_new_tokens=3)
+WAYS = {
+    "reform": {},
+    "reattention": {"method": "reattention"},
+    "both": {"keep_kv": True},
+    "full": {"method": "full"},
+}
+
+
+@pytest.fixture(autouse=True)
+def small_passages(monkeypatch):
+    monkeypatch.setattr(lexical, "PASSAGE", 32)
+
+
+@pytest.fixture(scope="module")
+def setup(model_folder) -> Setup:
+    profile = str(model_folder / "profile.yaml")
+    return Setup(model=str(model_folder), profile=profile, device="cpu", dtype="fp32", threads=1)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory, setup) -> Path:
+    """A document for each of WAYS; the one read by `full` is short."""
+    folder = tmp_path_factory.mktemp("ways")
+    for name, choices in WAYS.items():
+        (folder / f"{name}.txt").write_text("\n".join(LINES[52:] if name == "full" else LINES))
+        changed = dataclasses.replace(setup, **choices)
+        ingest(folder / "library", [str(folder / f"{name}.txt")], changed)
+    return folder / "library"
+
+
+@pytest.fixture
+def opened(library, setup, tmp_path):
+    """Opens a document, with more lines in the profile, and asked with a method."""
+    with ExitStack() as stack:
+
+        def open_session(name="reform", profile="", asked=None) -> Session:
+            (tmp_path / "more.yaml").write_text(Path(setup.profile).read_text() + profile)
+            changed = {"profile": str(tmp_path / "more.yaml"), "method": asked}
+            session = Session(library, name, dataclasses.replace(setup, **changed))
+            return stack.enter_context(session)
+
+        yield open_session
+
+
+def without_timings(found) -> dict:
+    timed = ("timings", "tokens_per_s")
+    return {key: value for key, value in found.as_dict().items() if key not in timed}
+
+
+# --- what is gathered ---
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_by_the_method_is_as_ever(opened, way):
+    session = opened(way)
+    usual, named = (
+        without_timings(session.ask(QUESTION, sampling=FEW, gather_by=by))
+        for by in (None, "method")
+    )
+    usual["state"]["checked_bytes"] = named["state"]["checked_bytes"]
+    assert usual == named
+    assert usual["state"]["gathered_by"] == "method"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_by_bm25_the_passages_that_share_words_are_recomputed(opened, way, monkeypatch):
+    session, seen = opened(way), []
+    recompute = answering.recompute
+    monkeypatch.setattr(
+        answering, "recompute", lambda *given: seen.append(given[2]) or recompute(*given)
+    )
+    answer = session.ask(QUESTION, sampling=FEW, gather_by="bm25")
+    assert "zeppelin" in answer.passages[0].text
+    assert answer.answer
+    assert (answer.state["gathered_by"], answer.found) == ("bm25", True)
+    assert len(seen) == 1  # also where it would attend to what was kept
+    assert len(seen[0]) == answer.tokens["gathered"]
+
+
+def test_a_rare_word_is_found_in_a_long_document(opened):
+    session = opened()
+    assert session.document.manifest.tokens > 1000
+    found = session.find("zeppelins", gather=130, gather_by="bm25").passages
+    text, with_words = "\n".join(LINES), [p for p in found if p.score > 0]
+    assert 1 <= len(with_words) < len(found)
+    for passage in found:
+        assert ("zeppelin" in passage.text) == (passage.score > 0)
+        assert text[passage.start : passage.end] == passage.text
+    assert found[0] in with_words
+
+
+def test_the_budget_is_filled_exactly_with_the_best_passages_between_the_edges(opened):
+    session = opened()
+    total, edges = session.document.manifest.tokens, session.engine.options
+    scores = session.score(QUERY, gather_by="bm25")
+    ranked = sorted(range(edges.first, total - edges.last), key=lambda i: (-scores.pooled[i], i))
+    pinned = [*range(edges.first), *range(total - edges.last, total)]
+    for gather in (64, 150, 200, 203):
+        answer = session.ask(QUERY, gather, FEW, gather_by="bm25")
+        count = gather - 1  # the prefix
+        assert answer.tokens["gathered"] == count
+        wanted = sorted(pinned + ranked[: count - len(pinned)])
+        spans = [session.document.span(token, token + 1) for token in wanted]
+        inside = [
+            any(p.start <= start and end <= p.end for p in answer.passages)
+            for _, start, end in spans
+        ]
+        assert all(inside)
+        assert sum(p.end - p.start for p in answer.passages) == sum(e - s for _, s, e in spans)
+
+
+def test_without_a_shared_word_the_earliest_tokens_are_gathered(opened):
+    session = opened()
+    found = session.find("whales?", gather=70, gather_by="bm25")
+    assert [(p.start, p.line, p.score) for p in found.passages] == [(0, 1, 0.0)]
+    assert (found.tokens["gathered"], found.found) == (70, True)
+    assert session.ask("whales?", sampling=FEW, gather_by="bm25").tokens["gathered"] == 63
+
+
+def test_hybrid_is_half_the_method_s_and_half_bm25_s(opened):
+    session = opened()
+    own, words, mixed = (session.score(QUESTION, by).pooled for by in scoring.names())
+
+    def z(values: torch.Tensor) -> torch.Tensor:
+        return (values.double() - values.double().mean()) / values.double().std(correction=0)
+
+    assert torch.allclose(mixed, (z(own) + z(words)) / 2)
+    found = session.find(QUESTION, gather=30, gather_by="hybrid")
+    chosen = top_tokens(session.score(QUESTION, "hybrid"), 30, len(own), (0, 0))
+    assert found.passages[0].score == round(float(session.score(QUESTION, "hybrid").raw.max()), 6)
+    assert found.tokens["gathered"] == len(chosen) == 30
+    assert found.state["gathered_by"] == "hybrid"
+
+
+def test_a_document_inside_gather_is_answered_alike_by_all(tmp_path, setup):
+    (tmp_path / "short.txt").write_text(LINES[55])
+    ingest(tmp_path / "library", [str(tmp_path / "short.txt")], setup)
+    with Session(tmp_path / "library", "short", setup) as session:
+        answers = [session.ask(QUESTION, gather_by=by) for by in scoring.names()]
+    assert answers[0].tokens["gathered"] == answers[0].tokens["document"] > 32
+    assert len({answer.answer for answer in answers}) == 1
+
+
+def test_a_method_that_wants_all_gathers_a_number_by_words(opened):
+    session = opened("full")
+    assert 128 < session.document.manifest.tokens < 250
+    whole = session.ask(QUESTION, sampling=FEW)
+    assert whole.tokens["gathered"] == session.document.manifest.tokens
+    some = session.ask(QUESTION, sampling=FEW, gather_by="bm25")
+    assert some.tokens["gathered"] == 127  # half the window, of which one is the prefix
+    assert some.tokens["dropped"] == 0
+    few = session.ask(QUESTION, 20, FEW, gather_by="bm25")
+    assert few.tokens["gathered"] == 19
+    assert session.find(QUESTION, gather_by="bm25").tokens["gathered"] == 128
+    assert answering.GATHER == 8192
+
+
+def test_a_method_that_chooses_by_place_leaves_its_place_to_words(opened):
+    session = opened()
+    method = session._method
+    method.edges = (32, 32)  # its whole budget of 64
+    ways = [
+        answering.way_of(session.engine, session.document, method, by) for by in ("method", "bm25")
+    ]
+    encoded = session.engine.prompt.question(QUESTION)
+    asked = answering.Question(*encoded, answer=3, words=QUESTION)
+    by_place, by_words = (way.begin(asked, lambda: None).found()[1].tolist() for way in ways)
+    total, best = session.document.manifest.tokens, session.score(QUESTION, "bm25").pooled
+    assert by_place == [*range(31), *range(total - 32, total)]
+    assert len(by_words) == 63
+    assert set(by_words) <= set(best.argsort(descending=True, stable=True)[:63].tolist())
+
+
+# --- which way it is asked ---
+
+
+@pytest.mark.parametrize("way", ["reattention", "full"])
+def test_hybrid_needs_scores_of_the_method(opened, way, monkeypatch):
+    session = opened(way)
+    monkeypatch.setattr(lexical, "_index", lambda document: pytest.fail("words were counted"))
+    said = f"cannot gather by 'hybrid' from '{way}': method '{way}' keeps no embeddings.*bm25"
+    for call in (session.ask, session.find, session.score):
+        with pytest.raises(LongctxError, match=said):
+            call(QUESTION, gather_by="hybrid")
+
+
+def test_both_gathers_by_all(opened):
+    session = opened("both")
+    for by in scoring.names():
+        answer = session.ask(QUESTION, sampling=FEW, gather_by=by)
+        assert (answer.state["method"], answer.state["gathered_by"]) == ("reform", by)
+        assert answer.tokens["gathered"] == 63
+
+
+@pytest.mark.parametrize("way", ["reattention", "both"])
+def test_attending_to_everything_and_gathering_exclude_each_other(opened, way):
+    session = opened(way, asked="reattention")
+    for by in ("bm25", "hybrid"):
+        with pytest.raises(UsageError, match=rf"by '{by}' with the method 'reattention'.*--method"):
+            session.ask(QUESTION, gather_by=by)
+    kept = session.ask(QUESTION, sampling=FEW, gather_by="method")
+    assert (kept.state["method"], kept.state["gathered_by"]) == ("reattention", "method")
+
+
+def test_a_reattention_state_is_recomputed_with_the_number_of_its_profile(opened):
+    session = opened("reattention")
+    answer = session.ask(QUESTION, sampling=FEW, gather_by="bm25")
+    assert answer.tokens["gathered"] == 63
+    assert answer.policy == {"name": "dense"}
+    few = session.ask(QUESTION, 20, FEW, gather_by="bm25", decode="raas:budget=256")
+    assert (few.tokens["gathered"], few.policy["name"]) == (19, "raas")
+
+
+def test_what_there_is_not_is_refused(opened):
+    session = opened()
+    for call in (session.ask, session.find, session.score):
+        with pytest.raises(UsageError, match=r"cannot gather by 'nope'.*bm25"):
+            call(QUESTION, gather_by="nope")
+
+
+# --- what belongs to the method's own scores alone, or to all questions ---
+
+
+def test_the_threshold_is_for_the_method_s_scores(opened):
+    session = opened(profile="threshold: 50.0\n")
+    found = {by: session.find(QUESTION, gather_by=by).found for by in scoring.names()}
+    assert found == {"method": False, "bm25": True, "hybrid": True}
+
+
+def test_words_are_counted_once_for_all_questions(opened, monkeypatch):
+    counted, count = [], lexical._index
+    monkeypatch.setattr(lexical, "_index", lambda document: counted.append(1) or count(document))
+    session = opened()
+    session.ask(QUESTION, sampling=FEW)
+    assert counted == []
+    session.ask(QUESTION, sampling=FEW, gather_by="bm25")
+    session.find("boat", gather_by="bm25")
+    session.find(QUESTION, gather_by="hybrid")
+    assert counted == [1]
+
+
+def test_a_profile_says_what_is_usual(opened, setup, library, tmp_path):
+    by_words = "gather_by: bm25\n"
+    session = opened(profile=by_words)
+    assert session.ask(QUESTION, sampling=FEW).state["gathered_by"] == "bm25"
+    assert session.find(QUESTION).state["gathered_by"] == "bm25"
+    assert session.find(QUESTION, gather_by="method").state["gathered_by"] == "method"
+    for way in ("reattention", "full"):  # nothing is gathered by scores there
+        usual = opened(way, profile=by_words).ask(QUESTION, sampling=FEW)
+        assert usual.state["gathered_by"] == "method"
+    # The state is the same: it is not read anew.
+    changed = dataclasses.replace(setup, profile=str(tmp_path / "more.yaml"))
+    assert ingest(library, [str(library.parent / "reform.txt")], changed).status == "unchanged"
+    with pytest.raises(UsageError, match="cannot gather by 'nope'"):
+        opened(profile="gather_by: nope\n")

@@ -13,6 +13,7 @@ from longctx.cli.interrupt import INTERRUPTED
 from longctx.cli.loading import choose_document, open_session
 from longctx.cli.questions import from_file, from_stdin
 from longctx.cli.settings import library_path
+from longctx.core import scoring
 from longctx.core.errors import UsageError
 from longctx.core.sampling import Sampling
 
@@ -50,6 +51,7 @@ def run(
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
     gather: options.Gather = None,
+    gather_by: options.GatherBy = None,
     max_new_tokens: Annotated[
         int | None,
         options.setting(
@@ -102,6 +104,8 @@ def run(
         seed=seed,
         stop=tuple(stop) if stop else None,
     )
+    if gather_by is not None:
+        scoring.require(gather_by)
     place = library_path(library)
     document = choose_document(place, doc, partial)
     setup = {
@@ -116,7 +120,7 @@ def run(
     with open_session(place, document, partial, **setup) as session:
 
         def ask(words: str, **more: Callable[[str], None]) -> "Answer":
-            return session.ask(words, gather, sampling, **more)
+            return session.ask(words, gather, sampling, gather_by=gather_by, **more)
 
         def answer(words: str) -> int:
             return _answer_json(ask, words) if json else _answer(ask, words, sources)

@@ -7,10 +7,12 @@ import typer
 from longctx.cli import options, render
 from longctx.cli.loading import choose_document, open_session
 from longctx.cli.settings import library_path
+from longctx.core import scoring
 
 EXAMPLES = """\
   longctx find "where the light went out"
   longctx find "payment failed" --doc log --limit 3
+  longctx find "Aldous Crane" --gather-by bm25
   longctx find "the storm" --json | jq '.passages[0]'
 """
 
@@ -26,6 +28,7 @@ def run(
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
     gather: options.Gather = None,
+    gather_by: options.GatherBy = None,
     limit: Annotated[
         int,
         options.setting(
@@ -40,6 +43,8 @@ def run(
     Each line is `file:line: score text`, best first, as `grep -n` prints it; nothing is generated.
     JSON has every passage, whole.
     """
+    if gather_by is not None:
+        scoring.require(gather_by)
     place = library_path(library)
     document = choose_document(place, doc, partial)
     setup = {
@@ -51,7 +56,7 @@ def run(
         "threads": threads,
     }
     with open_session(place, document, partial, **setup) as session:
-        found = session.find(query, gather)
+        found = session.find(query, gather, gather_by)
     if json:
         render.print_json(found.as_dict())
         return

@@ -122,6 +122,16 @@ Gather = Annotated[
         min=1,
     ),
 ]
+GatherBy = Annotated[
+    str | None,
+    setting(
+        "--gather-by",
+        "What the tokens are chosen by: method (the scores of the document's own method), bm25 "
+        "(words that passages of 128 tokens share with the question) or hybrid (half of each); the "
+        "last two need longctx[bm25]. By default the profile's, or method.",
+        metavar="NAME",
+    ),
+]
 Decode = Annotated[
     str | None,
     setting(

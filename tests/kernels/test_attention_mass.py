@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from longctx.core.attention import causal_attention_lse
-from longctx.core.methods.reform import _heaviest
+from longctx.core.kv.evicted import heaviest
 from longctx.kernels.attention_mass_ref import attention_mass as reference
 
 WITHIN = 1e-5  # relative, of each key's mass: sums of float32
@@ -95,7 +95,7 @@ def test_the_same_bits_every_time(kernel, device, random_states):
 def test_other_tokens_are_kept_only_where_masses_tie(kernel, device, random_states, seed):
     q, k = random_states(4, 2, 16, 400 + seed, 64, device=device)
     expected, mass = truth(q, k, 0.125), kernel.attention_mass(q, k, 0.125)
-    kept, ours = (_heaviest(m, 100, 8, 8).tolist() for m in (expected, mass))
+    kept, ours = (heaviest(m, 100, 8, 8).tolist() for m in (expected, mass))
     for g in range(2):
         cut = expected[g][8:-8].sort(descending=True).values[100 - 16 - 1]
         for token in set(kept[g]) ^ set(ours[g]):

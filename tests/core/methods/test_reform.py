@@ -12,6 +12,7 @@ from row_list import RowList
 from longctx.core.encode import encode
 from longctx.core.errors import UsageError
 from longctx.core.gather import room, top_tokens
+from longctx.core.kv.evicted import heaviest
 from longctx.core.kv.prompt import Prompt
 from longctx.core.memory import Scores
 from longctx.core.methods import reform
@@ -269,7 +270,7 @@ def test_the_edges_are_always_gathered_and_count():
 
 def test_equal_mass_keeps_the_earlier_token():
     mass = torch.tensor([[9.0, 1.0, 2.0, 2.0, 2.0, 1.0, 0.0]])
-    assert reform._heaviest(mass, 4, 1, 1).tolist() == [[0, 2, 3, 6]]
+    assert heaviest(mass, 4, 1, 1).tolist() == [[0, 2, 3, 6]]
     assert later_first(mass, 4, 1, 1).tolist() == [[0, 3, 4, 6]]  # so the rule shows in this case
 
 

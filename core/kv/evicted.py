@@ -1,0 +1,200 @@
+"""Keys and values of one layer of which only some tokens are kept, and how such caches are saved.
+
+Each key/value head keeps tokens of its own, position-free, so that they can be given new positions.
+Knows no method: which tokens stay is said by others.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from longctx.core.errors import StateMismatch
+from longctx.core.memory import Place, Snapshot
+from longctx.core.model import Layer
+from longctx.core.store.shards import AGAIN
+
+WHAT = "tensors in the snapshot"
+
+
+@dataclass
+class Cache:
+    """One layer's kept keys and values; each key/value head keeps tokens of its own.
+
+    Attributes:
+        keys, values: (G, C, D), position-free, in input order.
+        positions: (G, C) int64, where each kept token stands in the input.
+        mass: (G, C), the attention by which it is judged; 0 where there is none yet.
+    """
+
+    keys: Tensor
+    values: Tensor
+    positions: Tensor
+    mass: Tensor
+
+    @classmethod
+    def empty(cls, layer: Layer, like: Tensor) -> "Cache":
+        """A cache of no tokens, on the device and in the dtype of `like`."""
+        G, D = layer.kv_heads, layer.head_dim
+        nothing = like.new_zeros(G, 0, D)
+        wide = torch.promote_types(like.dtype, torch.float32)
+        return cls(nothing, nothing, _whole(like, G, 0), like.new_zeros(G, 0, dtype=wide))
+
+    @property
+    def length(self) -> int:
+        """Tokens of each head."""
+        return self.positions.shape[1]
+
+    def extended(self, keys: Tensor, values: Tensor, start: int) -> "Cache":
+        """With T more tokens, (G, T, D) each, at input positions from `start`."""
+        G, T, _ = keys.shape
+        new = _whole(keys, G, T) + start
+        return Cache(
+            torch.cat([self.keys, keys], dim=1),
+            torch.cat([self.values, values], dim=1),
+            torch.cat([self.positions, new], dim=1),
+            torch.cat([self.mass, self.mass.new_zeros(G, T)], dim=1),
+        )
+
+    def kept(self, index: Tensor) -> "Cache":
+        """Only the tokens at `index` (G, n), ascending in each head."""
+        wide = index[..., None].expand(-1, -1, self.keys.shape[-1])  # (G, n, D)
+        return Cache(
+            self.keys.gather(1, wide),
+            self.values.gather(1, wide),
+            self.positions.gather(1, index),
+            self.mass.gather(1, index),
+        )
+
+    def latest(self, count: int) -> "Cache":
+        """Only the last tokens, at most so many: the window of a layer that slides."""
+        G, S = self.positions.shape
+        index = torch.arange(max(0, S - count), S, device=self.keys.device)
+        return self.kept(index.expand(G, -1))
+
+
+def _whole(like: Tensor, G: int, n: int) -> Tensor:
+    return torch.arange(n, device=like.device).expand(G, n)
+
+
+def heaviest(mass: Tensor, budget: int, first: int, last: int) -> Tensor:
+    """Which of S tokens each head keeps: the first, the last, and the heaviest of the rest.
+
+    Args:
+        mass: (G, S), S > budget.
+        budget, first, last: tokens.
+
+    Returns:
+        (G, budget) ascending; ties go to the earlier token.
+    """
+    G, S = mass.shape
+    middle = mass[:, first : S - last]
+    # A stable descending sort leaves equal entries in input order.
+    order = middle.argsort(dim=1, descending=True, stable=True)
+    chosen = order[:, : budget - first - last].sort(dim=1).values + first
+    head = torch.arange(first, device=mass.device).expand(G, -1)
+    tail = torch.arange(S - last, S, device=mass.device).expand(G, -1)
+    return torch.cat([head, chosen, tail], dim=1)
+
+
+# --- saving ---
+
+
+def saved(caches: Sequence[Cache | None], seen: int, with_mass: bool) -> Snapshot:
+    """The caches of the layers 0, 1, ... and the count of tokens read, as a snapshot."""
+    tensors = {"seen": torch.tensor(seen)}
+    for index, cache in enumerate(caches):
+        if cache is not None:
+            tensors[f"keys.{index}"] = cache.keys
+            tensors[f"values.{index}"] = cache.values
+            tensors[f"positions.{index}"] = cache.positions.to(torch.int64)
+            if with_mass:
+                tensors[f"mass.{index}"] = cache.mass
+    return {name: tensor.contiguous() for name, tensor in tensors.items()}
+
+
+def restored(
+    snapshot: Snapshot, layers: Sequence[Layer], place: Place, with_mass: bool, method: str
+) -> tuple[list[Cache | None], int]:
+    """What `saved` was given.
+
+    Args:
+        snapshot: tensors on the CPU.
+        layers: those that have caches.
+        place: where to keep them.
+        with_mass: likewise.
+        method: its name, for messages.
+
+    Raises:
+        StateMismatch: names, shapes, types or positions are not such as `saved` gives.
+    """
+    _require_fit(snapshot, layers, with_mass, method)
+    seen = int(snapshot["seen"])
+    if not seen:
+        return [None] * len(layers), 0
+    return [_cache(snapshot, index, place) for index in range(len(layers))], seen
+
+
+def _cache(snapshot: Snapshot, index: int, place: Place) -> Cache:
+    keys, values = (place.put(snapshot[f"{name}.{index}"]) for name in ("keys", "values"))
+    positions = snapshot[f"positions.{index}"].to(keys.device)
+    wide = torch.promote_types(keys.dtype, torch.float32)
+    mass = snapshot.get(f"mass.{index}", torch.zeros(positions.shape))
+    return Cache(keys, values, positions, mass.to(keys.device, wide))
+
+
+def _require_fit(snapshot: Snapshot, layers: Sequence[Layer], with_mass: bool, method: str) -> None:
+    expected = {"seen": ((), torch.int64)}
+    has_read = "seen" in snapshot and snapshot["seen"].any()
+    for index, layer in enumerate(layers if has_read else ()):
+        keys = snapshot.get(f"keys.{index}", torch.zeros(0))
+        heads = (layer.kv_heads, *keys.shape[1:2])  # (G, C)
+        expected[f"positions.{index}"] = (heads, torch.int64)
+        expected[f"keys.{index}"] = ((*heads, layer.head_dim), keys.dtype)
+        expected[f"values.{index}"] = ((*heads, layer.head_dim), keys.dtype)
+        if with_mass:
+            wide = torch.promote_types(keys.dtype, torch.float32)
+            expected[f"mass.{index}"] = (heads, wide)
+        require(keys.ndim == 3 and keys.is_floating_point(), WHAT, method)
+    found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in snapshot.items()}
+    require(found == expected, WHAT, method)
+    require(_ascend(snapshot), WHAT, method)
+
+
+def _ascend(snapshot: Mapping[str, Tensor]) -> bool:
+    """Whether positions are such of the tokens read, in input order."""
+    seen = int(snapshot["seen"])
+    places = [x for name, x in snapshot.items() if name.startswith("positions.")]
+    inside = all(bool(((x >= 0) & (x < seen)).all()) for x in places)
+    return inside and all(bool((x.diff(dim=1) > 0).all()) for x in places)
+
+
+def require(fits: bool, part: str, method: str) -> None:
+    """StateMismatch, naming the part, unless it fits the method."""
+    if not fits:
+        raise StateMismatch(
+            f"the {part} of the document cannot be those of the method {method!r}",
+            "names, shapes or types are not what it writes with these options and this model",
+            AGAIN,
+        )
+
+
+def saved_bytes(
+    layers: Sequence[Layer], budget: int, chunk: int, tokens: int, itemsize: int, with_mass: bool
+) -> int:
+    """The most bytes that `saved` gives: evicted caches and a chunk that is not whole.
+
+    Args:
+        layers: those that have caches.
+        budget, chunk: tokens.
+        tokens: that were read.
+        itemsize: bytes of an element of keys and values.
+        with_mass: likewise.
+    """
+    total = 0
+    for layer in layers:
+        kept = budget if layer.window is None else layer.window
+        held = layer.kv_heads * min(tokens, kept + chunk)
+        total += held * (2 * layer.head_dim * itemsize + 8 + with_mass * max(4, itemsize))
+    return total

@@ -217,12 +217,8 @@ class Gathering:
             UsageError: the question leaves no room in the window.
             LongctxError: the document's method keeps nothing to search by.
         """
-        if self._gather is None:
-            raise LongctxError(
-                f"cannot search document {self._document.manifest.name!r}",
-                f"method {self._engine.method_name!r} keeps no embeddings",
-                "Ingest it with --method reform, or use --gather-by bm25.",
-            )
+        if self.gathers_by == METHOD:
+            _require_search(self._method, self.name, self._document)
         room(self._engine.window, *self._lengths(question), self._gather)
         count = self._gather if question.gather is None else question.gather
         return self._chosen(question, count, (0, 0))
@@ -256,7 +252,7 @@ class Gathering:
                 decoder.read(chunk, memory, method.depth)
 
         scores = method.score(read, question.scored, self._document)
-        if method.gather is not None:
+        if _searches(method):
             _require_all(scores, self._document, embeddings.GROUP)
         return Scores(scores.raw.cpu(), scores.pooled.cpu())
 
@@ -298,19 +294,22 @@ class Recalling:
         Raises:
             UsageError: the decode policy does not go with what the method keeps.
         """
-        policy = self._policy(question.decoding.name)
-        memory, hidden = self._read(question)
+        memory = self._method.recall()
+        policy = self._policy(question.decoding.name, memory)
+        hidden = self._read(memory, question)
         memory.begin_answer()
         on_gathered()
         prompt = torch.cat([self._engine.prompt.prefix(), question.ids])
         decoded = policy(question.decoding.options, memory, self._engine.window)
         return Begun(decoded, hidden, prompt, 0, lambda: self._chosen(memory, question))
 
-    def _policy(self, name: str) -> Callable[..., Policy]:
-        module = decoding.load(name)
-        if hasattr(module, "Recalling"):
-            return module.Recalling
-        fitting = [name for name in decoding.names() if hasattr(decoding.load(name), "Recalling")]
+    def _policy(self, name: str, memory: Recalled) -> Callable[..., Policy]:
+        modules = {name: decoding.load(name) for name in {name, *decoding.names()}}
+        over = {n: m.Recalling for n, m in modules.items() if hasattr(m, "Recalling")}
+        has_all = hasattr(memory, "look")  # see `Whole` in core/memory.py
+        fitting = sorted(name for name, policy in over.items() if has_all or not policy.chooses)
+        if name in fitting:
+            return over[name]
         raise UsageError(
             f"cannot decode with {name!r} what is asked with the method {self.name!r}",
             f"the policies for that are {', '.join(fitting)}",
@@ -318,18 +317,27 @@ class Recalling:
         )
 
     def find(self, question: Question) -> tuple[Scores, Tensor]:
-        """What the question itself attends to."""
-        return self._chosen(self._read(question)[0], question)
+        """What the question itself attends to.
+
+        Raises:
+            LongctxError: the document's method keeps nothing to search by.
+        """
+        _require_search(self._method, self.name, self._document)
+        memory = self._method.recall()
+        self._read(memory, question)
+        return self._chosen(memory, question)
 
     def score(self, question: Question) -> Scores:
         """How much the question attends to each token."""
-        return self._scores(self._read(question)[0])
+        memory = self._method.recall()
+        self._read(memory, question)
+        return self._scores(memory)
 
-    def _read(self, question: Question) -> tuple[Recalled, Tensor]:
-        memory, hidden = self._method.recall(), torch.zeros(0)
+    def _read(self, memory: Recalled, question: Question) -> Tensor:
+        hidden = torch.zeros(0)
         for chunk in question.ids.split(memory.chunk):
             hidden = self._engine.decoder.read(chunk, memory)
-        return memory, hidden[-1:]
+        return hidden[-1:]
 
     def _chosen(self, memory: Recalled, question: Question) -> tuple[Scores, Tensor]:
         scores = self._scores(memory)
@@ -341,6 +349,19 @@ class Recalling:
         scores = memory.scores(self._document.manifest.tokens)
         _require_all(scores, self._document, kept.GROUP)
         return Scores(scores.raw.cpu(), scores.pooled.cpu())
+
+
+def _searches(method: Method) -> bool:
+    return method.gather is not None and getattr(method, "searches", True)
+
+
+def _require_search(method: Method, name: str, document: Document) -> None:
+    if not _searches(method):
+        raise LongctxError(
+            f"cannot search document {document.manifest.name!r}",
+            f"method {name!r} keeps no embeddings",
+            "Ingest it with --method reform, or use --gather-by bm25.",
+        )
 
 
 def _require_all(scores: Scores, document: Document, group: str) -> None:

@@ -155,15 +155,32 @@ class Columns(Protocol):
 
 
 class Recalled(Chunked, Protocol):
-    """A memory for one question and its answer, over everything that a method kept.
-
-    A token of the answer attends by `attend`, or whoever decodes looks at what it would attend to.
+    """A memory for one question and its answer, over what a method kept.
 
     Attributes:
         kept: tokens that it holds.
     """
 
     kept: int
+
+    def begin_answer(self) -> None:
+        """Says that the question has been read: what comes now are the answer's tokens."""
+        ...
+
+    def attended(self) -> float:
+        """Tokens that a token of the answer attended to, mean over tokens and layers so far."""
+        ...
+
+    def scores(self, tokens: int) -> Scores:
+        """How much each of the document's tokens was attended to; under 0: not at all."""
+        ...
+
+
+class Whole(Recalled, Protocol):
+    """Such a memory over everything: of a method that lets go of nothing.
+
+    A token of the answer attends by `attend`, or whoever decodes looks at what it would attend to.
+    """
 
     def narrow(self, window: int) -> bool:
         """From now on attends to at most so many tokens at once; whether that is fewer than before.
@@ -185,18 +202,6 @@ class Recalled(Chunked, Protocol):
         """All that was kept of a layer without a sliding window."""
         ...
 
-    def begin_answer(self) -> None:
-        """Says that the question has been read: what comes now are the answer's tokens."""
-        ...
-
-    def attended(self) -> float:
-        """Tokens that a token of the answer attended to, mean over tokens and layers so far."""
-        ...
-
-    def scores(self, tokens: int) -> Scores:
-        """How much each of the document's tokens was attended to; under 0: not at all."""
-        ...
-
 
 class Method(Memory, Protocol):
     """A reading method: a memory that can be saved, restored and asked.
@@ -213,6 +218,7 @@ class Method(Memory, Protocol):
 
     It may also have `fill(tokens)`, which makes its memory as if so many tokens had been read, with
     random contents: by it the speed of late chunks is measured without reading what comes before.
+    And it may say `searches = False`: it keeps nothing that tells which tokens fit a question.
     """
 
     chunk: int

@@ -105,9 +105,15 @@ class Policy(Memory, Protocol):
     steps of one kind can be captured in a graph once and run again. Parts of a step that a policy
     does not define do nothing; nor is there a chunk to close.
 
+    Attributes:
+        chooses: a `Recalling` alone: it chooses by itself among all that a reading method kept, so
+            it goes with those methods alone that keep everything (`Whole` in `core/memory.py`).
+
     It may also have `scored()`, where it reads bounds of pages to choose: of how many pages a token
     read them so far, mean over tokens, layers and key/value heads.
     """
+
+    chooses: ClassVar[bool] = False
 
     @property
     def kind(self) -> str | None:

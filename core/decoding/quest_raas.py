@@ -16,7 +16,7 @@ from longctx.core.kv.kept_pages import KeptPages
 from longctx.core.kv.page_stamps import LEAST, Turnover, require_rule
 from longctx.core.kv.pages import Paged, known, pages_of, rotated_each
 from longctx.core.kv.prompt import Prompt
-from longctx.core.memory import Columns, Recalled
+from longctx.core.memory import Columns, Whole
 from longctx.core.model import Layer
 from longctx.core.policy import Looks, PolicyOptions, Spent
 from longctx.kernels.decode_door import (
@@ -131,9 +131,10 @@ class Recalling(policy.Policy):
         UsageError: the answer's budget leaves no two pages of the window.
     """
 
+    chooses = True
     kind = None  # what is chosen decides what is read from host memory or disk
 
-    def __init__(self, options: Options, recalled: Recalled, window: int):
+    def __init__(self, options: Options, recalled: Whole, window: int):
         self._options, self._recalled, self._window = options, recalled, window
         self._kept = self._held = recalled.kept
         self._layers: dict[int, _RecalledLayer] = {}

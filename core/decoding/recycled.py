@@ -16,7 +16,7 @@ from longctx.core.errors import UsageError
 from longctx.core.kv.prompt import LayerCache, Prompt
 from longctx.core.kv.recycled_cache import Places, Recycled
 from longctx.core.kv.refresh import COMPARING, FULL, RECYCLED, Cycle, Schedule, Turn
-from longctx.core.memory import Recalled
+from longctx.core.memory import Whole
 from longctx.core.model import Layer
 from longctx.core.policy import PolicyOptions, Spent
 from longctx.kernels.decode_door import Store
@@ -191,9 +191,10 @@ class Recalling(policy.Policy):
         UsageError: the steps between two full ones leave no room in the window for a selection.
     """
 
+    chooses = True
     kind = None  # what is selected decides what is read from host memory or disk
 
-    def __init__(self, options: Options, recalled: Recalled, window: int):
+    def __init__(self, options: Options, recalled: Whole, window: int):
         self._options, self._recalled = options, recalled
         self._longest = min(options.budget, options.stride - 1)
         self._narrowed = self._narrow(window)

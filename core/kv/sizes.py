@@ -1,0 +1,57 @@
+"""How much a memory of bounded size keeps, and how that is cut to a model's window.
+
+Knows no method: what all of them have is here, what one has besides stands with it.
+"""
+
+from dataclasses import dataclass, replace
+
+from longctx.core.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Options that all of these methods have.
+
+    Attributes:
+        budget: tokens that each layer's cache keeps after a chunk, and after a token of an answer.
+        chunk: tokens of the input read at a time.
+        question: tokens of a question that find room behind `budget` and a chunk, at least.
+    """
+
+    budget: int = 8192
+    chunk: int = 8192
+    question: int = 512
+
+    def __post_init__(self) -> None:
+        for name in ("budget", "chunk", "question"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected 1 or more, got {getattr(self, name)}")
+
+    @property
+    def longest(self) -> int:
+        """Tokens attended to at most, those of a question included."""
+        return self.budget + self.chunk + self.question
+
+
+def fit(options: Sizes, trained: int) -> Sizes:
+    """Options whose longest window is at most what the model was trained on.
+
+    Where it is not, an eighth of the trained window is left for a question and a quarter for a
+    chunk, where they want as much, and the rest for what is kept.
+
+    Raises:
+        UsageError: what is left is too small for the method.
+    """
+    if options.longest <= trained:
+        return options
+    question = min(options.question, trained // 8)
+    chunk = min(options.chunk, trained // 4)
+    budget = min(options.budget, trained - chunk - question)
+    try:
+        return replace(options, question=question, chunk=chunk, budget=budget)
+    except ValueError as error:
+        raise UsageError(
+            f"budget + chunk + question = {options.longest:,} cannot be cut to the model's window",
+            f"it is {trained:,} tokens; {error}",
+            "Set smaller ones for the method in a profile (docs/profiles.md).",
+        ) from error

@@ -1,0 +1,56 @@
+"""H2O: half of the budget for the latest tokens, half for those with most attention so far.
+
+Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language
+Models", NeurIPS 2023. A baseline; REFORM reads with a cache of this kind and answers otherwise.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from longctx.core.kv import sizes
+from longctx.core.kv.evicted import heaviest
+from longctx.core.kv.evicting import Evicting, received
+from longctx.core.kv.sizes import Sizes
+from longctx.core.model import Layer
+
+fit = sizes.fit
+
+
+@dataclass(frozen=True)
+class Options(Sizes):
+    """Options of H2O.
+
+    Attributes:
+        queries: last queries of a chunk, or of a question, whose attention counts; None: all of
+            them. REFORM's comparisons take 128.
+    """
+
+    queries: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.budget < 2:
+            raise ValueError(f"budget: expected 2 or more, half of it recent, got {self.budget}")
+        if self.queries is not None and self.queries < 1:
+            raise ValueError(f"queries: expected 1 or more, got {self.queries}")
+
+
+class Method(Evicting):
+    """The memory of H2O; each layer and key/value head keeps tokens of its own.
+
+    Differences from the paper: the input is read in chunks, and tokens are evicted after each whole
+    chunk instead of one by one; a question is not evicted while it is read; attention is summed
+    over the query heads of a group, which keep one set; positions are those in the cache. Of equal
+    attention the earlier token stays. Layers with a sliding window keep their window.
+    """
+
+    name, carries = "h2o", True
+
+    def weigh(self, mass: Tensor, layer: Layer, q: Tensor, k: Tensor, lse: Tensor | None) -> Tensor:
+        """The attention that was received so far; see `Evicting.weigh`."""
+        return mass + received(layer, q, k, lse, self.options.queries)
+
+    def stay(self, mass: Tensor) -> Tensor:
+        """The latest tokens, and the heaviest of the others; see `Evicting.stay`."""
+        return heaviest(mass, self.options.budget, 0, self.options.budget // 2)

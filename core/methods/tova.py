@@ -1,0 +1,44 @@
+"""TOVA: the tokens to which the last one attends most, whatever was needed before.
+
+Oren et al., "Transformers are Multi-State RNNs", EMNLP 2024: token omission via attention. A
+baseline.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from longctx.core.kv import sizes
+from longctx.core.kv.evicted import heaviest
+from longctx.core.kv.evicting import Evicting, received
+from longctx.core.kv.sizes import Sizes
+from longctx.core.model import Layer
+
+fit = sizes.fit
+
+
+@dataclass(frozen=True)
+class Options(Sizes):
+    """TOVA has no options of its own."""
+
+
+class Method(Evicting):
+    """The memory of TOVA; all heads of a layer keep the same tokens.
+
+    Differences from the paper: the input is read in chunks, and tokens are evicted after each whole
+    chunk, by the attention of its last token, instead of one by one; a question is not evicted
+    while it is read; positions are those in the cache. Of equal attention the earlier token stays.
+    The token that was read last is judged like all others. Layers with a sliding window keep their
+    window.
+    """
+
+    name = "tova"
+
+    def weigh(self, mass: Tensor, layer: Layer, q: Tensor, k: Tensor, lse: Tensor | None) -> Tensor:
+        """The attention of the last query, mean over all heads; see `Evicting.weigh`."""
+        mean = received(layer, q, k, lse, queries=1).sum(dim=0, keepdim=True) / layer.query_heads
+        return mean.expand_as(mass)
+
+    def stay(self, mass: Tensor) -> Tensor:
+        """The heaviest tokens, the same of all heads; see `Evicting.stay`."""
+        return heaviest(mass, self.options.budget, 0, 0)

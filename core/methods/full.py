@@ -4,25 +4,9 @@ The state is the document's tokens alone; a question recomputes all of them with
 baseline that every other method must equal inside its limits.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from longctx.core.memory import (
-    HERE,
-    Chunked,
-    Groups,
-    Held,
-    Memory,
-    Place,
-    Recalled,
-    Scores,
-    Snapshot,
-    Stored,
-)
-from longctx.core.model import Layer
+from longctx.core.kv.tokens_alone import TokensAlone
 
 
 @dataclass(frozen=True)
@@ -30,58 +14,8 @@ class Options:
     """Full attention has no options."""
 
 
-class Method(Memory):
-    """Keeps no memory while reading; every token is wanted for every question.
+class Method(TokensAlone):
+    """Every token is wanted for every question."""
 
-    Args:
-        options: `Options`.
-        layers: the model's layers.
-        place: is not used.
-    """
-
-    chunk, depth, gather = 4096, 0, None
+    gather = None
     edges = (0, 0)
-    recalls, ways = False, {}
-
-    def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
-        self.options = options
-
-    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Is never reached: reading runs no layers."""
-        raise AssertionError("full attention reads nothing before the question")
-
-    def end_chunk(self) -> None:
-        """Nothing to close."""
-
-    def rows(self, skip: int = 0) -> Groups:
-        """Keeps no rows."""
-        return {}
-
-    def snapshot(self) -> Snapshot:
-        """Keeps nothing."""
-        return {}
-
-    def restore(
-        self, snapshot: Snapshot, stored: Stored | None = None, reading: bool = True
-    ) -> None:
-        """Has nothing to take up."""
-
-    def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
-        """Has no scores: all tokens are gathered."""
-        return Scores(torch.zeros(0), torch.zeros(0))
-
-    def recall(self) -> Recalled:
-        """Is never reached: all tokens are recomputed."""
-        raise AssertionError("full attention keeps nothing to recall")
-
-    def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
-        """Nothing."""
-        return 0
-
-    def row_bytes(self) -> int:
-        """No rows."""
-        return 0
-
-    def held_bytes(self, tokens: int) -> Held:
-        """Nothing."""
-        return Held()

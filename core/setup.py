@@ -290,7 +290,7 @@ def _values(setup: Setup, chosen: Profile, method: str) -> dict[str, Any]:
     if not taken:
         raise UsageError(
             f"--kv-dtype is not for the method {method!r}",
-            "it keeps no keys and values",
+            "it cannot choose how keys and values are kept",
             "Leave it out, or add --keep-kv, or use --method reattention.",
         )
     return values

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from longctx.core import methods
 from longctx.core.bench import ceilings
 from longctx.core.bench.asker import Answer, Asker
 from longctx.core.bench.ceilings import Ceilings
@@ -60,11 +61,12 @@ def ask(
         on_note: gets a line at each step.
 
     Raises:
-        UsageError: an unknown shape, model or device, sizes that cannot be, or a method that needs
-            a state to answer from.
+        UsageError: an unknown shape, model or device, sizes that cannot be, a method that
+            keeps nothing to find an answer by, or one that needs a state to answer from.
         LongctxError: no room for the model or the state.
     """
     engine = open_engine(wanted)
+    _require_searching(engine)
     sizes = [sized(engine.options, *size) for size in sizes or [(None, None)]]
     if not save:
         _require_recalling(engine)
@@ -81,6 +83,15 @@ def ask(
                 asker = Asker(engine, length, gather, found, on_note)
                 answers += asker.from_disk(folder) if folder else asker.from_memory()
     return Report(machine_of(engine), found, answers)
+
+
+def _require_searching(engine: Engine) -> None:
+    if not getattr(methods.load(engine.method_name).Method, "searches", True):
+        raise UsageError(
+            f"answers with the method {engine.method_name!r} are not measured here",
+            "what it keeps is of a fixed size and is not searched",
+            "Use another --method; `bench ingest` measures how it reads.",
+        )
 
 
 def _require_recalling(engine: Engine) -> None:

@@ -71,7 +71,7 @@ def floor_of(
     """
     options = reading_options(method.options)
     whole, each = layers[: method.depth], 0
-    if budget_of(options) is not None:  # it stops in its last layer, when that is tapped
+    if hasattr(options, "heads"):  # it stops in its last layer, when that is tapped
         *whole, last = whole
         each = projection_flop(config, last)
     each += sum(layer_flop(config, layer) for layer in whole)

@@ -220,7 +220,7 @@ def options_of(config: Any, method: str, kv_dtype: str | None = None) -> Any:
         kv_dtype: how keys and values are kept; None: as the method does.
 
     Raises:
-        UsageError: no such method, or it keeps no keys and values.
+        UsageError: no such method, or it cannot choose how keys and values are kept.
     """
     module = methods.load(method)
     parts = {name: _part(config, name, kv_dtype) for name in getattr(module, "PARTS", ())}
@@ -228,7 +228,7 @@ def options_of(config: Any, method: str, kv_dtype: str | None = None) -> Any:
     if kv_dtype is not None and not hasattr(reading_options(options), "kv_dtype"):
         raise UsageError(
             f"--kv-dtype is not for the method {method!r}",
-            "it keeps no keys and values",
+            "it cannot choose how keys and values are kept",
             "Leave it out, or use --method reattention.",
         )
     return (

@@ -53,9 +53,10 @@ def sized(options: Any, chunk: int | None = None, budget: int | None = None) -> 
 
 def _evicting(options: Any, chunk: int | None, budget: int | None) -> Any:
     chunk, budget = chunk or budget or options.chunk, budget or chunk or options.budget
-    ends = {name: min(getattr(options, name), budget // 4) for name in ("first", "last")}
-    queries = min(options.queries, chunk)
-    return replace(options, chunk=chunk, budget=budget, queries=queries, **ends)
+    most = {"first": budget // 4, "last": budget // 4, "queries": chunk}  # where it has them
+    given = {name: value for name, value in _values(options).items() if name in most}
+    shorter = {name: min(value, most[name]) for name, value in given.items() if value is not None}
+    return replace(options, chunk=chunk, budget=budget, **shorter)
 
 
 def _kept_whole(options: Any, chunk: int | None, budget: int | None) -> Any:

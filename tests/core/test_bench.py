@@ -226,6 +226,18 @@ def test_answers_without_a_state(tmp_path, monkeypatch):
         ask(WANTED, [400], save=False)
 
 
+@pytest.mark.parametrize("method", ["streaming", "h2o", "tova"])
+def test_answers_are_measured_where_something_is_searched(method):
+    with pytest.raises(UsageError, match="are not measured here"):
+        ask(replace(WANTED, method=method), [400])
+
+
+def test_a_baseline_is_measured_while_it_reads(tmp_path):
+    [reading] = ingest(replace(WANTED, method="streaming"), [400], [(64, 64)]).readings
+    assert reading.state_bytes > 0
+    assert reading.floor.attention_s > 0
+
+
 @pytest.mark.parametrize("kv_dtype", ["auto", "int8"])
 def test_a_made_state_is_one_that_can_be_taken_up(kv_dtype, tmp_path):
     engine = open_engine(replace(KEEPING, kv_dtype=kv_dtype))

@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from longctx.core.cuts import plain_backend
 from longctx.core.errors import LongctxError, UsageError
+from longctx.core.eval.heldout import Heldout, holds, slots_of
 from longctx.core.model_files import open_model_files
 from longctx.core.profile import Prompt
 from longctx.core.prompt import PromptEncoder
@@ -24,7 +25,6 @@ from longctx.profiles.tiny.recipe.answers import Answerer
 from longctx.profiles.tiny.recipe.cases import CaseBuilder, refusal_plans, retrieval_plans
 from longctx.profiles.tiny.recipe.filler import Haystack, read_texts, sentences
 from longctx.profiles.tiny.recipe.fitting import Draft, fit
-from longctx.profiles.tiny.recipe.heldout import Heldout, holds, slots_of
 from longctx.profiles.tiny.recipe.ngram import ByteNgram
 from longctx.profiles.tiny.recipe.scoring import (
     normalised,
@@ -35,7 +35,7 @@ from longctx.profiles.tiny.recipe.scoring import (
 )
 
 ROOT = Path(__file__).parents[2]
-FRAMES = ROOT / "docs" / "evaluation" / "heldout-frames.yaml"
+FRAMES = ROOT / "profiles" / "tiny" / "heldout-frames.yaml"
 KINDS = list(yaml.safe_load(FRAMES.read_text("utf-8"))["kinds"])
 LENGTHS = (900, 1024)
 

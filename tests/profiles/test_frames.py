@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from longctx.profiles.tiny.recipe.heldout import Heldout, slots_of
+from longctx.core.eval.heldout import Heldout, slots_of
 
 ROOT = Path(__file__).parents[2]
-FILE = ROOT / "docs" / "evaluation" / "heldout-frames.yaml"
+FILE = ROOT / "profiles" / "tiny" / "heldout-frames.yaml"
 RECIPE = ROOT / "profiles" / "tiny" / "recipe"
 # The recipe's files that training does not use.
-EVALUATION = "answers cases evaluate filler fitting heads heldout inputs natural ngram probes"
+EVALUATION = "answers cases evaluate filler fitting heads inputs natural ngram probes"
 EVALUATION = {*EVALUATION.split(), "question_heads", "report", "scoring"}
 SLOT = re.compile(r"\{\w+\}")
 WORD = re.compile(r"[^\W_]+")

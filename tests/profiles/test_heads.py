@@ -11,6 +11,7 @@ from row_list import RowList
 
 from longctx.core.cuts import plain_backend
 from longctx.core.encode import encode
+from longctx.core.eval.heldout import Heldout
 from longctx.core.load import load_decoder
 from longctx.core.methods.reform import Method, Options
 from longctx.core.model import Layer
@@ -21,7 +22,6 @@ from longctx.core.rope import NoRope
 from longctx.profiles.tiny.recipe import heads
 from longctx.profiles.tiny.recipe.cases import CaseBuilder, retrieval_plans
 from longctx.profiles.tiny.recipe.filler import Haystack
-from longctx.profiles.tiny.recipe.heldout import Heldout
 from longctx.profiles.tiny.recipe.probes import (
     POOL,
     TOP,
@@ -34,7 +34,7 @@ from longctx.profiles.tiny.recipe.probes import (
 )
 
 ROOT = Path(__file__).parents[2]
-FRAMES = ROOT / "docs" / "evaluation" / "heldout-frames.yaml"
+FRAMES = ROOT / "profiles" / "tiny" / "heldout-frames.yaml"
 SIZES = {"chunk": 64, "budget": 48, "first": 4, "last": 4, "queries": 16}
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from longctx.core.errors import LongctxError
+from longctx.core.eval.heldout import Fact, Heldout, holds
 from longctx.core.prompt import PromptEncoder
 from longctx.profiles.tiny.recipe.filler import Haystack
 from longctx.profiles.tiny.recipe.fitting import Document, Draft, fit
-from longctx.profiles.tiny.recipe.heldout import Fact, Heldout, holds
 
 SLACK = 1 / 24  # share of haystack tokens too many: pieces have fewer together than each alone
 DISTRACTORS = (3, 6)  # fewest and most

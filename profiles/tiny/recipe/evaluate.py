@@ -1,7 +1,7 @@
 """Evaluates a model on held-out frames, natural questions, refusals and bits per byte.
 
     python -m longctx.profiles.tiny.recipe.evaluate MODEL \\
-        --frames docs/evaluation/heldout-frames.yaml --prose BOOKS --code SOURCES --log LOGS \\
+        --frames profiles/tiny/heldout-frames.yaml --prose BOOKS --code SOURCES --log LOGS \\
         --squad dev.jsonl.xz --held-out BOOK --train-text BOOKS --out results
 
 MODEL is a folder, loaded by plain transformers; paths are files (also .xz, .gz) or folders. Writes
@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from longctx.core.eval.heldout import Heldout
 from longctx.core.prompt import PromptEncoder
 from longctx.profiles.tiny.recipe import inputs, natural, report
 from longctx.profiles.tiny.recipe.answers import Answerer
 from longctx.profiles.tiny.recipe.cases import Case, CaseBuilder, refusal_plans, retrieval_plans
 from longctx.profiles.tiny.recipe.filler import read_texts
-from longctx.profiles.tiny.recipe.heldout import Heldout
 from longctx.profiles.tiny.recipe.ngram import ByteNgram
 
 TRAIN_LIMIT, HELD_OUT_LIMIT = 16 << 20, 2 << 20  # characters for the n-gram model, and to predict

@@ -1,7 +1,7 @@
 """Chooses REFORM's embedding heads, and measures what ReAttention's selection would find.
 
     python -m longctx.profiles.tiny.recipe.heads MODEL \\
-        --frames docs/evaluation/heldout-frames.yaml --prose BOOKS --code SOURCES --log LOGS \\
+        --frames profiles/tiny/heldout-frames.yaml --prose BOOKS --code SOURCES --log LOGS \\
         --json heads.json
 
 For every q, k and v head, under REFORM's evicted cache: the mean normalised rank of the needle's
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from longctx.core.cuts import plain_backend
 from longctx.core.device import choose_device, choose_dtype
+from longctx.core.eval.heldout import Heldout
 from longctx.core.load import load_decoder
 from longctx.core.methods.reform import Options
 from longctx.core.model import Decoder, Layer
@@ -31,7 +32,6 @@ from longctx.core.profile import build
 from longctx.core.prompt import PromptEncoder
 from longctx.profiles.tiny.recipe import inputs
 from longctx.profiles.tiny.recipe.cases import Case, CaseBuilder, Plan, retrieval_plans
-from longctx.profiles.tiny.recipe.heldout import Heldout
 from longctx.profiles.tiny.recipe.probes import (
     TOP,
     Reading,

@@ -1,6 +1,6 @@
 """Frames read from a YAML file, and facts drawn from them: statements, a question, its answer.
 
-The format stands at the head of `docs/evaluation/heldout-frames.yaml`. The caller names the file:
+The format stands at the head of `profiles/tiny/heldout-frames.yaml`. The caller names the file:
 nothing here, and nothing in training, knows where held-out frames are. Knows nothing of tokens and
 documents.
 """
@@ -134,7 +134,7 @@ class Heldout:
             raise UsageError(
                 f"cannot read frames from {str(path)!r}",
                 f"{type(error).__name__}: {error}",
-                "Give a file like docs/evaluation/heldout-frames.yaml.",
+                "Give a file like profiles/tiny/heldout-frames.yaml.",
             ) from error
 
     def fact(self, frame: Frame, rng: random.Random, taken: Set[str] = frozenset()) -> Fact:

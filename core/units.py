@@ -30,6 +30,14 @@ def parse_tokens(text: str) -> int:
     return count
 
 
+def show_tokens(count: int) -> str:
+    """Tokens as `parse_tokens` reads them, the shortest way: 16k, 128K, 1M, or 1,457."""
+    for unit in ("M", "m", "K", "k"):
+        if count % _TOKENS[unit] == 0:
+            return f"{count // _TOKENS[unit]:,}{unit}"
+    return f"{count:,}"
+
+
 def parse_bytes(text: str) -> int:
     """Bytes: 5000, 300kB, 1.5GB (powers of 1,000), 2GiB (powers of 1,024).
 

@@ -5,7 +5,7 @@ The calls are those of any other document.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -74,7 +74,9 @@ def opened(
         file, library = Path(folder) / FILE, Path(folder) / LIBRARY
         file.write_bytes(case.text.encode())
         done = ingest(library, [str(file)], setup, on_progress=on_progress)
-        with Session(library, done.name, setup) as session:
+        # A method that keeps two ways to ask is none of them; the document knows its usual one.
+        asking = setup if setup.keep_kv else replace(setup, method=None)
+        with Session(library, done.name, asking) as session:
             yield done, session
 
 

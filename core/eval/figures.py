@@ -9,6 +9,15 @@ from longctx.core.errors import UsageError
 POINTS = 150  # pixels an inch
 
 
+def require() -> None:
+    """Makes sure that something can be drawn.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    _pyplot()
+
+
 def heat_map(
     file: Path,
     values: Sequence[Sequence[float | None]],

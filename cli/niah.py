@@ -1,135 +1,214 @@
 """`longctx niah`: the self-test: is a needle found at every depth of a haystack?"""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longctx.cli import options, render
+from longctx.cli import niah_tables, options, render
 from longctx.cli.loading import make_setup
 
 if TYPE_CHECKING:
     from longctx.core.ingest import Progress
-    from longctx.core.niah import Report, Trial
-
-    Tell = Callable[[float, Progress], None]
+    from longctx.core.niah.laying import Plan
+    from longctx.core.niah.report import Report, Trial
+    from longctx.core.niah.run import Wanted, Watch
 
 EXAMPLES = """\
   longctx niah
-  longctx niah --length 128K --depths 11
-  longctx niah --length 1M --model ~/models/Qwen2.5-7B --json > report.json
+  longctx niah --lengths 16k,64k,256k,1M --out runs/tiny
+  longctx niah --length 32k --variant mixed --trials 3 --bar 0.8
+  longctx niah --length 128K --haystack ~/books --method reattention --json > report.json
 """
 MISSED = 1  # exit code
 
 
+def option(flag: str, help_text: str, **more: Any) -> Any:
+    """An option of this command alone."""
+    return typer.Option(flag, help=help_text, show_default=False, **more)
+
+
 def run(
     length: Annotated[
-        str,
-        typer.Option(
+        str | None,
+        option(
             "--length",
+            "Tokens of a haystack: 16000, 16k (= 16,000), 16K (= 16,384), 1M (= 1,048,576); by "
+            "default 16k.",
             metavar="L",
-            show_default=False,
-            help="Tokens of a haystack: 16000, 16k (= 16,000), 16K (= 16,384), 1M (= 1,048,576); "
-            "by default 16k.",
         ),
-    ] = "16k",
+    ] = None,
+    lengths: Annotated[
+        str | None,
+        option("--lengths", "Several lengths in place of one.", metavar="L,L,..."),
+    ] = None,
     depths: Annotated[
         int,
-        typer.Option(
+        option(
             "--depths",
+            "Depths, evenly spaced from start to end, all in one haystack; by default 11.",
             metavar="N",
-            show_default=False,
-            help="Depths, evenly spaced from start to end; each has a haystack of its own; by "
-            "default 5.",
         ),
-    ] = 5,
+    ] = 11,
+    variant: Annotated[
+        str | None,
+        option(
+            "--variant",
+            "Kinds of needles: passkey, number, uuid, multikey, mixed or heldout "
+            "(docs/needles.md); by default pass keys and numbers.",
+            metavar="NAME",
+        ),
+    ] = None,
+    needles: Annotated[
+        int,
+        option(
+            "--needles",
+            "So many times a depth's usual needles, which are one of a kind, and four of mixed and "
+            "heldout; by default 1.",
+            metavar="N",
+        ),
+    ] = 1,
+    trials: Annotated[
+        int,
+        option("--trials", "Haystacks of each length; by default 1.", metavar="N"),
+    ] = 1,
+    seed: Annotated[
+        int,
+        option(
+            "--seed", "Decides the needles and the order of the prose; by default 0.", metavar="N"
+        ),
+    ] = 0,
+    strict: Annotated[
+        bool,
+        options.flag(
+            "--strict",
+            "Give each needle a haystack of its own, read for it alone; by default one is read "
+            "once for all its needles.",
+        ),
+    ] = False,
+    haystack: Annotated[
+        Path | None,
+        option(
+            "--haystack",
+            "Prose to hide them in: a UTF-8 text file, or a folder of .txt, .md and .rst files, "
+            "with a blank line between paragraphs; by default a sample of the package.",
+            metavar="FILE|DIR",
+        ),
+    ] = None,
+    bar: Annotated[
+        float | None,
+        option(
+            "--bar",
+            "Share of questions to answer for exit code 0; by default 0.9 with --variant, else 1.",
+            metavar="X",
+            min=0,
+            max=1,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        option(
+            "--out",
+            "Folder for report.json and heatmap.png (matplotlib draws it: longctx[plot]), and for "
+            "what is finished: the same command goes on after a stop, also with more lengths or "
+            "trials. By default nothing is written.",
+            metavar="DIR",
+        ),
+    ] = None,
     model: options.Model = None,
     profile: options.ProfileName = None,
     method: options.Method = None,
+    gather: options.Gather = None,
+    decode: options.Decode = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
-    gather: options.Gather = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed",
-            metavar="N",
-            show_default=False,
-            help="Decides the needles and the order of the prose; by default 0.",
-        ),
-    ] = 0,
     json: options.Json = False,
 ) -> None:
     """Tests whether facts are found at every depth of a long text.
 
-    A pass key and a number are hidden in prose of exactly so many tokens, which is ingested into a
-    library of its own and asked like any document. `answered` means that the answer names the
-    right number and no other; `gathered` that the whole needle was in the gathered text. The exit
-    code is 1 when a question is not answered.
+    Needles are hidden at all depths of prose of exactly so many tokens, which is ingested into a
+    library that is thrown away, and asked like any document. `answered` means that the answer is
+    the right one and no other; `gathered` that all of the needle was in what the answer stands on.
+    The exit code is 1 when fewer are answered than --bar says.
     """
     setup = make_setup(
-        model=model, profile=profile, method=method, device=device, dtype=dtype, threads=threads
+        model=model,
+        profile=profile,
+        method=method,
+        decode=decode,
+        device=device,
+        dtype=dtype,
+        threads=threads,
     )
-    from longctx.core.niah import run as run_niah
-    from longctx.core.units import parse_tokens
+    from longctx.core.eval.asking import How
+    from longctx.core.niah import run as niah
 
-    tokens = parse_tokens(length)
-    asked = f"{tokens:,} tokens" if length.isdigit() else f"{length} = {tokens:,} tokens"
-    with _progress(asked) as on_progress:
-        report = run_niah(setup, tokens, depths, gather, seed, on_progress)
+    wanted = niah.Wanted(
+        lengths=_lengths(length, lengths),
+        depths=depths,
+        variant=variant,
+        needles=needles,
+        trials=trials,
+        strict=strict,
+        seed=seed,
+        haystack=haystack and haystack.expanduser(),
+        bar=bar,
+        out=out and out.expanduser(),
+        how=How(gather=gather),
+    )
+    with _watched(wanted) as watch:
+        report = niah.run(setup, wanted, watch)
     if json:
         render.print_json(report.as_dict())
     else:
-        _show(report, asked)
+        niah_tables.show(report, out)
+    _warn(report)
     if not report.passed:
         raise typer.Exit(MISSED)
 
 
+def _lengths(length: str | None, lengths: str | None) -> tuple[int, ...]:
+    from longctx.core.errors import UsageError
+    from longctx.core.units import parse_tokens
+
+    if length and lengths:
+        raise UsageError("--length and --lengths", "both say how long", "Give one of them.")
+    return tuple(map(parse_tokens, (lengths or length or "16k").split(",")))
+
+
+# --- while it runs ---
+
+
 @contextmanager
-def _progress(asked: str) -> "Iterator[Tell]":
-    """Shows the progress of one haystack after another."""
-    with ExitStack() as shown:
-        current: tuple[float, Callable[[Progress], None]] | None = None
+def _watched(wanted: "Wanted") -> "Iterator[Watch]":
+    """Shows cells of length and depth as they are answered, and what is read now."""
+    from longctx.core.haystack import depths
+    from longctx.core.niah.run import Watch
 
-        def tell(depth: float, state: "Progress") -> None:
-            nonlocal current
-            if current is None or current[0] != depth:
-                shown.close()
-                render.note(f"depth {depth:.2f} of {asked}")
-                current = depth, shown.enter_context(render.progress())
-            current[1](state)
+    places = depths(wanted.depths)
+    at: list[Plan] = []  # all haystacks, once they are known
+    with render.live_grid(
+        "depth", niah_tables.columns(wanted.lengths), niah_tables.rows(places)
+    ) as grid:
 
-        yield tell
+        def which(plan: "Plan") -> str:
+            return f"{plan.length:,} tokens, haystack {at.index(plan) + 1} of {len(at)}"
 
+        def progress(plan: "Plan", state: "Progress") -> None:
+            grid.tell(f"{which(plan)}: {render.so_far(state)}")
 
-def _show(report: "Report", asked: str) -> None:
-    answered, gathered = report.counts("answered"), report.counts("gathered")
-    kinds = list(answered)
-    trials = sorted(report.trials, key=lambda trial: kinds.index(trial.kind))
-    headers = ("kind", "depth", "token", "expected", "answer", "answered", "gathered")
-    render.table(headers, map(_cells, trials), right=("depth", "token"))
-    render.line("")
-    counts = "{} of {} answered, {} of {} gathered"
-    render.facts(
-        [
-            *((kind, counts.format(*answered[kind], *gathered[kind])) for kind in kinds),
-            ("length", asked),
-            ("haystacks", f"{len(report.depths)}, each read once for its {len(kinds)} needles"),
-            ("speed", f"{report.tokens_per_s:,.0f} tokens/s"),
-            ("model", f"{report.model}, method {report.method}, seed {report.seed}"),
-        ]
-    )
+        def trial(plan: "Plan", number: int, done: "Trial") -> None:
+            grid.add(places.index(done.depth), wanted.lengths.index(done.length), done.answered)
+            grid.tell(f"{which(plan)}: asked {number} of {len(plan.hidden)}")
+
+        grid.tell("loading the model")
+        yield Watch(at.extend, progress, trial)
 
 
-def _cells(trial: "Trial") -> tuple[str, ...]:
-    return (
-        trial.kind,
-        f"{trial.depth:.2f}",
-        f"{trial.token:,}",
-        trial.expected,
-        trial.answer,
-        "yes" if trial.answered else "NO",
-        "yes" if trial.gathered else "NO",
-    )
+def _warn(report: "Report") -> None:
+    lost = sum(not trial.gathered for trial in report.asked)
+    if lost:
+        render.note(f"{lost} of {len(report.asked)} needles were NOT gathered whole")

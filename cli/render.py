@@ -189,12 +189,12 @@ def progress() -> "Iterator[Callable[[Progress], None]]":
         What to call with each `Progress`.
     """
     if not sys.stderr.isatty():
-        yield _every(PLAIN_EVERY_MS, lambda told: note(_so_far(told)))
+        yield _every(PLAIN_EVERY_MS, lambda told: note(so_far(told)))
         return
     with _drawing(_bar()) as bar:
         task = bar.add_task("", total=None, detail="loading the model")
         yield lambda told: bar.update(
-            task, total=told.total, completed=told.processed, detail=_so_far(told)
+            task, total=told.total, completed=told.processed, detail=so_far(told)
         )
 
 
@@ -217,8 +217,8 @@ def _every(period_ms: int, tell: "Callable[[Progress], None]") -> "Callable[[Pro
     return told
 
 
-def _so_far(state: "Progress") -> str:
-    """Tokens, speed and time left."""
+def so_far(state: "Progress") -> str:
+    """Tokens that were read, speed and time left."""
     seconds = max(state.time_ms, 1) / 1000
     read = state.processed - state.cache
     rate = state.tokens * read / max(state.processed, 1) / seconds  # of this run
@@ -265,3 +265,86 @@ class ByteProgress(ExitStack):
         """Makes room for a line; the next `tell` shows the progress again."""
         self.close()
         self._show = None
+
+
+# --- grids of rates ---
+
+
+class Grid:
+    """A table of rates that fills while a long run goes on, with a line on what it does now.
+
+    Args:
+        corner: what the rows are.
+        columns, rows: their names.
+    """
+
+    def __init__(self, corner: str, columns: Sequence[str], rows: Sequence[str]):
+        self._headers, self._rows = [corner, *columns], rows
+        self._cells: dict[tuple[int, int], tuple[int, int]] = {}
+        self._told = ""
+
+    def add(self, row: int, column: int, hit: bool) -> None:
+        """Counts one more trial of a cell."""
+        hits, count = self._cells.get((row, column), (0, 0))
+        self._cells[row, column] = hits + hit, count + 1
+
+    def tell(self, text: str) -> None:
+        """Says what is done now."""
+        self._told = one_line(text)
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+
+        return Group(self.table(), _text((self._told, "dim")))
+
+    def table(self) -> Any:
+        """What rich prints: a row's name, and per cent on a colour between red and green."""
+        from rich.table import Table
+
+        grid = Table(box=None, pad_edge=False, header_style="bold")
+        for header in self._headers:
+            grid.add_column(one_line(header), justify="right")
+        for row, name in enumerate(self._rows):
+            cells = (self._cell(row, column) for column in range(len(self._headers) - 1))
+            grid.add_row(one_line(name), *cells)
+        return grid
+
+    def _cell(self, row: int, column: int) -> Any:
+        hits, count = self._cells.get((row, column), (0, 0))
+        if not count:
+            return "-"
+        share = hits / count
+        red, green = round(255 * min(1, 2 - 2 * share)), round(200 * min(1, 2 * share))
+        return _text((f" {share:.0%} ", f"black on rgb({red},{green},80)"))
+
+
+class _Lines(Grid):
+    """The same where nobody sits at a terminal: what is done now, every 30 s."""
+
+    _due: float | None = None
+
+    def tell(self, text: str) -> None:
+        now = time.monotonic()
+        self._due = self._due or now + PLAIN_EVERY_MS / 1000
+        if now >= self._due:
+            self._due = now + PLAIN_EVERY_MS / 1000
+            note(text)
+
+
+@contextmanager
+def live_grid(corner: str, columns: Sequence[str], rows: Sequence[str]) -> Iterator[Grid]:
+    """A grid on standard error while the context lasts; elsewhere than at a terminal, lines."""
+    if not sys.stderr.isatty():
+        yield _Lines(corner, columns, rows)
+        return
+    from rich.live import Live
+
+    grid, console = Grid(corner, columns, rows), _console(sys.stderr)
+    options = {"transient": True, "redirect_stdout": False, "redirect_stderr": False}
+    with _drawing(Live(grid, console=console, refresh_per_second=2, **options)):
+        yield grid
+
+
+def heat_map(grid: Grid) -> None:
+    """A grid on standard output."""
+    _console(sys.stdout).print(grid.table())

@@ -1,21 +1,27 @@
-"""Haystacks: prose of exactly so many tokens, with needles that begin at exactly one of them.
+"""Haystacks: prose of exactly so many tokens, with needles that begin at exactly some of them.
 
 Every paragraph is one line: where a line feed and a letter meet, tokenizers can be cut, and lines
-have the counts together that they have alone. What is built is measured as a whole all the same,
-and corrected until it is exact. Knows nothing of models, of questions, or of what makes a needle.
+have the counts together that they have alone. What is built is measured as a whole all the same, as
+a document is when it is read, and corrected until it is exact. Knows nothing of models, of
+questions, or of what makes a needle.
 """
 
 import math
 import random
+import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
-from itertools import cycle, islice
+from io import BytesIO
+from itertools import accumulate, cycle, islice, pairwise
 from typing import Any
+
+import numpy as np
 
 from longctx.core.cuts import plain_backend
 from longctx.core.errors import LongctxError, UsageError
+from longctx.core.reader import Source
+from longctx.core.tokens import TokenStream
 
 # A gap in which an exact count is always found: some words of prose and room to pad them.
 LEAST_FILLER = 32
@@ -24,15 +30,16 @@ VARIANTS = 16  # places to cut a paragraph at, and words to pad it with
 BESIDE = "There was nobody on the quay.\n"  # stands around a line while its tokens are counted
 PADDING = ("and", "so", "on")
 ENDINGS = (".", "")
+WORD = re.compile(r" ?(?:[^ ]{1,20}(?= |$)|[^ ]{1,4})")  # or a piece of what is none
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Where a needle stands.
+    """Where a line of a needle stands.
 
     Attributes:
         token: index of its first token.
-        start, end: byte offsets of its line, without the line feed.
+        start, end: byte offsets of the line, without the line feed.
     """
 
     token: int
@@ -41,18 +48,30 @@ class Placed:
 
 
 @dataclass(frozen=True)
+class Group:
+    """Lines that stand next to each other.
+
+    Attributes:
+        depth: the share of all prose that stands before them: 0 (the text begins with them) to 1
+            (it ends with them).
+        lines: without line feeds.
+    """
+
+    depth: float
+    lines: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The lines with their line feeds."""
+        return "".join(f"{line}\n" for line in self.lines)
+
+
+@dataclass(frozen=True)
 class Haystack:
-    """A text and the places of its needles, in the order they were given."""
+    """A text, and the places of every group's lines."""
 
     text: str
-    needles: tuple[Placed, ...]
-
-
-def sample_paragraphs() -> list[str]:
-    """The prose that comes with the package: one line a paragraph, without headings and lists."""
-    text = (resources.files("longctx.samples") / "harbour-book.md").read_text("utf-8")
-    lines = [" ".join(block.split()) for block in text.split("\n\n")]
-    return [line for line in lines if line and not line.startswith(("#", "- "))]
+    places: tuple[tuple[Placed, ...], ...]
 
 
 def depths(count: int) -> list[float]:
@@ -72,72 +91,97 @@ class Builder:
     Args:
         tokenizer: a fast transformers tokenizer.
         paragraphs: the prose, one line each; shuffled anew for every pass through them.
+
+    Raises:
+        UsageError: the tokenizer has no fast version.
     """
 
     def __init__(self, tokenizer: Any, paragraphs: list[str]):
+        self._stream = TokenStream(tokenizer)
         self._backend = plain_backend(tokenizer.backend_tokenizer)
-        self._around = self._length(BESIDE * 2)
-        self.sizes = {line: self.count(line) for line in paragraphs}
+        (self._around,) = self._lengths([BESIDE * 2])
+        self.sizes = dict(zip(paragraphs, self._counts(paragraphs), strict=True))
 
     def count(self, line: str) -> int:
         """Tokens of a line and its line feed, between other lines."""
-        return self._length(f"{BESIDE}{line}\n{BESIDE}") - self._around
+        return self._counts([line])[0]
 
-    def require_length(self, length: int, needles: list[str], places: list[float]) -> None:
-        """Refuses a length in which a gap before or after the needles would be too narrow to fill.
+    def require_length(self, length: int, groups: Sequence[Group]) -> None:
+        """Refuses a length in which the prose between two depths would be too short to fit.
 
         Args:
             length: tokens of the haystack.
-            needles: lines that stand next to each other.
-            places: the depths they will be put at.
+            groups: by depth.
 
         Raises:
             UsageError: with the least length.
         """
-        sides = [side for depth in places for side in (depth, 1 - depth) if side > 0]
-        needed = sum(map(self.count, needles)) + math.ceil((LEAST_FILLER + 1) / min(sides))
+        edges = [0.0, *(group.depth for group in groups), 1.0]
+        shares = [after - before for before, after in pairwise(edges) if after > before]
+        needed = sum(self._sizes(groups)) + math.ceil((LEAST_FILLER + 1) / min(shares))
         least = -(-needed // 100) * 100  # the same for all needles, which differ by a few tokens
         if length < least:
+            lines = sum(len(group.lines) for group in groups)
             raise UsageError(
                 f"a haystack of {length:,} tokens is too short",
-                f"the needles and {len(places)} depths need {least:,} or more",
-                "Give a larger --length or fewer --depths.",
+                f"{lines} lines at {len(groups)} depths need {least:,} or more",
+                "Give a larger --length, or fewer --depths or --needles.",
             )
 
-    def build(self, needles: list[str], length: int, depth: float, seed: str) -> Haystack:
+    def build(self, groups: Sequence[Group], length: int, seed: str) -> Haystack:
         """A haystack of exactly `length` tokens.
 
-        The needles, n tokens with their line feeds, stand next to each other and begin at token
-        round(depth * (length - n)).
+        Of the P tokens of prose, round(depth * P) stand before a group: with n tokens of groups
+        before it, it begins at token n + round(depth * P).
 
         Args:
-            needles: one line each.
+            groups: by depth.
             length: tokens of the whole text.
-            depth: 0 (the text begins with them) to 1 (it ends with them).
             seed: decides the order of the prose.
 
         Raises:
             LongctxError: the tokenizer gives no exact count.
         """
-        lines = "".join(f"{needle}\n" for needle in needles)
-        size = sum(map(self.count, needles))
-        before = round(depth * (length - size))
-        after = length - size - before
+        wanted = asked = _gaps(groups, length, self._sizes(groups))
         for _ in range(ATTEMPTS):
             filler = _Filler(self, random.Random(seed))
-            head = filler.text(before)
-            text = head + lines + filler.text(after)
-            encoding = self._backend.encode(text, add_special_tokens=False)
-            start = _token_at(encoding, len(head))
-            size = _token_at(encoding, len(head) + len(lines)) - start
-            late = start - round(depth * (length - size))
-            if not late and len(encoding) == length:
-                return Haystack(text, tuple(_places(encoding, text, len(head), needles)))
-            before, after = before - late, after + late + length - len(encoding)
+            parts = [
+                part
+                for n, g in zip(asked, groups, strict=False)
+                for part in (filler.text(n), g.text)
+            ]
+            text = "".join([*parts, filler.text(asked[-1])])
+            starts = self._token_starts(text)
+            ends = [0, *accumulate(len(part.encode()) for part in parts)]
+            tokens = [*(_token_at(starts, byte) for byte in ends), len(starts)]
+            sizes = [after - before for before, after in pairwise(tokens)]
+            wanted = _gaps(groups, length, sizes[1::2])
+            if sizes[::2] == wanted:
+                return Haystack(text, tuple(_places(groups, ends[1::2], starts)))
+            asked = [n + w - got for n, w, got in zip(asked, wanted, sizes[::2], strict=True)]
         raise _inexact(length)
 
-    def _length(self, text: str) -> int:
-        return len(self._backend.encode(text, add_special_tokens=False))
+    def _sizes(self, groups: Sequence[Group]) -> list[int]:
+        return [sum(self._counts(group.lines)) for group in groups]
+
+    def _counts(self, lines: Iterable[str]) -> list[int]:
+        texts = [f"{BESIDE}{line}\n{BESIDE}" for line in lines]
+        return [length - self._around for length in self._lengths(texts)]
+
+    def _lengths(self, texts: list[str]) -> list[int]:
+        return [len(e) for e in self._backend.encode_batch(texts, add_special_tokens=False)]
+
+    def _token_starts(self, text: str) -> np.ndarray:
+        """(n,) bytes at which the tokens of a text start, as when it is read."""
+        source = Source("haystack", None, BytesIO(text.encode()))
+        return np.concatenate([tokens.starts for tokens in self._stream.read(source)])
+
+
+def _gaps(groups: Sequence[Group], length: int, sizes: list[int]) -> list[int]:
+    """Tokens of prose before each group and after the last one."""
+    prose = length - sum(sizes)
+    edges = [0, *(round(group.depth * prose) for group in groups), prose]
+    return [after - before for before, after in pairwise(edges)]
 
 
 class _Filler:
@@ -167,12 +211,12 @@ class _Filler:
 
     def _fitted(self, line: str, tokens: int) -> str:
         """A line of exactly `tokens` tokens that begins like `line`."""
-        words = line.split(" ")
+        words = WORD.findall(line)
         while self._size(words) < tokens:
-            words += next(self._paragraphs).split(" ")
+            words += WORD.findall(f" {next(self._paragraphs)}")
         most = bisect_right(range(1, len(words) + 1), tokens, key=lambda n: self._size(words[:n]))
         for kept in range(most, max(0, most - VARIANTS), -1):
-            cut = " ".join(words[:kept]).rstrip(".,:;!?\"'*-—")
+            cut = "".join(words[:kept]).rstrip(" .,:;!?\"'*-—")
             for ending in ENDINGS:
                 for extra in range(VARIANTS):
                     fit = " ".join([cut, *islice(cycle(PADDING), extra)]) + ending
@@ -184,28 +228,31 @@ class _Filler:
         raise _inexact(tokens)
 
     def _size(self, words: list[str]) -> int:
-        return self._builder.count(" ".join(words))
+        return self._builder.count("".join(words))
 
 
-def _places(encoding: Any, text: str, start: int, needles: list[str]) -> Iterator[Placed]:
-    for needle in needles:
-        byte = len(text[:start].encode())
-        yield Placed(_token_at(encoding, start), byte, byte + len(needle.encode()))
-        start += len(needle) + 1
-
-
-def _token_at(encoding: Any, char: int) -> int:
-    """The token that begins at a character; at the end of the text the one that would follow."""
-    if char == encoding.token_to_chars(len(encoding) - 1)[1]:
-        return len(encoding)
-    token = encoding.char_to_token(char)
-    if token is None or encoding.token_to_chars(token)[0] != char:
-        raise LongctxError(
-            "cannot place a needle at an exact token",
-            "no token of this tokenizer begins where a line does",
-            "Use another model.",
+def _places(
+    groups: Sequence[Group], begins: list[int], starts: np.ndarray
+) -> Iterator[tuple[Placed, ...]]:
+    for group, begin in zip(groups, begins, strict=True):
+        sizes = [len(line.encode()) for line in group.lines]
+        firsts = accumulate((size + 1 for size in sizes), initial=begin)
+        yield tuple(
+            Placed(_token_at(starts, first), first, first + size)
+            for first, size in zip(firsts, sizes, strict=False)
         )
-    return token
+
+
+def _token_at(starts: np.ndarray, byte: int) -> int:
+    """The token that begins at a byte; at the end of the text the one that would follow."""
+    token = int(np.searchsorted(starts, byte))
+    if token == len(starts) or starts[token] == byte:
+        return token
+    raise LongctxError(
+        "cannot place a needle at an exact token",
+        "no token of this tokenizer begins where a line does",
+        "Use another model.",
+    )
 
 
 def _inexact(tokens: int) -> LongctxError:

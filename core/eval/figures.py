@@ -42,7 +42,7 @@ def heat_map(
     size = (2.5 + 0.9 * len(columns), 1.6 + 0.42 * len(rows))
     figure, axes = pyplot.subplots(figsize=size)
     shown = [[float("nan") if value is None else value for value in row] for row in values]
-    axes.imshow(shown, cmap="RdYlGn", vmin=0, vmax=1, aspect="auto")
+    axes.imshow(shown, cmap="RdYlGn", vmin=-0.2, vmax=1.2, aspect="auto")
     for row, entries in enumerate(values):
         for column, value in enumerate(entries):
             text = "" if value is None else f"{value:.0%}"

@@ -13,7 +13,7 @@ project's own samples, and dense decoding goes on from each, greedily.
    those that are the same, and how many are before the first that is not. Policies of long answers
    do so again after prompts of 256 tokens, where they read what the text has next: this model soon
    repeats itself.
-3. Needles: a pass key and a number in prose of 2,400 tokens, recomputed with the question; the
+3. Needles: a pass key or a number in prose of 2,400 tokens, recomputed with the question; the
    answer is decoded with each policy, and right if it names the value and no other number.
 """
 
@@ -32,9 +32,11 @@ from longctx.core import decoding
 from longctx.core.bench.policies import policy_of
 from longctx.core.decode import Generation
 from longctx.core.decoding import Decoding
-from longctx.core.haystack import sample_paragraphs
 from longctx.core.kv.prompt import LayerCache, Prompt
-from longctx.core.niah import is_answered, make_cases
+from longctx.core.niah.laying import Needles, make_cases
+from longctx.core.niah.scoring import is_answered
+from longctx.core.niah.variants import variant
+from longctx.core.prose import sample_paragraphs
 from longctx.core.recompute import recompute
 from longctx.core.sampling import Sampling
 from longctx.core.setup import Engine, Setup, prepare
@@ -229,12 +231,13 @@ def questions(engine: Engine) -> Iterator[tuple[Run, Tensor, str]]:
     """Recomputed haystacks with a question each, their tokens, and the value that is right."""
     tokenizer, decoder = engine.files.tokenizer, engine.decoder
     prefix, none = engine.prompt.prefix(), torch.zeros(0)
-    for case in make_cases(tokenizer, HAYSTACK, DEPTHS, seed=0):
-        ids = tokenizer(case.haystack.text, add_special_tokens=False)["input_ids"]
-        for needle in case.needles:
-            parts = prefix, torch.tensor(ids), engine.prompt.question(needle.question)[0]
-            prompt, hidden = recompute(decoder, *parts, LIMIT + ROOM, OBSERVED)
-            yield Run(prompt, hidden, none, none), torch.cat(parts), needle.value
+    needles = Needles(*variant(None), DEPTHS, strict=True)
+    for laid in make_cases(tokenizer, sample_paragraphs(), needles, HAYSTACK):
+        ids = tokenizer(laid.case.text, add_special_tokens=False)["input_ids"]
+        (query,) = laid.case.queries
+        parts = prefix, torch.tensor(ids), engine.prompt.question(query.question)[0]
+        prompt, hidden = recompute(decoder, *parts, LIMIT + ROOM, OBSERVED)
+        yield Run(prompt, hidden, none, none), torch.cat(parts), query.answers[0]
 
 
 def answered(engine: Engine, run: Run, seen: Tensor, value: str, one: Decoding) -> bool:

@@ -3,7 +3,13 @@
 import pytest
 
 from longctx.core.errors import UsageError
-from longctx.core.units import parse_bytes, parse_tokens, parse_tokens_or_seconds, show_bytes
+from longctx.core.units import (
+    parse_bytes,
+    parse_tokens,
+    parse_tokens_or_seconds,
+    show_bytes,
+    show_tokens,
+)
 
 
 @pytest.mark.parametrize(
@@ -78,3 +84,12 @@ def test_neither_tokens_nor_seconds(text):
 )
 def test_bytes_are_shown_so_that_small_ones_are_exact(count, shown):
     assert show_bytes(count) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(16_000, "16k"), (16_384, "16K"), (1 << 20, "1M"), (2_000_000, "2m"), (1457, "1,457")],
+)
+def test_tokens_are_shown_as_they_are_read(count, shown):
+    assert show_tokens(count) == shown
+    assert "," in shown or parse_tokens(shown) == count

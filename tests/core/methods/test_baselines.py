@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from other_process import answers
 
-from longctx.core import niah
 from longctx.core.answering import Question
 from longctx.core.cadence import Cadence
 from longctx.core.decode import Sampling
 from longctx.core.errors import LongctxError, UsageError
+from longctx.core.eval.asking import How, ask, opened
 from longctx.core.ingest import ingest
 from longctx.core.model_files import ModelFiles, open_model_files
+from longctx.core.niah.task import task
 from longctx.core.plan import plan
 from longctx.core.session import Session
 from longctx.core.setup import Setup, prepare
@@ -226,32 +227,20 @@ methods:
 """
 
 
-@pytest.fixture(scope="module")
-def haystacks() -> list[niah.Case]:
-    """2,048 tokens with needles at the beginning and in the middle."""
-    cases = niah.make_cases(open_model_files("tiny").tokenizer, 2048, 3, seed=2)
-    return [next(cases), next(cases)]
-
-
 @pytest.mark.parametrize(
     ("method", "window", "found"),
     [
-        ("streaming", 4096, [False, True]),  # 1,276 latest tokens and less than a chunk
-        ("truncate", 1024, [True, False]),  # about 480 at each end
+        ("streaming", 4096, [False, True, True]),  # 1,276 latest tokens and less than a chunk
+        ("truncate", 1024, [True, False, True]),  # about 480 at each end
     ],
 )
-def test_needles_inside_are_found_and_those_outside_are_missed(
-    tmp_path, haystacks, method, window, found
-):
+def test_needles_inside_are_found_and_those_outside_are_missed(tmp_path, method, window, found):
     profile = tmp_path / "small.yaml"
     profile.write_text(SMALL.format(window=window))
     setup = Setup(profile=str(profile), method=method, device="cpu", dtype="fp32")
-    trials = []
-    for number, case in enumerate(haystacks):
-        source = tmp_path / f"{number}.txt"
-        source.write_text(case.haystack.text)
-        ingest(tmp_path / "library", [str(source)], setup)
-        with Session(tmp_path / "library", str(number), setup) as session:
-            trials.append(niah._asked(session, case, None))
-    assert [[trial.answered for trial in asked] for asked in trials] == [[x, x] for x in found]
-    assert [[trial.gathered for trial in asked] for asked in trials] == [[x, x] for x in found]
+    needles = task("number")  # at the beginning, in the middle, at the end
+    (case,) = needles.make(open_model_files("tiny").tokenizer, 2048, 3, 2)
+    with opened(case, setup) as (_, session):
+        asked = [ask(session, query, How()) for query in case.queries]
+    assert [needles.score(one.answers, one.answer) for one in asked] == found
+    assert [one.gathered for one in asked] == found

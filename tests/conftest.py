@@ -250,3 +250,21 @@ def setup_random(model_folder):
 
     profile = str(model_folder / "profile.yaml")
     return Setup(model=str(model_folder), profile=profile, device="cpu", dtype="fp32", threads=1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cuts_tried_once():
+    """`safe_cuts` depends on the tokenizer alone, and is most of a small ingest: tried once."""
+    from longctx.core import tokens
+
+    known, find = {}, tokens.safe_cuts
+
+    def once(backend: Tokenizer) -> frozenset[str]:
+        described = backend.to_str()
+        if described not in known:
+            known[described] = find(backend)
+        return known[described]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "safe_cuts", once)
+        yield

@@ -13,12 +13,15 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer
 
 from longctx.core import ingest as ingesting
+from longctx.core import tokens
 from longctx.core.cadence import Cadence
 from longctx.core.errors import LongctxError
 from longctx.core.session import Session
@@ -77,9 +80,24 @@ def read(job: dict, told: int) -> None:
     os._exit(0)
 
 
+def tried_once(find: Callable[[Tokenizer], frozenset]) -> Callable[[Tokenizer], frozenset]:
+    """`safe_cuts` that remembers what it found: it depends on the tokenizer alone."""
+    known: dict[str, frozenset] = {}
+
+    def once(backend: Tokenizer) -> frozenset:
+        described = backend.to_str()
+        if described not in known:
+            known[described] = find(backend)
+        return known[described]
+
+    return once
+
+
 def run(job: dict) -> dict:
     """Forks a child for a job and waits for it."""
-    assert ingesting.prepare(Setup(**job["setup"])).decoder, "is loaded once, before the fork"
+    engine = ingesting.prepare(Setup(**job["setup"]))
+    assert engine.decoder, "is loaded once, before the fork"
+    assert tokens.TokenStream(engine.files.tokenizer), "has its cuts tried once, before the fork"
     output, told = os.memfd_create("output"), os.memfd_create("told")
     child = os.fork()
     if not child:
@@ -101,6 +119,8 @@ def run(job: dict) -> dict:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # no threads that a fork would leave behind
     ingesting.prepare = functools.cache(prepare)
+    tokens.safe_cuts = tried_once(tokens.safe_cuts)
     for line in sys.stdin:
         print(json.dumps(run(json.loads(line))), flush=True)

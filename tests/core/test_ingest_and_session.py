@@ -329,32 +329,39 @@ def test_standard_input_is_read_as_a_stream(library, setup_random, monkeypatch):
     assert report.bytes == len(TEXTS["utf-8"])
 
 
-PEAK = """
-import resource, sys
+PEAKS = """
+import os, resource, sys
 from pathlib import Path
 from longctx.core.ingest import ingest
 from longctx.core.plan import plan
 from longctx.core.setup import Setup
-model, library, source, what = sys.argv[1:]
+model, folder, *jobs = sys.argv[1:]
 setup = Setup(model, model + "/profile.yaml", device="cpu", dtype="fp32", threads=1)
-if what == "plan":
-    made = plan(Path(library), [source], setup)
-    print(made.disk_bytes, made.peak_memory_bytes, made.tokens)
-else:
-    made = ingest(Path(library), [source], setup, name="big")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(made.state_bytes, peak, made.tokens)
+for job in jobs:
+    what, source = job.split("=")
+    if os.fork():
+        assert os.wait()[1] == 0
+        continue
+    library = Path(folder, Path(source).stem)
+    if what == "plan":
+        made = plan(library, [source], setup)
+        print(made.disk_bytes, made.peak_memory_bytes, made.tokens, flush=True)
+    else:
+        made = ingest(library, [source], setup, name="big")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(made.state_bytes, peak, made.tokens, flush=True)
+    os._exit(0)
 """
 
 
-def measured(model: Path, library: Path, source: Path, what: str) -> tuple[int, int, int]:
-    command = [sys.executable, "-P", "-c", PEAK, *map(str, (model, library, source)), what]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
-    disk_bytes, peak, tokens = map(int, done.stdout.split())
-    return disk_bytes, peak, tokens
+def measured(model: Path, folder: Path, *jobs: str) -> list[tuple[int, int, int]]:
+    """Bytes of the state, peak of memory, and tokens, of each job in a process of its own."""
+    command = [sys.executable, "-P", "-c", PEAKS, str(model), str(folder), *jobs]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=400)
+    return [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
 
 
-LONG_WORDS = [letter * 63 for letter in "abcdefgh"]  # one token each, so that 40 MB are not many
+LONG_WORDS = [letter * 63 for letter in "abcdefgh"]  # one token each, so that 20 MB are not many
 
 
 @pytest.fixture(scope="module")
@@ -372,18 +379,16 @@ def fast_model(make_model_folder, tmp_path_factory) -> Path:
 
 def test_memory_does_not_grow_with_the_input_and_is_as_planned(fast_model, tmp_path):
     line = " ".join(LONG_WORDS) + "\n"
-    peaks = {}
-    for size in (2, 40):
-        source = tmp_path / f"{size}.txt"
-        source.write_text(line * (size * 1_000_000 // len(line)))
-        library = tmp_path / f"library-{size}"
-        disk_bytes, peaks[size], tokens = measured(fast_model, library, source, "ingest")
-        if size == 2:
-            planned = measured(fast_model, library, source, "plan")
-            assert planned[2] == tokens
-            assert planned[0] == pytest.approx(disk_bytes, rel=0.1)
-            assert planned[1] == pytest.approx(peaks[2], rel=0.1)
-    assert peaks[40] - peaks[2] < 100e6
+    short, long = tmp_path / "short.txt", tmp_path / "long.txt"
+    for source, size in ((short, 2_000_000), (long, 20_000_000)):
+        source.write_text(line * (size // len(line)))
+    jobs = (f"plan={short}", f"ingest={short}", f"ingest={long}")
+    planned, made, longer = measured(fast_model, tmp_path, *jobs)
+    assert planned[2] == made[2]
+    assert planned[0] == pytest.approx(made[0], rel=0.1)
+    assert planned[1] == pytest.approx(made[1], rel=0.1)
+    assert longer[2] > 9 * made[2]
+    assert longer[1] - made[1] < 50e6
 
 
 def test_a_plan_says_what_happens(library, book, setup_random):

@@ -1,6 +1,7 @@
 """The wheel holds everything: installed with the checkout out of reach, it answers a question."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,10 +11,10 @@ ROOT = Path(__file__).parent.parent
 PARTS = ("cli", "core", "kernels", "profiles", "samples", "pyproject.toml", "README.md", "LICENSE")
 
 
-def run(*command: str, **options) -> str:
+def run(*command: str, **options) -> subprocess.CompletedProcess:
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, **options)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done
 
 
 def test_an_installed_wheel_answers_a_question(tmp_path):
@@ -29,21 +30,21 @@ def test_an_installed_wheel_answers_a_question(tmp_path):
     (wheel,) = tmp_path.glob("longctx-*.whl")
     run(*pip, "install", "--no-deps", "--target", str(site), str(wheel))
     shutil.rmtree(source)
-    (away / "note.txt").write_text(
+    note = away / "note.txt"
+    note.write_text(
         "It rained on Tuesday.\nThe code of the blue door is 48213.\nThe boat came home.\n"
     )
     env = {**os.environ, "PYTHONPATH": str(site), "LONGCTX_LIBRARY": str(away / "library")}
     longctx = (sys.executable, "-P", "-m", "longctx.cli")
-    where = run(
-        sys.executable,
-        "-P",
-        "-c",
-        "import longctx.core.model as m; print(m.__file__)",
-        env=env,
-        cwd=away,
-    )
-    assert where.startswith(str(site))
-    run(*longctx, "ingest", "note.txt", env=env, cwd=away)
-    answer = run(*longctx, "ask", "What is the code of the blue door?", env=env, cwd=away)
-    assert answer.startswith("48213")
-    assert "note.txt:2" in answer
+    where = "import importlib.util as u; print(u.find_spec('longctx.core.model').origin)"
+    place = run(sys.executable, "-P", "-c", where, env=env, cwd=away).stdout
+    assert place.startswith(str(site))
+    read = run(*longctx, "ingest", "note.txt", env=env, cwd=away)
+    assert read.stderr == ""
+    assert re.fullmatch(r"note: complete, \d+ tokens, state .*\n", read.stdout)
+    note.unlink()
+    asked = run(*longctx, "ask", "What is the code of the blue door?", env=env, cwd=away)
+    assert asked.stderr == "document: note (the latest)\n"
+    answer, blank, passage = asked.stdout.splitlines()
+    assert (answer, blank) == ("48213", "")
+    assert passage.startswith("note.txt:2:")

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import asdict
 
 import pytest
 
 from longctx.cli import interrupt
+from longctx.core.ingest import Progress
 
 BUSY = """
 import hashlib, signal, sys
@@ -74,15 +76,17 @@ def test_in_another_thread_it_does_nothing():
     assert done == [threading.active_count() + 1]
 
 
+# The class itself, which takes seconds to import, stays here.
+PROGRESS = asdict(Progress(total=100, cache=0, processed=10, tokens=5, kept=4, time_ms=1000))
 DRAWING = """
 import functools, hashlib, signal
+from types import SimpleNamespace
 from longctx.cli import ingest, render
-from longctx.core.ingest import Progress
 ingest.within = functools.partial(ingest.within, grace=0.5)
 {first}
 with ingest._stoppable(json={json}) as note, render.progress() as show:
     for told in (note, show):
-        told(Progress(100, 0, 10, 5, 4, 1000))
+        told(SimpleNamespace(**{progress}))
     print("ready", flush=True)
     {work}
 """
@@ -119,7 +123,8 @@ def from_terminal(code: str) -> tuple[int, bytes]:
     ],
 )
 def test_the_hard_way_leaves_the_terminal_in_order(json, said):
-    code, shown = from_terminal(DRAWING.format(json=json, first=STAY, work=ONE_STEP))
+    drawing = DRAWING.format(progress=PROGRESS, json=json, first=STAY, work=ONE_STEP)
+    code, shown = from_terminal(drawing)
     assert code == 130
     before, after = shown.rsplit(SHOW_CURSOR, 1)
     assert HIDE_CURSOR in before  # the bar was drawn

@@ -170,26 +170,6 @@ def test_a_reader_that_leaves_early_is_no_error():
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-def test_ingest_and_ask_with_the_bundled_model(tmp_path):
-    log = tmp_path / "log.txt"
-    log.write_text(
-        "The morning was grey and the harbour was quiet.\n"
-        "The code of the boat-house padlock is 58204.\n"
-        "In the evening the rain came back and the boats came home.\n"
-    )
-    env = {**os.environ, "LONGCTX_LIBRARY": str(tmp_path / "library")}
-    read = subprocess.run([*PROGRAM, "ingest", log], capture_output=True, text=True, env=env)
-    assert (read.returncode, read.stderr) == (0, ""), read.stderr
-    assert re.fullmatch(r"log: complete, \d+ tokens, state .*\n", read.stdout)
-    log.unlink()
-    question = "What is the code of the boat-house padlock?"
-    asked = subprocess.run([*PROGRAM, "ask", question], capture_output=True, text=True, env=env)
-    assert (asked.returncode, asked.stderr) == (0, "document: log (the latest)\n")
-    answer, blank, place = asked.stdout.splitlines()
-    assert (answer, blank) == ("58204", "")
-    assert place.startswith(f"{log}:")
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
 def test_ctrl_c_leaves_no_document(tmp_path):
     book = tmp_path / "book.txt"

@@ -268,3 +268,29 @@ def cuts_tried_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokens, "safe_cuts", once)
         yield
+
+
+@pytest.fixture(scope="session")
+def loaded_models() -> dict:
+    """Every model that `models_loaded_once` has loaded."""
+    return {}
+
+
+@pytest.fixture
+def models_loaded_once(loaded_models, monkeypatch) -> None:
+    """A folder's weights are loaded once for all tests in which their loading is not the subject.
+
+    A decoder holds nothing of what it reads; other weights in the same folder are loaded anew.
+    """
+    from longctx.core import setup
+
+    load = setup.load_decoder
+
+    def once(folder: str, config, device: str, dtype: torch.dtype, check_cache):
+        written = tuple(sorted((f.name, f.stat().st_mtime_ns) for f in Path(folder).iterdir()))
+        key = folder, written, device, dtype
+        if key not in loaded_models:
+            loaded_models[key] = load(folder, config, device, dtype, check_cache)
+        return loaded_models[key]
+
+    monkeypatch.setattr(setup, "load_decoder", once)

@@ -12,6 +12,7 @@ from longctx.core.ingest import Progress
 from longctx.core.plan import Plan
 
 TEXT = "the keeper wrote in his book that a boat came home at dawn\n" * 20
+pytestmark = pytest.mark.usefixtures("models_loaded_once")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from longctx.core.model import Decoder
 TEXT = (
     "the keeper wrote in his book that a boat came home at dawn with salt and news of rain\n" * 20
 )
+pytestmark = pytest.mark.usefixtures("models_loaded_once")
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ TEXTS = {
     .encode()
     .replace(b"line 7:", b"line\xff\xe2\x82 7:"),
 }
+pytestmark = pytest.mark.usefixtures("models_loaded_once")
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ WAYS = {
     "both": {"keep_kv": True},
     "both, bf16": {"keep_kv": True, "kv_dtype": "bf16"},
 }
+pytestmark = pytest.mark.usefixtures("models_loaded_once")
 
 
 class Stopped(BaseException):

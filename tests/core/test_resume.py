@@ -14,7 +14,6 @@ import torch
 from longctx.core import ingest as ingesting
 from longctx.core import reading
 from longctx.core.cadence import Cadence
-from longctx.core.cuts import plain_backend, safe_cuts
 from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.ingest import ingest
 from longctx.core.model import Decoder
@@ -24,6 +23,7 @@ from longctx.core.setup import prepare
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import Manifest
+from longctx.core.store.writer import Writer
 from longctx.core.tokens import TokenStream
 
 LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(40)]
@@ -35,6 +35,7 @@ TEXTS = {
     "one line": " ".join(LINES).encode(),
 }
 EVERY_CHUNK = Cadence.given(1, None)
+pytestmark = pytest.mark.usefixtures("models_loaded_once")
 
 
 class Stopped(BaseException):
@@ -91,24 +92,27 @@ def files(library: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in (library / "documents").rglob("*") if p.is_file()}
 
 
+def as_on(device: str, writer: Writer, _: str) -> WriterBehind:
+    return WriterBehind(writer, device)
+
+
 # --- the same bytes ---
 
 
 @pytest.mark.parametrize("kind", list(TEXTS))
-@pytest.mark.parametrize("tokens", [31, 200, 500])
-@pytest.mark.parametrize("device", ["cpu", "other"])  # on another, work is done beside the model
-def test_stopped_anywhere_the_result_is_the_same(
-    tmp_path, setup_random, kind, tokens, device, monkeypatch
-):
-    monkeypatch.setattr(ingesting, "WriterBehind", lambda writer, _: WriterBehind(writer, device))
+def test_stopped_anywhere_the_result_is_the_same(tmp_path, setup_random, kind, monkeypatch):
     source = tmp_path / "a.txt"
     source.write_bytes(TEXTS[kind])
     ingest(tmp_path / "whole", [str(source)], setup_random)
-    start(tmp_path / "parts", [str(source)], setup_random, tokens)
-    report = ingest(tmp_path / "parts", [str(source)], setup_random)
-    assert files(tmp_path / "parts") == files(tmp_path / "whole")
-    assert report.reused_tokens >= tokens
-    assert report.tokens > report.reused_tokens
+    for device in ("cpu", "other"):  # on another, work is done beside the model
+        monkeypatch.setattr(ingesting, "WriterBehind", functools.partial(as_on, device))
+        for tokens in (31, 200, 500):
+            parts = tmp_path / f"parts-{device}-{tokens}"
+            start(parts, [str(source)], setup_random, tokens)
+            report = ingest(parts, [str(source)], setup_random)
+            assert files(parts) == files(tmp_path / "whole"), (device, tokens)
+            assert report.reused_tokens >= tokens
+            assert report.tokens > report.reused_tokens
 
 
 @pytest.mark.parametrize("limits", [{"piece": 64, "run": 100}, {"piece": 64, "run": 1 << 20}])
@@ -265,8 +269,6 @@ def test_a_source_that_has_grown_is_gone_on_with(library, book, setup_random, tm
 def test_a_source_that_goes_on_in_the_middle_of_a_word(tmp_path, book, setup_random, monkeypatch):
     """The last tokens that are kept may be others when more text has come."""
     monkeypatch.setattr("longctx.core.ingest.prepare", functools.cache(prepare))  # load once
-    cuts = safe_cuts(plain_backend(prepare(setup_random).files.tokenizer.backend_tokenizer))
-    monkeypatch.setattr("longctx.core.tokens.safe_cuts", lambda backend: cuts)  # and try once
     refused, begun, text = 0, 0, TEXTS["crlf"][:300]
     book.write_bytes(text)
     ingest(tmp_path / "whole", [str(book)], setup_random)

@@ -17,7 +17,8 @@ SIZES = [
     (2, 2, 128, 200, 80),  # W of the paper, no groups
     (4, 1, 1, 77, 96),  # one query
     (6, 2, 16, 16, 128),  # no cache: S = W
-    (3, 1, 10, 2100, 256),  # more keys than one span of the log-sum-exp
+    (3, 1, 10, 70, 256),  # the largest head dimension
+    (2, 1, 5, 2100, 16),  # more keys than one span of the log-sum-exp
     (8, 4, 33, 35, 8),  # a head dimension under the matrix units'
 ]
 

@@ -112,7 +112,7 @@ def test_the_reference_holds_nothing_of_queries_by_keys(monkeypatch):
                     largest = max(largest, made.numel())
             return out
 
-    q, keys = integers(4, 2, 50, 3000, 16)
+    q, keys = integers(4, 2, 20, 1000, 16)
     with Watch():
         reference.topk_scan(q, keys, 4)
     assert 128 * 16 <= largest <= 2 * 128 * 16  # a block of keys
@@ -154,16 +154,18 @@ def test_fewer_are_wanted(kernel, device, k):
 
 
 def test_many_rows(kernel, device):
-    q, keys = integers(4, 1, 33, 140, 64, HALF, device)
+    q, keys = integers(4, 1, 33, 140, 16, HALF, device)  # more than one tile's
     check(kernel.topk_scan(q, keys, 1), q, keys, 1)
 
 
-@pytest.mark.parametrize("N", [1100, 1024, 200])
-@pytest.mark.parametrize("descriptor", [False, True])
+# Two parts of the keys and a rest, two parts, no whole run; other tests are without descriptors.
+@pytest.mark.parametrize(
+    ("runs", "rest", "descriptor"), [(8, 20, False), (8, 20, True), (8, 0, True), (0, 50, True)]
+)
 @pytest.mark.parametrize(("count", "sets"), [(128, 4), (256, 2), (64, 1)])
-def test_however_the_work_is_cut(kernel, device, N, descriptor, count, sets):
+def test_however_the_work_is_cut(kernel, device, runs, rest, descriptor, count, sets):
     tile = kernel.Tile(16, count, 4, 1, programs=6, descriptor=descriptor, sets=sets)
-    q, keys = integers(4, 2, 1, N, 80, HALF, device, most=1)
+    q, keys = integers(4, 2, 1, runs * count + rest, 80, HALF, device, most=1)
     check(kernel.topk_scan(q, keys, 4, tile=tile), q, keys, 4)
     q, keys, scales = int8_of(q, keys)
     check(kernel.topk_scan(q, keys, 4, scales, tile), q, keys, 4, scales)
@@ -216,7 +218,7 @@ def test_sets_of_a_tile_with_equal_maxima(kernel, device, sets):
 @pytest.mark.parametrize("many", [True, False])
 def test_however_the_second_pass_reads(kernel, device, monkeypatch, many):
     monkeypatch.setattr(kernel, "FEW", 0 if many else 1024)
-    q, keys = integers(4, 2, 3, 600, 80, HALF, device, most=1)
+    q, keys = integers(4, 2, 1, 600, 80, HALF, device, most=1)
     check(kernel.topk_scan(q, keys, 4), q, keys, 4)
     q, keys, scales = int8_of(q, keys)
     check(kernel.topk_scan(q, keys, 4, scales), q, keys, 4, scales)

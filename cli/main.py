@@ -1,10 +1,12 @@
 """The program: its commands in the order in which `--help` lists them, and its own two options.
 
 A command is one file with a function `run`, whose docstring is its help, and `EXAMPLES`, which
-stand under it. Command files import nothing heavy at module level, so that help is there at once.
+stand under it; a folder with `COMMANDS` is a command that has others. Command files import nothing
+heavy at module level, so that help is there at once.
 """
 
 import sys
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -13,6 +15,7 @@ from longctx.cli import (
     ask,
     bench,
     doctor,
+    eval,
     export,
     find,
     gc,
@@ -41,6 +44,7 @@ COMMANDS = {
     "verify": verify,
     "gc": gc,
     "niah": niah,
+    "eval": eval,
     "bench": bench,
     "profiles": profiles,
     "doctor": doctor,
@@ -79,7 +83,20 @@ def _print_help(ctx: typer.Context, value: bool) -> None:
         raise typer.Exit
 
 
-# Typer's own --help of the program would import pydantic for the help of every command: 0.1 s.
+# Typer's own --help of a group would import pydantic for the help of every command: 0.1 s.
+ShowHelp = Annotated[
+    bool,
+    typer.Option(
+        "--help",
+        "-h",
+        callback=_print_help,
+        is_eager=True,
+        show_default=False,
+        help="Show this message and leave.",
+    ),
+]
+
+
 @app.callback(invoke_without_command=True, epilog=EPILOG, add_help_option=False)
 def start(
     ctx: typer.Context,
@@ -103,17 +120,7 @@ def start(
             help="Show the traceback of an error; off by default.",
         ),
     ] = False,
-    show_help: Annotated[
-        bool,
-        typer.Option(
-            "--help",
-            "-h",
-            callback=_print_help,
-            is_eager=True,
-            show_default=False,
-            help="Show this message and leave.",
-        ),
-    ] = False,
+    show_help: ShowHelp = False,
 ) -> None:
     """Answers questions about documents longer than any model's window.
 
@@ -126,9 +133,28 @@ def start(
         raise typer.Exit(2)
 
 
+def _add(parent: typer.Typer, name: str, module: ModuleType) -> None:
+    """Adds a command, or one that has others."""
+    epilog = f"\b\nExamples:\n{module.EXAMPLES}"
+    if not hasattr(module, "COMMANDS"):
+        parent.command(name, epilog=epilog)(module.run)
+        return
+
+    def group(ctx: typer.Context, show_help: ShowHelp = False) -> None:
+        if ctx.invoked_subcommand is None:
+            typer.echo(ctx.get_help(), err=True)
+            raise typer.Exit(2)
+
+    group.__doc__ = module.run.__doc__
+    inner = typer.Typer(rich_markup_mode=None)
+    inner.callback(invoke_without_command=True, epilog=epilog, add_help_option=False)(group)
+    parent.add_typer(inner, name=name)
+    for command, file in module.COMMANDS.items():
+        _add(inner, command, file)
+
+
 for name, module in COMMANDS.items():
-    examples = f"\b\nExamples:\n{module.EXAMPLES}"
-    app.command(name, epilog=examples)(module.run)
+    _add(app, name, module)
 
 
 def main() -> None:

@@ -54,9 +54,13 @@ def defaults(commands: Commands) -> dict[str, dict[str, Any]]:
     for command, table in tables.items():
         _check({command: None}, set(known), f"the tables of '{path}'")
         _check(table, set(known[command]), f"[{command}] of '{path}'")
-    return {
+    chosen = {
         command: _chosen(names, general) | _chosen(names, tables.get(command, {}))
         for command, names in known.items()
+    }
+    return {
+        name: {inner: chosen[name] for inner in _inner(command)} or chosen[name]
+        for name, command in commands.items()
     }
 
 
@@ -78,10 +82,21 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(command: Any) -> dict[str, str]:
-    """A command's settings: the flag without its dashes -> the parameter's name."""
-    return {
+    """A command's settings: the flag without its dashes -> the parameter's name.
+
+    Those of a command that has others are theirs.
+    """
+    found = {
         option.opts[0].removeprefix("--"): option.name for option in command.params if option.envvar
     }
+    for inner in _inner(command).values():
+        found |= _settings(inner)
+    return found
+
+
+def _inner(command: Any) -> Commands:
+    """The commands that a command has."""
+    return getattr(command, "commands", {})
 
 
 def _check(values: dict[str, Any], known: set[str], where: str) -> None:

@@ -155,8 +155,12 @@ def test_every_commands_help_stands_in_the_docs(monkeypatch):
     from longctx.cli.main import COMMANDS, app
 
     documented = (ROOT / "docs" / "commands.md").read_text("utf-8")
-    for name in COMMANDS:
-        shown = CliRunner().invoke(app, [name, "--help"], prog_name="longctx", env=WIDE).stdout
+    inner = [
+        (name, i) for name, module in COMMANDS.items() for i in getattr(module, "COMMANDS", {})
+    ]
+    for names in [*((name,) for name in COMMANDS), *inner]:
+        shown = CliRunner().invoke(app, [*names, "--help"], prog_name="longctx", env=WIDE).stdout
+        name = " ".join(names)
         block = f"## `longctx {name}`\n\n```\n{shown.rstrip()}\n```\n"
         assert block in documented, f"docs/commands.md should have:\n{block}"
 

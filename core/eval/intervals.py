@@ -5,11 +5,11 @@ from math import sqrt
 Z = 1.959964  # of a normal distribution, 95% lie within so many standard deviations
 
 
-def wilson(hits: int, total: int) -> tuple[float, float]:
+def wilson(hits: float, total: int) -> tuple[float, float]:
     """The 95% interval of a rate (E. B. Wilson, 1927, without continuity correction).
 
     Args:
-        hits: of `total` trials.
+        hits: of `total` trials; where a trial counts by shares, their sum.
         total: at least one.
 
     Returns:

@@ -21,20 +21,36 @@ from longctx.core.store.library import Library
 PROGRAM = [sys.executable, "-m", "longctx.cli"]
 
 
+def all_commands(commands, parents=()):
+    """Every command with its names, also those that others have."""
+    for name, module in commands.items():
+        yield (*parents, name), module
+        yield from all_commands(getattr(module, "COMMANDS", {}), (*parents, name))
+
+
+ALL = dict(all_commands(COMMANDS))
+
+
 def parameters():
-    commands = get_command(app).commands.items()
-    return [(name, parameter) for name, command in commands for parameter in command.params]
+    found = []
+    for names in ALL:
+        command = get_command(app)
+        for name in names:
+            command = command.commands[name]
+        found += [(" ".join(names), parameter) for parameter in command.params]
+    return found
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_examples(longctx, name):
-    result = longctx(name, "--help")
+@pytest.mark.parametrize("names", ALL)
+def test_every_command_has_help_with_examples(longctx, names):
+    result = longctx(*names, "--help")
     assert result.exit_code == 0
-    assert f"Usage: longctx {name}" in result.stdout.replace("root ", "longctx ")
+    assert f"Usage: longctx {' '.join(names)}" in result.stdout.replace("root ", "longctx ")
     examples = result.stdout.split("Examples:")[1]
-    assert f"longctx {name}" in examples
-    assert COMMANDS[name].run.__doc__.splitlines()[0] in result.stdout
-    assert COMMANDS[name].run.__doc__.splitlines()[0] in longctx("--help").stdout
+    assert f"longctx {' '.join(names)}" in examples
+    first = ALL[names].run.__doc__.splitlines()[0]
+    assert first in result.stdout
+    assert first in longctx(*names[:-1], "--help").stdout
 
 
 @pytest.mark.parametrize(("command", "parameter"), parameters())
@@ -47,6 +63,12 @@ def test_environment_variables_are_named_after_the_flag():
         if parameter.envvar:
             expected = "LONGCTX_" + parameter.opts[0][2:].upper().replace("-", "_")
             assert parameter.envvar == expected, command
+
+
+def test_a_command_that_has_others_shows_them(longctx):
+    result = longctx("eval")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "ruler" in result.stderr
 
 
 def test_version(longctx):
@@ -152,9 +174,11 @@ def test_help_imports_no_heavy_library():
     code = (
         "import sys, contextlib, io\n"
         "from longctx.cli.main import COMMANDS, app\n"
-        "for args in (['--help'], *([name, '--help'] for name in COMMANDS)):\n"
+        "inner = [[name, sub] for name, module in COMMANDS.items()"
+        " for sub in getattr(module, 'COMMANDS', {})]\n"
+        "for args in ([], *([name] for name in COMMANDS), *inner):\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
-        "        app(args)\n"
+        "        app([*args, '--help'])\n"
         "heavy = {'torch', 'transformers', 'numpy', 'rich', 'pydantic', 'yaml'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )

@@ -1,0 +1,84 @@
+"""`longctx eval babilong`: the facts of a bAbI story, spread among prose."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from longctx.cli import options
+from longctx.cli.eval import running
+from longctx.cli.loading import make_setup
+
+EXAMPLES = """\
+  longctx eval babilong tasks/qa1_single-supporting-fact_test.txt
+  longctx eval babilong tasks/qa*_test.txt --tasks qa1,qa2,qa5 --lengths 4k,32k --samples 50
+  longctx eval babilong tasks/qa*_test.txt --haystack books/ --out babilong --json > report.json
+"""
+
+
+def run(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Stories in the format of the bAbI tasks; a task each."
+        ),
+    ],
+    tasks: Annotated[
+        str,
+        typer.Option(
+            "--tasks",
+            metavar="NAME,...",
+            show_default=False,
+            help="Which of the files' tasks, by what their names begin with: qa1, qa2, ...; by "
+            "default all.",
+        ),
+    ] = "all",
+    lengths: running.Lengths = "4k",
+    samples: running.Samples = 10,
+    seed: running.Seed = 0,
+    haystack: running.Haystack = None,
+    out: running.Out = None,
+    model: options.Model = None,
+    profile: options.ProfileName = None,
+    method: options.Method = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    threads: options.Threads = None,
+    gather: options.Gather = None,
+    decode: options.Decode = None,
+    json: options.Json = False,
+) -> None:
+    """Runs BABILong: facts of bAbI stories among prose.
+
+    Each sample is a document of its own, filled up to the length: facts in order, spread at random
+    places. An answer is right if its first
+    sentence has the right label and no other label of the task.
+    """
+    setup = make_setup(
+        model=model,
+        profile=profile,
+        method=method,
+        decode=decode,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+    )
+    from longctx.core.eval.asking import How
+    from longctx.core.eval.babilong import read_all, task
+    from longctx.core.eval.prose import read_prose
+
+    prose = read_prose(haystack)
+    made = {name: task(babi, prose) for name, babi in read_all(files).items()}
+    running.evaluate(
+        running.Evaluation(
+            suite="babilong",
+            tasks=running.chosen(tasks, made, tuple(made), {}),
+            left_out={},
+            files={"haystack": haystack, **{path.name: path for path in files}},
+        ),
+        running.Size(lengths, samples, seed),
+        setup,
+        How(gather, decode),
+        out,
+        json,
+    )

@@ -1,0 +1,103 @@
+"""`longctx eval ruler`: RULER's thirteen tasks, on documents of chosen lengths."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from longctx.cli import options
+from longctx.cli.eval import running
+from longctx.cli.loading import make_setup
+
+EXAMPLES = """\
+  longctx eval ruler --lengths 4k
+  longctx eval ruler --lengths 4k,32k,128K --tasks niah_multikey_1,vt --samples 50
+  longctx eval ruler --lengths 32k --qa dev-v1.1.json --out ruler-32k --json > report.json
+"""
+
+
+def run(
+    tasks: Annotated[
+        str,
+        typer.Option(
+            "--tasks",
+            metavar="NAME,...",
+            show_default=False,
+            help="RULER's names: niah_single_1 to 3, niah_multikey_1 to 3, niah_multivalue, "
+            "niah_multiquery, vt, cwe, fwe, qa_1, qa_2; by default all for which there are files.",
+        ),
+    ] = "all",
+    lengths: running.Lengths = "4k",
+    samples: running.Samples = 10,
+    seed: running.Seed = 0,
+    qa: Annotated[
+        Path | None,
+        typer.Option(
+            "--qa",
+            metavar="FILE",
+            show_default=False,
+            help="Questions for qa_1 (SQuAD in RULER): SQuAD's JSON, or JSON lines with context, "
+            "question and answers; without it qa_1 is left out.",
+        ),
+    ] = None,
+    qa2: Annotated[
+        Path | None,
+        typer.Option(
+            "--qa2",
+            metavar="FILE",
+            show_default=False,
+            help="Questions for qa_2 (HotpotQA in RULER) in the same forms; without it qa_2 is "
+            "left out.",
+        ),
+    ] = None,
+    haystack: running.Haystack = None,
+    out: running.Out = None,
+    model: options.Model = None,
+    profile: options.ProfileName = None,
+    method: options.Method = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    threads: options.Threads = None,
+    gather: options.Gather = None,
+    decode: options.Decode = None,
+    json: options.Json = False,
+) -> None:
+    """Runs RULER's tasks: needles, variables, word counts, questions.
+
+    Each sample is a document of its own, filled up to the length. A score is the share of what had
+    to be named that was named; of the questions, whether any right answer was. docs/evaluation.md
+    says what differs from the published benchmark.
+    """
+    setup = make_setup(
+        model=model,
+        profile=profile,
+        method=method,
+        decode=decode,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+    )
+    from longctx.core.eval.asking import How
+    from longctx.core.eval.prose import read_prose
+    from longctx.core.eval.ruler.making import Materials, sample_words
+    from longctx.core.eval.ruler.squad import read_squad
+    from longctx.core.eval.ruler.tasks import NAMES, QUESTIONS
+    from longctx.core.eval.ruler.tasks import tasks as ruler_tasks
+
+    paths = {"qa_1": qa, "qa_2": qa2}
+    files = {name: read_squad(path) for name, path in paths.items() if path is not None}
+    made = ruler_tasks(Materials(read_prose(haystack), sample_words()), files)
+    absent = {name: f"no {flag} was given" for name, flag in QUESTIONS.items() if name not in made}
+    running.evaluate(
+        running.Evaluation(
+            suite="ruler",
+            tasks=running.chosen(tasks, made, NAMES, absent),
+            left_out=absent if tasks == "all" else {},
+            files={"haystack": haystack, "qa": qa, "qa2": qa2},
+        ),
+        running.Size(lengths, samples, seed),
+        setup,
+        How(gather, decode),
+        out,
+        json,
+    )

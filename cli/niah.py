@@ -121,6 +121,7 @@ def run(
     profile: options.ProfileName = None,
     method: options.Method = None,
     gather: options.Gather = None,
+    gather_by: options.GatherBy = None,
     decode: options.Decode = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -157,7 +158,7 @@ def run(
         haystack=haystack and haystack.expanduser(),
         bar=bar,
         out=out and out.expanduser(),
-        how=How(gather=gather),
+        how=How(gather, gather_by=gather_by),
     )
     with _watched(wanted) as watch:
         report = niah.run(setup, wanted, watch)

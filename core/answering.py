@@ -4,6 +4,7 @@ Which one it is says the method (`Method.recalls`), unless the user names what t
 (`core/scoring/`). Both give a memory to decode from, and the tokens that the answer stands on.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -184,10 +185,11 @@ class Gathering:
 
     def _leave_a_choice(self) -> None:
         """For other scores, where the method wants all tokens or chooses them by place."""
-        if self._gather is None:
-            self._gather = min(GATHER, self._engine.window // 2)
-        if sum(self._edges) >= self._gather:
+        by_place = self._gather is not None and sum(self._edges) >= self._gather
+        if by_place:
             self._edges = (0, 0)
+        if self._gather in (None, sys.maxsize):
+            self._gather = min(GATHER, self._engine.window // 2)
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
         """Gathers, and recomputes.
@@ -224,7 +226,16 @@ class Gathering:
         return self._chosen(question, count, (0, 0))
 
     def score(self, question: Question) -> Scores:
-        """The scores of what is gathered by."""
+        """The scores of what is gathered by.
+
+        Raises:
+            LongctxError: the document's method keeps nothing to search by.
+        """
+        if self.gathers_by == METHOD:
+            _require_search(self._method, self.name, self._document)
+        return self._scores(question)
+
+    def _scores(self, question: Question) -> Scores:
         if self.gathers_by == METHOD:
             return self._method_scores(question)
         sought = Sought(question.words, lambda: self._own_scores(question), self._index)
@@ -263,7 +274,7 @@ class Gathering:
     def _chosen(
         self, question: Question, count: int, edges: tuple[int, int]
     ) -> tuple[Scores, Tensor]:
-        scores = self.score(question)
+        scores = self._scores(question)
         return scores, top_tokens(scores, count, self._document.manifest.tokens, edges)
 
     def _ids(self, chosen: Tensor) -> Tensor:
@@ -328,7 +339,12 @@ class Recalling:
         return self._chosen(memory, question)
 
     def score(self, question: Question) -> Scores:
-        """How much the question attends to each token."""
+        """How much the question attends to each token.
+
+        Raises:
+            LongctxError: the document's method keeps nothing to search by.
+        """
+        _require_search(self._method, self.name, self._document)
         memory = self._method.recall()
         self._read(memory, question)
         return self._scores(memory)

@@ -23,6 +23,7 @@ from longctx.core.gather import passages
 from longctx.core.lexical import PassageIndex
 from longctx.core.memory import Scores
 from longctx.core.sampling import Sampling
+from longctx.core.scoring import METHOD
 from longctx.core.setup import Setup, memory_told, policy, prepare, recorded
 from longctx.core.store.library import Library
 from longctx.core.store.sameness import has_changed
@@ -83,7 +84,7 @@ class Session:
                 self._method = self.engine.new_method(snapshot.result(), self.document)
             self._index = PassageIndex(self.document)
             self._ways: dict[str | None, Answering] = {}
-            self._way = self._way_by(None)
+            self._way = self._way_by(METHOD)  # a wrong method is told now; the rest when asked
 
     def _way_by(self, gather_by: str | None) -> Answering:
         """How the document is asked with what the user wants gathered by; all share one index."""

@@ -4,21 +4,24 @@ A command here is what it is elsewhere: a function `run`, whose docstring is its
 `EXAMPLES`.
 """
 
-from longctx.cli.eval import babilong, ruler
+from longctx.cli.eval import babilong, compare, qa, ruler
 
 COMMANDS = {
     "ruler": ruler,
     "babilong": babilong,
+    "qa": qa,
+    "compare": compare,
 }
 EXAMPLES = """\
   longctx eval ruler --lengths 4k,32k
   longctx eval babilong tasks/qa1_single-supporting-fact_test.txt
+  longctx eval qa tolstoy tolstoy.questions.jsonl
+  longctx eval compare --methods reform,reattention --lengths 4k,32k
 """
 
 
 def run() -> None:
-    """Evaluates models and methods on tasks of any length.
+    """Measures how well questions are answered.
 
-    Every document is read before its question is known, by the same calls as any other, and its
-    state is deleted once it was asked.
+    Documents are read before their questions are known, by the same calls as any other.
     """

@@ -45,6 +45,7 @@ def run(
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
     gather: options.Gather = None,
+    gather_by: options.GatherBy = None,
     decode: options.Decode = None,
     json: options.Json = False,
 ) -> None:
@@ -74,11 +75,12 @@ def run(
             suite="babilong",
             tasks=running.chosen(tasks, made, tuple(made), {}),
             left_out={},
-            files={"haystack": haystack, **{path.name: path for path in files}},
+            prose=prose.text,
+            files={path.name: path for path in files},
         ),
         running.Size(lengths, samples, seed),
         setup,
-        How(gather, decode),
+        How(gather, decode, gather_by=gather_by),
         out,
         json,
     )

@@ -59,6 +59,7 @@ def run(
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
     gather: options.Gather = None,
+    gather_by: options.GatherBy = None,
     decode: options.Decode = None,
     json: options.Json = False,
 ) -> None:
@@ -86,18 +87,20 @@ def run(
 
     paths = {"qa_1": qa, "qa_2": qa2}
     files = {name: read_squad(path) for name, path in paths.items() if path is not None}
-    made = ruler_tasks(Materials(read_prose(haystack), sample_words()), files)
+    prose = read_prose(haystack)
+    made = ruler_tasks(Materials(prose, sample_words()), files)
     absent = {name: f"no {flag} was given" for name, flag in QUESTIONS.items() if name not in made}
     running.evaluate(
         running.Evaluation(
             suite="ruler",
             tasks=running.chosen(tasks, made, NAMES, absent),
             left_out=absent if tasks == "all" else {},
-            files={"haystack": haystack, "qa": qa, "qa2": qa2},
+            prose=prose.text,
+            files={QUESTIONS[name]: path for name, path in paths.items() if path is not None},
         ),
         running.Size(lengths, samples, seed),
         setup,
-        How(gather, decode),
+        How(gather, decode, gather_by=gather_by),
         out,
         json,
     )

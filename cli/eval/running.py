@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from longctx.cli import render
 
 if TYPE_CHECKING:
     from longctx.core.eval.asking import How
+    from longctx.core.eval.journal import Journal
     from longctx.core.eval.run import Telling
     from longctx.core.eval.summary import Cell
     from longctx.core.eval.task import Task
@@ -54,8 +56,8 @@ Haystack = Annotated[
         "--haystack",
         metavar="FILE|DIR",
         show_default=False,
-        help="Prose to fill documents with: a text file, or a folder of .txt and .md files; by "
-        "default the book that comes with longctx, over and over.",
+        help="Prose to fill documents with: a text file, or a folder of .txt, .md and .rst files; "
+        "by default the book that comes with longctx, over and over.",
     ),
 ]
 Out = Annotated[
@@ -87,13 +89,15 @@ class Evaluation:
         suite: its name.
         tasks: in this order.
         left_out: names of tasks that cannot be made, and why.
-        files: what was given to make documents of, by option or name.
+        prose: all that documents are filled with.
+        files: what else they are made of, by option or name.
     """
 
     suite: str
     tasks: "Sequence[Task]"
     left_out: Mapping[str, str]
-    files: Mapping[str, Path | None]
+    prose: str
+    files: Mapping[str, Path]
 
 
 def chosen(
@@ -141,11 +145,13 @@ def evaluate(
     for name, why in what.left_out.items():
         render.note(f"{name} is left out: {why}")
     engine = prepare(setup)
-    decides = settings(engine, how, wanted, suite=what.suite, files=_digests(what.files))
+    prose = sha256(what.prose.encode()).hexdigest()
+    decides = settings(engine, how, wanted, suite=what.suite, prose=prose)
     records: list[dict[str, Any]] = []
     stopped = False
     folder = None if out is None else out.expanduser()
     with Journal(folder, decides) as journal, _telling() as telling:
+        _require_files(journal, what.files)
         try:
             records.extend(run(wanted, engine, setup, how, journal, telling))
         except KeyboardInterrupt:
@@ -158,21 +164,19 @@ def evaluate(
         raise KeyboardInterrupt
 
 
-def _digests(files: Mapping[str, Path | None]) -> dict[str, str | None]:
-    """What tells the content of files and folders; None: there is no such."""
-    import xxhash
+def _require_files(journal: "Journal", files: Mapping[str, Path]) -> None:
+    """Refuses files of other content than an earlier run in the same folder had under that name."""
+    from longctx.core.errors import UsageError
 
-    digests: dict[str, str | None] = {}
     for name, path in files.items():
-        if path is None:
-            digests[name] = None
-            continue
-        path, digest = path.expanduser(), xxhash.xxh3_128()
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.is_file():
-                digest.update(file.read_bytes())
-        digests[name] = digest.hexdigest()
-    return digests
+        record = {"digest": sha256(path.expanduser().read_bytes()).hexdigest()}
+        if journal.get(f"file {name}") not in (None, record):
+            raise UsageError(
+                f"cannot go on with '{path}'",
+                f"{name} had other content when the run began",
+                "Give the same file, or another --out.",
+            )
+        journal.put(f"file {name}", record)
 
 
 @contextmanager

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from longctx.core import scoring
 from longctx.core.answer import Answer
 from longctx.core.eval.case import Case, Query, Span
+from longctx.core.eval.qa_questions import is_named
 from longctx.core.gather import Passage
 from longctx.core.ingest import Ingested, Progress, ingest
 from longctx.core.sampling import Sampling
@@ -28,11 +30,20 @@ class How:
         gather: tokens to gather; None: the method's.
         decode: decode policy; None: the setup's.
         max_new_tokens: of an answer; None: the profile's.
+        gather_by: what is gathered by; None: the usual.
+
+    Raises:
+        UsageError: nothing can be gathered by that here.
     """
 
     gather: int | None = None
     decode: str | None = None
     max_new_tokens: int | None = None
+    gather_by: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.gather_by is not None:
+            scoring.require(self.gather_by)
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,7 @@ class Asked:
         gathered: share of the query's spans that lie whole in a passage; None: it names none.
         tokens: counts: document, gathered, question, answer, dropped.
         timings: seconds, as `ask --json` has them.
+        tokens_per_s: of the answer's tokens after the first; None: there is none.
     """
 
     kind: str
@@ -54,6 +66,7 @@ class Asked:
     gathered: float | None
     tokens: dict[str, int]
     timings: dict[str, float]
+    tokens_per_s: float | None = None
 
 
 @contextmanager
@@ -88,7 +101,8 @@ def ask(session: Session, query: Query, how: How) -> Asked:
         LongctxError: as `Session.ask`.
     """
     sampling = Sampling(max_new_tokens=how.max_new_tokens)
-    answer: Answer = session.ask(query.question, how.gather, sampling, decode=how.decode)
+    by = {"decode": how.decode, "gather_by": how.gather_by}
+    answer: Answer = session.ask(query.question, how.gather, sampling, **by)
     if answer.interrupted:
         raise KeyboardInterrupt
     return Asked(
@@ -99,6 +113,7 @@ def ask(session: Session, query: Query, how: How) -> Asked:
         gathered=gathered(query.spans, answer.passages),
         tokens=answer.tokens,
         timings=answer.timings,
+        tokens_per_s=answer.tokens_per_s,
     )
 
 
@@ -110,6 +125,6 @@ def gathered(spans: tuple[Span, ...], passages: list[Passage]) -> float | None:
 
 
 def _holds(passage: Passage, span: Span) -> bool:
-    if not passage.source.endswith(span.source):
+    if not is_named(passage.source, span.source):
         return False
     return passage.start <= span.start and span.end <= passage.end

@@ -23,6 +23,7 @@ from longctx.core.eval.task import Task
 MAX_NEW_TOKENS = 32
 ASK = "{question} Answer with one of these alone: {labels}."
 ASK_SEVERAL = "{question} Answer with one or more of these alone: {labels}."
+ASK_PATH = "{question} Answer with these alone, in order, each as often as needed: {labels}."
 FORM = "Give files of the bAbI tasks, such as qa1_single-supporting-fact_test.txt."
 
 
@@ -60,6 +61,25 @@ class Babi:
     def several(self) -> bool:
         """Whether an answer may have more than one label."""
         return any("," in story.answer for story in self.stories)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether answers are paths: the order of their labels counts, and how often each comes.
+
+        They are where one has a label twice, or where the same labels come in several orders and
+        no answer has one label alone. (Lists of things come in any order too, but may be short.)
+        """
+        answers = {tuple(story.answer.split(",")) for story in self.stories}
+        repeated = any(len({*answer}) < len(answer) for answer in answers)
+        several = all(len(answer) > 1 for answer in answers)
+        return repeated or (several and len({*map(frozenset, answers)}) < len(answers))
+
+    @property
+    def ask(self) -> str:
+        """The form of a question, with places for it and the labels."""
+        if self.ordered:
+            return ASK_PATH
+        return ASK_SEVERAL if self.several else ASK
 
 
 def read_babi(path: Path) -> Babi:
@@ -142,7 +162,8 @@ def task(babi: Babi, prose: Prose) -> Task:
             case = f"{babi.name}/{length}/{number}"
             yield _case(case, babi, story, prose, Random(f"{seed}/{case}"), length, tokens)
 
-    return Task(babi.name, make, partial(only_label, babi.labels), MAX_NEW_TOKENS)
+    score = partial(only_label, babi.labels, ordered=babi.ordered)
+    return Task(babi.name, make, score, MAX_NEW_TOKENS)
 
 
 def _case(
@@ -159,8 +180,7 @@ def _case(
         return "".join(parts(number)).rstrip() + "\n"
 
     text = fill(render, count, length, babi.name)
-    ask = ASK_SEVERAL if babi.several else ASK
-    question = ask.format(question=story.question, labels=", ".join(sorted(babi.labels)))
+    question = babi.ask.format(question=story.question, labels=", ".join(sorted(babi.labels)))
     answers = (story.answer, *labels_in(babi.labels, story.question))
     return Case(case, text, (Query(babi.name, question, answers, _where(text, story)),))
 

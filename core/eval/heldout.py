@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from longctx.core.errors import LongctxError, UsageError
+from longctx.core.eval.text_match import holds
 
 Atom = Callable[[random.Random], str]
 Pieces = dict[str, list[str]]  # slot -> the pieces of its value
@@ -99,11 +100,6 @@ class Fact:
 def slots_of(template: str) -> list[str]:
     """Names of a template's slots."""
     return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
-
-
-def holds(text: str, words: str) -> bool:
-    """Whether a text has these words, as whole words, in any case."""
-    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE) is not None
 
 
 class Heldout:

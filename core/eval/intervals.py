@@ -9,7 +9,8 @@ def wilson(hits: float, total: int) -> tuple[float, float]:
     """The 95% interval of a rate (E. B. Wilson, 1927, without continuity correction).
 
     Args:
-        hits: of `total` trials; where a trial counts by shares, their sum.
+        hits: of `total` trials; of scores from 0 to 1 their sum, for which the interval is rather
+            too wide, because such scores vary less than hits and misses with the same mean.
         total: at least one.
 
     Returns:

@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 from longctx.core.errors import Locked, LongctxError, UsageError
 
 SETTINGS, RESULTS, LOCK = "settings.json", "results.jsonl", ".lock"
+LONGEST = 80  # characters of a value in a message
 Record = dict[str, Any]
 
 
@@ -106,9 +107,15 @@ class Journal:
             key = differing[0]
             raise UsageError(
                 f"cannot go on in '{folder}'",
-                f"{key} was {before.get(key)!r} there, and is {now.get(key)!r} now",
+                f"{key} was {_shown(before.get(key))} there, and is {_shown(now.get(key))} now",
                 "Give the same options, or another --out.",
             )
+
+
+def _shown(value: Any) -> str:
+    """A value, or its beginning."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def _parsed(file: Path) -> Record:

@@ -6,6 +6,7 @@ from typing import Any
 
 from longctx.core.eval.asking import How, ask, opened
 from longctx.core.eval.case import Case
+from longctx.core.eval.deciding import of_asking, of_model
 from longctx.core.eval.journal import Journal, Record
 from longctx.core.eval.task import Task
 from longctx.core.ingest import Ingested, Progress
@@ -54,17 +55,7 @@ def settings(engine: Engine, how: How, wanted: Wanted, **more: Any) -> Record:
         wanted: of which the seed counts.
         **more: what documents are made of, as JSON.
     """
-    return {
-        "model": engine.files.name,
-        "profile": engine.profile.name,
-        "method": engine.method_name,
-        "options": asdict(engine.options),
-        "dtype": str(engine.dtype).removeprefix("torch."),
-        "decode": how.decode,
-        "gather": how.gather,
-        "seed": wanted.seed,
-        **more,
-    }
+    return {**of_model(engine), **of_asking(engine, how), "seed": wanted.seed, **more}
 
 
 def run(
@@ -87,7 +78,7 @@ def run(
 
     Yields:
         One record a sample: task, length, sample, question, answers, answer, score, gathered,
-        tokens, timings, and seconds of reading.
+        tokens, timings, tokens_per_s, and seconds of reading.
 
     Raises:
         UsageError: a length too short for a task; before anything is read.

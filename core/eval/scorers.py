@@ -2,6 +2,8 @@
 
 import re
 
+WORD = re.compile(r"\w+(?:['\u2019]\w+)*")  # John's is one word, and 'office' is office
+
 
 def string_match_all(references: tuple[str, ...], answer: str) -> float:
     """The share of references that stand in the answer, in upper or lower case."""
@@ -15,21 +17,25 @@ def string_match_part(references: tuple[str, ...], answer: str) -> float:
     return float(any(reference.lower() in said for reference in references))
 
 
-def only_label(labels: frozenset[str], right: tuple[str, ...], answer: str) -> float:
+def only_label(
+    labels: frozenset[str], right: tuple[str, ...], answer: str, ordered: bool = False
+) -> float:
     """1 where the right labels, and no others, are in the first sentence of an answer.
 
-    Labels are looked for as whole words, in upper or lower case.
+    Labels are looked for as whole words, in upper or lower case; John's is not John.
 
     Args:
         labels: all that could be an answer.
         right: first what is right, several labels joined by commas; then labels that do not count,
             because the question names them.
         answer: of which the first sentence of the first line counts.
+        ordered: the labels must come in the right order, each as often as is right.
     """
     first = answer.strip().split("\n")[0].split(".")[0]
-    said = _labels_in(labels, first)
-    wanted = set(right[0].lower().split(","))
-    return float(said - ({label.lower() for label in right[1:]} - wanted) == wanted)
+    wanted = right[0].lower().split(",")
+    named = {label.lower() for label in right[1:]} - {*wanted}
+    said = [label for label in _labels_in(labels, first) if label not in named]
+    return float(said == wanted if ordered else {*said} == {*wanted})
 
 
 def labels_in(labels: frozenset[str], text: str) -> tuple[str, ...]:
@@ -38,6 +44,7 @@ def labels_in(labels: frozenset[str], text: str) -> tuple[str, ...]:
     return tuple(sorted(label for label in labels if label.lower() in said))
 
 
-def _labels_in(labels: frozenset[str], text: str) -> set[str]:
-    words = set(re.findall(r"\w+", text.lower()))
-    return {label.lower() for label in labels} & words
+def _labels_in(labels: frozenset[str], text: str) -> list[str]:
+    """Each time that a label stands in a text, in lower case."""
+    known = {label.lower() for label in labels}
+    return [word for word in WORD.findall(text.lower()) if word in known]

@@ -37,7 +37,8 @@ def fit(options: Sizes, trained: int) -> Sizes:
     """Options whose longest window is at most what the model was trained on.
 
     Where it is not, an eighth of the trained window is left for a question and a quarter for a
-    chunk, where they want as much, and the rest for what is kept.
+    chunk, where they want as much, and the rest for what is kept; what that does not need is the
+    chunk's.
 
     Raises:
         UsageError: what is left is too small for the method.
@@ -47,6 +48,7 @@ def fit(options: Sizes, trained: int) -> Sizes:
     question = min(options.question, trained // 8)
     chunk = min(options.chunk, trained // 4)
     budget = min(options.budget, trained - chunk - question)
+    chunk = min(options.chunk, trained - budget - question)
     try:
         return replace(options, question=question, chunk=chunk, budget=budget)
     except ValueError as error:

@@ -73,7 +73,7 @@ class Report:
         bar: the share of answers from which it is passed.
         prose: what the needles stood in.
         model, method, device, dtype: what ran it.
-        gather, decode: as asked for; None: the profile's.
+        gather, gather_by, decode: as asked for; None: the profile's.
         reads: every haystack, in order.
     """
 
@@ -91,6 +91,7 @@ class Report:
     device: str
     dtype: str
     gather: int | None
+    gather_by: str | None
     decode: str | None
     reads: tuple[Read, ...]
 

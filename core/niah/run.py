@@ -8,7 +8,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from longctx.core.errors import LongctxError, UsageError
 from longctx.core.eval import figures
 from longctx.core.eval.asking import How, ask, opened
 from longctx.core.eval.case import Query
+from longctx.core.eval.deciding import of_asking, of_model
 from longctx.core.eval.journal import Journal
 from longctx.core.haystack import Builder, depths
 from longctx.core.ingest import Ingested, Progress
@@ -28,6 +29,7 @@ from longctx.core.niah.report import Read, Report, Trial
 from longctx.core.niah.scoring import is_right
 from longctx.core.niah.variants import variant
 from longctx.core.prose import own_paragraphs, sample_paragraphs
+from longctx.core.scoring import METHOD
 from longctx.core.session import Session
 from longctx.core.setup import Engine, Setup, prepare
 from longctx.core.units import show_tokens
@@ -121,6 +123,7 @@ def run(setup: Setup, wanted: Wanted, watch: Watch | None = None) -> Report:
             device=engine.device,
             dtype=dtype_name(engine.dtype),
             gather=wanted.how.gather,
+            gather_by=wanted.how.gather_by,
             decode=wanted.how.decode or setup.decode,
             reads=reads,
         )
@@ -150,15 +153,8 @@ def _settings(
     """What decides the results of a length and a trial; more of both may be asked for later."""
     return {
         "evaluation": "niah",
-        "model": engine.files.name,
-        "weights": engine.files.fingerprint().weights,
-        "profile": engine.profile.name,
-        "method": engine.method_name,
-        "options": asdict(engine.options),
-        "decode": str(engine.decoding) if wanted.how.decode is None else wanted.how.decode,
-        "gather": wanted.how.gather,
-        "device": engine.device,
-        "dtype": dtype_name(engine.dtype),
+        **of_model(engine),
+        **of_asking(engine, wanted.how),
         "variant": wanted.variant,
         "depths": wanted.depths,
         "needles": wanted.needles,
@@ -207,9 +203,9 @@ def _require_tokens(done: Ingested, length: int) -> None:
 def _telling_all(how: How, session: Session, tokens: int) -> How:
     """Where an answer attends to the document itself, `gather` limits only what is told of it."""
     recalls = methods.load(session.engine.method_name).Method.recalls
-    if how.gather is not None or not recalls:
+    if how.gather is not None or how.gather_by not in (None, METHOD) or not recalls:
         return how
-    return How(tokens, how.decode, how.max_new_tokens)
+    return replace(how, gather=tokens)
 
 
 def _ask(session: Session, laid: Laid, number: int, how: How) -> Trial:

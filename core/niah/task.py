@@ -26,7 +26,7 @@ def task(name: str | None = None) -> Task:
     """
     variant(name)
     told = f"niah-{name}" if name else "niah"
-    return Task(told, partial(_make, name), score, MAX_NEW_TOKENS)
+    return Task(told, partial(_make, name), score, MAX_NEW_TOKENS, together=True)
 
 
 def _make(name: str | None, tokenizer: Any, length: int, count: int, seed: int) -> Iterator[Case]:

@@ -33,6 +33,11 @@ OWN = (
 )
 
 
+def names() -> list[str]:
+    """The variants there are, but for the one without a name."""
+    return [*(each.name for each in OWN[1:]), HELDOUT]
+
+
 def variant(name: str | None) -> tuple[Variant, Mapping[str, Maker]]:
     """A variant, and the makers of its kinds.
 
@@ -47,6 +52,6 @@ def variant(name: str | None) -> tuple[Variant, Mapping[str, Maker]]:
         found = heldout.makers()
         return Variant(HELDOUT, tuple(found), at_once=4), found
     if (name or DEFAULT) not in known:
-        names = ", ".join([*(each.name for each in OWN[1:]), HELDOUT])
-        raise UsageError(f"there is no variant {name!r}", f"there are {names}", "Name one of them.")
+        known_names = f"there are {', '.join(names())}"
+        raise UsageError(f"there is no variant {name!r}", known_names, "Name one of them.")
     return known[name or DEFAULT], MAKERS

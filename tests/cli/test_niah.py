@@ -36,7 +36,14 @@ def report(*answered: bool, **changed) -> Report:
     )
     values = {"variant": "default", "lengths": lengths, "depths": DEPTHS, "needles": 1, "trials": 1}
     values |= {"strict": False, "seed": 3, "bar": 1.0, "prose": "harbour-book", "model": "tiny"}
-    values |= {"method": "reform", "device": "cpu", "dtype": "fp32", "gather": None, "decode": None}
+    values |= {
+        "method": "reform",
+        "device": "cpu",
+        "dtype": "fp32",
+        "gather": None,
+        "gather_by": "method",
+        "decode": None,
+    }
     return Report(**values | changed, reads=reads)
 
 

@@ -29,6 +29,8 @@ WAYS = {
     "reattention": {"method": "reattention"},
     "both": {"keep_kv": True},
     "full": {"method": "full"},
+    "truncate": {"method": "truncate"},
+    "streaming": {"method": "streaming"},
 }
 
 
@@ -101,6 +103,26 @@ def test_by_bm25_the_passages_that_share_words_are_recomputed(opened, way, monke
     assert (answer.state["gathered_by"], answer.found) == ("bm25", True)
     assert len(seen) == 1  # also where it would attend to what was kept
     assert len(seen[0]) == answer.tokens["gathered"]
+
+
+@pytest.mark.parametrize("way", ["truncate", "streaming"])
+def test_what_cannot_be_searched_is_searched_by_words_and_not_shown_whole(opened, way):
+    session = opened(way)
+    for refused in (session.find, session.score):
+        with pytest.raises(LongctxError, match="--gather-by bm25"):
+            refused(QUESTION)
+    found = session.find("zeppelins", gather_by="bm25")
+    assert "zeppelin" in found.passages[0].text
+    assert found.tokens["gathered"] == session.engine.window // 2 < found.tokens["document"]
+    assert session.ask(QUESTION, sampling=FEW, gather_by="bm25").tokens["dropped"] == 0
+
+
+def test_a_profile_that_names_words_is_of_use_without_them(opened, monkeypatch):
+    monkeypatch.setattr(scoring, "EXTRA", ("no_such_library",))
+    session = opened(profile="\ngather_by: bm25\n")
+    assert session.find("zeppelins", gather=130, gather_by="method").passages
+    with pytest.raises(UsageError, match=r"longctx\[bm25\]"):
+        session.find("zeppelins")
 
 
 def test_a_rare_word_is_found_in_a_long_document(opened):

@@ -12,7 +12,7 @@ from string import ascii_lowercase
 
 from longctx.core.eval.case import Query
 from longctx.core.eval.filling import Count, Stream, fill
-from longctx.core.eval.ruler.making import Words
+from longctx.core.eval.ruler.making import Words, is_said
 
 COMMON = 10
 OFTEN, SELDOM = 30, 3
@@ -25,6 +25,12 @@ PER_WORD = 50  # tokens of the document for each word that there may be
 LEAST = 80  # words from which on no two of the first five ranks have the same count
 DOTS = "..."  # stands in the first rank, and is not asked for
 
+ASK_COMMON = f"Which {COMMON} words stand most often in the numbered list? Name these alone."
+ASK_FREQUENT = (
+    f"Leaving the dots ({DOTS}) aside, which three made-up words stand most often in the text? "
+    "Name these alone."
+)
+
 
 def make_common(
     name: str, words: Words, draw: Random, length: int, count: Count
@@ -35,7 +41,7 @@ def make_common(
         UsageError: the ten alone are longer than the document.
     """
     often, seldom = (SHORT_OFTEN, SHORT_SELDOM) if length < SHORT else (OFTEN, SELDOM)
-    common = draw.sample(words.whole, COMMON)
+    common = draw.sample([word for word in words.whole if not is_said(word, ASK_COMMON)], COMMON)
     others = Stream(_others(words, common, draw))
     order = draw.getrandbits(64)
 
@@ -45,8 +51,7 @@ def make_common(
         return " ".join(f"{place}. {word}" for place, word in enumerate(listed, 1)) + "\n"
 
     text = fill(render, count, length, name)
-    question = f"Which {COMMON} words stand most often in the numbered list? Name these alone."
-    return text, Query(name, question, tuple(common))
+    return text, Query(name, ASK_COMMON, tuple(common))
 
 
 def _others(words: Words, common: list[str], draw: Random) -> Iterator[str]:
@@ -70,7 +75,7 @@ def make_frequent(name: str, draw: Random, length: int, count: Count) -> tuple[s
     words: list[str] = [DOTS]
     while len(words) < max(length // PER_WORD, 5):
         word = "".join(draw.choices(ascii_lowercase, k=LETTERS))
-        words += [word] * (word not in words[:5])
+        words += [word] * (word not in words[:5] and not is_said(word, ASK_FREQUENT))
     order = draw.getrandbits(64)
 
     def render(number: int) -> str:
@@ -80,8 +85,4 @@ def make_frequent(name: str, draw: Random, length: int, count: Count) -> tuple[s
         return " ".join(listed) + "\n"
 
     text = fill(render, count, length, name)
-    question = (
-        f"Leaving the dots ({DOTS}) aside, which three made-up words stand most often in the text? "
-        "Name these alone."
-    )
-    return text, Query(name, question, tuple(words[1:4]))
+    return text, Query(name, ASK_FREQUENT, tuple(words[1:4]))

@@ -86,6 +86,11 @@ def ascending(draw: Random, count: int) -> list[float]:
     return sorted(draw.random() for _ in range(count))
 
 
+def is_said(word: str, question: str) -> bool:
+    """Whether a question says a word, so that who repeats the question would be right."""
+    return word.lower() in question.lower()
+
+
 def spans(text: str, pieces: Sequence[str]) -> tuple[Span, ...]:
     """Where pieces stand in a text, the first time, by bytes."""
     starts = [len(text[: text.index(piece)].encode()) for piece in pieces]

@@ -69,6 +69,8 @@ def _parsed(path: Path, text: str) -> Iterator[Asked]:
             yield from _articles(whole["data"])
         except (KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"cannot read '{path}'", f"{error} is wrong in it", FORMS) from error
+        except ValueError as error:
+            raise UsageError(f"cannot read '{path}'", f"in it {error}", FORMS) from error
         return
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
@@ -107,5 +109,9 @@ def _answers(values: Any) -> tuple[str, ...]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{str(value)[:40]!r} is no text")
+        raise ValueError(f"{str(value)[:40]!r} is no text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # JSON may name half of a character of two halves
+        raise ValueError(f"{value[:40]!r} is no text: {error}") from error
     return value.strip()

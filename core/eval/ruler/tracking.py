@@ -5,10 +5,14 @@ from string import ascii_uppercase
 
 from longctx.core.eval.case import Query
 from longctx.core.eval.filling import Count, fill, spread
-from longctx.core.eval.ruler.making import NOISE, ascending, spans
+from longctx.core.eval.ruler.making import NOISE, ascending, is_said, spans
 
 HOPS = 4
 LETTERS = 5
+ASK = (
+    "Which {count} variables have the value {value}, given to them directly or through other "
+    "variables? Name them all."
+)
 
 
 def make(name: str, draw: Random, length: int, count: Count) -> tuple[str, Query]:
@@ -20,7 +24,7 @@ def make(name: str, draw: Random, length: int, count: Count) -> tuple[str, Query
     variables: list[str] = []
     while len(variables) <= HOPS:
         variable = "".join(draw.choices(ascii_uppercase, k=LETTERS))
-        variables += [variable] * (variable not in variables)
+        variables += [variable] * (variable not in variables and not is_said(variable, ASK))
     value = draw.randrange(10_000, 100_000)
     sources = [str(value), *(f"VAR {variable}" for variable in variables[:-1])]
     named = zip(variables, sources, strict=True)
@@ -31,8 +35,5 @@ def make(name: str, draw: Random, length: int, count: Count) -> tuple[str, Query
         return "".join(spread(pieces, [NOISE] * number, places))
 
     text = fill(render, count, length, name)
-    question = (
-        f"Which {len(variables)} variables have the value {value}, given to them directly or "
-        "through other variables? Name them all."
-    )
+    question = ASK.format(count=len(variables), value=value)
     return text, Query(name, question, tuple(variables), spans(text, chain))

@@ -17,6 +17,8 @@ def test_a_span_is_gathered_if_one_passage_holds_all_of_it():
     assert gathered(spans, [passage(0, 40)]) == 1
     assert gathered((Span(10, 20, "book.txt"),), [passage(0, 40)]) == 1
     assert gathered((Span(10, 20, "other.txt"),), [passage(0, 40)]) == 0
+    assert gathered((Span(10, 20, "ook.txt"),), [passage(0, 40)]) == 0  # no whole part of a name
+    assert gathered((Span(10, 20, "a/book.txt"),), [passage(0, 40)]) == 1
     assert gathered((), [passage(0, 40)]) is None
 
 

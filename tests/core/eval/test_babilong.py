@@ -3,7 +3,7 @@
 import pytest
 
 from longctx.core.errors import UnreadableInput, UsageError
-from longctx.core.eval.babilong import Story, read_all, read_babi, task
+from longctx.core.eval.babilong import Babi, Story, read_all, read_babi, task
 from longctx.core.eval.filling import counter
 from longctx.core.eval.prose import Prose, read_prose
 from longctx.core.model_files import open_model_files
@@ -155,3 +155,33 @@ def test_stories_longer_than_the_document_are_passed_over(babi, tokenizer):
     assert 0 < len(list(made(tokenizer, 20, 10, 0))) < 3
     with pytest.raises(UsageError, match="3 tokens is too short for qa1"):
         list(made(tokenizer, 3, 10, 0))
+
+
+@pytest.mark.parametrize(
+    ("answers", "ordered"),
+    [
+        (["s,w", "s,s"], True),
+        (["s,w", "w,s"], True),
+        (["s,w", "n,e"], False),  # nothing tells them from lists
+        (["cup,egg", "egg,cup", "nothing"], False),  # lists in the order in which things came
+        (["s", "w"], False),
+    ],
+)
+def test_paths_are_told_from_lists(answers, ordered):
+    stories = tuple(Story(("Ann left.",), (0,), "How?", answer) for answer in answers)
+    assert Babi("qa19", stories, frozenset("nesw")).ordered == ordered
+
+
+def test_steps_of_a_path_are_asked_for_in_order(tmp_path, tokenizer):
+    file = tmp_path / "qa19.txt"
+    file.write_text(
+        "1 The hall is north of the barn.\n2 How do you go there?\tn,n\t1\n"
+        "1 The hall is west of the shed.\n2 How do you go there?\tn,w\t1\n"
+    )
+    found = task(read_babi(file), read_prose(None))
+    for case in found.make(tokenizer, 300, 2, 0):
+        (query,) = case.queries
+        assert query.question.endswith("alone, in order, each as often as needed: n, w.")
+        assert found.score(query.answers, query.answers[0]) == 1
+        assert found.score(query.answers, query.answers[0][::-1]) == (query.answers[0] == "n,n")
+        assert found.score(query.answers, "n") == 0

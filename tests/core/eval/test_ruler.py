@@ -2,13 +2,16 @@
 
 import re
 from collections import Counter
+from random import Random
 
 import pytest
 
 from longctx.core.errors import UsageError
 from longctx.core.eval.filling import counter
 from longctx.core.eval.prose import read_prose
-from longctx.core.eval.ruler.making import NOISE, Materials, sample_words
+from longctx.core.eval.ruler import tracking
+from longctx.core.eval.ruler.counting import ASK_COMMON, make_common, make_frequent
+from longctx.core.eval.ruler.making import NOISE, Materials, Words, sample_words
 from longctx.core.eval.ruler.squad import Asked, Squad
 from longctx.core.eval.ruler.tasks import NAMES, NEEDLES, tasks
 from longctx.core.model_files import open_model_files
@@ -87,6 +90,42 @@ def test_the_question_gives_no_answer_away(made, tokenizer, name):
         assert made[name].score(query.answers, query.question) == 0
         assert made[name].score(query.answers, ", ".join(query.answers)) == 1
         assert query.kind == name
+
+
+def test_no_word_of_a_question_is_drawn_as_an_answer(tokenizer):
+    count = counter(tokenizer)
+    said = [word for word in sample_words().whole if word in ASK_COMMON]
+    assert said  # else nothing is tested
+    # Each of the others stands in a longer one, but for the longest.
+    others = tuple("x" * number for number in range(1, 41))
+    free = {"bb", "cc", "dd", "ff", "gg", "jj", "kk", "qq", "vv", others[-1]}
+    few = Words(others, (), (*said, *(free - {*others})))
+    assert {*few.whole} == {*said, *free}
+    for seed in range(3):
+        _, query = make_common("cwe", few, Random(seed), 1500, count)
+        assert {*query.answers} == free
+
+
+@pytest.mark.parametrize(
+    ("make", "letters", "least", "other"),
+    [(make_frequent, "eaving", 3, "a"), (tracking.make, "WHICH", 5, "A")],
+)
+def test_no_made_up_word_of_an_answer_is_in_the_question(tokenizer, make, letters, least, other):
+    class Drawn(Random):
+        """Draws letters that a question has, before any others."""
+
+        times = 0
+
+        def choices(self, population, *, k):
+            self.times += 1
+            return [*letters] if self.times == 1 else super().choices(population, k=k)
+
+    draw = Drawn(0)
+    _, query = make("one", draw, 1500, counter(tokenizer))
+    assert draw.times > least
+    assert letters.lower() in query.question.lower()
+    assert len(query.answers) == least
+    assert letters not in query.answers
 
 
 @pytest.mark.parametrize("name", NEEDLES)
@@ -197,6 +236,31 @@ def test_questions_are_the_same_at_every_length_and_asked_once(made, tokenizer):
     ]
     assert found[0] == found[1]
     assert len(set(found[0])) == len(found[0]) == len(SQUAD.questions)
+
+
+@pytest.mark.parametrize("count", [10, 1500, 2000])
+def test_fewer_questions_are_the_first_of_more(tokenizer, count):
+    asked = tuple(Asked(f"What is {i}?", ("it",), ("It.",)) for i in range(7400))
+    squad = Squad(asked, ("It.",))
+    task = tasks(Materials(read_prose(None), sample_words()), {"qa_1": squad})["qa_1"]
+    some, more = (
+        [case.queries[0].question for case in task.make(tokenizer, 40, n, 0)]
+        for n in (count // 2, count)
+    )
+    assert (len(some), len(more)) == (count // 2, count)
+    assert some == more[: count // 2]
+
+
+def test_questions_with_too_long_paragraphs_are_passed_over(tokenizer):
+    long = Asked("Long?", ("it",), ("It is so. " * 90, "And more. " * 9))
+    short = tuple(Asked(f"Short {i}?", ("it",), (f"It is {i}.", "Yes.")) for i in range(9))
+    squad = Squad((long, *short), ("Other.",))
+    made = tasks(Materials(read_prose(None), sample_words()), {"qa_2": squad})["qa_2"]
+    for seed in range(4):
+        found = [c.queries[0].question for c in made.make(tokenizer, 100, 99, seed)]
+        every = [c.queries[0].question for c in made.make(tokenizer, 2000, 99, seed)]
+        assert (len(found), len(every)) == (9, 10)
+        assert found == [question for question in every if "Long" not in question]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -76,6 +76,7 @@ def test_every_task_length_and_sample_is_asked_once(asked, tmp_path):
         "score": 1.0,
         "tokens": {"document": 20},
         "timings": {"ingest_s": 1.5, "total_s": 1.0},
+        "tokens_per_s": None,
     }
 
 

@@ -59,3 +59,24 @@ def test_labels_are_whole_words():
     labels = frozenset({"no", "one", "none", "Bill"})
     assert labels_in(labels, "None of them is known to bill") == ("Bill", "none")
     assert only_label(labels, ("none",), "none") == 1
+    assert labels_in(frozenset({"s", "John"}), "John's book, John\u2019s house") == ()
+    assert labels_in(frozenset({"office"}), "in the 'office'") == ("office",)
+
+
+@pytest.mark.parametrize(
+    ("right", "answer", "score"),
+    [
+        (("s,w",), "Go s, then w.", 1),
+        (("s,w",), "S,W", 1),
+        (("s,w",), "w,s", 0),
+        (("s,w",), "s", 0),
+        (("s,w",), "s,w,w", 0),
+        (("s,s",), "s,s", 1),
+        (("s,s",), "s", 0),
+        (("s,s",), "s,w,s", 0),
+        (("s,w",), "From John's house s, w", 1),
+        (("s,w", "n"), "From n: s, w", 1),  # named by the question
+    ],
+)
+def test_the_steps_of_a_path_count_in_order(right, answer, score):
+    assert only_label(frozenset("nesw"), right, answer, ordered=True) == score

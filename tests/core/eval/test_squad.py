@@ -64,6 +64,14 @@ def test_json_lines(tmp_path, answers):
         ('{"context": "a", "question": 7, "answers": []}', "'7' is no text"),
         ('{"context": "a", "question": "b", "answers": "c"}', "'answers' is no list"),
         ('\n["a"]', "cannot read line 2"),
+        (
+            '\n{"context": "\\ud800", "question": "b", "answers": []}',
+            r"cannot read line 2 .*'\\ud800' is no text: .*surrogates not allowed",
+        ),
+        (
+            '{"data": [{"paragraphs": [{"context": "a\\ud800", "qas": []}]}]}',
+            r"'a\\ud800' is no text: .*surrogates not allowed",
+        ),
     ],
 )
 def test_broken_files_are_told(tmp_path, text, said):

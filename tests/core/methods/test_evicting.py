@@ -468,7 +468,7 @@ def test_options_are_cut_to_the_window():
     default = tova.Options()
     assert fit(default, 131_072) is default
     assert fit(default, 8192 + 8192 + 512) is default
-    assert fit(default, 16384) == tova.Options(8192, 4096, 512)
+    assert fit(default, 16384) == tova.Options(8192, 7680, 512)
     assert fit(default, 4096) == tova.Options(2560, 1024, 512)
     assert fit(default, 256) == tova.Options(160, 64, 32)
     for window in (64, 1000, 4097, 16895):

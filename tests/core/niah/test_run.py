@@ -204,7 +204,14 @@ def test_report_counts_by_kind_and_cell():
     report = Report(
         **{"variant": "default", "lengths": (600,), "depths": (0.0, 1.0), "needles": 1},
         **{"trials": 1, "strict": False, "seed": 0, "bar": 1.0, "prose": "p", "model": "tiny"},
-        **{"method": "reform", "device": "cpu", "dtype": "fp32", "gather": None, "decode": None},
+        **{
+            "method": "reform",
+            "device": "cpu",
+            "dtype": "fp32",
+            "gather": None,
+            "gather_by": "method",
+            "decode": None,
+        },
         reads=(Read("600/0", 600, 0.5, 0.1, trials),),
     )
     values = report.as_dict()

@@ -1,0 +1,210 @@
+"""`longctx eval compare`: methods and decode policies side by side, in one table."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from longctx.cli import options, render
+from longctx.cli.eval import lists
+from longctx.cli.eval.pace import Pace
+from longctx.cli.loading import make_setup
+from longctx.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from longctx.core.eval.compare import Report, Run
+    from longctx.core.eval.compare_rows import Row
+
+EXAMPLES = """\
+  longctx eval compare --methods reform,reattention --lengths 4k,32k
+  longctx eval compare --methods reform --decode dense,recycled:budget=512,quest --lengths 16k
+  longctx eval compare --lengths 32K,128K --samples 11 --out results --markdown
+"""
+
+
+def _several(name: str, metavar: str, text: str) -> Any:
+    return typer.Option(name, metavar=metavar, show_default=False, help=text)
+
+
+def run(
+    methods: Annotated[
+        list[str] | None,
+        _several(
+            "--methods",
+            "METHOD,...",
+            "Reading methods: several with commas, or several times; by default "
+            "reform,reattention.",
+        ),
+    ] = None,
+    decode: Annotated[
+        list[str] | None,
+        _several(
+            "--decode",
+            "POLICY,...",
+            "Decode policies, with options as NAME:OPTION=VALUE,...; by default dense.",
+        ),
+    ] = None,
+    gather_by: Annotated[
+        list[str] | None,
+        _several(
+            "--gather-by",
+            "NAME,...",
+            "What is gathered by: method, bm25, hybrid; by default method.",
+        ),
+    ] = None,
+    lengths: Annotated[
+        list[str] | None,
+        _several("--lengths", "L,...", "Tokens of the texts; by default 4k,16k."),
+    ] = None,
+    tasks: Annotated[
+        list[str] | None,
+        _several(
+            "--tasks",
+            "TASK,...",
+            "What is asked: niah (pass keys and numbers), niah-VARIANT, or a task of "
+            "RULER that needs no file; by default niah.",
+        ),
+    ] = None,
+    samples: Annotated[
+        int,
+        typer.Option(
+            "--samples",
+            metavar="N",
+            show_default=False,
+            help="Questions of each task and length: those of niah to one text, others to a text "
+            "each; by default 11.",
+        ),
+    ] = 11,
+    in_window: Annotated[
+        str | None,
+        typer.Option(
+            "--in-window",
+            metavar="L",
+            show_default=False,
+            help="Tokens of the texts that full attention reads, within the model's window, as a "
+            "ceiling for the others; by default as many as leave room for question and answer.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            show_default=False,
+            help="Decides what the texts hold; by default 0.",
+        ),
+    ] = 0,
+    model: options.Model = None,
+    profile: options.ProfileName = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    threads: options.Threads = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            show_default=False,
+            help="Folder for compare.csv, compare.md and compare.png, which also keeps what is "
+            "done, so that a run that was stopped goes on; by default nothing is kept.",
+        ),
+    ] = None,
+    csv: Annotated[
+        bool, options.flag("--csv", "Print comma-separated values; off by default.")
+    ] = False,
+    markdown: Annotated[
+        bool, options.flag("--markdown", "Print a Markdown table; off by default.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Compares methods and policies on the same tasks, in one table.
+
+    Each method reads each text once, in a process of its own, and is asked with every decode
+    policy and by everything that is gathered by. A row has the mean score with its 95% interval,
+    the share of needed places that were gathered, seconds to read, to the first token and in all,
+    tokens a second, peak memory and the size of the state; the first is full attention within the
+    window. What does not go together is said so in its row, like what fails.
+    """
+    if csv + markdown + json > 1:
+        raise UsageError("cannot print several forms", "", "Give one of --csv, --markdown, --json.")
+    setup = make_setup(
+        model=model, profile=profile, method=None, device=device, dtype=dtype, threads=threads
+    )
+    from longctx.core.eval.compare import Wanted
+    from longctx.core.eval.compare import run as run_compare
+
+    wanted = Wanted(
+        methods=lists.names(methods or ["reform,reattention"]),
+        decode=lists.names(decode or ["dense"]),
+        lengths=lists.tokens(lengths or ["4k,16k"]),
+        tasks=lists.names(tasks or ["niah"]),
+        gather_by=lists.names(gather_by or ["method"]),
+        samples=samples,
+        seed=seed,
+        in_window=None if in_window is None else lists.tokens([in_window])[0],
+    )
+    folder, plot = out and out.expanduser(), _can_plot(out)
+    told = _Told()
+    report = run_compare(setup, wanted, folder, told.begin, told.tell)
+    _print(report, csv, markdown, json)
+    if folder is not None:
+        from longctx.core.eval.compare_files import write
+
+        for file in write(folder, report.rows, plot):
+            render.note(f"written: {file}")
+
+
+def _can_plot(out: Path | None) -> bool:
+    """Whether there can be a plot; said before the work, not after it."""
+    found = find_spec("matplotlib") is not None
+    if out is not None and not found:
+        render.note("no plot will be drawn: pip install 'longctx[plot]'")
+    return found
+
+
+class _Told:
+    """Says on standard error which method reads which length, and how far it is."""
+
+    def __init__(self) -> None:
+        self._pace, self._texts, self._name = Pace(), 0, ""
+
+    def begin(self, run: "Run") -> None:
+        """A method begins with a length."""
+        self._name, self._texts = f"{run.method}, {run.length:,} tokens", 0
+        render.note(f"{self._name}{' (ceiling)' if run.is_ceiling else ''}")
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Its process says something."""
+        if reading := message.get("reading"):
+            self._texts += reading["tokens"] == 0
+            what = f"{self._name}, reading text {self._texts}"
+            self._pace.tell(what, reading["processed"], reading["total"], "bytes")
+        if asked := message.get("asked"):
+            what = f"{self._name}, asking text {self._texts}"
+            self._pace.tell(what, *asked, "ways")
+
+
+def _print(report: "Report", csv: bool, markdown: bool, json: bool) -> None:
+    from longctx.core.eval import compare_files
+
+    if json:
+        render.print_json(report.as_dict())
+    elif csv:
+        render.line(compare_files.as_csv(report.rows).removesuffix("\n"))
+    elif markdown:
+        render.line(compare_files.as_markdown(report.rows).removesuffix("\n"))
+    else:
+        _show(report.rows)
+
+
+def _show(rows: "list[Row]") -> None:
+    """The figures as a table, and under it what stands in the last column of the other forms."""
+    from longctx.core.eval.compare_files import HEADERS, NUMBERS, cells
+
+    *headers, _ = HEADERS
+    lines = [cells(row) for row in rows]
+    render.table(headers, [line[:-1] for line in lines], right=NUMBERS)
+    notes = [(f"{', '.join(line[:3])}, {line[3]} tokens", line[-1]) for line in lines if line[-1]]
+    render.line("")
+    render.facts(notes)

@@ -1,0 +1,66 @@
+"""How well an answer's words match accepted ones: exact match, F1, and containment.
+
+Exact match and F1 compare as SQuAD's evaluation does (P. Rajpurkar et al., 2016): in lower case,
+without punctuation, without the articles a, an and the, and with single spaces. Ours is that
+punctuation is any character that Unicode calls so, not ASCII's alone. Knows nothing of documents.
+"""
+
+import re
+import string
+import unicodedata
+from collections import Counter
+
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+Accepted = tuple[str, ...]
+
+
+def exact_match(accepted: Accepted, answer: str) -> float:
+    """1 where the answer is an accepted one, both normalised; else 0."""
+    given = normalized(answer)
+    return float(any(normalized(one) == given for one in accepted))
+
+
+def f1(accepted: Accepted, answer: str) -> float:
+    """The best F1 over the accepted answers, of normalised words counted as often as they occur.
+
+    Where one side has no words left the score is 1 if the other has none either, else 0.
+    """
+    given = normalized(answer).split()
+    return max((_f1(normalized(one).split(), given) for one in accepted), default=0.0)
+
+
+def contained(accepted: Accepted, answer: str) -> float:
+    """1 where an accepted answer stands in the answer as whole words, in any case; else 0.
+
+    Punctuation counts; how words are spaced does not.
+    """
+    text = _spaced(answer)
+    return float(any(holds(text, _spaced(one)) for one in accepted))
+
+
+def holds(text: str, words: str) -> bool:
+    """Whether a text has these words, as whole words, in any case; no words are in no text."""
+    if not words:
+        return False
+    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE) is not None
+
+
+def normalized(text: str) -> str:
+    """The text as exact match and F1 compare it."""
+    plain = "".join(c for c in text.lower() if not _is_punctuation(c))
+    return _spaced(_ARTICLES.sub(" ", plain))
+
+
+def _f1(accepted: list[str], given: list[str]) -> float:
+    if not accepted or not given:
+        return float(accepted == given)
+    common = (Counter(accepted) & Counter(given)).total()
+    return 2 * common / (len(accepted) + len(given))
+
+
+def _is_punctuation(character: str) -> bool:
+    return character in string.punctuation or unicodedata.category(character).startswith("P")
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())

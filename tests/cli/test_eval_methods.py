@@ -1,0 +1,167 @@
+"""`longctx eval qa` and `longctx eval compare`: what they print, where, and what they refuse."""
+
+import csv
+import json
+from io import StringIO
+
+import pytest
+
+from longctx.cli.eval import COMMANDS, lists
+from longctx.cli.eval import pace as pace_file
+from longctx.cli.eval.pace import Pace
+from longctx.core.eval import compare
+from longctx.core.eval.compare_rows import make_row
+
+BOOK = "the keeper wrote in his book"
+
+
+@pytest.fixture
+def questions(tmp_path):
+    where = {"path": "book.txt", "byte_offset": BOOK.index("book")}
+    lines = [
+        {"question": "where did the keeper write", "answers": ["book"], "where": where},
+        {"question": "who wrote", "answers": ["the keeper"], "where": {"byte_offset": 0}},
+    ]
+    file = tmp_path / "book.questions.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    return file
+
+
+def test_every_subcommand_has_help_with_examples(longctx):
+    for name, module in COMMANDS.items():
+        shown = longctx("eval", name, "--help")
+        assert shown.exit_code == 0
+        assert f"longctx eval {name}" in shown.stdout.split("Examples:")[1]
+        assert module.run.__doc__.splitlines()[0] in shown.stdout
+
+
+def test_names_with_commas_and_policies_with_options():
+    given = ["dense, quest", "recycled:budget=8,stride=2,raas:budget=9", "dense"]
+    found = ("dense", "quest", "recycled:budget=8,stride=2", "raas:budget=9")
+    assert lists.names(given) == found
+    assert lists.tokens(["1k,2K", "4_000"]) == (1000, 2048, 4000)
+
+
+def test_qa_as_tables(longctx, library, questions, model_options):
+    result = longctx("eval", "qa", "book", questions, "--gather", "20,1m", "--device", "cpu")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0].endswith("tokens, 2 questions")
+    assert lines[2].split() == ["gathered", "by", "20", "1,000,000"]
+    assert lines[3].startswith("method ")
+    assert "2 of 2 (34% to 100%)" in lines[3]
+    assert lines[5].split() == ["answered", "from", "exact", "match", "f1", "contained"]
+
+
+def test_qa_as_json_goes_on_in_its_folder(longctx, library, questions, tmp_path, monkeypatch):
+    options = ("--no-answers", "--gather", "20", "--out", tmp_path / "out", "--json")
+    first = longctx("eval", "qa", "book", questions, *options, "--device", "cpu")
+    values = json.loads(first.stdout)
+    assert (values["eval"], values["document"], len(values["trials"])) == ("qa", "book", 2)
+    assert [rate["what"] for rate in values["rates"]] == ["recall"]
+    monkeypatch.setattr("longctx.core.session.Session.score", None)  # it would be called
+    again = longctx("eval", "qa", "book", questions, *options, "--device", "cpu")
+    assert again.stdout == first.stdout
+
+
+def test_qa_tells_what_is_wrong_before_the_model_is_loaded(
+    longctx, library, questions, monkeypatch
+):
+    monkeypatch.setattr("longctx.core.session.Session.__init__", None)
+    absent = longctx("eval", "qa", "novel", questions)
+    assert (absent.exit_code, absent.stdout) == (10, "")
+    text = questions.read_text("utf-8").replace('["book"]', '["boot"]')
+    questions.write_text(text, "utf-8")
+    wrong = longctx("eval", "qa", "book", questions)
+    assert wrong.exit_code == 2
+    assert "line 1 of" in wrong.stderr
+    assert "not its first answer 'boot'" in wrong.stderr
+    assert longctx("eval", "qa", "book", questions, "--gather", "9q").exit_code == 2
+
+
+def test_settings_of_the_config_file_reach_subcommands(longctx, tmp_path, monkeypatch, questions):
+    monkeypatch.delenv("LONGCTX_LIBRARY")  # it would win
+    config = tmp_path / "config.toml"
+    config.write_text('[eval]\nlibrary = "elsewhere"\n', "utf-8")
+    shown = longctx("eval", "qa", "book", questions)
+    assert shown.exit_code == 10
+    assert "elsewhere" in shown.stderr
+    config.write_text("[eval]\nshelf = 1\n", "utf-8")
+    assert "unknown key 'shelf'" in longctx("eval", "qa", "book", questions).stderr
+
+
+@pytest.fixture
+def compared(longctx, monkeypatch):
+    """Runs `eval compare` on given rows; returns the result and what core was asked for."""
+    asked = []
+    who = {"ceiling": False, "gather_by": "method", "length": 4000}
+    timings = {"first_token_s": 0.5, "total_s": 1.25}
+    question = {"score": 1, "gathered": 1.0, "tokens_per_s": 8.0, "timings": timings}
+    sample = {"task": "niah", "tokens": 4000, "read_s": 2.0, "state_bytes": 10**6}
+    sample |= {"peak_memory": 10**8, "questions": [question]}
+    rows = [
+        make_row(method="reform", decode="dense", samples=[sample], **who),
+        make_row(method="reform", decode="quest", samples=[], failed="out of memory", **who),
+    ]
+
+    def run(setup, wanted, *more):
+        asked.append((setup, wanted))
+        return compare.Report({"samples": 1}, rows)
+
+    monkeypatch.setattr(compare, "run", run)
+    return lambda *options: (longctx("eval", "compare", *options), asked[-1:])
+
+
+def test_compare_in_each_form(compared):
+    table, _ = compared()
+    assert table.exit_code == 0, table.stderr
+    assert table.stdout.splitlines()[1].split()[:4] == ["reform", "method", "dense", "4000"]
+    assert "failed: out of memory" in table.stdout.splitlines()[-1]
+    values = json.loads(compared("--json")[0].stdout)
+    as_csv = list(csv.DictReader(StringIO(compared("--csv")[0].stdout)))
+    markdown = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in compared("--markdown")[0].stdout.splitlines()
+    ]
+    assert markdown[2:] == [[*row.values()] for row in as_csv]
+    for row, shown in zip(values["rows"], as_csv, strict=True):
+        assert row["method"] == shown["method"]
+        for key, name in {"quality": "quality", "read_s": "read s", "total_s": "total s"}.items():
+            assert row[key] == (float(shown[name]) if shown[name] else None)
+
+
+def test_options_reach_the_comparison(compared):
+    options = "--methods reform,full --decode dense,recycled:budget=8,stride=2 --lengths 1k,2K"
+    more = "--samples 3 --seed 7 --in-window 600 --gather-by method,bm25 --threads 1"
+    _, [(setup, wanted)] = compared(*options.split(), *more.split())
+    assert wanted == compare.Wanted(
+        methods=("reform", "full"),
+        decode=("dense", "recycled:budget=8,stride=2"),
+        lengths=(1000, 2048),
+        tasks=("niah",),
+        gather_by=("method", "bm25"),
+        samples=3,
+        seed=7,
+        in_window=600,
+    )
+    assert (setup.threads, setup.method) == (1, None)
+
+
+def test_one_form_at_a_time(compared):
+    result, asked = compared("--csv", "--markdown")
+    assert (result.exit_code, result.stdout, asked) == (2, "", [])
+    assert "Give one of" in result.stderr
+
+
+def test_progress_has_rate_and_time_left_after_two_seconds(monkeypatch, capsys):
+    now = [100.0]
+    monkeypatch.setattr(pace_file.time, "monotonic", lambda: now[0])
+    pace = Pace()
+    for seconds, done in ((0, 2), (1, 3), (4, 6), (5, 7), (20, 22)):
+        now[0] = 100.0 + seconds
+        pace.tell("asking", done, 42, "questions")
+    pace.tell("another", 0, None, "questions")
+    assert capsys.readouterr().err.splitlines() == [
+        "asking: 6 of 42 questions, 1.00 questions/s, 36.0 s left",
+        "asking: 22 of 42 questions, 1.00 questions/s, 20.0 s left",
+    ]

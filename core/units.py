@@ -32,7 +32,7 @@ def parse_tokens(text: str) -> int:
 
 def show_tokens(count: int) -> str:
     """Tokens as `parse_tokens` reads them, the shortest way: 16k, 128K, 1M, or 1,457."""
-    for unit in ("M", "m", "K", "k"):
+    for unit in ("M", "m", "k", "K"):  # thousands first: 256,000 is both 256k and 250K
         if count % _TOKENS[unit] == 0:
             return f"{count // _TOKENS[unit]:,}{unit}"
     return f"{count:,}"

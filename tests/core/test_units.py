@@ -88,7 +88,10 @@ def test_bytes_are_shown_so_that_small_ones_are_exact(count, shown):
 
 @pytest.mark.parametrize(
     ("count", "shown"),
-    [(16_000, "16k"), (16_384, "16K"), (1 << 20, "1M"), (2_000_000, "2m"), (1457, "1,457")],
+    [
+        *((16_000, "16k"), (256_000, "256k"), (16_384, "16K"), (1 << 20, "1M")),
+        *((2_000_000, "2m"), (1457, "1,457")),
+    ],
 )
 def test_tokens_are_shown_as_they_are_read(count, shown):
     assert show_tokens(count) == shown

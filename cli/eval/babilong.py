@@ -52,8 +52,8 @@ def run(
     """Runs BABILong: facts of bAbI stories among prose.
 
     Each sample is a document of its own, filled up to the length: facts in order, spread at random
-    places. An answer is right if its first
-    sentence has the right label and no other label of the task.
+    places. An answer is right if its first sentence has the right label and no other label of the
+    task; of a path, all labels in order.
     """
     setup = make_setup(
         model=model,

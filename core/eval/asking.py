@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 
 from longctx.core import scoring
 from longctx.core.answer import Answer
-from longctx.core.eval.case import Case, Query, Span
-from longctx.core.eval.qa_questions import is_named
+from longctx.core.eval.case import Case, Query, Span, is_named
 from longctx.core.gather import Passage
 from longctx.core.ingest import Ingested, Progress, ingest
 from longctx.core.sampling import Sampling

@@ -9,7 +9,7 @@ class Span:
 
     Attributes:
         start, end: byte offsets; `source[start:end]` is what is meant.
-        source: the end of the source's name; empty: any source.
+        source: the source's name, or its last parts; empty: any source.
     """
 
     start: int
@@ -47,3 +47,9 @@ class Case:
     name: str
     text: str
     queries: tuple[Query, ...]
+
+
+def is_named(name: str, wanted: str) -> bool:
+    """Whether a source's name is the wanted one or has it as its last parts; empty: any is."""
+    name, wanted = name.replace("\\", "/"), wanted.replace("\\", "/")
+    return not wanted or name == wanted or name.endswith(f"/{wanted}")

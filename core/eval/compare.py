@@ -18,8 +18,8 @@ from longctx.core.eval import tasks
 from longctx.core.eval.compare_job import Job, Message, Piece, Way
 from longctx.core.eval.compare_process import COMMAND, Died, messages
 from longctx.core.eval.compare_rows import Row, make_row
-from longctx.core.eval.deciding import of_model
 from longctx.core.eval.journal import Journal, Record
+from longctx.core.eval.run_settings import of_model
 from longctx.core.scoring import METHOD
 from longctx.core.setup import Engine, Setup, prepare
 

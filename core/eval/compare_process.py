@@ -48,7 +48,7 @@ def messages(job: str, command: Sequence[str] = COMMAND) -> Iterator[dict[str, A
         ):
             try:
                 yield from _listen(process, job)
-            except BaseException:
+            except BaseException:  # Ctrl-C and `close` too: no process outlives its listener
                 process.kill()
                 raise
         if process.returncode:

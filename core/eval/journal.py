@@ -43,7 +43,7 @@ class Journal:
             self._lock.acquire()
             try:
                 self._take_up(folder, json.loads(json.dumps(settings)))
-            except BaseException:
+            except BaseException:  # Ctrl-C too: nobody would let go of the lock
                 self._lock.release()
                 raise
         except Timeout as error:

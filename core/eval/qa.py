@@ -15,10 +15,10 @@ from typing import Any
 from longctx.core import scoring
 from longctx.core.errors import LongctxError, UsageError
 from longctx.core.eval.asking import How, ask
-from longctx.core.eval.deciding import of_model
 from longctx.core.eval.intervals import wilson
 from longctx.core.eval.journal import Journal, Record
 from longctx.core.eval.qa_questions import Placed
+from longctx.core.eval.run_settings import of_model
 from longctx.core.eval.text_match import contained, exact_match, f1
 from longctx.core.gather import top_tokens
 from longctx.core.memory import Scores

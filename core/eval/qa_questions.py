@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from longctx.core.errors import UnreadableInput, UsageError
-from longctx.core.eval.case import Query, Span
+from longctx.core.eval.case import Query, Span, is_named
 from longctx.core.store.document import Document
 
 FORM = (
@@ -156,12 +156,6 @@ def _source(path: Path, item: Item, document: Document) -> int:
     why = f"'{document.manifest.name}' has {count} {named}"
     known = ", ".join(f"'{name}'" for name in names[:5]) + (", ..." if len(names) > 5 else "")
     raise wrong(path, item.line, why, f"Its sources are {known}.")
-
-
-def is_named(name: str, wanted: str) -> bool:
-    """Whether a source's name is the wanted one or has it as its last parts; empty: any is."""
-    name, wanted = name.replace("\\", "/"), wanted.replace("\\", "/")
-    return not wanted or name == wanted or name.endswith(f"/{wanted}")
 
 
 def wrong(path: Path, line: int, why: str, remedy: str) -> UsageError:

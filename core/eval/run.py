@@ -6,8 +6,8 @@ from typing import Any
 
 from longctx.core.eval.asking import How, ask, opened
 from longctx.core.eval.case import Case
-from longctx.core.eval.deciding import of_asking, of_model
 from longctx.core.eval.journal import Journal, Record
+from longctx.core.eval.run_settings import of_asking, of_model
 from longctx.core.eval.task import Task
 from longctx.core.ingest import Ingested, Progress
 from longctx.core.session import Session

@@ -6,6 +6,7 @@ its answer attend to what is left, at consecutive positions from 0. Knows no met
 
 import copy
 import sys
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
@@ -81,9 +82,9 @@ class Evicting(Memory):
         """
         return mass
 
+    @abstractmethod
     def stay(self, mass: Tensor) -> Tensor:
         """Which of S tokens stay, S > budget: (G, budget) ascending, by what they weigh (G, S)."""
-        raise NotImplementedError
 
     # --- attending ---
 

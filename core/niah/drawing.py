@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from longctx.core.errors import UsageError
-from longctx.core.eval.heldout import holds
+from longctx.core.eval.text_match import holds
 from longctx.core.niah import words
 from longctx.core.niah.kinds import Maker, Needle
 

@@ -9,7 +9,7 @@ from functools import partial
 from importlib import resources
 from pathlib import Path
 
-from longctx.core.eval.heldout import Heldout, Kind
+from longctx.core.eval.frames import Heldout, Kind
 from longctx.core.niah.kinds import Maker, Needle
 
 

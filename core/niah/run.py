@@ -19,8 +19,8 @@ from longctx.core.errors import LongctxError, UsageError
 from longctx.core.eval import figures
 from longctx.core.eval.asking import How, ask, opened
 from longctx.core.eval.case import Query
-from longctx.core.eval.deciding import of_asking, of_model
 from longctx.core.eval.journal import Journal
+from longctx.core.eval.run_settings import of_asking, of_model
 from longctx.core.haystack import Builder, depths
 from longctx.core.ingest import Ingested, Progress
 from longctx.core.niah.drawing import Prose

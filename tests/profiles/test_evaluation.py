@@ -16,7 +16,8 @@ from transformers import AutoModelForCausalLM
 
 from longctx.core.cuts import plain_backend
 from longctx.core.errors import LongctxError, UsageError
-from longctx.core.eval.heldout import Heldout, holds, slots_of
+from longctx.core.eval.frames import Heldout, slots_of
+from longctx.core.eval.text_match import holds
 from longctx.core.model_files import open_model_files
 from longctx.core.profile import Prompt
 from longctx.core.prompt import PromptEncoder

@@ -11,7 +11,7 @@ from row_list import RowList
 
 from longctx.core.cuts import plain_backend
 from longctx.core.encode import encode
-from longctx.core.eval.heldout import Heldout
+from longctx.core.eval.frames import Heldout
 from longctx.core.load import load_decoder
 from longctx.core.methods.reform import Method, Options
 from longctx.core.model import Layer

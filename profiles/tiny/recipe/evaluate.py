@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from longctx.core.eval.heldout import Heldout
+from longctx.core.eval.frames import Heldout
 from longctx.core.prompt import PromptEncoder
 from longctx.profiles.tiny.recipe import inputs, natural, report
 from longctx.profiles.tiny.recipe.answers import Answerer

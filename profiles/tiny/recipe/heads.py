@@ -23,7 +23,7 @@ from torch import Tensor
 
 from longctx.core.cuts import plain_backend
 from longctx.core.device import choose_device, choose_dtype
-from longctx.core.eval.heldout import Heldout
+from longctx.core.eval.frames import Heldout
 from longctx.core.load import load_decoder
 from longctx.core.methods.reform import Options
 from longctx.core.model import Decoder, Layer

@@ -43,6 +43,10 @@ def test_ruler_keeps_what_it_found_and_goes_on(longctx, files, monkeypatch):
     other = longctx(*args, "qa_1", "--seed", "3")
     assert other.exit_code == 2
     assert "seed was 0 there, and is 3 now" in other.stderr
+    (files / "squad.jsonl").write_text(json.dumps({**SQUAD, "answers": ["oar"]}))
+    changed = longctx(*args, "qa_1")
+    assert changed.exit_code == 2
+    assert "--qa had other content when the run began" in changed.stderr
 
 
 def test_babilong_shows_a_table(longctx, files):

@@ -157,6 +157,21 @@ def test_what_cannot_be_is_told_before_any_work(tmp_path, change, said):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_task_that_does_not_fit_leaves_the_others(tmp_path):
+    text = FAKE.replace('way["decode"] == "recycled"', 'piece["task"] == "vt"')
+    wanted = Wanted(("reform",), ("dense",), (2000,), ("vt", "niah"), samples=1)
+    report = run(SETUP, wanted, tmp_path / "out", command=fake(tmp_path, text))
+    row = report.rows[-1]
+    assert (row.method, row.not_applicable, row.failed) == ("reform", "vt: cannot", "")
+    assert list(row.tasks) == ["niah"]
+
+
+def test_a_process_that_dies_while_it_writes_is_dead(tmp_path):
+    text = "import os\nos.write(1, b'{\"sample\": ')\nos.kill(os.getpid(), 9)\n"
+    with pytest.raises(Died, match="as it does when memory runs out"):
+        list(messages("{}", fake(tmp_path, text)))
+
+
 def test_a_process_that_fails_says_how(tmp_path):
     job = Job(Setup(method="h2"), 900, 1, 0, (Piece("niah", 0, (Way("method", "dense"),)),))
     with pytest.raises(Died, match="exit code 3: no such thing"):

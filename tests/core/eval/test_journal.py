@@ -40,6 +40,13 @@ def test_other_settings_are_refused_by_name(tmp_path):
         pass
 
 
+def test_long_settings_are_told_in_short(tmp_path):
+    Journal(tmp_path, {"profile": "p" * 5000}).__exit__()
+    with pytest.raises(UsageError) as refused:
+        Journal(tmp_path, {"profile": "q" * 5000})
+    assert len(str(refused.value)) < 500
+
+
 def test_a_folder_of_other_files_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(UsageError, match="no results of an evaluation"):

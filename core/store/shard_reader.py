@@ -17,6 +17,7 @@ from xxhash import xxh3_128_hexdigest
 
 from longctx.core.errors import StateMismatch
 from longctx.core.store import shards
+from longctx.core.store.open_files import opened
 from longctx.core.store.shards import AGAIN, DTYPES, Shard, damaged
 
 if TYPE_CHECKING:
@@ -77,15 +78,14 @@ class ShardFile:
     def _read(self, start: int, size: int) -> memoryview:
         data = _room(size)
         try:
-            with self.path.open("rb") as file:
-                if _stamp(os.fstat(file.fileno())) != self._stamp:
-                    raise StateMismatch(
-                        f"'{self.path}' is not the file that was opened",
-                        "the document was replaced meanwhile",
-                        "Run the command again",
-                    )
-                file.seek(start)
-                found = file.readinto(data)
+            file = opened(self.path, self._stamp)
+            if _stamp(file.status()) != self._stamp:
+                raise StateMismatch(
+                    f"'{self.path}' is not the file that was opened",
+                    "the document was replaced meanwhile",
+                    "Run the command again",
+                )
+            found = file.read_into(start, data)
         except OSError as exc:
             raise self._unreadable(exc) from exc
         if found != size:

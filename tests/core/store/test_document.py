@@ -18,6 +18,7 @@ from small_documents import (
 )
 
 from longctx.core.errors import StateMismatch
+from longctx.core.store.open_files import opened
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 
@@ -157,9 +158,12 @@ def test_an_open_document_does_not_read_the_files_of_its_successor(library):
     write(library)
     document = library.document("book")
     rows = torch.tensor([0])
-    document.take("tokens", rows)
+    before = document.take("tokens", rows)
     with library.writer("book", HEADER, replace=True, shard_rows=4) as writer:
         add_source(writer, "two.txt", SECOND + FIRST)
         writer.complete(SNAPSHOT)
+    again = document.take("tokens", rows)  # from files that stay open
+    assert all(torch.equal(again[name], before[name]) for name in before)
+    opened.cache_clear()  # as when a document has more files than that
     with pytest.raises(StateMismatch, match="replaced meanwhile"):
         document.take("tokens", rows)

@@ -1,0 +1,63 @@
+"""Files that stay open between reads, the latest few of the process.
+
+A step of an answer reads hundreds of small runs; where files are far away, as in containers and on
+networks, opening one takes longer than reading it.
+"""
+
+import io
+import os
+import threading
+import weakref
+from collections.abc import Hashable
+from functools import lru_cache
+from pathlib import Path
+
+MOST = 64  # files; a process may have some hundreds
+
+
+class OpenFile:
+    """A file open for reading; it is closed when nobody holds it any more.
+
+    Args:
+        path: the file.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path):
+        number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        weakref.finalize(self, os.close, number)
+        self._file = io.FileIO(number, closefd=False)
+        self._turn = threading.Lock()  # a read moves the place that all threads share
+
+    def status(self) -> os.stat_result:
+        """What the system says of the open file, whatever its path names now."""
+        return os.fstat(self._file.fileno())
+
+    def read_into(self, start: int, data: memoryview) -> int:
+        """Fills `data` from byte `start` on; the number of bytes there were.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        done = 0
+        with self._turn:
+            self._file.seek(start)
+            while part := self._file.readinto(data[done:]):  # one call reads 2 GiB at most
+                done += part
+        return done
+
+
+@lru_cache(MOST)
+def opened(path: Path, stamp: Hashable) -> OpenFile:
+    """The file at `path`, opened once.
+
+    Args:
+        path: the file.
+        stamp: tells it from another that takes its name later.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    return OpenFile(path)

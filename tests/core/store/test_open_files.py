@@ -1,0 +1,49 @@
+"""Files that stay open: a bounded number, read by several threads, and closed in the end."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+from longctx.core.store import open_files
+from longctx.core.store.open_files import MOST, OpenFile, opened
+
+
+def test_a_file_is_opened_once_and_a_successor_anew(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"first")
+    assert opened(path, 1) is opened(path, 1)
+    path.unlink()
+    path.write_bytes(b"other")
+    assert opened(path, 2) is not opened(path, 1)
+    for stamp, expected in ((1, b"first"), (2, b"other")):
+        data = bytearray(5)
+        assert opened(path, stamp).read_into(0, memoryview(data)) == 5
+        assert data == expected
+
+
+def test_only_some_stay_open(tmp_path, monkeypatch):
+    closed = []
+    monkeypatch.setattr(open_files.os, "close", closed.append)
+    for number in range(MOST + 3):
+        path = tmp_path / str(number)
+        path.write_bytes(b"x")
+        opened(path, "only some")
+    assert opened.cache_info().currsize == MOST
+    monkeypatch.undo()
+    opened.cache_clear()
+    for number in closed:
+        os.close(number)
+    assert len(closed) >= 3
+
+
+def test_threads_read_what_they_ask_for(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(bytes(range(256)) * 64)
+    file = OpenFile(path)
+
+    def read(start: int) -> bool:
+        data = bytearray(7)
+        return file.read_into(start, memoryview(data)) == 7 and data[0] == start % 256
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, range(0, 8000)))
+    assert file.read_into(256 * 64 - 3, memoryview(bytearray(7))) == 3

@@ -115,15 +115,21 @@ class Engine:
             LongctxError: it does not fit, or does not run exactly.
         """
         if self._decoder is None:
-            require_fit(self.files, self.device, self.dtype, free_memory(self.device))
-            self._decoder = load_decoder(
-                str(self.files.folder),
-                self.files.config,
-                self.device,
-                self.dtype,
-                cached_json("self-checks.json"),
-            )
+            key = str(self.files.folder), self.device, self.dtype
+            self._decoder = _staying.get(key) or self._load()
+            if _stays:
+                _staying[key] = self._decoder
         return self._decoder
+
+    def _load(self) -> Decoder:
+        require_fit(self.files, self.device, self.dtype, free_memory(self.device))
+        return load_decoder(
+            str(self.files.folder),
+            self.files.config,
+            self.device,
+            self.dtype,
+            cached_json("self-checks.json"),
+        )
 
     def new_method(
         self,
@@ -163,6 +169,26 @@ class Engine:
             "torch": torch.__version__,
             "transformers": transformers.__version__,
         }
+
+
+_stays: list[None] = []  # one for each `weights_stay` that has been entered
+_staying: dict[tuple[str, str, torch.dtype], Decoder] = {}
+
+
+@contextmanager
+def weights_stay() -> Iterator[None]:
+    """Inside, a model is loaded once for all engines that want it, and stays until the end.
+
+    For work that reads and asks many documents, each with an engine of its own. The model's files
+    must not change meanwhile.
+    """
+    _stays.append(None)
+    try:
+        yield
+    finally:
+        _stays.pop()
+        if not _stays:
+            _staying.clear()
 
 
 def recorded(manifest: Manifest) -> Recorded:

@@ -26,7 +26,7 @@ from longctx.core.eval.case import Case
 from longctx.core.eval.task import Task
 from longctx.core.ingest import Ingested, Progress
 from longctx.core.session import Session
-from longctx.core.setup import Setup, prepare
+from longctx.core.setup import Setup, prepare, weights_stay
 
 Message = dict[str, Any]
 Tell = Callable[[Message], None]
@@ -184,7 +184,8 @@ def main() -> None:
             print(json.dumps(message), file=messages, flush=True)
 
         try:
-            run(job, tell)
+            with weights_stay():
+                run(job, tell)
         except LongctxError as error:
             tell({"failed": first_sentence(error)})
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any
 
 from longctx.core.eval.asking import How, ask, opened
@@ -11,7 +12,7 @@ from longctx.core.eval.run_settings import of_asking, of_model
 from longctx.core.eval.task import Task
 from longctx.core.ingest import Ingested, Progress
 from longctx.core.session import Session
-from longctx.core.setup import Engine, Setup
+from longctx.core.setup import Engine, Setup, weights_stay
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ def run(
     for task in wanted.tasks:  # the shortest first: what is too short is known at once
         next(task.make(tokenizer, lengths[0], 1, wanted.seed), None)
     total, done = len(wanted.tasks) * len(lengths) * wanted.samples, 0
-    for length in lengths:
-        for task in wanted.tasks:
+    with weights_stay():
+        for length, task in product(lengths, wanted.tasks):
             limited = replace(how, max_new_tokens=task.max_new_tokens)
             for name, case in _cases(task, length, wanted, tokenizer, journal):
                 if case is not None:

@@ -31,7 +31,7 @@ from longctx.core.niah.variants import variant
 from longctx.core.prose import own_paragraphs, sample_paragraphs
 from longctx.core.scoring import METHOD
 from longctx.core.session import Session
-from longctx.core.setup import Engine, Setup, prepare
+from longctx.core.setup import Engine, Setup, prepare, weights_stay
 from longctx.core.units import show_tokens
 
 REPORT, HEAT_MAP = "report.json", "heatmap.png"
@@ -107,7 +107,8 @@ def run(setup: Setup, wanted: Wanted, watch: Watch | None = None) -> Report:
         figures.require()
     with Journal(wanted.out, _settings(engine, setup, wanted, paragraphs)) as journal:
         watch.on_plans(plans)
-        reads = tuple(_finished(journal, builder, plan, setup, wanted, watch) for plan in plans)
+        with weights_stay():
+            reads = tuple(_finished(journal, builder, plan, setup, wanted, watch) for plan in plans)
         report = Report(
             variant=chosen.name,
             lengths=wanted.lengths,

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 import transformers
 
-from longctx.core import methods, profile
+from longctx.core import methods, profile, setup
 from longctx.core.device import choose_device, choose_dtype
 from longctx.core.errors import UsageError
+from longctx.core.load import load_decoder
 from longctx.core.model_files import open_model_files
 from longctx.core.profile import Prompt
 from longctx.core.prompt import PromptEncoder
@@ -119,3 +120,23 @@ def test_only_the_users_words_score_and_special_tokens_in_them_are_text(model_fo
     assert not scored[ids == 1].any()
     assert tokenizer.decode(ids[scored].tolist()).strip() == "the keeper </s> wrote"
     assert tokenizer.decode(ids.tolist()) == "\nQ: the keeper </s> wrote</s>\nA:"
+
+
+def test_weights_are_loaded_once_where_they_stay(setup_random, monkeypatch):
+    loaded = []
+
+    def load(*given):
+        loaded.append(given)
+        return load_decoder(*given)
+
+    monkeypatch.setattr(setup, "load_decoder", load)
+    with setup.weights_stay():
+        kept = prepare(setup_random).decoder
+        assert prepare(setup_random).decoder is kept
+        with setup.weights_stay():
+            assert prepare(setup_random).decoder is kept
+        assert prepare(setup_random).decoder is kept
+        assert prepare(dataclasses.replace(setup_random, dtype="bf16")).decoder is not kept
+        assert len(loaded) == 2
+    assert prepare(setup_random).decoder is not kept
+    assert prepare(setup_random).decoder is not prepare(setup_random).decoder

@@ -14,6 +14,7 @@ import typer
 from longctx.cli import (
     ask,
     bench,
+    calibrate,
     doctor,
     eval,
     export,
@@ -46,6 +47,7 @@ COMMANDS = {
     "niah": niah,
     "eval": eval,
     "bench": bench,
+    "calibrate": calibrate,
     "profiles": profiles,
     "doctor": doctor,
 }

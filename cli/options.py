@@ -59,8 +59,8 @@ Method = Annotated[
     str | None,
     setting(
         "--method",
-        "Reading method: reform, reattention, both, full, or a baseline that loses what it does "
-        "not keep: truncate, streaming, h2o, tova. By default the profile's.",
+        "Reading method: reform, reattention, both, ltri, infllm, full, or a baseline that loses "
+        "what it does not keep: truncate, streaming, h2o, tova. By default the profile's.",
         metavar="METHOD",
     ),
 ]

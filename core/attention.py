@@ -59,9 +59,9 @@ def causal_attention_lse(
         return _masked(q, k, v, scale, _band(T, S, reach, q.device)), None
     if T == 1:
         return _sdpa(q, k, v, scale), None
-    attended = _split(q, k, v, scale)
+    attended = fused_causal(q, k, v, scale)
     if attended is not None:
-        return attended if sinks is None else _with_sinks(*attended, sinks)
+        return attended if sinks is None else with_sinks(*attended, sinks)
     if sinks is not None:
         return _defined(q, k, v, scale, reach, softcap, sinks), None
     if T == S:
@@ -89,23 +89,26 @@ def _band(T: int, S: int, window: int, device: torch.device) -> Tensor:
 # --- fused --------------------------------------------------------------------------------------
 
 
-def _split(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor] | None:
-    """All of the cache and the chunk causally, merged; None where nothing fused computes them."""
+def fused_causal(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor] | None:
+    """Attention of T queries at the last T of S positions, with its log-sum-exps.
+
+    All of the cache and the chunk causally, merged; None where nothing fused computes them.
+    """
     C = k.shape[1] - q.shape[1]
     own = fused_attention(q, k[:, C:], v[:, C:], scale, causal=True)
     if own is None or not C:
         return own
     past = fused_attention(q, k[:, :C], v[:, :C], scale, causal=False)
-    return None if past is None else _merged(*past, *own)
+    return None if past is None else merged(*past, *own)
 
 
-def _merged(past: Tensor, past_lse: Tensor, own: Tensor, own_lse: Tensor) -> tuple[Tensor, Tensor]:
-    """Attention to the cache and to the chunk as attention to both."""
+def merged(past: Tensor, past_lse: Tensor, own: Tensor, own_lse: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention (H, T, D) to two sets of keys, each with its log-sum-exps, as attention to both."""
     share = torch.sigmoid(past_lse - own_lse).to(own.dtype)[..., None]  # (H, T, 1)
     return own.lerp(past, share), torch.logaddexp(past_lse, own_lse)
 
 
-def _with_sinks(out: Tensor, lse: Tensor, sinks: Tensor) -> tuple[Tensor, Tensor]:
+def with_sinks(out: Tensor, lse: Tensor, sinks: Tensor) -> tuple[Tensor, Tensor]:
     """A sink takes its share of the result, and joins the log-sum-exp."""
     sink = sinks[:, None].to(lse.dtype)  # (H, 1)
     return out * torch.sigmoid(lse - sink).to(out.dtype)[..., None], torch.logaddexp(lse, sink)

@@ -6,7 +6,7 @@ touch a transformers model. What differs between architectures is a row of `arch
 """
 
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -92,6 +92,28 @@ class Decoder:
     def config(self) -> Any:
         """The transformers configuration."""
         return self._model.config
+
+    @contextmanager
+    def watched(self, keep: Callable[[int, str, Tensor], None]) -> Iterator[None]:
+        """Calls `keep(layer, "hidden", states)` with what each layer gives, (1, T, E), meanwhile.
+
+        A memory sees what a layer's attention gets, not the hidden states that leave the layer.
+        """
+
+        def note(index: int) -> Callable[..., None]:
+            def hook(module: nn.Module, args: object, out: Tensor | tuple) -> None:
+                keep(index, "hidden", out if torch.is_tensor(out) else out[0])
+
+            return hook
+
+        handles = [
+            layer.register_forward_hook(note(i)) for i, layer in enumerate(self._base.layers)
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
     @torch.inference_mode()
     def read(self, ids: Tensor, memory: Any, depth: int | None = None) -> Tensor | None:

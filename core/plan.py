@@ -151,20 +151,30 @@ class _Trial:
         total = tokens + len(engine.prompt.prefix())
         self._engine, self._method = engine, method
         self.snapshot_bytes, self.row_bytes = 0, method.row_bytes()
-        seconds, size, done, grown = 0.0, 1, 0, -1
-        while total - done >= method.chunk and grown != self.snapshot_bytes:
-            grown, size = self.snapshot_bytes, method.chunk
+        seconds, size, done, before, growth = 0.0, 1, 0, -1, 0
+        while total - done >= method.chunk and self.snapshot_bytes != before + growth:
+            before, size = self.snapshot_bytes, method.chunk
             seconds = self._read(size)
             method.end_chunk()
+            growth = self._growth(done, done + size)
             done += size
         if (total - done) % method.chunk:
             rest = (total - done) % method.chunk
             took, done = self._read(rest), done + rest
             seconds, size = (took, rest) if not seconds else (seconds, size)
+        self.snapshot_bytes += self._growth(done, total)
         now, end = method.held_bytes(done), method.held_bytes(total)
         self.held = Held(end.device - now.device, end.host - now.host)
         self.peak = peak_memory(engine.device)  # before memory is filled for measurements
         self.seconds = (seconds + self._slower(seconds, done, total) / 2) * total / size
+
+    def _growth(self, done: int, total: int) -> int:
+        """Bytes by which the snapshot of a method that lets go of nothing grows meanwhile."""
+        if not hasattr(self._method, "fill"):
+            return 0
+        size = self._engine.dtype.itemsize
+        after, before = (self._method.snapshot_bytes(n, size) for n in (total, done))
+        return after - before
 
     def _slower(self, seconds: float, done: int, total: int) -> float:
         """By how many seconds the last chunk takes longer than one at the start."""

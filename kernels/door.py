@@ -22,6 +22,8 @@ from longctx.kernels.select_window_ref import select_window as select_window_ref
 from longctx.kernels.selected_attention_ref import selected_attention as selected_attention_ref
 from longctx.kernels.similarity_max_ref import similarity_max as similarity_max_ref
 from longctx.kernels.similarity_max_ref import sliding_max as sliding_max_ref
+from longctx.kernels.span_boxes_ref import Boxes
+from longctx.kernels.span_boxes_ref import span_boxes as span_boxes_ref
 from longctx.kernels.topk_scan_ref import Top
 from longctx.kernels.topk_scan_ref import topk_scan as topk_scan_ref
 
@@ -105,6 +107,28 @@ def topk_scan(q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None) -> 
         lambda module: module.refusal(*given),
         lambda module: module.topk_scan(*given),
         lambda: topk_scan_ref(*given),
+    )
+
+
+def span_boxes(summed: Tensor, threshold: Tensor) -> Boxes:
+    """The best span of each anti-diagonal of the scores of a block's spans.
+
+    Args:
+        summed: (B, N, N), attention of rows to columns summed over heads; what is above the
+            diagonal does not count.
+        threshold: (B,), taken off every entry on and below the diagonal.
+
+    Returns:
+        Scores, first and last tokens of 2N-1 spans of each block, in the order of x + y; of equal
+        scores the earlier x. Scores are float32, or float64 for float64 maps.
+    """
+    given = (summed, threshold)
+    return choice.either(
+        "span_boxes",
+        summed.device,
+        lambda module: module.refusal(*given),
+        lambda module: module.span_boxes(*given),
+        lambda: span_boxes_ref(*given),
     )
 
 

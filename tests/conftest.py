@@ -240,6 +240,7 @@ methods:
     {chunk: 32, budget: 24, first: 4, last: 4, queries: 8, pool: 4, gather: 64,
      heads: [[1, q, 3], [2, k, 1]]}
   reattention: {first: 4, local: 24, chunk: 12, top_k: 2, voted: 5, span: 4, gather: 64}
+  infllm: {first: 4, local: 24, block: 4, chunk: 12, retrieved: 2, cached: 4, gather: 64}
 """
 
 

@@ -50,6 +50,10 @@ class LayerKV:
             self.new[name] = Coded(*(None if x is None else x[number] for x in both))
             column.append(self.new[name])
 
+    def fork(self) -> "LayerKV":
+        """The same, for a question; only one fork is used at a time."""
+        return LayerKV(self.keys.fork(), self.values.fork())
+
 
 class Kept:
     """Keys and values of all layers.
@@ -96,9 +100,7 @@ class Kept:
         """The same, for a question; only one fork is used at a time."""
         fork = copy.copy(self)
         fork._tails, fork._reads = dict(self._tails), False
-        fork._layers = {
-            index: LayerKV(kv.keys.fork(), kv.values.fork()) for index, kv in self._layers.items()
-        }
+        fork._layers = {index: kv.fork() for index, kv in self._layers.items()}
         return fork
 
     def layer(self, index: int) -> LayerKV:
@@ -157,29 +159,33 @@ class Kept:
         Args:
             snapshot: on the CPU.
             stored: the document's rows.
-            reading: the values are loaded too; else they are read when they are wanted.
+            reading: reading goes on, and all are loaded; else they are answered from.
 
         Raises:
             StateMismatch: they are none of these layers.
         """
         self._require_snapshot(snapshot)
         self.seen = int(snapshot["seen"])
-        if reading:
-            self._take_forms(stored)
         names = [name for index in self._forms for name in self._names(index)]
         self._before = {name: snapshot[name] for name in names if name in snapshot}
         self.prefix = len(next(iter(self._before.values()), ()))
-        spare = 0 if reading else SPARE
-        self._layers = self._made(max(self._place.tokens, self.seen + spare))
-        for index, kv in self._layers.items():
-            if not reading:
-                kv.values = self._on_disk(index, stored)
-        self._append(self._before, COLUMNS if reading else COLUMNS[:1])
-        self._load(stored, COLUMNS if reading else COLUMNS[:1])
         for index in self._sliding:
             if f"window.keys.{index}" in snapshot:
                 tails = (snapshot[f"window.{name}.{index}"] for name in COLUMNS)
                 self._tails[index] = tuple(self._place.put(x) for x in tails)
+        if reading:
+            self._take_forms(stored)
+            self._layers = self._made(max(self._place.tokens, self.seen))
+            self._load(stored, COLUMNS)
+        else:
+            self._open(stored)
+
+    def _open(self, stored: Stored) -> None:
+        """Takes up rows to answer from: keys are loaded, values read when they are wanted."""
+        self._layers = self._made(max(self._place.tokens, self.seen + SPARE))
+        for index, kv in self._layers.items():
+            kv.values = self._on_disk(index, stored)
+        self._load(stored, COLUMNS[:1])
 
     def _take_forms(self, stored: Stored) -> None:
         """What comes is stored in the dtype of what is there, whatever the model computes in."""
@@ -187,7 +193,7 @@ class Kept:
         for index, form in self._forms.items():
             name = self._names(index)[0]
             found = stored.take(GROUP, nothing, (name,))[name]
-            _require((form.stored == torch.int8) == (found.dtype == torch.int8))
+            require((form.stored == torch.int8) == (found.dtype == torch.int8))
             self._forms[index] = replace(form, stored=found.dtype)
 
     def _on_disk(self, index: int, stored: Stored) -> OnDisk:
@@ -198,17 +204,18 @@ class Kept:
         return OnDisk(form, before, stored, GROUP, names, self.seen - self.prefix)
 
     def _load(self, stored: Stored, columns: tuple[str, ...]) -> None:
-        """Brings the document's rows to where they are kept; AHEAD are read meanwhile."""
+        """Brings all rows to where they are kept; AHEAD of the document's are read meanwhile."""
+        self._append(self._before, columns)
         names = tuple(name for index in self._forms for name in self._names(index, columns))
         if not names:
             return
         count = 0
         with prefetched(stored.rows(GROUP, names), AHEAD) as blocks:
             for _, rows in blocks:
-                _require(self._fits(rows, names))
+                require(self._fits(rows, names))
                 count += len(rows[names[0]])
                 self._append(rows, columns)
-        _require(count == self.seen - self.prefix)
+        require(count == self.seen - self.prefix)
 
     def _append(self, rows: Rows, columns: tuple[str, ...]) -> None:
         for index, kv in self._layers.items() if rows else ():
@@ -225,17 +232,17 @@ class Kept:
     def _require_snapshot(self, snapshot: Snapshot) -> None:
         """StateMismatch unless names, shapes and types are those that `snapshot` gives."""
         seen = snapshot.get("seen", torch.zeros(1))
-        _require(seen.dtype == torch.int64 and seen.dim() == 0 and int(seen) >= 0)
+        require(seen.dtype == torch.int64 and seen.dim() == 0 and int(seen) >= 0)
         names = [name for index in self._forms for name in self._names(index)]
         before = [name for name in names if name in snapshot]
-        _require(before in ([], names) and self._fits(snapshot, tuple(before)))
+        require(before in ([], names) and self._fits(snapshot, tuple(before)))
         windows = [f"window.{name}.{index}" for index in self._sliding for name in COLUMNS]
-        _require({*snapshot} == {"seen", *before, *(windows if int(seen) else ())})
+        require({*snapshot} == {"seen", *before, *(windows if int(seen) else ())})
         for index, layer in self._sliding.items() if int(seen) else ():
             shape = (layer.kv_heads, min(int(seen), layer.window), layer.head_dim)
             for name in COLUMNS:
                 x = snapshot[f"window.{name}.{index}"]
-                _require(tuple(x.shape) == shape and x.is_floating_point())
+                require(tuple(x.shape) == shape and x.is_floating_point())
 
     def _fits(self, rows: Rows, names: tuple[str, ...]) -> bool:
         """Whether rows are such as are written for these names."""
@@ -282,7 +289,8 @@ class Kept:
             kv.values.fill(tokens)
 
 
-def _require(fits: bool) -> None:
+def require(fits: bool) -> None:
+    """StateMismatch unless what a document has fits."""
     if not fits:
         raise StateMismatch(
             "the keys and values of the document cannot be those of this method",

@@ -24,6 +24,8 @@ QUESTION = "which boat came home on line 7?"
 WAYS = {
     "reattention": {"method": "reattention"},
     "int8": {"method": "reattention", "kv_dtype": "int8"},
+    "infllm": {"method": "infllm"},
+    "infllm, int8": {"method": "infllm", "kv_dtype": "int8"},
     "both": {"keep_kv": True},
     "both, bf16": {"keep_kv": True, "kv_dtype": "bf16"},
 }

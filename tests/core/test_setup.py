@@ -59,7 +59,7 @@ def test_a_wrong_option_of_a_method_names_the_known_ones(setup_random, tmp_path)
     path.write_text("name: p\nmethods: {reform: {heads: [[1, q, 0]], bugdet: 3}}\n")
     with pytest.raises(UsageError, match=r"unknown key 'bugdet'.*heads, chunk, budget"):
         prepare(dataclasses.replace(setup_random, profile=str(path)))
-    with pytest.raises(UsageError, match=r"unknown method 'nope'.*h2o, reattention, reform"):
+    with pytest.raises(UsageError, match=r"unknown method 'nope'.*h2o, infllm, ltri, reatt"):
         prepare(dataclasses.replace(setup_random, method="nope"))
 
 

@@ -1,0 +1,130 @@
+"""`longctx calibrate`: a profile for a model: the heads that find what a question needs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from longctx.cli import calibrate_tables, options, render
+from longctx.cli.eval.pace import Pace
+from longctx.cli.loading import make_setup
+
+if TYPE_CHECKING:
+    from longctx.core.calibrate.run import Wanted
+
+EXAMPLES = """\
+  longctx calibrate tiny --quick
+  longctx calibrate ~/models/my-llama --out my-llama.yaml
+  longctx calibrate owner/model --samples 100 --json > heads.json
+  longctx ingest book.txt --model ~/models/my-llama --profile my-llama.yaml
+"""
+
+
+def run(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="Model: 'tiny', a folder in Hugging Face format, or a hub name (owner/model).",
+        ),
+    ],
+    quick: Annotated[
+        bool,
+        options.flag(
+            "--quick",
+            "A first look: 8 samples of each task and fewer of the rest; minutes on a CPU with "
+            "the bundled model. Off by default.",
+        ),
+    ] = False,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            "--samples",
+            metavar="N",
+            show_default=False,
+            help="Texts of each of the two tasks by which heads are ranked; by default 250.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="PROFILE",
+            show_default=False,
+            help="Profile to write, a .yaml file; by default one named after the model, here. "
+            "Tables, the heat map (matplotlib draws it: longctx[plot]) and what is finished stand "
+            "beside it in a folder NAME.calibration: the same command goes on after a stop, also "
+            "with more samples.",
+        ),
+    ] = None,
+    length: Annotated[
+        str,
+        typer.Option(
+            "--length",
+            metavar="L",
+            show_default=False,
+            help="Tokens of a text: 8000, 8k (= 8,000), 8K (= 8,192); by default 8k.",
+        ),
+    ] = "8k",
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed", metavar="N", show_default=False, help="Decides all texts; by default 0."
+        ),
+    ] = 0,
+    profile: options.ProfileName = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    threads: options.Threads = None,
+    json: options.Json = False,
+) -> None:
+    """Finds a model's heads, and writes a profile of it.
+
+    Sentences are hidden in the package's own prose. Every head is ranked by how well its states
+    find what a question needs, and by how often it looks at what is being copied into an answer.
+    Ltri-LLM's thresholds come from a random search (docs/calibration.md).
+    """
+    setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
+    from longctx.core.calibrate.run import FULL, QUICK, Wanted
+    from longctx.core.calibrate.run import run as calibrate
+    from longctx.core.calibrate.writing import can_draw
+    from longctx.core.units import parse_tokens
+
+    amounts = QUICK if quick else FULL
+    wanted = Wanted(
+        out=_out(model, out),
+        amounts=amounts if samples is None else replace(amounts, samples=samples),
+        length=parse_tokens(length),
+        seed=seed,
+    )
+    with _kept(wanted):
+        found = calibrate(setup, wanted, Pace().tell)
+    if json:
+        render.print_json(found.as_dict())
+    else:
+        calibrate_tables.show(found)
+    if not can_draw():
+        render.note("no heat map was drawn: matplotlib is not installed (longctx[plot])")
+    if not found.retrieval_heads:
+        render.note("no retrieval head was found: the profile has none for the method ltri")
+
+
+def _out(model: str, out: Path | None) -> Path:
+    """The profile's path: as given, or named after the model, in the working folder."""
+    if out is not None:
+        return out.expanduser()
+    return Path(f"{Path(model).expanduser().resolve().name}.yaml")
+
+
+@contextmanager
+def _kept(wanted: "Wanted") -> Iterator[None]:
+    """Says after Ctrl-C how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if wanted.folder.is_dir():
+            render.note(f"What is finished is in {wanted.folder}. The same command goes on")
+        raise

@@ -1,0 +1,44 @@
+"""What InfLLM keeps to find a block again: the mean of its most attended keys, for each query head.
+
+Xiao et al., "InfLLM: Training-Free Long-Context Extrapolation for LLMs with an Efficient Context
+Memory", NeurIPS 2024. Pure functions; they know no method and no store.
+"""
+
+import torch
+from torch import Tensor
+
+
+def representatives(keys: Tensor, received: Tensor, count: int) -> Tensor:
+    """For each query head the mean of the keys of a block that received most of its attention.
+
+    Args:
+        keys: position-free keys (B, N, G, D); query head h reads key head h // (H/G).
+        received: (B, H, N); of equal ones the earlier token is taken.
+        count: keys.
+
+    Returns:
+        (B, H, D) in the dtype of the keys.
+    """
+    (_, _, G, D), H = keys.shape, received.shape[1]
+    best = received.sort(dim=-1, descending=True, stable=True).indices[..., :count]  # (B, H, count)
+    of_heads = keys.permute(0, 2, 1, 3).repeat_interleave(H // G, dim=1)  # (B, H, N, D)
+    chosen = of_heads.gather(2, best[..., None].expand(-1, -1, -1, D))
+    return chosen.to(received.dtype).mean(2).to(keys.dtype)
+
+
+def best_blocks(q: Tensor, vectors: Tensor, count: int) -> Tensor:
+    """The blocks whose vectors have the highest product with the mean query, summed over heads.
+
+    Args:
+        q: position-free queries (H, T, D).
+        vectors: (n, H, D).
+        count: blocks; of equal ones the earlier is taken.
+
+    Returns:
+        (min(count, n),) ascending.
+    """
+    wide = torch.promote_types(q.dtype, torch.float32)
+    query = q.to(wide).mean(1).flatten()  # (H * D,)
+    scores = vectors.flatten(1).to(wide) @ query
+    best = scores.sort(descending=True, stable=True).indices[:count]
+    return best.sort().values

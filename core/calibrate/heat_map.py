@@ -1,0 +1,75 @@
+"""Layer by head: ranks and copy scores as a grid of colours. Knows nothing of how they came."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from longctx.core.calibrate.ranks import KINDS
+from longctx.core.calibrate.report import Calibration
+from longctx.core.calibrate.tasks import TASKS
+from longctx.core.eval import figures
+
+POINTS = 150  # pixels an inch
+INCH = 0.13  # of a head or layer
+WORST = 1.0  # rank at which the colours end; 0.5 is chance
+
+Cells = list[list[float]]
+
+
+def draw(file: Path, found: Calibration) -> None:
+    """Draws a row of grids for each task, one for each kind, and one of the copy scores.
+
+    Args:
+        file: .png or .svg.
+        found: what is drawn.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    figures.require()
+    from matplotlib import pyplot
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import MaxNLocator
+
+    rows = [*((task, [_ranks(found, task, kind) for kind in KINDS]) for task in TASKS)]
+    copying = grid([(each.layer, each.head, each.score) for each in found.copying])
+    widths = [max(4, len(cells[0])) for cells in rows[0][1]]
+    size = (3 + INCH * sum(widths), 2.5 + 3 * max(1.4, INCH * len(copying)))
+    figure, axes = pyplot.subplots(
+        3, len(KINDS), figsize=size, squeeze=False, width_ratios=widths, layout="constrained"
+    )
+    colours = LogNorm(min(row.mean for row in found.rows), WORST)
+    for place, (task, grids) in zip(axes, rows, strict=False):
+        for axis, kind, cells in zip(place, KINDS, grids, strict=True):
+            shown = axis.imshow(cells, cmap="viridis_r", norm=colours, aspect="auto")
+            axis.set_title(f"{task}: {kind}", fontsize=7)
+    figure.colorbar(shown, ax=axes[:2], label="mean normalised rank")
+    last = axes[2]
+    shown = last[0].imshow(copying, cmap="viridis", vmin=0, vmax=1, aspect="auto")
+    last[0].set_title("copy score", fontsize=7)
+    figure.colorbar(shown, ax=last, label="copy score")
+    for axis in last[1:]:
+        axis.set_axis_off()
+    for axis in axes.flat:
+        axis.tick_params(labelsize=6)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.supxlabel("head")
+    figure.supylabel("layer")
+    figure.suptitle(f"{found.model}, {found.samples} samples a task", fontsize=10)
+    figure.savefig(file, dpi=POINTS)
+    pyplot.close(figure)
+
+
+def grid(entries: Sequence[tuple[int, int, float]]) -> Cells:
+    """Values by layer and head, from (layer, head, value) in any order.
+
+    Layers may have different numbers of heads; what a layer lacks is NaN.
+    """
+    layers, heads = (max(entry[i] for entry in entries) + 1 for i in range(2))
+    cells = [[float("nan")] * heads for _ in range(layers)]
+    for layer, head, value in entries:
+        cells[layer][head] = value
+    return cells
+
+
+def _ranks(found: Calibration, task: str, kind: str) -> Cells:
+    return grid([(row.layer, row.head, row.mean) for row in found.of_task(task, kind)])

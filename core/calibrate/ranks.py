@@ -1,0 +1,93 @@
+"""How well a head finds what a question needs: mean normalised ranks (REFORM, appendix C.1).
+
+Scores of a document's tokens, smoothed over their neighbours, and the ranks of those that are
+wanted. Pure functions of one layer's states; knows no model and no file.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from longctx.core.calibrate.tapping import LayerStates, Unit
+from longctx.core.errors import LongctxError
+
+KINDS = ("q", "k", "v", "attention", "hidden")
+NEIGHBOURS = 20  # over which a token's score is averaged with its own, half on each side
+
+
+def layer_ranks(states: LayerStates, gold: Tensor) -> dict[str, list[float]]:
+    """The mean normalised rank of every head of a layer.
+
+    Args:
+        states: of document and question.
+        gold: (n,) the document's tokens that the question needs.
+
+    Returns:
+        By KINDS, one of each head: query heads for q and attention, key/value heads for k and v,
+        and one for hidden.
+
+    Raises:
+        LongctxError: the states are not finite.
+    """
+    document, question = states.document, states.question
+    found = {kind: best_cosines(document[kind], question[kind]) for kind in document}
+    found["attention"] = best_dots(document["k"], question["q"])
+    ranks = {}
+    for kind in KINDS:
+        _require_finite(found[kind], states.index, kind)
+        ranks[kind] = normalised_ranks(pooled(found[kind]), gold).tolist()
+    return ranks
+
+
+def best_cosines(document: Unit, question: Unit) -> Tensor:
+    """The largest cosine of each document token with any of the question's: (heads, N)."""
+    cosines = document.vectors.float() @ question.vectors.float().transpose(1, 2)  # (heads, N, T)
+    return cosines.amax(dim=2) + 0 * document.lengths  # not finite where a state is not
+
+
+def best_dots(keys: Unit, queries: Unit) -> Tensor:
+    """The largest q·k of each document token, without positions and scale: (H, N).
+
+    Args:
+        keys: of the document, G heads.
+        queries: of the question, H heads; query head h reads key head h // (H/G).
+    """
+    k = keys.vectors.float() * keys.lengths[..., None]
+    q = queries.vectors.float() * queries.lengths[..., None]
+    grouped = q.unflatten(0, (len(k), -1))  # (G, H/G, T, D)
+    return (grouped @ k.transpose(1, 2)[:, None]).amax(dim=2).flatten(0, 1)
+
+
+def pooled(scores: Tensor) -> Tensor:
+    """Means of each token's score and those of its neighbours, fewer at the ends: (heads, N)."""
+    half = NEIGHBOURS // 2
+    shape = {"kernel_size": NEIGHBOURS + 1, "stride": 1, "padding": half}
+    return F.avg_pool1d(scores[:, None], **shape, count_include_pad=False)[:, 0]
+
+
+def normalised_ranks(scores: Tensor, gold: Tensor) -> Tensor:
+    """The mean rank of some tokens, divided by the number of all.
+
+    The best token has rank 1. Tokens of equal scores share the mean of their ranks.
+
+    Args:
+        scores: (heads, N), higher is better.
+        gold: (n,) tokens.
+
+    Returns:
+        (heads,) float64, above 0 and at most 1; about 0.5 by chance.
+    """
+    own = scores[:, gold.to(scores.device), None]  # (heads, n, 1)
+    higher = (scores[:, None] > own).sum(dim=2)
+    equal = (scores[:, None] == own).sum(dim=2)  # the token itself included
+    ranks = higher.double() + (equal + 1).double() / 2
+    return ranks.mean(dim=1) / scores.shape[1]
+
+
+def _require_finite(scores: Tensor, index: int, kind: str) -> None:
+    if not torch.isfinite(scores).all():
+        raise LongctxError(
+            f"cannot rank the heads of layer {index}",
+            f"the model gives {kind} states that are not finite",
+            "Use another --dtype.",
+        )

@@ -1,0 +1,93 @@
+"""How an input is divided into first tokens, blocks and a local window, and what fits a model.
+
+Knows no method: what all of those over blocks have is here, what one has besides stands with it.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from longctx.core.errors import UsageError
+
+KV_DTYPES = {"auto": None, "bf16": torch.bfloat16, "int8": torch.int8}
+
+
+@dataclass(frozen=True)
+class BlockOptions:
+    """Options that all of these methods have.
+
+    Attributes:
+        first: tokens at the start of the input that are always attended to.
+        local: latest tokens that are, at least, the chunk being read included.
+        block: tokens of a block.
+        chunk: tokens of the input read at a time, after the first `first + local`.
+        retrieved: blocks that a chunk attends to, at most.
+        cached: retrieved blocks of a document on disk that stay in memory, of each layer.
+        decay: factor on what a cached block is worth, each time that the cache is used.
+        gather: tokens shown as passages, at most.
+        kv_dtype: how keys and values are kept: auto (as they are computed), bf16 or int8.
+    """
+
+    first: int = 128
+    local: int = 4096
+    block: int = 128
+    chunk: int = 512
+    retrieved: int = 16
+    cached: int = 32
+    decay: float = 0.1
+    gather: int = 8192
+    kv_dtype: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("local", "block", "chunk", "retrieved", "gather"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected 1 or more, got {getattr(self, name)}")
+        for name in ("local", "chunk"):
+            if getattr(self, name) % self.block:
+                raise ValueError(
+                    f"{name}: expected a multiple of block, {self.block}, got {getattr(self, name)}"
+                )
+        if self.first < 0 or self.chunk > self.local:
+            raise ValueError(f"expected first >= 0 and chunk <= local, got {self}")
+        if self.cached < self.retrieved:
+            raise ValueError(f"cached: expected at least retrieved, got {self.cached}")
+        if not 0 <= self.decay <= 1:
+            raise ValueError(f"decay: expected 0 to 1, got {self.decay}")
+        if self.kv_dtype not in KV_DTYPES:
+            raise ValueError(f"kv_dtype: expected one of {', '.join(KV_DTYPES)}")
+
+    @property
+    def window(self) -> int:
+        """Tokens attended to at most: a local window may be almost a block longer than `local`."""
+        return self.first + self.local + self.block - 1 + self.retrieved * self.block
+
+    @property
+    def positions(self) -> int:
+        """Positions that there are at most."""
+        return self.local + self.block
+
+    def left(self, total: int) -> int:
+        """Blocks that have left the local window when there are so many tokens."""
+        return max(0, total - self.first - self.local) // self.block
+
+    def start(self, total: int) -> int:
+        """Where the local window begins then: behind the first tokens, at a block's border."""
+        return min(total, self.first + self.left(total) * self.block)
+
+
+def fit(options: BlockOptions, trained: int) -> BlockOptions:
+    """Options whose window is at most what the model was trained on: fewer blocks are retrieved.
+
+    Raises:
+        UsageError: not even one fits.
+    """
+    near = options.window - options.retrieved * options.block
+    retrieved = min(options.retrieved, (trained - near) // options.block)
+    if retrieved < 1:
+        raise UsageError(
+            f"first + local = {options.first + options.local} leave no room for a block of "
+            f"{options.block} and one that is not whole",
+            f"the model's window is {trained} tokens",
+            "Set `local` of the method in a profile (docs/profiles.md).",
+        )
+    return replace(options, retrieved=retrieved)

@@ -1,0 +1,220 @@
+"""The keys and values of all layers as initial tokens, blocks, and a local window.
+
+While a document is read all of them are in memory. One that is answered from has its first tokens
+and its local window there, and its blocks on disk: they are read when they are retrieved, and stay
+in a cache. Knows neither how blocks are chosen nor how they are attended to.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from longctx.core.kv.block_cache import BlockCache
+from longctx.core.kv.block_options import BlockOptions
+from longctx.core.kv.coded import Coded, Form
+from longctx.core.kv.hosted import Hosted
+from longctx.core.kv.kept import COLUMNS, GROUP, SPARE, Kept, LayerKV, require
+from longctx.core.kv.resident import Resident
+from longctx.core.memory import Place, Stored
+from longctx.core.model import Layer
+
+Pair = tuple[Tensor, Tensor]  # keys and values
+
+
+@dataclass(frozen=True)
+class StoredPart:
+    """A layer's rows in a document, and those of its prefix, which has none there.
+
+    Attributes:
+        form: of the rows.
+        before: keys and values of the prefix.
+        stored: the document.
+        names: of its keys and values, for int8 each with their scales.
+    """
+
+    form: Form
+    before: tuple[Coded, Coded]
+    stored: Stored
+    names: tuple[tuple[str, ...], tuple[str, ...]]
+
+    def read(self, rows: Tensor) -> list[Coded]:
+        """Keys and values of tokens (S,), ascending, on the CPU.
+
+        Raises:
+            StateMismatch: there are no such rows.
+        """
+        P = len(self.before[0].rows)
+        early = int((rows < P).sum())
+        try:
+            every = tuple(name for names in self.names for name in names)
+            taken = self.stored.take(GROUP, rows[early:] - P, every)
+        except ValueError:  # fewer than the snapshot says
+            require(False)
+        columns = [Coded(*(taken[name] for name in names)) for names in self.names]
+        if not early:
+            return columns
+        first = [before.at(rows[:early]) for before in self.before]
+        return [_joined(*parts) for parts in zip(first, columns, strict=True)]
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """The part of a layer that a document has on disk.
+
+    Attributes:
+        blocks: how many are there; the first of the input.
+        end: tokens before the first that is in memory.
+        initial: keys and values (first, G, D) of the first tokens.
+        cache: blocks (2, block, G, D): keys and values.
+    """
+
+    blocks: int
+    end: int
+    initial: Pair
+    cache: BlockCache
+
+
+@dataclass
+class LayerBlocks(LayerKV):
+    """One layer's keys and values.
+
+    Attributes:
+        sizes: how the tokens are divided.
+        on_disk: what is not in memory; None: nothing.
+    """
+
+    sizes: BlockOptions | None = None
+    on_disk: OnDisk | None = None
+
+    @property
+    def length(self) -> int:
+        """Tokens so far."""
+        return self.keys.length + (self.on_disk.end if self.on_disk else 0)
+
+    def fork(self) -> "LayerBlocks":
+        """The same, for a question; the cache is shared, for its blocks do not change."""
+        return LayerBlocks(self.keys.fork(), self.values.fork(), {}, self.sizes, self.on_disk)
+
+    def initial(self) -> Pair:
+        """Keys and values (first, G, D) of the first tokens."""
+        return (
+            self.on_disk.initial if self.on_disk else self._gather(self._range(0, self.sizes.first))
+        )
+
+    def latest(self, start: int) -> Pair:
+        """Keys and values (W, G, D) of the tokens from `start` on, which are in memory."""
+        return self._gather(self._range(start, self.length))
+
+    def blocks(self, chosen: Tensor) -> Pair:
+        """Keys and values (n * block, G, D) of blocks (n,), ascending.
+
+        Those on disk are read, where the cache does not have them; this waits for the device.
+        """
+        there = self._there(chosen)
+        here = self._gather(block_rows(chosen[len(there) :], self.sizes))
+        if not there:
+            return here
+        taken = self.on_disk.cache.take(there)  # (n, 2, block, G, D)
+        columns = (x.flatten(0, 1) for x in taken.unbind(1))
+        return tuple(torch.cat(parts) for parts in zip(columns, here, strict=True))
+
+    def used(self, chosen: Tensor, received: Tensor) -> None:
+        """Says how much attention (n,) the blocks received that were asked for last."""
+        there = self._there(chosen)
+        if there:
+            self.on_disk.cache.gain(there, received[: len(there)].tolist())
+
+    def _there(self, chosen: Tensor) -> list[int]:
+        """Those of the blocks that are on disk."""
+        if not self.on_disk:
+            return []
+        return [block for block in chosen.tolist() if block < self.on_disk.blocks]
+
+    def _range(self, first: int, last: int) -> Tensor:
+        return torch.arange(first, last, device=self.keys.form.place.device)
+
+    def _gather(self, rows: Tensor) -> Pair:
+        """Keys and values (S, G, D) that are in memory."""
+        rows = rows - self.on_disk.end if self.on_disk else rows
+        return self.keys.gather(rows), self.values.gather(rows)
+
+
+class KeptBlocks(Kept):
+    """Keys and values of all layers.
+
+    Args:
+        layers: the model's.
+        stored: dtype of keys and values on disk; int8 has scales.
+        place: where they are in memory.
+        sizes: how the tokens are divided.
+    """
+
+    def __init__(
+        self, layers: tuple[Layer, ...], stored: torch.dtype, place: Place, sizes: BlockOptions
+    ):
+        self._sizes = sizes
+        super().__init__(layers, stored, place, sizes.positions)
+
+    def _made(self, tokens: int) -> dict[int, LayerBlocks]:
+        return {
+            index: LayerBlocks(*(self._column(form, tokens) for _ in COLUMNS), sizes=self._sizes)
+            for index, form in self._forms.items()
+        }
+
+    def _column(self, form: Form, tokens: int) -> Resident | Hosted:
+        if self._place.room is None:
+            return Resident(form, tokens)
+        return Hosted(form, self._keep, self._memory)
+
+    def _open(self, stored: Stored) -> None:
+        """Takes up rows to answer from: blocks are read when they are retrieved."""
+        self._layers = {
+            index: self._opened(self._part(index, stored), form)
+            for index, form in self._forms.items()
+        }
+
+    def _part(self, index: int, stored: Stored) -> StoredPart:
+        names = tuple(self._names(index, (column,)) for column in COLUMNS)
+        form, nothing = self._forms[index], torch.zeros(0, dtype=torch.int64)
+        every = self._names(index)
+        require(self._fits(stored.take(GROUP, nothing, every), every))
+        before = tuple(
+            Coded(*(self._before[name] for name in each)) if self._before else form.empty(0)
+            for each in names
+        )
+        return StoredPart(form, before, stored, names)
+
+    def _opened(self, part: StoredPart, form: Form) -> LayerBlocks:
+        """A layer with its first tokens and its local window in memory."""
+        sizes, blocks = self._sizes, self._sizes.left(self.seen)
+        start = sizes.start(self.seen) if blocks else 0
+        first = torch.arange(min(sizes.first, start))
+        columns = [Resident(form, self.seen - start + SPARE) for _ in COLUMNS]
+        for column, rows in zip(columns, part.read(torch.arange(start, self.seen)), strict=True):
+            column.append(rows)
+        on_disk = None
+        if blocks:
+            initial = tuple(self._decoded(x) for x in part.read(first))
+
+            def read(chosen: list[int]) -> Tensor:
+                """Blocks (n, 2, block, G, D) on the device."""
+                rows = part.read(block_rows(torch.tensor(chosen), sizes))
+                both = torch.stack([self._decoded(x) for x in rows])  # (2, n * block, G, D)
+                return both.unflatten(1, (len(chosen), sizes.block)).transpose(0, 1)
+
+            on_disk = OnDisk(blocks, start, initial, BlockCache(sizes.cached, sizes.decay, read))
+        return LayerBlocks(*columns, sizes=sizes, on_disk=on_disk)
+
+    def _decoded(self, rows: Coded) -> Tensor:
+        return rows.decoded(self._place.dtype).to(self._place.device)
+
+
+def block_rows(blocks: Tensor, sizes: BlockOptions) -> Tensor:
+    """The tokens (n * block,) of blocks (n,)."""
+    inside = torch.arange(sizes.block, device=blocks.device)
+    return (sizes.first + blocks[:, None] * sizes.block + inside).flatten()
+
+
+def _joined(*parts: Coded) -> Coded:
+    return Coded(*(None if x[0] is None else torch.cat(x) for x in zip(*parts, strict=True)))

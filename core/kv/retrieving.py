@@ -1,0 +1,341 @@
+"""Memories of blocks: the input's first tokens, a local window, and blocks that are retrieved.
+
+What InfLLM and Ltri-LLM share: the window that streams over the input, the attention to it, what is
+kept, saved and restored. A method says how it finds its blocks again: it makes index rows of each
+block that leaves the local window, and chooses blocks for each chunk. Knows no method by name.
+"""
+
+import copy
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import ClassVar, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from longctx.core.kv.block_index import Forms, Known, RowForm
+from longctx.core.kv.block_options import KV_DTYPES, BlockOptions
+from longctx.core.kv.blocks import KeptBlocks, LayerBlocks
+from longctx.core.kv.kept import GROUP
+from longctx.core.kv.streaming_window import Near, at_one_distance, near_of, own_maps, plain
+from longctx.core.memory import (
+    HERE,
+    Chunked,
+    Groups,
+    Held,
+    Memory,
+    Place,
+    Rows,
+    Scores,
+    Snapshot,
+    Stored,
+)
+from longctx.core.model import Layer
+
+
+class Read(NamedTuple):
+    """A chunk in one layer, when blocks are chosen for it.
+
+    Attributes:
+        q: its position-free queries (H, T, D).
+        k: its position-free keys (G, T, D), as they are kept.
+        given: (R, T) attention that its tokens received from its own queries, post-softmax over
+            the local window; R as in `Retrieving.index`.
+        maps: (B, H, N, N) attention of its queries within the blocks of N tokens that it lies in:
+            row and column are places in the block, rows of others and the upper triangle are 0.
+            None where the layer has no `note_forms`.
+        offset: tokens of the first of these blocks that were read before the chunk.
+    """
+
+    q: Tensor
+    k: Tensor
+    given: Tensor
+    maps: Tensor | None
+    offset: int
+
+
+class Chosen(NamedTuple):
+    """Blocks that a chunk attends to in one layer.
+
+    Attributes:
+        blocks: their numbers (n,), int64 on the device, ascending; n <= `retrieved`.
+        votes: (n,) what each of them counts among the passages; None: 1.
+    """
+
+    blocks: Tensor
+    votes: Tensor | None = None
+
+
+class Retrieving(Memory):
+    """A reading method over blocks, and a memory for questions to it.
+
+    A method defines `forms`, `index` and `choose`; one that wants to know how a block of a layer
+    attends to itself defines `note_forms` and `note` too. What these are given, none changes. They
+    are called for layers with full attention, in the order of the layers for each chunk; each
+    token of an answer is a chunk of its own.
+
+    Args:
+        options: `BlockOptions`.
+        layers: the model's layers.
+        place: where to keep keys and values.
+
+    Attributes:
+        name: the method's, in messages.
+        per_head: attention received is told for each query head, else summed over them.
+        answering: of a memory for a question: the question has been read.
+    """
+
+    name: ClassVar[str]
+    per_head: ClassVar[bool] = False
+    recalls, ways, edges = True, {}, (0, 0)
+
+    # --- what a method defines ---
+
+    @abstractmethod
+    def forms(self, layer: Layer) -> dict[str, RowForm]:
+        """The tensors that a layer's index is made of: name to shape and dtype of a block's row."""
+
+    @abstractmethod
+    def index(self, layer: Layer, keys: Tensor, received: Tensor, notes: Rows) -> Rows:
+        """Index rows of B blocks that leave the local window.
+
+        Args:
+            layer: the layer.
+            keys: position-free keys (B, N, G, D), as they are kept.
+            received: (B, R, N) attention that each token has received while it was local, summed
+                over the queries of all chunks since it was read: R = H where `per_head`, else 1,
+                summed over the heads too. Post-softmax over the local keys; float32 or wider.
+            notes: what `note` gave of these blocks, (B, ...) by name.
+
+        Returns:
+            (B, ...) by name, as `forms` says.
+        """
+
+    @abstractmethod
+    def choose(self, layer: Layer, read: Read, index: Rows) -> Chosen:
+        """The blocks that a chunk attends to; called where at least one has left the local window.
+
+        Args:
+            layer: the layer.
+            read: the chunk.
+            index: rows of all blocks that have left it, (n, ...) by name.
+        """
+
+    def note_forms(self, layer: Layer) -> dict[str, RowForm]:
+        """The tensors that `note` gives: name to shape and dtype of a block's row."""
+        return {}
+
+    def note(self, layer: Layer, maps: Tensor) -> Rows:
+        """What is kept of B blocks' own maps until they leave; called as blocks become whole.
+
+        Args:
+            layer: the layer.
+            maps: (B, H, N, N) post-softmax attention over the local window: row and column are
+                places in the block, 0 above the diagonal. Float32 or wider.
+
+        Returns:
+            (B, ...) by name, as `note_forms` says.
+        """
+        return {}
+
+    def begin_chunk(self) -> None:
+        """A chunk begins: called before its first layer."""
+
+    # --- attending ---
+
+    def __init__(self, options: BlockOptions, layers: tuple[Layer, ...], place: Place = HERE):
+        self.options, self.depth, self.gather = options, len(layers), options.gather
+        self.answering = False
+        self._place = place
+        stored = KV_DTYPES[options.kv_dtype] or place.dtype
+        self._kept = KeptBlocks(layers, stored, place, options)
+        self._known = {
+            layer.index: Known(self._forms(layer), options, place)
+            for layer in layers
+            if layer.window is None
+        }
+        # Of a memory for a question alone:
+        self._votes: Tensor | None = None  # (blocks of the document,)
+        self._near: int | None = None  # where the local window of its first chunk begins
+        self._looks = self._entries = 0  # of the answer's tokens in all layers
+
+    def _forms(self, layer: Layer) -> Forms:
+        notes, rows = self.note_forms(layer), layer.query_heads if self.per_head else 1
+        return Forms(layer.index, self.forms(layer), notes, rows, layer.query_heads if notes else 0)
+
+    @property
+    def chunk(self) -> int:
+        """Tokens read next: `first + local` at the start, where no block has left yet."""
+        return self.options.chunk if self._kept.seen else self.options.first + self.options.local
+
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attends a chunk to [first | retrieved | local]; see `Memory.attend`."""
+        if layer.index == 0:
+            self._begin(q.shape[1])
+        if layer.window is not None:
+            k, v = self._kept.slide(layer, k, v)
+            self._count(min(self._kept.seen, layer.window))
+            return plain(layer, q, k, v)
+        kv, o = self._kept.append(layer, k, v), self.options
+        self._leave(layer, kv)
+        keys, values = _heads_first(kv.latest(o.start(kv.length)))  # (G, W, D)
+        T = min(q.shape[1], keys.shape[1])  # the first tokens of the input are never local
+        near = near_of(layer, q[:, -T:], keys, values, o.positions) if T else None
+        read = self._read(layer, near, q[:, -T:], keys[:, -T:]) if near else None
+        if near is None or kv.length <= o.first + o.local:
+            self._count(kv.length)
+            return plain(layer, q, *_heads_first(kv.latest(0)))
+        return self._attended(layer, near, read, kv)
+
+    def _begin(self, tokens: int) -> None:
+        """Notes where the local window of a question begins."""
+        if self._votes is not None and self._near is None:
+            self._near = self.options.start(self._kept.seen + tokens)
+        self.begin_chunk()
+
+    def _leave(self, layer: Layer, kv: LayerBlocks) -> None:
+        """Lets whole blocks leave the local window of a layer, and makes their index rows."""
+        known, N = self._known[layer.index], self.options.block
+        before, after = known.index.length, self.options.left(kv.length)
+        if before < after:
+            blocks = torch.arange(before, after, device=self._place.device)
+            keys = kv.blocks(blocks)[0].unflatten(0, (-1, N))  # (B, N, G, D)
+            received, notes = known.leave(after - before)
+            rows = self.index(layer, keys, received, notes)
+            known.index.append(rows, after - before)
+
+    def _read(self, layer: Layer, near: Near, q: Tensor, k: Tensor) -> Read:
+        """What a chunk gives to the local window is added to what is known of it."""
+        known, given = self._known[layer.index], near.given(self.per_head)
+        known.give(given)
+        maps, offset = None, 0
+        if self.note_forms(layer):
+            maps, offset = own_maps(near, self.options.block)
+            known.add_maps(maps, lambda whole: self.note(layer, whole))
+        return Read(q, k, given[:, -q.shape[1] :], maps, offset)
+
+    def _attended(self, layer: Layer, near: Near, read: Read, kv: LayerBlocks) -> Tensor:
+        """Attention (H, T, D) to the first tokens and retrieved blocks beside the local window."""
+        o, index = self.options, self._known[layer.index].index
+        chosen = torch.zeros(0, dtype=torch.int64, device=self._place.device)
+        if index.length:
+            chosen, votes = self.choose(layer, read, index.rows)
+            self._vote(chosen, votes)
+        far = (torch.cat(parts) for parts in zip(kv.initial(), kv.blocks(chosen), strict=True))
+        keys, values = _heads_first(far)
+        self._count(keys.shape[1] + near.k.shape[1])
+        if not keys.shape[1]:
+            return near.out
+        both = at_one_distance(near, read.q, keys, values, o.local, o.positions)
+        if kv.on_disk and len(chosen):
+            received = both.given()[o.first :].unflatten(0, (-1, o.block)).sum(1)
+            kv.used(chosen, received)
+        return both.out
+
+    def _vote(self, chosen: Tensor, votes: Tensor | None) -> None:
+        """Counts the blocks that a question retrieves."""
+        if self._votes is not None and not self.answering:
+            votes = torch.ones_like(chosen) if votes is None else votes
+            old = chosen < len(self._votes)  # others are of the question itself
+            self._votes.index_add_(0, chosen[old], votes[old].to(self._votes))
+
+    def _count(self, entries: int) -> None:
+        """Counts what a token of the answer attends to in a layer."""
+        if self.answering:
+            self._looks, self._entries = self._looks + 1, self._entries + entries
+
+    def end_chunk(self) -> None:
+        """Nothing is left to do: blocks leave when what comes after them does."""
+
+    # --- saving ---
+
+    def rows(self, skip: int = 0) -> Groups:
+        """Keys and values of the last chunk, for each layer with full attention (T, G, D)."""
+        return {GROUP: self._kept.rows(skip)}
+
+    def snapshot(self) -> Snapshot:
+        """What has no rows: what is known of blocks and local tokens, and what `Kept` tells."""
+        saved = self._kept.snapshot()
+        for known in self._known.values():
+            saved |= known.saved()
+        return saved
+
+    def restore(self, snapshot: Snapshot, stored: Stored, reading: bool) -> None:
+        """Takes up a document; to answer from it, its blocks are read when they are retrieved."""
+        own = {name for known in self._known.values() for name in known.names}
+        others = {name: x for name, x in snapshot.items() if name not in own}
+        self._kept.restore(others, stored, reading)
+        for known in self._known.values():
+            known.restore(snapshot, self._kept.seen)
+
+    def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
+        """The index of all blocks, what is known of local tokens, and windows of sliding layers."""
+        known = sum(known.bytes(tokens, itemsize) for known in self._known.values())
+        return known + self._kept.snapshot_bytes(itemsize)
+
+    def row_bytes(self) -> int:
+        """Keys and values of all layers with full attention."""
+        return self._kept.row_bytes()
+
+    def held_bytes(self, tokens: int) -> Held:
+        """Keys and values, beside a GPU those of blocks in host memory; the index on the device."""
+        held, size = self._kept.held_bytes(tokens), self._place.dtype.itemsize
+        known = sum(known.bytes(tokens, size) for known in self._known.values())
+        return Held(held.device + known, held.host)
+
+    def fill(self, tokens: int) -> None:
+        """As if so many tokens had been read, with random contents; for measurements."""
+        self._kept.fill(tokens)
+        for known in self._known.values():
+            known.fill(tokens)
+
+    # --- a question ---
+
+    def recall(self) -> Self:
+        """A memory for one question and its answer; this one stays as it is."""
+        fork = copy.copy(self)
+        fork._kept = self._kept.fork()
+        fork._known = {index: known.fork() for index, known in self._known.items()}
+        behind = max(0, self._kept.seen - self.options.first)
+        blocks = -(-behind // self.options.block)  # local ones may leave while the question is read
+        fork._votes = torch.zeros(blocks, device=self._place.device)
+        return fork
+
+    def begin_answer(self) -> None:
+        """The question has been read; what the answer retrieves counts for no passage."""
+        self.answering = True
+
+    @property
+    def kept(self) -> int:
+        """All tokens so far."""
+        return self._kept.seen
+
+    def attended(self) -> float:
+        """Tokens that the answer's attended to, mean over tokens and layers."""
+        return self._entries / max(1, self._looks)
+
+    def scores(self, tokens: int) -> Scores:
+        """Votes of each token's block, over the layers, for the question.
+
+        Tokens that were in view without a vote, the first and the local ones, have 0 where they
+        got none; others have -1 pooled.
+        """
+        o, P = self.options, self._kept.prefix
+        place = torch.arange(P, P + tokens, device=self._place.device)
+        block = torch.div(place - o.first, o.block, rounding_mode="floor")
+        whole = (block >= 0) & (block < len(self._votes))
+        votes = torch.cat([self._votes, self._votes.new_zeros(1)])
+        raw = votes[torch.where(whole, block, -1)]
+        near = o.start(self._kept.seen) if self._near is None else self._near
+        seen = (raw > 0) | (place < o.first) | (place >= near)
+        return Scores(raw, torch.where(seen, raw, -1.0))
+
+    def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
+        """Is never reached: a question attends to what is kept."""
+        raise AssertionError(f"{self.name} recalls what it keeps")
+
+
+def _heads_first(pair: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+    """Keys and values (S, G, D) as (G, S, D)."""
+    keys, values = (x.transpose(0, 1) for x in pair)
+    return keys, values

@@ -1,0 +1,60 @@
+"""InfLLM: blocks of the past are found again by the keys that their neighbours attended to most.
+
+Xiao et al., "InfLLM: Training-Free Long-Context Extrapolation for LLMs with an Efficient Context
+Memory", NeurIPS 2024. A baseline; Ltri-LLM keeps the same window and finds its blocks otherwise.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from longctx.core.block_vectors import best_blocks, representatives
+from longctx.core.kv import block_options
+from longctx.core.kv.block_index import RowForm
+from longctx.core.kv.block_options import BlockOptions
+from longctx.core.kv.retrieving import Chosen, Read, Retrieving
+from longctx.core.memory import Rows
+from longctx.core.model import Layer
+
+fit = block_options.fit
+
+
+@dataclass(frozen=True)
+class Options(BlockOptions):
+    """Options of InfLLM; the defaults are those of the published code.
+
+    Attributes:
+        vectors: keys of a block, for each query head, whose mean stands for it.
+    """
+
+    vectors: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.vectors <= self.block:
+            raise ValueError(f"vectors: expected 1 to block, got {self.vectors}")
+
+
+class Method(Retrieving):
+    """The memory of InfLLM.
+
+    Differences from the paper and its published code, as far as they can be told: a local window
+    begins at a block's border; attention received is that within the local window, of all queries
+    that a token was local to; equal attention goes to the earlier token, equal scores to the
+    earlier block; each token of an answer retrieves anew. Layers with a sliding window keep their
+    window and retrieve nothing.
+    """
+
+    name, per_head = "infllm", True
+
+    def forms(self, layer: Layer) -> dict[str, RowForm]:
+        """One vector of all query heads; see `Retrieving.forms`."""
+        return {"vectors": RowForm((layer.query_heads, layer.head_dim))}
+
+    def index(self, layer: Layer, keys: Tensor, received: Tensor, notes: Rows) -> Rows:
+        """Block vectors (B, H, D); see `representatives`."""
+        return {"vectors": representatives(keys, received, self.options.vectors)}
+
+    def choose(self, layer: Layer, read: Read, index: Rows) -> Chosen:
+        """The blocks that the chunk's mean query fits best; see `best_blocks`."""
+        return Chosen(best_blocks(read.q, index["vectors"], self.options.retrieved))

@@ -1,0 +1,284 @@
+"""Ltri-LLM: blocks are found again by the spans of text that the model's own attention shows.
+
+Tang et al., "Ltri-LLM: Streaming Long Context Inference for LLMs with Training-Free Dynamic
+Triangular Attention Pattern". Spans are the triangles of the attention map (`core/spans.py`); the
+layers' retrieval heads compare them, and vote. The window is InfLLM's (`core/kv/retrieving.py`).
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from longctx.core import spans
+from longctx.core.block_vectors import best_blocks, representatives
+from longctx.core.errors import UsageError
+from longctx.core.kv.block_index import RowForm
+from longctx.core.kv.block_options import BlockOptions
+from longctx.core.kv.block_options import fit as fit_blocks
+from longctx.core.kv.retrieving import Chosen, Read, Retrieving
+from longctx.core.memory import HERE, Place, Rows
+from longctx.core.model import Layer
+
+EARLY, EARLY_LAMBDA, LAMBDA = 4, 20.0, 3.0  # the first layers, their lambda, and the others'
+REPRESENTATIVE = 4  # keys of a block's vector in layers below the first retrieval head
+
+
+@dataclass(frozen=True)
+class Options(BlockOptions):
+    """Options of Ltri-LLM; the defaults are the paper's (section 4).
+
+    Attributes:
+        spans: of a block, at most.
+        vectors: index vectors of a block, at most.
+        theta: quantile of a block's attention that is subtracted before spans are scored, of all
+            layers or one for each.
+        phi: intersection over union above which a span is suppressed, likewise.
+        lam: how fast a span's vectors become fewer as its neighbours attend to it, likewise; None:
+            20 in the first four layers, 3 above.
+        ratio: which neighbours these are: row, column or row+column.
+        heads: retrieval heads: layer, query head and copy score. Of a layer's the best is taken.
+    """
+
+    spans: int = 4
+    vectors: int = 12
+    theta: float | tuple[float, ...] = 0.9
+    phi: float | tuple[float, ...] = 0.1
+    lam: float | tuple[float, ...] | None = None
+    ratio: str = "row"
+    heads: tuple[tuple[int, int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.spans <= self.vectors:
+            raise ValueError(f"spans: expected 1 to vectors, {self.vectors}, got {self.spans}")
+        if self.ratio not in spans.RATIOS:
+            raise ValueError(f"ratio: expected one of {', '.join(spans.RATIOS)}, got {self.ratio}")
+        for name, least in (("theta", 0), ("phi", 0), ("lam", 0)):
+            value = getattr(self, name)
+            each = value if isinstance(value, tuple) else (value,)
+            most = float("inf") if name == "lam" else 1
+            if not all(x is None or least <= x <= most for x in each):
+                raise ValueError(f"{name}: expected {least} to {most}, got {value}")
+
+
+def fit(options: Options, trained: int) -> Options:
+    """Options whose window is at most what the model was trained on: fewer blocks are retrieved.
+
+    Raises:
+        UsageError: not even one block fits, or no retrieval heads are known.
+    """
+    if not options.heads:
+        raise UsageError(
+            "Ltri-LLM needs the model's retrieval heads, and the profile names none",
+            "`heads` of `ltri` is empty",
+            "Find them with `longctx calibrate MODEL --out PROFILE.yaml`, and give --profile "
+            "PROFILE.yaml.",
+        )
+    return fit_blocks(options, trained)
+
+
+class Method(Retrieving):
+    """The memory of Ltri-LLM.
+
+    Differences from the paper, which leaves these open: a block leaves the local window with the
+    maps of all its rows, and a layer that has no retrieval head retrieves by the votes so far, or
+    below the first such head by InfLLM's vectors; ties of votes go to the latest similarity, then
+    to the earlier block; a span has one index vector at least, and what all have beyond one is
+    scaled down in proportion where a block has too many; a chunk in which no span is found is a
+    span in each of its blocks. What is kept of a span is the sum of its index vectors, which is all
+    that the sum over pairs (equation 8) needs. Layers with a sliding window retrieve nothing.
+
+    Args:
+        options: `Options`.
+        layers: the model's layers.
+        place: where to keep keys and values.
+
+    Raises:
+        UsageError: a retrieval head or a layer's option is none of the model's.
+    """
+
+    name = "ltri"
+    per_head = True
+
+    def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
+        self._heads = best_heads(options.heads, layers)
+        self._first = min(self._heads)  # retrieval layer
+        self._theta = of_layers("theta", options.theta, len(layers))
+        self._phi = of_layers("phi", options.phi, len(layers))
+        usual = tuple(EARLY_LAMBDA if i < EARLY else LAMBDA for i in range(len(layers)))
+        lam = usual if options.lam is None else options.lam
+        self._lam = of_layers("lam", lam, len(layers))
+        self._ballot = self._similar = torch.zeros(0)  # (n,) of the layers so far, of the latest
+        self._stay: dict[int, Chosen] = {}  # what the question's last chunk retrieved
+        super().__init__(options, layers, place)
+
+    # --- the index ---
+
+    def forms(self, layer: Layer) -> dict[str, RowForm]:
+        """Sums of index vectors of each span, or InfLLM's vectors; see `Retrieving.forms`."""
+        o, wide = self.options, torch.promote_types(self._place.dtype, torch.float32)
+        if layer.index in self._heads:
+            sums = RowForm((o.spans, layer.head_dim), wide)
+            return {"sums": sums, "there": RowForm((o.spans,), torch.bool)}
+        if layer.index < self._first:
+            return {"vectors": RowForm((layer.query_heads, layer.head_dim))}
+        return {}
+
+    def note_forms(self, layer: Layer) -> dict[str, RowForm]:
+        """First and last token of each span, and how many vectors it gets, 0 where it is none."""
+        if layer.index in self._heads:
+            return {"spans": RowForm((self.options.spans, 3), torch.int32)}
+        return {}
+
+    def note(self, layer: Layer, maps: Tensor) -> Rows:
+        """Finds the spans of blocks; see `Retrieving.note`."""
+        return {"spans": torch.stack(self._spans(layer, maps), dim=2).int()}
+
+    def index(self, layer: Layer, keys: Tensor, received: Tensor, notes: Rows) -> Rows:
+        """Index vectors of blocks; see `Retrieving.index`."""
+        if layer.index in self._heads:
+            head = self._heads[layer.index][0] // (layer.query_heads // layer.kv_heads)
+            x, y, count = notes["spans"].long().unbind(2)
+            tokens = spans.chosen(received.sum(dim=1), x, y, count)
+            return {
+                "sums": spans.summed_vectors(keys[:, :, head], tokens),
+                "there": count > 0,
+            }
+        if layer.index < self._first:
+            return {"vectors": representatives(keys, received, REPRESENTATIVE)}
+        return {}
+
+    def _spans(self, layer: Layer, maps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """First tokens, last tokens and vectors (B, spans) of the spans of maps (B, H, N, N)."""
+        o, i = self.options, layer.index
+        x, y, there = spans.find(maps, self._theta[i], self._phi[i], o.spans)
+        r = spans.ratios(maps.sum(dim=1), x, y, o.ratio)
+        return x, y, spans.counts(y - x + 1, r, there, self._lam[i], o.vectors)
+
+    # --- retrieval ---
+
+    def recall(self) -> Self:
+        """A memory for one question and its answer; this one stays as it is."""
+        fork = super().recall()
+        fork._stay = {}
+        return fork
+
+    def begin_chunk(self) -> None:
+        """No layer has voted."""
+        self._ballot = self._similar = torch.zeros(0)
+
+    def choose(self, layer: Layer, read: Read, index: Rows) -> Chosen:
+        """The blocks with most votes; in an answer, those of the question."""
+        if self.answering:
+            nothing = torch.zeros(0, dtype=torch.int64, device=read.q.device)
+            return self._stay.get(layer.index, Chosen(nothing))
+        if layer.index < self._first:
+            blocks = best_blocks(read.q, index["vectors"], self.options.retrieved)
+            chosen = Chosen(blocks, torch.zeros_like(blocks))
+        else:
+            if layer.index in self._heads:
+                self._poll(layer, read, index)
+            blocks = spans.best(self._similar, self.options.retrieved, self._ballot)
+            chosen = Chosen(blocks, self._ballot[blocks])
+        self._stay[layer.index] = chosen
+        return chosen
+
+    def _poll(self, layer: Layer, read: Read, index: Rows) -> None:
+        """A layer's own best blocks get its retrieval head's copy score."""
+        queries, asking = self._asking(layer, read)
+        self._similar = spans.block_scores(queries, asking, index["sums"], index["there"])
+        if not len(self._ballot):
+            self._ballot = torch.zeros_like(self._similar)
+        own = spans.best(self._similar, self.options.retrieved)
+        self._ballot[own] += self._heads[layer.index][1]
+
+    def _asking(self, layer: Layer, read: Read) -> tuple[Tensor, Tensor]:
+        """The chunk's spans: sums of index vectors (J, D), and which of them there are (J,)."""
+        q, given = read.q[self._heads[layer.index][0]], read.given.sum(dim=0)  # (T, D), (T,)
+        sums, there, whole = [], [], []
+        start = 0
+        for blocks, inside in parts(read.offset, len(q), self.options.block):
+            maps = read.maps[blocks, :, inside, inside]  # (B, H, n, n)
+            B, n = len(maps), maps.shape[-1]
+            end = start + B * n
+            own, vectors = given[start:end].view(B, n), q[start:end].view(B, n, -1)
+            start = end
+            x, y, count = self._spans(layer, maps)
+            sums.append(spans.summed_vectors(vectors, spans.chosen(own, x, y, count)).flatten(0, 1))
+            there.append((count > 0).flatten())
+            whole.append(self._whole(own, vectors))
+        found, all_parts = torch.cat(there), torch.cat(whole)
+        none = (~found.any()).expand(len(all_parts))  # no number leaves the device
+        return torch.cat([*sums, all_parts]), torch.cat([found, none])
+
+    def _whole(self, given: Tensor, vectors: Tensor) -> Tensor:
+        """Sums (B, D) of index vectors of parts that are one span each, without neighbours."""
+        B, n = given.shape
+        zero = torch.zeros(B, 1, dtype=torch.int64, device=given.device)
+        tokens = spans.chosen(given, zero, zero + n - 1, zero + min(n, self.options.vectors))
+        return spans.summed_vectors(vectors, tokens)[:, 0]
+
+
+def parts(offset: int, tokens: int, block: int) -> list[tuple[slice, slice]]:
+    """A chunk divided where blocks meet, parts of the same place in their blocks together.
+
+    Args:
+        offset: tokens of the first block that come before the chunk, less than `block`.
+        tokens: of the chunk.
+        block: tokens of a block.
+
+    Returns:
+        Blocks, and which of their tokens are the chunk's, in order.
+    """
+    end, begin = offset + tokens, 0
+    found = []
+    if offset:
+        found.append((slice(0, 1), slice(offset, min(end, block))))
+        begin = 1
+    whole = end // block
+    if whole > begin:
+        found.append((slice(begin, whole), slice(0, block)))
+    if whole >= begin and end % block:
+        found.append((slice(whole, whole + 1), slice(0, end % block)))
+    return found
+
+
+def best_heads(
+    heads: tuple[tuple[int, int, float], ...], layers: tuple[Layer, ...]
+) -> dict[int, tuple[int, float]]:
+    """Each layer's retrieval head with the highest copy score, and that score.
+
+    Raises:
+        UsageError: a head that the model does not have, or in a layer with a sliding window.
+    """
+    best: dict[int, tuple[int, float]] = {}
+    for index, head, score in heads:
+        known = 0 <= index < len(layers) and 0 <= head < layers[index].query_heads
+        if not known or layers[index].window is not None:
+            raise UsageError(
+                f"the model has no retrieval head {head} in layer {index}",
+                f"it has {len(layers)} layers, and only those with full attention retrieve",
+                "Correct `heads` of `ltri` in the profile, or find them by `longctx calibrate`.",
+            )
+        if index not in best or score > best[index][1]:
+            best[index] = head, score
+    return best
+
+
+def of_layers(name: str, value: float | tuple[float, ...], layers: int) -> tuple[float, ...]:
+    """An option of every layer.
+
+    Raises:
+        UsageError: there are fewer or more values than layers.
+    """
+    if not isinstance(value, tuple):
+        return (value,) * layers
+    if len(value) != layers:
+        raise UsageError(
+            f"`{name}` of `ltri` has {len(value)} values",
+            f"the model has {layers} layers",
+            "Give one value, or one for each layer.",
+        )
+    return value

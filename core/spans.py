@@ -1,0 +1,233 @@
+"""Semantic spans of a block of tokens, by its attention map, and what stands for them in an index.
+
+Tang et al., "Ltri-LLM: Streaming Long Context Inference for LLMs with Training-Free Dynamic
+Triangular Attention Pattern". Pure functions over B blocks of N tokens, with up to S spans each.
+They know no method, no layer and no store.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from longctx.kernels.door import Boxes, span_boxes
+from longctx.kernels.span_boxes_ref import wide
+
+# Which neighbours of a span count: those before it in its rows, those after it in its columns.
+RATIOS = {"row": (True, False), "column": (False, True), "row+column": (True, True)}
+
+
+def quantile(maps: Tensor, share: float) -> Tensor:
+    """The threshold of each block: the least entry that so large a share does not exceed.
+
+    Args:
+        maps: (B, H, N, N), attention of rows to columns; only entries on and below the diagonal
+            count, those of all heads together.
+        share: over 0, up to 1.
+
+    Returns:
+        (B,) in the dtype of the maps.
+    """
+    N = maps.shape[-1]
+    row, column = torch.tril_indices(N, N, device=maps.device)
+    entries = maps[:, :, row, column].flatten(1)
+    rank = min(max(1, math.ceil(share * entries.shape[1])), entries.shape[1])
+    return entries.kthvalue(rank, dim=1).values
+
+
+def boxes(summed: Tensor, theta: Tensor, heads: int = 1) -> Boxes:
+    """The best span of each anti-diagonal of a block's scores (equation 5, appendix E).
+
+    Args:
+        summed: (B, N, N), attention summed over so many heads.
+        theta: (B,), taken off every head's entries on and below the diagonal.
+        heads: that the map is the sum of.
+
+    Returns:
+        2N-1 candidates; see `span_boxes`.
+    """
+    return span_boxes(summed, wide(theta) * heads)
+
+
+def suppress(
+    score: Tensor, x: Tensor, y: Tensor, phi: float, keep: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Greedy non-maximum suppression of overlapping spans.
+
+    A span x..y is the square from (x, x) to (y + 1, y + 1). The best span is kept, those that
+    overlap with it by more than `phi` are dropped, and so on. Of equal scores the earlier x comes
+    first, then the shorter span. Only positive scores are kept.
+
+    Args:
+        score: (B, M).
+        x, y: (B, M) int64.
+        phi: the largest ratio of intersection to union that two kept spans have.
+        keep: spans that are kept of a block, at most.
+
+    Returns:
+        First tokens (B, keep), last tokens (B, keep) and which of them there are (B, keep), best
+        first; where there is none, both tokens are 0.
+    """
+    M = score.shape[1]  # no span is longer
+    order = (x * (M + 1) + y - x).argsort(dim=1, stable=True)
+    order = order.gather(1, score.gather(1, order).argsort(dim=1, descending=True, stable=True))
+    score, x, y = (each.gather(1, order) for each in (score, x, y))
+    end, area = y + 1, (y + 1 - x).square()
+    alive, found = score > 0, []
+    places = torch.arange(M, device=score.device)
+    for _ in range(keep):
+        first = torch.where(alive, places, M).amin(dim=1, keepdim=True)  # (B, 1)
+        found.append(first)
+        kept = first.clamp(max=M - 1)
+        side = torch.minimum(end, end.gather(1, kept)) - torch.maximum(x, x.gather(1, kept))
+        shared = side.clamp(min=0).square()
+        alive &= shared / (area + area.gather(1, kept) - shared) <= phi
+        alive.scatter_(1, kept, False)
+    best = torch.cat(found, dim=1)
+    there, best = best < M, best.clamp(max=M - 1)
+    return x.gather(1, best) * there, y.gather(1, best) * there, there
+
+
+def find(maps: Tensor, share: float, phi: float, keep: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The spans of blocks.
+
+    Args:
+        maps: (B, H, N, N), attention by rows and columns.
+        share: the quantile that is taken off every entry; see `quantile`.
+        phi, keep: see `suppress`.
+
+    Returns:
+        First tokens, last tokens and which there are, (B, keep); see `suppress`.
+    """
+    theta = quantile(maps, share)
+    score, x, y = boxes(wide(maps).sum(dim=1), theta, maps.shape[1])
+    return suppress(score, x, y, phi, keep)
+
+
+def ratios(summed: Tensor, x: Tensor, y: Tensor, kind: str) -> Tensor:
+    """How much of the attention around a span stays within it (3.3.2).
+
+    Args:
+        summed: (B, N, N), attention summed over heads; what is above the diagonal does not count.
+        x, y: (B, S) int64, first and last token of each span.
+        kind: which neighbours in the block: `row` (the same rows, columns before the span),
+            `column` (its columns, rows after it) or `row+column`.
+
+    Returns:
+        (B, S), the triangle's mass over that of triangle and neighbours; 1 where both are nothing.
+    """
+    summed = wide(summed).tril()
+    token = torch.arange(summed.shape[-1], device=x.device)
+    before, after = token < x[:, :, None], token > y[:, :, None]  # (B, S, N)
+    inside = ~(before | after)
+    rows = inside.to(summed.dtype) @ summed  # (B, S, N), by column
+    own, around = (rows * inside).sum(dim=2), torch.zeros_like(x, dtype=summed.dtype)
+    of_rows, of_columns = RATIOS[kind]
+    if of_rows:
+        around += (rows * before).sum(dim=2)
+    if of_columns:
+        around += ((after.to(summed.dtype) @ summed) * inside).sum(dim=2)
+    total = own + around
+    return torch.where(total > 0, own / torch.where(total > 0, total, 1), 1.0)
+
+
+def counts(length: Tensor, r: Tensor, there: Tensor, lam: float, most: int) -> Tensor:
+    """How many index vectors each span gets (equation 7).
+
+    A span gets its length times exp(-lam (1 - r)), rounded, and at least one. Where that makes
+    more than `most` in a block, what each has beyond one is scaled down in proportion.
+
+    Args:
+        length: (B, S) int64, tokens of each span.
+        r: (B, S), see `ratios`.
+        there: (B, S), which spans there are; the others get none.
+        lam: how fast they become fewer as r falls.
+        most: vectors of a block; as many as spans, or more.
+
+    Returns:
+        (B, S) int64.
+    """
+    wanted = (length * torch.exp(-lam * (1 - r))).round().long().clamp(min=1) * there
+    spans = there.sum(dim=1, keepdim=True)
+    more, total = wanted - there.long(), wanted.sum(dim=1, keepdim=True)
+    fewer = more * (most - spans) // (total - spans).clamp(min=1) + there
+    return torch.where(total > most, fewer, wanted)
+
+
+def chosen(received: Tensor, x: Tensor, y: Tensor, count: Tensor) -> Tensor:
+    """The tokens of each span that received most attention (equation 6).
+
+    Args:
+        received: (B, N), of each token.
+        x, y: (B, S) int64, first and last token of each span.
+        count: (B, S) tokens that are wanted; no more than the span has.
+
+    Returns:
+        (B, S, N) bool; of tokens that received the same, the earlier one.
+    """
+    token = torch.arange(received.shape[1], device=x.device)
+    inside = (token >= x[:, :, None]) & (token <= y[:, :, None])
+    own = received[:, None].masked_fill(~inside, -torch.inf)
+    order = own.argsort(dim=2, descending=True, stable=True)
+    return torch.zeros_like(inside).scatter(2, order, token < count[:, :, None])
+
+
+def summed_vectors(vectors: Tensor, tokens: Tensor) -> Tensor:
+    """The sum of each span's index vectors; it is all that `similarity` needs of them.
+
+    Args:
+        vectors: (B, N, D), a key or query of every token.
+        tokens: (B, S, N) bool, see `chosen`.
+
+    Returns:
+        (B, S, D), float32 or float64.
+    """
+    vectors = wide(vectors)
+    return tokens.to(vectors.dtype) @ vectors
+
+
+def similarity(queries: Tensor, keys: Tensor) -> Tensor:
+    """How similar spans are: the sum of the products of all pairs of their vectors (equation 8).
+
+    Args:
+        queries: (J, D), sums of each span's index vectors.
+        keys: (I, D), likewise.
+
+    Returns:
+        (J, I).
+    """
+    return queries @ keys.T  # a sum over pairs of products is the product of the sums
+
+
+def block_scores(queries: Tensor, asking: Tensor, keys: Tensor, there: Tensor) -> Tensor:
+    """The largest similarity of any of a block's spans with any asking span (equation 9).
+
+    Args:
+        queries: (J, D), sums of index vectors.
+        asking: (J,) bool, which of them there are.
+        keys: (n, S, D), those of n blocks.
+        there: (n, S) bool.
+
+    Returns:
+        (n,); -inf where a block has no span.
+    """
+    of_spans = similarity(queries, keys.flatten(0, 1))
+    of_spans = of_spans.masked_fill(~asking[:, None], -torch.inf).amax(dim=0)
+    return of_spans.view(there.shape).masked_fill(~there, -torch.inf).amax(dim=1)
+
+
+def best(scores: Tensor, count: int, votes: Tensor | None = None) -> Tensor:
+    """The best blocks: by votes if there are any, then by score, then the earlier one.
+
+    Args:
+        scores: (n,), no NaN.
+        count: blocks that are wanted.
+        votes: (n,), which decide before scores.
+
+    Returns:
+        (min(count, n),) int64, in document order.
+    """
+    order = scores.argsort(descending=True, stable=True)
+    if votes is not None:
+        order = order[votes[order].argsort(descending=True, stable=True)]
+    return order[:count].sort().values

@@ -1,0 +1,128 @@
+"""`longctx calibrate`: what it asks core for, what it prints, and how it ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from longctx.core.calibrate import run as calibrate
+from longctx.core.calibrate import writing
+from longctx.core.calibrate.choosing import Row
+from longctx.core.calibrate.copying import RetrievalHead
+from longctx.core.calibrate.report import Calibration
+from longctx.core.calibrate.run import FULL, QUICK
+
+ROWS = [
+    Row("pattern", 2, "k", 1, 0.0125, 0.0011),
+    Row("pattern", 3, "attention", 0, 0.25, 0.02),
+    Row("multi-hop", 6, "v", 0, 0.0321, 0.004),
+]
+HEAD = RetrievalHead(7, 3, 0.875, 0.05)
+
+
+def found(**changed) -> Calibration:
+    values = {"model": "tiny", "device": "cpu", "dtype": "fp32", "length": 8000, "samples": 8}
+    values |= {"seed": 0, "rows": ROWS, "heads": ((2, "k", 1), (6, "v", 0))}
+    values |= {"copying": [HEAD], "needles": 20, "answered": 19, "retrieval_heads": [HEAD]}
+    values |= {"spans": {"theta": [0.9], "phi": [0.1], "lam": [3.0], "f1": [0.5]}}
+    values |= {"profile": Path("a.yaml"), "folder": Path("a.calibration"), "seconds": 75.04}
+    return Calibration(**values | changed)
+
+
+@pytest.fixture
+def call(monkeypatch, longctx):
+    """Runs the command on a given result; returns the outcome and what core was asked for."""
+    asked = []
+
+    def invoke(result: Calibration, *options: str):
+        monkeypatch.setattr(calibrate, "run", lambda *values: asked.append(values) or result)
+        monkeypatch.setattr(writing, "can_draw", lambda: True)
+        return longctx("calibrate", "tiny", *options), asked
+
+    return invoke
+
+
+def test_tables_and_what_was_taken(call):
+    result, asked = call(found())
+    assert result.exit_code == 0
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["2", "k", "1", "0.0125", "0.0011"] in rows
+    assert ["6", "v", "0", "0.0321", "0.0040"] in rows
+    assert ["7", "3", "0.875", "0.050"] in rows
+    assert "copy score (19 of 20 needles were answered)" in result.stdout
+    assert "REFORM's heads   [2, k, 1], [6, v, 0]" in result.stdout
+    assert "retrieval heads  [7, 3, 0.88]" in result.stdout
+    assert "1:15" in result.stdout
+    assert not result.stderr
+    setup, wanted, _ = asked[0]
+    assert setup.model == "tiny"
+    assert (wanted.out, wanted.amounts, wanted.length) == (Path("tiny.yaml"), FULL, 8000)
+
+
+def test_options_reach_core(call):
+    options = ("--quick", "--samples", "5", "--out", "x/my.yaml", "--length", "2K", "--seed", "9")
+    _, asked = call(found(), *options, "--dtype", "fp32")
+    setup, wanted, _ = asked[0]
+    assert (wanted.out, wanted.length, wanted.seed) == (Path("x/my.yaml"), 2048, 9)
+    assert (wanted.amounts.samples, wanted.amounts.haystacks) == (5, QUICK.haystacks)
+    assert wanted.folder == Path("x/my.calibration")
+    assert setup.dtype == "fp32"
+
+
+def test_json_has_every_row(call):
+    result, _ = call(found(), "--json")
+    values = json.loads(result.stdout)
+    assert values["schema_version"] == 1
+    assert values["heads"] == [[2, "k", 1], [6, "v", 0]]
+    assert values["rows"][2] == {
+        "task": "multi-hop",
+        "layer": 6,
+        "kind": "v",
+        "head": 0,
+        "mean": 0.0321,
+        "error": 0.004,
+    }
+    assert values["retrieval_heads"] == [{"layer": 7, "head": 3, "score": 0.875, "error": 0.05}]
+    assert (values["profile"], values["seconds"]) == ("a.yaml", 75.0)
+
+
+def test_notes_where_something_is_missing(call, monkeypatch):
+    result, _ = call(found(retrieval_heads=[]))
+    assert "no retrieval head was found" in result.stderr
+    assert "retrieval heads  none" in result.stdout
+
+
+def test_after_ctrl_c_it_says_how_to_go_on(monkeypatch, longctx, tmp_path):
+    def stopped(setup, wanted, tell):
+        tell("ranks of heads", 1, 16, "samples")
+        wanted.folder.mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(calibrate, "run", stopped)
+    result = longctx("calibrate", "tiny", "--out", tmp_path / "my.yaml")
+    assert result.exit_code == 130
+    assert f"What is finished is in {tmp_path / 'my.calibration'}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--samples", "1"), "cannot rank by 1 samples"),
+        (("--out", "heads.json"), "it is no .yaml file"),
+        (("--length", "many"), "cannot use 'many'"),
+        (("--length", "200"), "samples of 200 tokens are too short"),
+    ],
+)
+def test_what_cannot_work_is_wrong_usage(longctx, monkeypatch, tmp_path, options, message):
+    monkeypatch.chdir(tmp_path)
+    result = longctx("calibrate", "tiny", *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not list(tmp_path.glob("*.yaml"))
+
+
+def test_a_model_that_there_is_not(longctx, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    result = longctx("calibrate", "nowhere", "--quick")
+    assert result.exit_code == 2
+    assert "no model 'nowhere'" in result.stderr or "no profile for model" in result.stderr

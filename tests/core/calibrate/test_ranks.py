@@ -1,0 +1,91 @@
+"""Ranks of heads: cosines, dots, smoothing and mean normalised ranks, against loops."""
+
+import pytest
+import torch
+
+from longctx.core.calibrate.ranks import (
+    KINDS,
+    NEIGHBOURS,
+    best_cosines,
+    best_dots,
+    layer_ranks,
+    normalised_ranks,
+    pooled,
+)
+from longctx.core.calibrate.tapping import STATES, LayerStates, Unit
+from longctx.core.errors import LongctxError
+
+H, G, N, T, D = 4, 2, 60, 3, 8
+
+
+def states(heads: int, tokens: int, seed: int) -> torch.Tensor:
+    return torch.randn(heads, tokens, D, generator=torch.Generator().manual_seed(seed))
+
+
+def test_the_rank_of_a_constructed_case():
+    scores = torch.tensor([[0.9, 0.1, 0.5, 0.7, 0.3], [0.1, 0.2, 0.3, 0.4, 0.5]])
+    # Ranks of tokens 0 and 3 are 1 and 2 for the first head, 5 and 2 for the second, of 5 tokens.
+    found = normalised_ranks(scores, torch.tensor([0, 3]))
+    assert found.tolist() == pytest.approx([1.5 / 5, 3.5 / 5])
+
+
+def test_equal_scores_share_the_mean_of_their_ranks():
+    scores = torch.tensor([[1.0, 2.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
+    # The ones have ranks 2, 3 and 4; all five zeros have 1 to 5.
+    assert normalised_ranks(scores, torch.tensor([2])).tolist() == pytest.approx([3 / 5, 3 / 5])
+
+
+def test_scores_are_means_over_the_token_and_its_neighbours():
+    scores = torch.randn(2, N, generator=torch.Generator().manual_seed(0))
+    half, found = NEIGHBOURS // 2, pooled(scores)
+    for head in range(2):
+        for token in range(N):
+            near = scores[head, max(0, token - half) : token + half + 1]
+            assert found[head, token].item() == pytest.approx(near.mean().item(), abs=1e-5)
+
+
+def test_cosines_and_dots_are_the_largest_over_the_questions_tokens():
+    q, k = states(H, T, 1), states(G, N, 2)
+    own = states(H, N, 3)
+    cosines = best_cosines(Unit.of(own), Unit.of(q))
+    dots = best_dots(Unit.of(k), Unit.of(q))
+    for head in range(H):
+        for token in range(N):
+            pairs = [(own[head, token], q[head, t]) for t in range(T)]
+            expected = max(float(torch.cosine_similarity(a, b, dim=0)) for a, b in pairs)
+            assert cosines[head, token].item() == pytest.approx(expected, abs=2e-3)
+            group = k[head // (H // G), token]
+            expected = max(float(group @ q[head, t]) for t in range(T))
+            assert dots[head, token].item() == pytest.approx(expected, abs=3e-2)
+
+
+def layer(document: dict[str, torch.Tensor], question: dict[str, torch.Tensor]) -> LayerStates:
+    units = [{k: Unit.of(x) for k, x in each.items()} for each in (document, question)]
+    return LayerStates(5, *units)
+
+
+def random_layer() -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    heads = dict(zip(STATES, (H, G, G, 1), strict=True))
+    document = {kind: states(n, N, 10 + n) for kind, n in heads.items()}
+    return document, {kind: states(n, T, 20 + n) for kind, n in heads.items()}
+
+
+def test_a_head_that_finds_the_gold_tokens_is_ranked_first():
+    document, question = random_layer()
+    gold = torch.arange(30, 33)
+    document["v"][1, 20:43] = question["v"][1, 2]  # with all neighbours that are averaged
+    ranks = layer_ranks(layer(document, question), gold)
+    assert {kind: len(heads) for kind, heads in ranks.items()} == dict(
+        zip(KINDS, (H, G, G, H, 1), strict=True)
+    )
+    assert ranks["v"][1] == pytest.approx(2 / N)  # ranks 1 to 3, which are equal
+    others = [rank for kind, heads in ranks.items() for rank in heads if kind != "v"]
+    assert all(rank > ranks["v"][1] for rank in [*others, ranks["v"][0]])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_states_that_are_not_finite_are_refused(value):
+    document, question = random_layer()
+    document["hidden"][0, 7, 3] = value
+    with pytest.raises(LongctxError, match="heads of layer 5: the model gives hidden states"):
+        layer_ranks(layer(document, question), torch.tensor([1]))

@@ -10,9 +10,9 @@ import typer
 
 from longctx.cli import options, render
 from longctx.cli.interrupt import INTERRUPTED
-from longctx.cli.loading import choose_document, open_session
 from longctx.cli.questions import from_file, from_stdin
 from longctx.cli.settings import library_path
+from longctx.cli.together import choose_documents, open_documents
 from longctx.core import scoring
 from longctx.core.errors import UsageError
 from longctx.core.sampling import Sampling
@@ -26,6 +26,7 @@ EXAMPLES = """\
   longctx ask "Who kept the lighthouse?"
   longctx ask "When did it burn?" --doc log --json
   longctx ask "List the keepers" --temperature 0.7 --seed 1 --stop "The end"
+  longctx ask "Who kept the lighthouse?" --doc book --doc letters
   longctx ask --questions questions.txt > answers.jsonl
   longctx ask
 """
@@ -33,6 +34,7 @@ SOURCES = 5  # passages shown after an answer
 
 
 def run(
+    context: typer.Context,
     question: Annotated[
         str | None,
         typer.Argument(
@@ -42,7 +44,9 @@ def run(
             show_default=False,
         ),
     ] = None,
-    doc: options.Document = None,
+    docs: options.Documents = None,
+    everything: options.AllDocuments = False,
+    max_docs: options.MaxDocs = 16,
     library: options.LibraryDir = None,
     model: options.Model = None,
     profile: options.ProfileName = None,
@@ -86,7 +90,7 @@ def run(
     partial: options.Partial = False,
     json: options.Json = False,
 ) -> None:
-    """Answers questions from a document, and cites it.
+    """Answers questions from one document or several, and cites them.
 
     The answer comes as it is generated, then the best passages as `file:line` and text. Everything
     else goes to standard error. Several questions (`-` or --questions) share one load and give one
@@ -107,7 +111,7 @@ def run(
     if gather_by is not None:
         scoring.require(gather_by)
     place = library_path(library)
-    document = choose_document(place, doc, partial)
+    chosen = choose_documents(context, place, docs, everything, partial)
     setup = {
         "model": model,
         "profile": profile,
@@ -117,7 +121,7 @@ def run(
         "dtype": dtype,
         "threads": threads,
     }
-    with open_session(place, document, partial, **setup) as session:
+    with open_documents(place, chosen, partial, max_docs, gather_by, **setup) as session:
 
         def ask(words: str, **more: Callable[[str], None]) -> "Answer":
             return session.ask(words, gather, sampling, gather_by=gather_by, **more)
@@ -161,6 +165,7 @@ def _answer(ask: "Ask", question: str, sources: bool) -> int:
     """
     answer = ask(question, on_text=render.stream)
     render.line("")
+    render.result(answer.as_dict(), json=False)
     code = _code(answer)
     if code:
         count = answer.tokens["answer"]
@@ -169,14 +174,14 @@ def _answer(ask: "Ask", question: str, sources: bool) -> int:
     render.warn_of_answer(answer)
     if sources and answer.passages:
         render.line("")
-        render.passages(answer.passages[:SOURCES], scores=False)
+        render.passages(answer.passages[:SOURCES], scores=False, names=len(answer.documents) > 1)
     return 0
 
 
 def _answer_json(ask: "Ask", question: str) -> int:
     """Prints an answer as a JSON object, also one that Ctrl-C ended; returns as `_answer`."""
     answer = ask(question)
-    render.print_json(answer.as_dict())
+    render.result(answer.as_dict(), json=True)
     return _code(answer)
 
 
@@ -198,7 +203,7 @@ def _answer_lines(ask: "Ask", questions: Iterable[str]) -> int:
         except UsageError as error:
             code = error.exit_code
             failure = {"code": code, "message": str(error)}
-            render.print_json({"question": question, "error": failure})
+            render.result({"question": question, "error": failure}, json=True)
     return code
 
 
@@ -210,7 +215,7 @@ def _converse(answer: Callable[[str], int]) -> None:
         try:
             answer(question)
         except UsageError as error:
-            render.note(f"error: {error}")
+            render.error(f"error: {error}")
         except KeyboardInterrupt:  # ends the answer, not the conversation
             render.note("interrupted")
 

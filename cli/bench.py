@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from enum import StrEnum
-from itertools import zip_longest
+from itertools import count, zip_longest
 from typing import Annotated, Any
 
 import typer
 
-from longctx.cli import bench_tables, options, render
+from longctx.cli import bench_tables, options, progress, render
 from longctx.cli.loading import make_setup
 
 EXAMPLES = """\
@@ -224,22 +224,22 @@ def run(
     if at:
         from longctx.core.bench.stretches import measure_at
 
-        _show(measure_at(wanted, lengths, sizes, render.note), bench_tables.show_curves, json)
+        _show(measure_at(wanted, lengths, sizes, _steps()), bench_tables.show_curves, json)
     elif what is What.INGEST:
         from longctx.core.bench.ingesting import ingest
 
-        read = ingest(wanted, lengths, sizes, not no_save, baselines, render.note)
+        read = ingest(wanted, lengths, sizes, not no_save, baselines, _steps())
         _show(read, bench_tables.show_readings, json)
     elif what is What.DECODE:
         from longctx.core.bench.decoding import decode as measure
 
-        count = parse_tokens(answer or "256")
-        timed = measure(wanted, lengths, decode or (), count, baselines, render.note)
+        length = parse_tokens(answer or "256")
+        timed = measure(wanted, lengths, decode or (), length, baselines, _steps())
         _show(timed, bench_tables.show_decoded, json)
     else:
         from longctx.core.bench.answering import ask
 
-        asked = ask(wanted, lengths, sizes, gather, not no_save, render.note)
+        asked = ask(wanted, lengths, sizes, gather, not no_save, _steps())
         _show(asked, bench_tables.show_answers, json)
 
 
@@ -264,8 +264,12 @@ def _require(fits: bool, message: tuple[str, str, str]) -> None:
         raise UsageError(*message)
 
 
+def _steps() -> Callable[[str], None]:
+    """Says which of its measurements is made; how many there will be is not known."""
+    numbers = count()
+    return lambda text: progress.step(text, next(numbers), unit="measurements")
+
+
 def _show(report: Any, show: Callable[[Any], None], json: bool) -> None:
-    if json:
-        render.print_json(report.as_dict())
-    else:
+    if not render.result(report.as_dict(), json):
         show(report)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longctx.cli import calibrate_tables, options, render
+from longctx.cli import calibrate_tables, completion, options, render
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import make_setup
 
 if TYPE_CHECKING:
-    from longctx.core.calibrate.run import Wanted
+    from longctx.core.calibrate.wanted import Wanted
 
 EXAMPLES = """\
   longctx calibrate tiny --quick
@@ -28,6 +28,7 @@ def run(
         str,
         typer.Argument(
             metavar="MODEL",
+            autocompletion=completion.models,
             help="Model: 'tiny', a folder in Hugging Face format, or a hub name (owner/model).",
         ),
     ],
@@ -81,15 +82,16 @@ def run(
     threads: options.Threads = None,
     json: options.Json = False,
 ) -> None:
-    """Finds a model's heads, and writes a profile of it.
+    """Finds a model's heads, and writes a profile.
 
-    Sentences are hidden in the package's own prose. Every head is ranked by how well its states
-    find what a question needs, and by how often it looks at what is being copied into an answer.
-    Ltri-LLM's thresholds come from a random search (docs/calibration.md).
+    They are those of REFORM and Ltri-LLM. Sentences are hidden in the package's own prose. Every
+    head is ranked by how well its states find what a question needs, and by how often it looks at
+    what is being copied into an answer. Ltri-LLM's thresholds come from a random search
+    (docs/calibration.md).
     """
     setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
-    from longctx.core.calibrate.run import FULL, QUICK, Wanted
     from longctx.core.calibrate.run import run as calibrate
+    from longctx.core.calibrate.wanted import FULL, QUICK, Wanted
     from longctx.core.calibrate.writing import can_draw
     from longctx.core.units import parse_tokens
 
@@ -102,14 +104,13 @@ def run(
     )
     with _kept(wanted):
         found = calibrate(setup, wanted, Pace().tell)
-    if json:
-        render.print_json(found.as_dict())
-    else:
+    if not render.result(found.as_dict(), json):
         calibrate_tables.show(found)
     if not can_draw():
         render.note("no heat map was drawn: matplotlib is not installed (longctx[plot])")
     if not found.retrieval_heads:
-        render.note("no retrieval head was found: the profile has none for the method ltri")
+        has = "keeps those it had" if found.heads_stay else "has none"
+        render.note(f"no retrieval head was found: the profile {has} for the method ltri")
 
 
 def _out(model: str, out: Path | None) -> Path:

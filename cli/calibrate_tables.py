@@ -37,7 +37,7 @@ def _facts(found: "Calibration") -> list[tuple[str, str]]:
     samples = f"{found.samples} samples a task of {found.length:,} tokens, seed {found.seed}"
     return [
         ("REFORM's heads", heads),
-        ("retrieval heads", retrieval or "none"),
+        ("retrieval heads", retrieval or ("none new" if found.heads_stay else "none")),
         ("spans", f"F1 {sum(scores) / len(scores):.2f}, mean of layers" if scores else "none"),
         ("run", f"{found.model} on {found.device} in {found.dtype}, {samples}"),
         ("time", duration(found.seconds)),

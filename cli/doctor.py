@@ -7,8 +7,9 @@ from typing import Any
 
 import typer
 
-from longctx.cli import options, render
+from longctx.cli import options, progress, render
 from longctx.cli.loading import make_setup
+from longctx.cli.report import versions
 from longctx.cli.settings import config_path, library_path
 from longctx.cli.text import size
 
@@ -16,7 +17,6 @@ EXAMPLES = """\
   longctx doctor
   longctx doctor --json
 """
-PACKAGES = ("longctx", "torch", "transformers", "tokenizers", "safetensors", "triton")
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
@@ -26,54 +26,35 @@ def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
     Reports versions, devices, free memory and disk, and the library, and runs the self-check of the
     bundled model. The exit code is 1 where something would keep longctx from working.
     """
-    import platform
-
     offline = [name for name in OFFLINE if os.environ.get(name, "0") not in ("", "0")]
     make_setup(model=None)
     report = {
-        "versions": {"python": platform.python_version(), **_packages()},
+        "versions": versions(),
         "devices": _devices(),
         **_computing(),
         "library": _library(library_path(library)),
         "config": {"path": str(config_path()), "exists": config_path().is_file()},
         "offline": offline,
     }
-    with render.status("checking the bundled model"):
+    with progress.status("checking the bundled model"):
         report["bundled_model"] = _bundled_model(report["auto"])
     report["problems"] = _problems(report)
-    if json:
-        render.print_json(report)
-    else:
+    if not render.result(report, json):
         render.facts(_facts(report))
     raise typer.Exit(1 if report["problems"] else 0)
 
 
-def _packages() -> dict[str, str | None]:
-    return {name: _version(name) for name in PACKAGES}
-
-
-def _version(package: str) -> str | None:
-    from importlib import metadata
-
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def _devices() -> list[dict[str, Any]]:
-    import platform
-
     import torch
 
-    from longctx.core.device import free_memory
+    from longctx.core.device import device_name, free_memory
 
     gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
     names = ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
     return [
         {
             "device": name,
-            "name": torch.cuda.get_device_name(name) if name in gpus else platform.machine(),
+            "name": device_name(name),
             "memory_free": free_memory(name),
         }
         for name in names

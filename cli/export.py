@@ -9,7 +9,7 @@ from typing import IO, Annotated
 
 import typer
 
-from longctx.cli import options, render
+from longctx.cli import options, progress, render
 from longctx.cli.settings import library_path
 from longctx.cli.text import size
 from longctx.core.errors import UsageError
@@ -21,7 +21,7 @@ EXAMPLES = """\
 
 
 def run(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The document, as `list` names it.")],
+    name: options.DocumentName,
     file: Annotated[
         str,
         typer.Argument(
@@ -46,9 +46,9 @@ def run(
     with (
         Library.open(library_path(library)).reading(name) as document,
         _target(file, replace) as out,
-        render.ByteProgress() as progress,
+        progress.ByteProgress() as shown,
     ):
-        written = export(document, out, progress.tell)
+        written = export(document, out, shown.tell)
     render.note(f"{name}: {size(written)} written to {'standard output' if file == '-' else file}")
 
 

@@ -33,9 +33,7 @@ def run(
     from longctx.core.store.upkeep import sweep
 
     swept = sweep(Library.open(library_path(library)), dry_run)
-    if json:
-        render.print_json(_values(swept, dry_run))
-    else:
+    if not render.result(_values(swept, dry_run), json):
         _tell(swept, dry_run)
 
 

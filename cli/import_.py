@@ -8,7 +8,7 @@ from typing import IO, Annotated
 
 import typer
 
-from longctx.cli import options, render
+from longctx.cli import options, progress, render
 from longctx.cli.list import summary
 from longctx.cli.settings import library_path
 from longctx.cli.text import size
@@ -59,13 +59,9 @@ def run(
     limit = parse_bytes(max_size) if max_size else None
     chosen = name or _name(file)
     label = "standard input" if file == "-" else file
-    with _source(file) as source, render.ByteProgress() as progress:
-        manifest = receive(
-            library_path(library), source, label, chosen, replace, limit, progress.tell
-        )
-    if json:
-        render.print_json(summary(manifest))
-    else:
+    with _source(file) as source, progress.ByteProgress() as shown:
+        manifest = receive(library_path(library), source, label, chosen, replace, limit, shown.tell)
+    if not render.result(summary(manifest), json):
         state = size(manifest.size)
         render.line(f"{manifest.name}: imported, {manifest.tokens:,} tokens, state {state}")
 

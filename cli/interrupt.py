@@ -17,11 +17,11 @@ INTERRUPTED = 130  # exit code
 
 
 @contextmanager
-def within(tell: Callable[[], None], grace: float = GRACE) -> Iterator[None]:
+def within(tell: Callable[[], int | None], grace: float = GRACE) -> Iterator[None]:
     """Ends the process if Ctrl-C has not left this context after `grace` seconds.
 
     Args:
-        tell: says so to the user, from another thread, just before.
+        tell: says so to the user, from another thread, just before; it may give the exit code.
         grace: seconds.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -44,11 +44,12 @@ def within(tell: Callable[[], None], grace: float = GRACE) -> Iterator[None]:
 
 
 def _watch(
-    receiving: socket.socket, left: threading.Event, tell: Callable[[], None], grace: float
+    receiving: socket.socket, left: threading.Event, tell: Callable[[], int | None], grace: float
 ) -> None:
     while data := receiving.recv(16):  # the numbers of the signals that came
         if signal.SIGINT in data and not left.wait(grace):
+            code = None
             try:
-                tell()
+                code = tell()
             finally:
-                os._exit(INTERRUPTED)
+                os._exit(INTERRUPTED if code is None else code)

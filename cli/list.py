@@ -26,8 +26,8 @@ def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
     place = library_path(library)
     documents = [summary(manifest) for manifest in Library.open(place).documents()]
     total = sum(document["state_bytes"] for document in documents)
-    if json:
-        render.print_json({"path": str(place), "state_bytes": total, "documents": documents})
+    values = {"path": str(place), "state_bytes": total, "documents": documents}
+    if render.result(values, json):
         return
     rows = [
         (
@@ -57,7 +57,7 @@ def summary(manifest: "Manifest") -> dict[str, Any]:
         "model": manifest.model.get("name", ""),
         "status": manifest.status,
         "state_bytes": manifest.size,
-        "error": manifest.report.get("error"),
+        "error": manifest.report["error"] if manifest.status == "damaged" else None,
     }
 
 

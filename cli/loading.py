@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longctx.cli import render
+from longctx.cli import progress, render
+from longctx.cli.run import current
 
 if TYPE_CHECKING:
     from longctx.core.session import Session
@@ -25,8 +26,8 @@ def make_setup(**choices: Any) -> "Setup":
     Args:
         **choices: fields of `Setup`.
     """
-    choices = _expanded(choices)
-    with render.status("starting"):
+    choices = expanded(choices)
+    with progress.status("starting"):
         _silence(choices["model"])
         # Importing makes a million objects that stay; looking for garbage among them costs a tenth.
         gc.disable()
@@ -74,33 +75,36 @@ def open_session(
     from longctx.core.ahead import ReadAhead
     from longctx.core.model_files import local_weights
 
-    doc, model = document.manifest.name, _expanded(choices)["model"]
+    doc, model = document.manifest.name, expanded(choices)["model"]
     with ReadAhead() as ahead:
-        _go_offline(model)
+        go_offline(model)
         ahead.warm(local_weights(model or document.manifest.model["name"]))
         ahead.warm(document.read_whole())
         setup = make_setup(**choices)
         from longctx.core.session import Session
 
-        with render.status(f"opening {doc}"):
+        with progress.status(f"opening {doc}"):
             session = Session(library, doc, setup, partial)
     with session:
         manifest = session.document.manifest
         if manifest.status != "complete":
             render.note(f"{doc} is not finished: only its first {manifest.tokens:,} tokens count")
         for source in session.changed:
-            render.note(f"{source} has changed since it was read; answers are from what was read")
+            name = render.one_line(source)
+            render.note(f"{name} has changed since it was read; answers are from what was read")
         yield session
 
 
-def _expanded(choices: dict[str, Any]) -> dict[str, Any]:
+def expanded(choices: dict[str, Any]) -> dict[str, Any]:
+    """What the user chose about the model, with the user's own folder for `~`."""
     return {
         key: os.path.expanduser(value) if key in ("model", "profile") and value else value
         for key, value in choices.items()
     }
 
 
-def _go_offline(model: str | None) -> None:
+def go_offline(model: str | None) -> None:
+    """Keeps transformers from the network, unless only the network may have the model."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     if not _is_hub_name(model):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -108,11 +112,14 @@ def _go_offline(model: str | None) -> None:
 
 
 def _silence(model: str | None) -> None:
-    _go_offline(model)
+    go_offline(model)
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    logging.set_verbosity_error()
+    logging.disable_default_handler()
+    logging.enable_propagation()  # to where this run's log goes, if anywhere
+    logged = current().verbose or current().log_file or current().report
+    (logging.set_verbosity_warning if logged else logging.set_verbosity_error)()
 
 
 def _is_hub_name(model: str | None) -> bool:

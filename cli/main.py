@@ -1,4 +1,4 @@
-"""The program: its commands in the order in which `--help` lists them, and its own two options.
+"""The program: its commands in the order in which `--help` lists them, and its own options.
 
 A command is one file with a function `run`, whose docstring is its help, and `EXAMPLES`, which
 stand under it; a folder with `COMMANDS` is a command that has others. Command files import nothing
@@ -17,6 +17,7 @@ from longctx.cli import (
     calibrate,
     doctor,
     eval,
+    everywhere,
     export,
     find,
     gc,
@@ -30,7 +31,8 @@ from longctx.cli import (
     show,
     verify,
 )
-from longctx.cli.program import Program, note_debug
+from longctx.cli.exit_codes import EXIT_CODES
+from longctx.cli.program import Command, Program
 
 COMMANDS = {
     "ingest": ingest,
@@ -55,17 +57,15 @@ EPILOG = """\b
 Examples:
   longctx ingest book.txt
   longctx ask "Who kept the lighthouse?"
+  longctx ingest book.txt -v --report run.json
 
 \b
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 part of the input unreadable,
-10 no such library or document, 11 document locked, 13 wrong model or state,
-130 interrupted.
-"""
+Exit codes (docs/exit-codes.md):
+""" + "\n".join(f"  {code:3}  {meaning}" for code, meaning in EXIT_CODES.items())
 
 app = typer.Typer(
     cls=Program,
     rich_markup_mode=None,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -112,23 +112,20 @@ def start(
             help="Print the version and leave.",
         ),
     ] = False,
-    debug: Annotated[
-        bool,
-        typer.Option(
-            "--debug",
-            callback=note_debug,
-            envvar="LONGCTX_DEBUG",
-            show_default=False,
-            help="Show the traceback of an error; off by default.",
-        ),
-    ] = False,
+    verbose: everywhere.Verbose = 0,
+    quiet: everywhere.Quiet = False,
+    progress: everywhere.Progress = None,
+    log_file: everywhere.LogFile = None,
+    report: everywhere.Report = None,
+    debug: everywhere.Debug = False,
     show_help: ShowHelp = False,
 ) -> None:
     """Answers questions about documents longer than any model's window.
 
     A document is ingested once; its state stays on disk, and any number of questions are answered
     from it, with the places in the text. Settings come from flags, then from LONGCTX_* variables,
-    then from the user's config file (`longctx doctor` says where that is).
+    then from the user's config file (`longctx doctor` says where that is). The options
+    from --verbose to --debug are those of every command, and may stand before it or after it.
     """
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help(), err=True)
@@ -139,7 +136,7 @@ def _add(parent: typer.Typer, name: str, module: ModuleType) -> None:
     """Adds a command, or one that has others."""
     epilog = f"\b\nExamples:\n{module.EXAMPLES}"
     if not hasattr(module, "COMMANDS"):
-        parent.command(name, epilog=epilog)(module.run)
+        parent.command(name, cls=Command, epilog=epilog)(module.run)
         return
 
     def group(ctx: typer.Context, show_help: ShowHelp = False) -> None:

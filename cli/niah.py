@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longctx.cli import niah_tables, options, render
+from longctx.cli import grids, niah_tables, options, render
 from longctx.cli.loading import make_setup
 
 if TYPE_CHECKING:
@@ -162,9 +162,7 @@ def run(
     )
     with _watched(wanted) as watch:
         report = niah.run(setup, wanted, watch)
-    if json:
-        render.print_json(report.as_dict())
-    else:
+    if not render.result(report.as_dict(), json):
         niah_tables.show(report, out)
     _warn(report)
     if not report.passed:
@@ -191,22 +189,22 @@ def _watched(wanted: "Wanted") -> "Iterator[Watch]":
 
     places = depths(wanted.depths)
     at: list[Plan] = []  # all haystacks, once they are known
-    with render.live_grid(
+    with grids.live_grid(
         "depth", niah_tables.columns(wanted.lengths), niah_tables.rows(places)
     ) as grid:
 
         def which(plan: "Plan") -> str:
             return f"{plan.length:,} tokens, haystack {at.index(plan) + 1} of {len(at)}"
 
-        def progress(plan: "Plan", state: "Progress") -> None:
-            grid.tell(f"{which(plan)}: {render.so_far(state)}")
+        def read(plan: "Plan", state: "Progress") -> None:
+            grid.read(which(plan), state)
 
         def trial(plan: "Plan", number: int, done: "Trial") -> None:
             grid.add(places.index(done.depth), wanted.lengths.index(done.length), done.answered)
-            grid.tell(f"{which(plan)}: asked {number} of {len(plan.hidden)}")
+            grid.asked(which(plan), number, len(plan.hidden))
 
         grid.tell("loading the model")
-        yield Watch(at.extend, progress, trial)
+        yield Watch(at.extend, read, trial)
 
 
 def _warn(report: "Report") -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longctx.cli import render
+from longctx.cli import grids, render
 from longctx.cli.text import duration
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ def show(report: "Report", out: Path | None) -> None:
         report: what was found.
         out: where it was written; None: nowhere.
     """
-    grid = render.Grid("depth", columns(report.lengths), rows(report.depths))
+    grid = grids.Grid("depth", columns(report.lengths), rows(report.depths))
     for trial in report.asked:
         places = report.depths.index(trial.depth), report.lengths.index(trial.length)
         grid.add(*places, trial.answered)
-    render.heat_map(grid)
+    grids.heat_map(grid)
     render.line("")
     kinds = report.by_kind()
     cells = [_kind_cells(kind, trials) for kind, trials in kinds.items()]

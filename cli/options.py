@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from longctx.cli import completion
 from longctx.cli.program import note_json
 
 
@@ -44,6 +45,7 @@ Model = Annotated[
         "Model: 'tiny', a folder in Hugging Face format, or a hub name (owner/model); by default "
         "the document's own, or the bundled 'tiny' for a new one.",
         metavar="MODEL",
+        autocompletion=completion.models,
     ),
 ]
 ProfileName = Annotated[
@@ -53,6 +55,7 @@ ProfileName = Annotated[
         "Profile: a name from `longctx profiles` or a YAML file; by default the one made for the "
         "model.",
         metavar="NAME|FILE",
+        autocompletion=completion.profiles,
     ),
 ]
 Method = Annotated[
@@ -62,6 +65,7 @@ Method = Annotated[
         "Reading method: reform, reattention, both, ltri, infllm, full, or a baseline that loses "
         "what it does not keep: truncate, streaming, h2o, tova. By default the profile's.",
         metavar="METHOD",
+        autocompletion=completion.methods,
     ),
 ]
 AskWith = Annotated[
@@ -70,6 +74,7 @@ AskWith = Annotated[
         "--method",
         metavar="METHOD",
         show_default=False,
+        autocompletion=completion.ways_to_ask,
         help="How to ask a document that was read with --keep-kv: reform gathers and recomputes, "
         "reattention attends to everything that was kept; by default reform.",
     ),
@@ -106,19 +111,36 @@ Threads = Annotated[
     int | None,
     setting("--threads", "CPU threads; by default as many as PyTorch chooses.", metavar="N"),
 ]
-Document = Annotated[
-    str | None,
+Documents = Annotated[
+    list[str] | None,
     setting(
         "--doc",
-        "Document to search; by default the one that was completed last.",
+        "Document to search; may be given several times, for documents of one model; by default "
+        "the one that was completed last.",
         metavar="NAME",
+        autocompletion=completion.documents,
+    ),
+]
+AllDocuments = Annotated[
+    bool,
+    flag("--all", "Search all documents of the library; off by default."),
+]
+MaxDocs = Annotated[
+    int,
+    setting(
+        "--max-docs",
+        "Documents that a question is encoded for, at most; of more, those whose passages share "
+        "its words. By default 16.",
+        metavar="N",
+        min=1,
     ),
 ]
 Gather = Annotated[
     int | None,
     setting(
         "--gather",
-        "Tokens of the document to gather for each question; by default the profile's number.",
+        "Tokens to gather for each question, of all documents together; by default the profile's "
+        "number.",
         metavar="N",
         min=1,
     ),
@@ -131,6 +153,7 @@ GatherBy = Annotated[
         "(words that passages of 128 tokens share with the question) or hybrid (half of each); the "
         "last two need longctx[bm25]. By default the profile's, or method.",
         metavar="NAME",
+        autocompletion=completion.gathered_by,
     ),
 ]
 Decode = Annotated[
@@ -142,6 +165,7 @@ Decode = Annotated[
         "answer is still in use), quest+raas (both), snapkv (what the question needed); with "
         "options as NAME:OPTION=VALUE,... (docs/decoding.md). By default the profile's, or dense.",
         metavar="POLICY",
+        autocompletion=completion.policies,
     ),
 ]
 Temperature = Annotated[
@@ -214,12 +238,49 @@ Partial = Annotated[
         "Also take a document whose reading was stopped, as far as it was kept; off by default.",
     ),
 ]
+DocumentName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="The document, as `list` names it.",
+        autocompletion=completion.documents,
+    ),
+]
 MaxSize = Annotated[
     str | None,
     setting(
         "--max-size",
         "Largest size of the library on disk, such as 500MB or 20GB; what would pass it is refused "
         "before it is begun. By default only the disk limits it.",
+        metavar="SIZE",
+    ),
+]
+Hidden = Annotated[
+    bool,
+    setting(
+        "--hidden",
+        "Also read files in folders and archives whose names, or whose folders', begin with a dot, "
+        "but for .git; off by default.",
+    ),
+]
+NoIgnore = Annotated[
+    bool,
+    setting("--no-ignore", "Also read what .gitignore files leave out; off by default."),
+]
+Raw = Annotated[
+    bool,
+    setting(
+        "--raw",
+        "Read HTML, notebooks, JSON lines and other formats as the text they are written in; off "
+        "by default.",
+    ),
+]
+MaxUnpacked = Annotated[
+    str | None,
+    setting(
+        "--max-unpacked",
+        "Largest size of what one compressed file or archive holds, such as 500MB or 20GB; by "
+        "default 4GB, and no more than 500 times the file's own size.",
         metavar="SIZE",
     ),
 ]

@@ -18,8 +18,7 @@ def run(json: options.Json = False) -> None:
     from longctx.core.profile import shipped
 
     known = shipped()
-    if json:
-        render.print_json({"profiles": [asdict(profile) for profile in known]})
+    if render.result({"profiles": [asdict(profile) for profile in known]}, json):
         return
     rows = [
         (profile.name, profile.method, ", ".join(profile.models), profile.description)

@@ -1,35 +1,29 @@
-"""What surrounds every command: the config file before it, errors and exit codes after it.
+"""What surrounds every command: options and config file before it, errors and exit codes after it.
 
-Here, and nowhere else, an error becomes a message on standard error and an exit code. Knows no
-command by name.
+Here, and nowhere else, an error becomes a message on standard error and an exit code, and the
+report of a run is written. Knows no command by name.
 """
 
+import copy
+import logging
 import os
 import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from longctx.cli import render, settings
+from longctx.cli import everywhere, render, report, run, settings
+from longctx.cli.logs import logging_of
+from longctx.cli.run import Run
 from longctx.core.errors import LongctxError
 
-
-@dataclass
-class Run:
-    """How this run tells an error.
-
-    Attributes:
-        json: as a JSON object.
-        debug: with a traceback.
-    """
-
-    json: bool
-    debug: bool
+PROGRAM = "longctx"
+_log = logging.getLogger(__name__)
 
 
 class Interrupted(LongctxError):
@@ -38,19 +32,63 @@ class Interrupted(LongctxError):
     exit_code = 130
 
 
+class Command(TyperCommand):
+    """One command; its run is logged and reported as the options say."""
+
+    def invoke(self, ctx: typer.Context) -> Any:
+        """Runs the command.
+
+        Raises:
+            UsageError: the log or the report cannot be written.
+        """
+        current = ctx.find_object(Run)
+        current.command = ctx.command_path.partition(" ")[2]
+        current.arguments = dict(ctx.params)
+        if current.report is not None:
+            report.require_writable(current.report)
+        with logging_of(current):
+            if _log.isEnabledFor(logging.INFO):  # looking for a version takes a while
+                _log.info("longctx %s: %s", report.version("longctx"), current.command)
+            try:
+                code = super().invoke(ctx)
+            except BaseException as error:
+                _log_end(current, error)
+                raise
+            _log_end(current, None)
+        return code
+
+
 class Program(TyperGroup):
     """The command line as a whole, as the console script and Typer's test runner call it."""
+
+    def __init__(self, **attributes: Any):
+        super().__init__(**attributes)
+        own = [option for option in self.params if option.name in everywhere.NAMES]
+        for option in own:
+            everywhere.spare_pydantic(option)
+        shared = [copy.copy(option) for option in own]
+        for option in shared:
+            option.hidden = True  # the program's own help has them
+        for command in _leaves(self):
+            command.params += shared
 
     def main(
         self, args: list[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> None:
         """Runs a command and leaves with its exit code."""
-        given = sys.argv[1:] if args is None else args
+        given = sys.argv[1:] if args is None else [*args]
+        for option in self.params:  # Typer adds these two when all else is there
+            if option.name in ("install_completion", "show_completion"):
+                everywhere.spare_pydantic(option)
         # Looked for before the command line is parsed, so that mistakes in it are told so too.
-        run = Run(json="--json" in given, debug="--debug" in given)
-        extra.update(standalone_mode=False, obj=run)
+        current = run.start(Run(json="--json" in given, debug="--debug" in given))
+        current.report = _report_in(given)
+        if f"_{PROGRAM.upper()}_COMPLETE" in os.environ:
+            # Help texts are folded at this width, and a shell takes every line for a name.
+            os.environ["COLUMNS"] = "9999"
+        extra.update(standalone_mode=False, obj=current)
         run_command = super().main
-        sys.exit(_guarded(run, lambda: run_command(args, prog_name or "longctx", **extra)))
+        sys.exit(_guarded(current, lambda: run_command(args, prog_name or PROGRAM, **extra)))
 
     def invoke(self, ctx: typer.Context) -> Any:
         """Runs the command that was parsed.
@@ -65,19 +103,30 @@ class Program(TyperGroup):
             raise Interrupted("interrupted") from error
 
 
+def _report_in(given: list[str]) -> Path | None:
+    """What stands after --report."""
+    given = given[: given.index("--")] if "--" in given else given
+    for word, following in zip(given, [*given, ""][1:], strict=True):
+        flag, equals, value = word.partition("=")
+        if flag == "--report" and (value or following):
+            return Path(value if equals else following)
+    return None
+
+
+def _leaves(group: Any) -> list[Any]:
+    """The commands of a group that have no others."""
+    found = []
+    for command in group.commands.values():
+        found += _leaves(command) if hasattr(command, "commands") else [command]
+    return found
+
+
 def note_json(ctx: typer.Context, value: bool) -> bool:
     """Callback of `--json`: errors are told as JSON, also where the environment asked for it."""
-    run = ctx.find_object(Run)
-    if run and value:
-        run.json = True
+    current = ctx.find_object(Run)
+    if current and value:
+        current.json = True
     return value
-
-
-def note_debug(ctx: typer.Context, value: bool) -> None:
-    """Callback of `--debug`."""
-    run = ctx.find_object(Run)
-    if run and value:
-        run.debug = True
 
 
 def explain(error: Exception) -> tuple[int, str]:
@@ -96,33 +145,59 @@ def explain(error: Exception) -> tuple[int, str]:
     return 1, f"internal error: {type(error).__name__}: {error}. {hint}"
 
 
-def _guarded(run: Run, call: Callable[[], Any]) -> int:
+def _guarded(current: Run, call: Callable[[], Any]) -> int:
     """Calls, and turns whatever comes of it into an exit code."""
     try:
         code = call()
         sys.stdout.flush()
     except BrokenPipeError:
         _abandon_output()
-        return 1
+        return finish(current, 1)
     except Exception as error:
-        if run.debug:
-            traceback.print_exception(error)
-        code = tell(error, run.json)
-    return code if isinstance(code, int) else 0
+        if current.debug:
+            render.error("".join(traceback.format_exception(error)).rstrip("\n"))
+        code = tell(error, current)
+    return finish(current, code if isinstance(code, int) else 0)
 
 
-def tell(error: Exception, json: bool) -> int:
+def tell(error: Exception, current: Run) -> int:
     """Says on standard error what an error is, as a JSON object or as text.
 
     Returns:
         Its exit code.
     """
     code, message = explain(error)
-    if json:
-        render.print_json({"error": {"code": code, "message": render.clean(message)}}, sys.stderr)
+    current.error = {"code": code, "message": render.clean(message)}
+    if current.json:
+        render.print_json({"error": current.error}, sys.stderr)
     else:
-        render.note(message if message.startswith("internal") else f"error: {message}")
+        render.error(message if message.startswith("internal") else f"error: {message}")
     return code
+
+
+def finish(current: Run, code: int) -> int:
+    """Writes the report of a run that is over, if one is wanted.
+
+    Returns:
+        The exit code: another one only where the report of a run that succeeded cannot be written.
+    """
+    if current.report is not None:
+        try:
+            report.write(current, code)
+        except LongctxError as error:
+            return code or tell(error, current)
+    return code
+
+
+def _log_end(current: Run, error: BaseException | None) -> None:
+    """Logs how a run ended; what kind of error it was, the message being told elsewhere."""
+    how = "done" if error is None else f"ended by {type(error).__name__}"
+    if isinstance(error, typer.Exit):
+        how = f"exit code {error.exit_code}"
+        error = None
+    _log.info("%s after %.2f s", how, current.seconds)
+    if error is not None:
+        _log.debug("where it was", exc_info=error)
 
 
 def _help_hint(error: Any) -> str:

@@ -58,12 +58,9 @@ def _json_question(line: str, path: Path) -> str:
 
 
 def _yaml_questions(text: str, path: Path) -> list[str]:
-    import yaml
+    from longctx.core import safe_yaml
 
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UsageError(f"cannot read '{path}'", str(error), "Correct its YAML.") from error
+    values = safe_yaml.read(text, f"'{path}'")
     entries = values.get("questions") if isinstance(values, dict) else None
     if not isinstance(entries, list):
         raise UsageError(f"no questions in '{path}'", "it has no list 'questions'", FORMS)

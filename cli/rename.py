@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from longctx.cli import options, render
+from longctx.cli import completion, options, render
 from longctx.cli.settings import library_path
 
 EXAMPLES = """\
@@ -13,7 +13,14 @@ EXAMPLES = """\
 
 
 def run(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="The document, as `list` names it.")],
+    old: Annotated[
+        str,
+        typer.Argument(
+            metavar="OLD",
+            help="The document, as `list` names it.",
+            autocompletion=completion.documents,
+        ),
+    ],
     new: Annotated[
         str,
         typer.Argument(metavar="NEW", help="Its new name: 1 to 100 letters, digits, . _ or -."),

@@ -18,7 +18,7 @@ EXAMPLES = """\
 
 
 def run(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The document, as `list` names it.")],
+    name: options.DocumentName,
     yes: Annotated[bool, options.flag("--yes", "Delete without asking; off by default.")] = False,
     library: options.LibraryDir = None,
 ) -> None:

@@ -81,13 +81,13 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _settings(command: Any) -> dict[str, str]:
-    """A command's settings: the flag without its dashes -> the parameter's name.
+def _settings(command: Any) -> dict[str, Any]:
+    """A command's settings: the flag without its dashes -> its option.
 
     Those of a command that has others are theirs.
     """
     found = {
-        option.opts[0].removeprefix("--"): option.name for option in command.params if option.envvar
+        option.opts[0].removeprefix("--"): option for option in command.params if option.envvar
     }
     for inner in _inner(command).values():
         found |= _settings(inner)
@@ -112,5 +112,10 @@ def _check(values: dict[str, Any], known: set[str], where: str) -> None:
             )
 
 
-def _chosen(names: dict[str, str], values: dict[str, Any]) -> dict[str, Any]:
-    return {names[key]: value for key, value in values.items() if key in names}
+def _chosen(known: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a command by parameter; of several in one, as in a variable, a list."""
+    return {
+        known[key].name: str(value).split() if known[key].multiple else value
+        for key, value in values.items()
+        if key in known
+    }

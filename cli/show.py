@@ -1,8 +1,6 @@
 """`longctx show`: everything that is recorded of one document."""
 
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from longctx.cli import options, render
 from longctx.cli.list import status, summary
@@ -20,7 +18,7 @@ EXAMPLES = """\
 
 
 def run(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The document, as `list` names it.")],
+    name: options.DocumentName,
     library: options.LibraryDir = None,
     json: options.Json = False,
 ) -> None:
@@ -31,9 +29,7 @@ def run(
     from longctx.core.store.library import Library
 
     manifest = _manifest(Library.open(library_path(library)), name)
-    if json:
-        render.print_json(_details(manifest))
-    else:
+    if not render.result(_details(manifest), json):
         render.facts(_facts(manifest))
 
 
@@ -66,7 +62,8 @@ def _details(manifest: "Manifest") -> dict[str, Any]:
 def _facts(manifest: "Manifest") -> list[tuple[str, str]]:
     told = summary(manifest)
     sources = [
-        f"{source.name}: {source.tokens:,} tokens, {size(source.size)}, {source.encoding}"
+        f"{render.one_line(source.name)}: {source.tokens:,} tokens, {size(source.size)}, "
+        f"{source.encoding}"
         for source in manifest.sources
     ]
     return [

@@ -28,19 +28,45 @@ class _Visible(dict):
         removed = (
             category in ("Cc", "Cf") and character not in _HARMLESS and character not in "\n\t"
         )
-        self[code] = "\ufffd" if category == "Cs" else "" if removed else character
+        shown = {"Cs": "\ufffd", "Zl": "\n", "Zp": "\n"}.get(category, character)
+        self[code] = "" if removed else shown
         return self[code]
 
 
 _VISIBLE = _Visible()
 
 
+class _Escaped(dict):
+    """The same, where such characters are shown as Python writes them."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        category = unicodedata.category(character)
+        hidden = category in ("Cc", "Cs", "Zl", "Zp") or not clean(character)
+        self[code] = ascii(character)[1:-1] if hidden else character
+        return self[code]
+
+
+_ESCAPED = _Escaped()
+
+
 def clean(text: str) -> str:
     """Text without what a terminal would obey: escape sequences, control and format characters.
 
-    Newlines and tabs stay. Halves of surrogate pairs, as in undecodable file names, become U+FFFD.
+    Newlines and tabs stay, other ends of lines become newlines. Halves of surrogate pairs, as in
+    undecodable file names, become U+FFFD.
     """
+    if text.isascii() and text.isprintable():  # as most cells of a long list
+        return text
     return _ESCAPES.sub("", text).translate(_VISIBLE)
+
+
+def escaped(text: str) -> str:
+    """Text on one line, with what `clean` would take away shown as `\\x1b` or `\\u202e`.
+
+    For logs: what was there can be told, and nothing in it begins another line.
+    """
+    return text.translate(_ESCAPED)
 
 
 def one_line(text: str, limit: int = CLIP) -> str:

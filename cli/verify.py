@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longctx.cli import options, render
+from longctx.cli import completion, options, progress, render
 from longctx.cli.settings import library_path
 from longctx.cli.text import size
 from longctx.core.errors import Locked, StateMismatch
@@ -26,6 +26,7 @@ def run(
         typer.Argument(
             metavar="NAME",
             show_default=False,
+            autocompletion=completion.documents,
             help="The document, as `list` names it; by default all of the library.",
         ),
     ] = None,
@@ -43,15 +44,14 @@ def run(
     from longctx.core.store.verify import verify
 
     found: list[Verified] = []
-    with render.ByteProgress() as progress:
-        for checked in verify(Library.open(library_path(library)), name, progress.tell):
+    with progress.ByteProgress() as shown:
+        for checked in verify(Library.open(library_path(library)), name, shown.tell):
             found.append(checked)
             if not json:
-                progress.hide()
+                shown.hide()
                 render.line(_told(checked))
-    if json:
-        render.print_json({"documents": [asdict(checked) for checked in found]})
-    elif not found:
+    values = {"documents": [asdict(checked) for checked in found]}
+    if not render.result(values, json) and not found:
         render.note("no documents")
     _leave({checked.status for checked in found})
 

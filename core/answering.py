@@ -5,6 +5,7 @@ Which one it is says the method (`Method.recalls`), unless the user names what t
 """
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -82,11 +83,14 @@ class Answering(Protocol):
         name: of the method that answers.
         gathers_by: what its scores are, as `--gather-by` names it.
         threshold: best score under which a document seems not to answer; None: it is not known.
+        documents: that are asked. Of several, scores and chosen tokens are counted on from one to
+            the next.
     """
 
     name: str
     gathers_by: str
     threshold: float | None
+    documents: tuple[Document, ...]
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
         """Reads the question; `on_gathered` is called when it is known what it needs."""
@@ -132,7 +136,7 @@ def way_of(
         )
     chosen = ways[name]
     if gather_by is None:
-        gather_by = engine.profile.gather_by if _has_scores(chosen, document) else METHOD
+        gather_by = engine.profile.gather_by if has_scores(chosen, document) else METHOD
     scoring.require(gather_by)
     if chosen.recalls and gather_by == METHOD:
         return Recalling(engine, document, chosen, name)
@@ -145,51 +149,43 @@ def way_of(
     return Gathering(engine, document, chosen, name, gather_by, index)
 
 
-def _has_scores(method: Method, document: Document) -> bool:
+def has_scores(method: Method, document: Document) -> bool:
     """Whether a method scores the document's tokens before a question is answered."""
-    if method.recalls:
-        return False
+    return not method.recalls and has_embeddings(document)
+
+
+def has_embeddings(document: Document) -> bool:
+    """Whether a document has embeddings to score by."""
     return embeddings.GROUP in {shard.group for shard in document.manifest.shards}
 
 
-class Gathering:
-    """The tokens that score best are recomputed with the question.
+class Gatherer(ABC):
+    """Tokens that are chosen by their scores are recomputed with the question.
 
     Args:
         engine: the model.
-        document: the open document.
-        method: scores its tokens, and says how many are gathered and which in any case.
-        name: the method's.
+        documents: open; what is told of "tokens" is of all of them, counted on.
+        name: of the method.
         gathers_by: whose scores they are; see `core/scoring/`.
-        index: the words of the document's passages; None: one of its own.
+        index: the words of the documents' passages.
     """
+
+    _gather: int | None  # prefix and document tokens, unless the question says how many
+    _edges: tuple[int, int]  # first and last tokens that are recomputed in any case
 
     def __init__(
         self,
         engine: Engine,
-        document: Document,
-        method: Method,
+        documents: tuple[Document, ...],
         name: str,
-        gathers_by: str = METHOD,
-        index: PassageIndex | None = None,
+        gathers_by: str,
+        index: PassageIndex,
     ):
-        self._engine, self._document, self._method, self.name = engine, document, method, name
+        self._engine, self.documents, self.name = engine, documents, name
         self._prefix = engine.prompt.prefix()
-        self.gathers_by = gathers_by
-        self._index = PassageIndex(document) if index is None else index
-        self._gather, self._edges = method.gather, method.edges
-        self.threshold = engine.profile.threshold  # of the method's scores
-        if gathers_by != METHOD:
-            self.threshold = None
-            self._leave_a_choice()
-
-    def _leave_a_choice(self) -> None:
-        """For other scores, where the method wants all tokens or chooses them by place."""
-        by_place = self._gather is not None and sum(self._edges) >= self._gather
-        if by_place:
-            self._edges = (0, 0)
-        if self._gather in (None, sys.maxsize):
-            self._gather = min(GATHER, self._engine.window // 2)
+        self.gathers_by, self._index = gathers_by, index
+        self._total = sum(document.manifest.tokens for document in documents)
+        self.threshold = engine.profile.threshold if gathers_by == METHOD else None
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
         """Gathers, and recomputes.
@@ -219,8 +215,7 @@ class Gathering:
             UsageError: the question leaves no room in the window.
             LongctxError: the document's method keeps nothing to search by.
         """
-        if self.gathers_by == METHOD:
-            _require_search(self._method, self.name, self._document)
+        self.require_search()
         room(self._engine.window, *self._lengths(question), self._gather)
         count = self._gather if question.gather is None else question.gather
         return self._chosen(question, count, (0, 0))
@@ -231,29 +226,107 @@ class Gathering:
         Raises:
             LongctxError: the document's method keeps nothing to search by.
         """
-        if self.gathers_by == METHOD:
-            _require_search(self._method, self.name, self._document)
+        self.require_search()
         return self._scores(question)
 
     def _scores(self, question: Question) -> Scores:
         if self.gathers_by == METHOD:
             return self._method_scores(question)
-        sought = Sought(question.words, lambda: self._own_scores(question), self._index)
+        sought = Sought(question.words, lambda: self.own_scores(question), self._index)
         return scoring.load(self.gathers_by)(sought)
 
-    def _own_scores(self, question: Question) -> Scores:
+    def _lengths(self, question: Question) -> tuple[int, int, int, int]:
+        return len(self._prefix), len(question.ids), question.reserved, self._total
+
+    def _chosen(
+        self, question: Question, count: int, edges: tuple[int, int]
+    ) -> tuple[Scores, Tensor]:
+        scores = self._scores(question)
+        return scores, top_tokens(scores, count, self._total, edges)
+
+    @abstractmethod
+    def own_scores(self, question: Question) -> Scores:
         """The method's scores, for others to take part in.
 
         Raises:
             LongctxError: it has none.
         """
-        if not _has_scores(self._method, self._document):
+
+    @abstractmethod
+    def _method_scores(self, question: Question) -> Scores:
+        """The method's scores; none where it has none."""
+
+    @abstractmethod
+    def require_search(self) -> None:
+        """Refuses a method that keeps nothing to search by, where its scores are wanted.
+
+        Raises:
+            LongctxError: it is such a method.
+        """
+
+    @abstractmethod
+    def _ids(self, chosen: Tensor) -> Tensor:
+        """The token ids of chosen tokens."""
+
+
+class Gathering(Gatherer):
+    """The tokens of one document that score best are recomputed with the question.
+
+    Args:
+        engine: the model.
+        document: the open document.
+        method: scores its tokens, and says how many are gathered and which in any case.
+        name: the method's.
+        gathers_by: whose scores they are; see `core/scoring/`.
+        index: the words of the document's passages; None: one of its own.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        document: Document,
+        method: Method,
+        name: str,
+        gathers_by: str = METHOD,
+        index: PassageIndex | None = None,
+    ):
+        index = PassageIndex(document) if index is None else index
+        super().__init__(engine, (document,), name, gathers_by, index)
+        self._document, self._method = document, method
+        self._gather, self._edges = method.gather, method.edges
+        if gathers_by != METHOD:
+            self._leave_a_choice()
+
+    @property
+    def gather(self) -> int | None:
+        """Prefix and document tokens that are wanted for a question; None: all."""
+        return self._gather
+
+    def _leave_a_choice(self) -> None:
+        """For other scores, where the method wants all tokens or chooses them by place."""
+        by_place = self._gather is not None and sum(self._edges) >= self._gather
+        if by_place:
+            self._edges = (0, 0)
+        if self._gather in (None, sys.maxsize):
+            self._gather = min(GATHER, self._engine.window // 2)
+
+    def own_scores(self, question: Question) -> Scores:
+        """See `Gatherer.own_scores`."""
+        self.require_scores()
+        return self._method_scores(question)
+
+    def require_scores(self) -> None:
+        """Refuses a method without scores for others to take part in.
+
+        Raises:
+            LongctxError: it is such a method.
+        """
+        if not has_scores(self._method, self._document):
             raise LongctxError(
                 f"cannot gather by {self.gathers_by!r} from {self._document.manifest.name!r}",
                 f"method {self._engine.method_name!r} keeps no embeddings to score by",
                 "Ingest it with --method reform, or use --gather-by bm25.",
             )
-        return self._method_scores(question)
 
     def _method_scores(self, question: Question) -> Scores:
         decoder, method = self._engine.decoder, self._method
@@ -267,21 +340,13 @@ class Gathering:
             _require_all(scores, self._document, embeddings.GROUP)
         return Scores(scores.raw.cpu(), scores.pooled.cpu())
 
-    def _lengths(self, question: Question) -> tuple[int, int, int, int]:
-        tokens = self._document.manifest.tokens
-        return len(self._prefix), len(question.ids), question.reserved, tokens
-
-    def _chosen(
-        self, question: Question, count: int, edges: tuple[int, int]
-    ) -> tuple[Scores, Tensor]:
-        scores = self._scores(question)
-        return scores, top_tokens(scores, count, self._document.manifest.tokens, edges)
+    def require_search(self) -> None:
+        """See `Gatherer.require_search`."""
+        if self.gathers_by == METHOD:
+            _require_search(self._method, self.name, self._document)
 
     def _ids(self, chosen: Tensor) -> Tensor:
-        ids = self._document.take("tokens", chosen)["ids"].long()
-        if ((ids < 0) | (ids >= self._engine.files.config.vocab_size)).any():
-            raise _damaged(self._document, "tokens that the model does not have")
-        return ids
+        return token_ids(self._document, chosen, self._engine)
 
 
 class Recalling:
@@ -298,6 +363,7 @@ class Recalling:
 
     def __init__(self, engine: Engine, document: Document, method: Method, name: str):
         self._engine, self._document, self._method, self.name = engine, document, method, name
+        self.documents = (document,)
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
         """Reads the question against the document.
@@ -365,6 +431,23 @@ class Recalling:
         scores = memory.scores(self._document.manifest.tokens)
         _require_all(scores, self._document, kept.GROUP)
         return Scores(scores.raw.cpu(), scores.pooled.cpu())
+
+
+def token_ids(document: Document, tokens: Tensor, engine: Engine) -> Tensor:
+    """The ids of a document's tokens.
+
+    Args:
+        document: the open document.
+        tokens: (n,) ascending.
+        engine: the model that they are for.
+
+    Raises:
+        StateMismatch: the model has no such ids.
+    """
+    ids = document.take("tokens", tokens)["ids"].long()
+    if ((ids < 0) | (ids >= engine.files.config.vocab_size)).any():
+        raise _damaged(document, "tokens that the model does not have")
+    return ids
 
 
 def _searches(method: Method) -> bool:

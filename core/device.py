@@ -60,6 +60,11 @@ def dtype_name(dtype: torch.dtype) -> str:
     return {value: key for key, value in DTYPES.items()}.get(dtype, str(dtype).split(".")[-1])
 
 
+def device_name(device: str) -> str:
+    """What the device is: a GPU's name, or the kind of the machine's processor."""
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
+
+
 def set_threads(threads: int | None) -> None:
     """Uses `threads` CPU threads; None leaves PyTorch's choice."""
     if threads is not None:

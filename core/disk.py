@@ -46,13 +46,18 @@ def require_disk(
         _refuse(store, sources, needed, room, "are left of --max-size")
 
 
-def require_memory(engine: Engine, method: Method, sources: list[Source]) -> None:
+def require_memory(engine: Engine, method: Method, sources: list[Source], before: int = 0) -> None:
     """Refuses sources of which a method would hold more than there is memory.
+
+    Args:
+        engine, method: what reads.
+        sources: what is read.
+        before: tokens that are there already.
 
     Raises:
         LongctxError: with the figures.
     """
-    tokens = expected_tokens(engine, sources)
+    tokens = before + expected_tokens(engine, sources)
     held = method.held_bytes(tokens)
     if not holds(engine, held):
         beside = held.host or held.device
@@ -89,14 +94,10 @@ def expected_tokens(engine: Engine, sources: list[Source]) -> int:
 
 def _tokens_and_bytes(engine: Engine, sources: list[Source], row: int) -> tuple[int, int]:
     """About how many tokens files have and what these take, from the first text of the first."""
-    sample = next((s for s in sources if s.path is not None and s.expected_size), None)
-    if sample is None or sample.path is None:
+    sized = (source for source in sources if source.path is not None and source.expected_size)
+    data = next((data for source in sized if (data := source.first_bytes(SAMPLE_BYTES))), b"")
+    if not data:
         return 0, 0
-    try:
-        with sample.path.open("rb") as file:
-            data = file.read(SAMPLE_BYTES)
-    except OSError:
-        return 0, 0  # reading it will say what is wrong
     backend = engine.files.tokenizer.backend_tokenizer
     tokens = len(backend.encode(data.decode("utf-8", "replace"), add_special_tokens=False).ids)
     each = tokens / len(data) * (TOKEN_BYTES + row) + len(compress_member(data)) / len(data)

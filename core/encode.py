@@ -22,7 +22,12 @@ class RowSink(Protocol):
 
 
 def encode(
-    decoder: Decoder, method: Method, prefix: Tensor, document: Iterable[Tensor], sink: RowSink
+    decoder: Decoder,
+    method: Method,
+    prefix: Tensor,
+    document: Iterable[Tensor],
+    sink: RowSink,
+    before: Callable[[int | None], None] = lambda end: None,
 ) -> Iterator[int]:
     """Reads [prefix | document] in chunks of as many tokens as `method.chunk` says each time.
 
@@ -35,6 +40,8 @@ def encode(
         prefix: (P,) token ids before the document.
         document: the document's token ids in pieces of any size.
         sink: gets the method's rows, one for each document token and none for the prefix.
+        before: called before each chunk is read, with the document tokens up to its end; None
+            where it is not whole.
 
     Yields:
         After each whole chunk, how many document tokens were read: the method can be saved here.
@@ -42,6 +49,7 @@ def encode(
     read = -len(prefix)
     for chunk in chunks(prefix, document, lambda: method.chunk):
         size = method.chunk
+        before(max(0, read + len(chunk)) if len(chunk) == size else None)
         decoder.read(chunk, method, method.depth)
         # Rows of the prefix are not the document's.
         for group, rows in method.rows(skip=min(len(chunk), max(0, -read))).items():

@@ -3,8 +3,9 @@
 Scores come from the method; the rule that turns them into a set of tokens is the same for all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -23,28 +24,30 @@ class Passage:
 
     Attributes:
         document, source: names.
-        line: 1-based line of the source on which it starts.
+        line: 1-based line of the source's text on which it starts.
+        place: where that is in the original: the line, or what else it is divided into ("p. 12").
         start, end: byte offsets in the source; `source[start:end]` is the passage's bytes.
         score: its best token's own score.
         text: those bytes, decoded.
-        best_line, best_text: the line on which its best token stands, and that line from shortly
-            before the token on; for people, not part of the JSON schema.
+        best_place, best_text: where its best token stands, and that line from shortly before the
+            token on; for people, not part of the JSON schema.
     """
 
     document: str
     source: str
     line: int
+    place: str
     start: int
     end: int
     score: float
     text: str
-    best_line: int
+    best_place: str
     best_text: str
 
     def as_dict(self) -> dict[str, Any]:
         """The fields of the JSON schema."""
         values = asdict(self)
-        del values["best_line"], values["best_text"]
+        del values["best_place"], values["best_text"]
         return values
 
 
@@ -123,12 +126,13 @@ def top_tokens(scores: Scores, count: int, total: int, edges: tuple[int, int]) -
     if first + last > count:
         first = count * first // (first + last)
         last = count - first
-    best = _best(scores, range(first, total - last), count - first - last)
+    best = best_tokens(scores, range(first, total - last), count - first - last)
     ends = torch.cat([torch.arange(first), torch.arange(total - last, total)])
     return torch.cat([ends, best.cpu()]).sort().values
 
 
-def _best(scores: Scores, among: range, count: int) -> Tensor:
+def best_tokens(scores: Scores, among: range, count: int) -> Tensor:
+    """The best of a range of tokens, (count,) in no order; ties as in `top_tokens`."""
     raw, pooled = (s[among.start : among.stop] for s in (scores.raw, scores.pooled))
     if count == 0:
         return torch.zeros(0, dtype=torch.long)
@@ -140,15 +144,34 @@ def _best(scores: Scores, among: range, count: int) -> Tensor:
     return torch.cat([sure, level[order[: count - len(sure)]]]) + among.start
 
 
-def passages(document: Document, tokens: Tensor, raw: Tensor) -> list[Passage]:
+def split(tokens: Tensor, lengths: Sequence[int]) -> list[Tensor]:
+    """Tokens of several documents by document, counted from the start of each.
+
+    Args:
+        tokens: (n,) ascending, counted on from one document to the next.
+        lengths: tokens of each document.
+    """
+    borders = [0, *accumulate(lengths)]
+    places = torch.searchsorted(tokens, torch.tensor(borders)).tolist()
+    spans = zip(pairwise(places), borders, strict=False)
+    return [tokens[low:high] - first for (low, high), first in spans]
+
+
+def passages(documents: Sequence[Document], tokens: Tensor, raw: Tensor) -> list[Passage]:
     """The gathered tokens as contiguous runs of one source each, best score first.
 
     Args:
-        document: the open document.
+        documents: open; tokens are counted on from one to the next.
         tokens: (n,) ascending token indices.
         raw: (N,) scores; empty where the method has none.
     """
-    found = [_passage(document, first, end, raw) for first, end in _runs(document, tokens)]
+    lengths = [document.manifest.tokens for document in documents]
+    scores = raw.split(lengths) if len(raw) else [raw] * len(lengths)
+    found = [
+        _passage(document, first, end, own)
+        for document, part, own in zip(documents, split(tokens, lengths), scores, strict=True)
+        for first, end in _runs(document, part)
+    ]
     return sorted(found, key=lambda passage: -passage.score)
 
 
@@ -175,11 +198,12 @@ def _passage(document: Document, first: int, end: int, raw: Tensor) -> Passage:
         document=document.manifest.name,
         source=info.name,
         line=document.line(source, start),
+        place=document.place(source, start),
         start=start,
         end=stop,
         score=round(score, 6),
         text=raw_text.decode(info.encoding, errors="replace"),
-        best_line=document.line(source, best_start),
+        best_place=document.place(source, best_start),
         best_text=_around(raw_text, best_start - start, info.encoding),
     )
 

@@ -4,6 +4,7 @@ Reads a document once and leaves its state in a library; `session.py` answers fr
 asks which method is in use.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from longctx.core.boundaries import Boundaries, on_host
 from longctx.core.cadence import Cadence
 from longctx.core.device import peak_memory
 from longctx.core.disk import expected_tokens, require_disk, require_memory
@@ -20,18 +22,26 @@ from longctx.core.encode import encode
 from longctx.core.errors import UnreadableInput
 from longctx.core.gather import room
 from longctx.core.memory import Method, Snapshot
-from longctx.core.reader import open_sources
+from longctx.core.reader import NotText, Source
 from longctx.core.reading import CannotGoOn, Reading
 from longctx.core.resume import difference, header, unchanged
 from longctx.core.setup import Engine, Setup, memory_told, prepare
+from longctx.core.sources.find import USUAL, open_sources
+from longctx.core.sources.rules import Rules
+from longctx.core.stages import stage
 from longctx.core.store.behind import WriterBehind, to_host
+from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.places import document_name
 from longctx.core.store.space import require_size
+from longctx.core.store.writer import Writer
 from longctx.core.tokens import TokenStream
 
+_log = logging.getLogger(__name__)
+
 SCHEMA_VERSION = 1
+SHOWN = 3  # reasons that an error gives
 OUT_OF_MEMORY = (
     "What was read until the last checkpoint, if there was one, is kept. Read with a profile of a "
     "smaller chunk or budget; --dry-run measures beforehand."
@@ -73,7 +83,10 @@ class Ingested:
         peak_memory: bytes at most on the device; None where unknown.
         undecodable: places whose bytes are no text in the source's encoding.
         forced_splits: places where text without line breaks was cut.
+        sources: how many were read.
         skipped: why sources were left out, one message each.
+        left_out: the same of those in folders and archives that hold no text.
+        lost: messages on what is missing in the middle or at the end of sources.
         changed: names of sources that have grown or were replaced while they were read.
         notes: what was decided otherwise than the profile says.
     """
@@ -90,7 +103,10 @@ class Ingested:
     peak_memory: int | None = None
     undecodable: int = 0
     forced_splits: int = 0
+    sources: int = 1
     skipped: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -108,6 +124,8 @@ def ingest(
     cadence: Cadence | None = None,
     max_size: int | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
+    rules: Rules = USUAL,
+    engine: Engine | None = None,
 ) -> Ingested:
     """Reads sources through a model once and keeps the state on disk.
 
@@ -115,7 +133,7 @@ def ingest(
 
     Args:
         library: the library's folder; made if absent.
-        paths: files, or `-` for standard input.
+        paths: files, folders, patterns, or `-` for standard input.
         setup: model, method and device.
         name: the document's name; None: after the first source.
         replace: put the new state in the place of a finished one of this name, and begin anew
@@ -123,6 +141,8 @@ def ingest(
         cadence: when to write a checkpoint; None: the usual one.
         max_size: bytes that the library may have; None: as many as the disk has.
         on_progress: called after every chunk.
+        rules: what is read of folders and archives, and how.
+        engine: what `setup` comes to, where that is known.
 
     Raises:
         UsageError: a missing file, an unknown name, or a document of this name with other content.
@@ -130,31 +150,36 @@ def ingest(
         Locked: another process is reading a document of this name.
         LongctxError: no room for the model or the state.
     """
-    sources = open_sources(paths)
-    engine = prepare(setup)
-    store = Library.open(library, create=True)
+    sources, engine = open_sources(paths, rules), engine or prepare(setup)
     name = name or document_name(paths[0])
+    return ingest_sources(library, sources, engine, name, replace, cadence, max_size, on_progress)
+
+
+def ingest_sources(
+    library: Path,
+    sources: list[Source],
+    engine: Engine,
+    name: str,
+    replace: bool,
+    cadence: Cadence | None,
+    max_size: int | None,
+    on_progress: Callable[[Progress], None],
+) -> Ingested:
+    """As `ingest`, of sources that were opened and with an engine that may be used again."""
+    store = Library.open(library, create=True)
     settled = store.settle(name)
     if (settled or not replace) and (known := unchanged(store, name, sources, engine)):
-        return _as_it_was(known)
+        _log.info("%s is there already, of the same sources and settings", name)
+        return as_it_was(known)
     method = engine.new_method()  # before anything is written: the model may not fit
     require_disk(store, name, engine, method, sources, max_size)
     require_memory(engine, method, sources)
     differs = partial(difference, engine, sources)
-    with (
-        store.writer(name, header(engine), replace, differs) as writer,
-        memory_told(engine, OUT_OF_MEMORY),
-    ):
+    with store.writer(name, header(engine), replace, differs) as writer:
+        expected = expected_tokens(engine, sources)
         within = partial(require_size, store.path, max_size)
         try:
-            behind = WriterBehind(writer, engine.device)
-            reading = Reading(sources, TokenStream(engine.files.tokenizer), behind)
-            sizes = [source.expected_size for source in sources]
-            total = None if None in sizes else sum(sizes)
-            expected = expected_tokens(engine, sources)
-            cadence = cadence or Cadence()
-            run = Run(engine, reading, behind, cadence, within, on_progress, total, expected)
-            run.read()
+            run = read_in(engine, sources, writer, cadence, within, on_progress, expected)
         except CannotGoOn as error:
             if not replace:
                 raise
@@ -164,12 +189,46 @@ def ingest(
         return run.summary(store.document(name))
 
 
-def _as_it_was(document: Document) -> Ingested:
+def read_in(
+    engine: Engine,
+    sources: list[Source],
+    writer: Writer,
+    cadence: Cadence | None,
+    require_size: Callable[..., None],
+    on_progress: Callable[[Progress], None],
+    expected: int,
+    marks: dict[str, Any] | None = None,
+) -> "Run":
+    """Reads sources to their end into a writer; see `Run` for what is given.
+
+    Raises:
+        CannotGoOn: a source is not the one that the writer has the beginning of.
+        LongctxError: no room, or a source changes.
+    """
+    with memory_told(engine, OUT_OF_MEMORY):
+        behind = WriterBehind(writer, engine.device)
+        reading = Reading(sources, TokenStream(engine.files.tokenizer), behind)
+        sizes = [source.expected_size for source in sources]
+        total = None if None in sizes else sum(sizes)
+        cadence = cadence or Cadence()
+        parts = engine, reading, behind, cadence, require_size, on_progress
+        run = Run(*parts, total, expected, marks)
+        _log.info("reading %s sources, %s bytes", len(sources), total)
+        if reading.tokens:
+            _log.info("going on after %s tokens of an earlier run", f"{reading.tokens:,}")
+        with stage(_log, "reading", f"{len(sources)} sources read"):
+            run.read()
+    return run
+
+
+def as_it_was(document: Document) -> Ingested:
+    """Nothing was to be done."""
     manifest = document.manifest
     return Ingested(
         name=manifest.name,
         status="unchanged",
         tokens=manifest.tokens,
+        sources=len(manifest.sources),
         reused_tokens=manifest.tokens,
         bytes=sum(source.size for source in manifest.sources),
         state_bytes=document.size(),
@@ -188,6 +247,7 @@ class Run:
         on_progress: called after every chunk.
         total: bytes of all sources, where they are known.
         expected: about how many tokens they have; 0: nobody knows.
+        marks: what the report of a checkpoint says beside what was read.
     """
 
     def __init__(
@@ -200,8 +260,10 @@ class Run:
         on_progress: Callable[[Progress], None] = lambda progress: None,
         total: int | None = None,
         expected: int = 0,
+        marks: dict[str, Any] | None = None,
     ):
-        self._expected = expected
+        self._expected, self._marks = expected, marks or {}
+        self._boundaries = Boundaries(reading, writer.begun)
         self._engine, self._writer, self._on_progress = engine, writer, on_progress
         self._require_size, self._reading, self._cadence = require_size, reading, cadence
         self._reused, self._cached = reading.tokens, reading.bytes
@@ -225,15 +287,27 @@ class Run:
         except BaseException:  # Ctrl-C too: a checkpoint may have been finished since
             self._tell()
             raise
-        snapshot, arrive = to_host(method.snapshot())
+        snapshot, boundary, arrive = self._snapshots(method)
         arrive()
-        self._require_size(self._writer.growth(snapshot))
-        self._writer.complete(snapshot, report=self._reading.report())
+        self._require_size(self._writer.growth(snapshot, boundary))
+        self._writer.complete(snapshot, boundary, report=self._reading.report())
+
+    def _snapshots(self, method: Method) -> tuple[Snapshot, Boundary | None, Callable]:
+        """The method's snapshot and the last boundary, on their way to the CPU."""
+        snapshot = method.snapshot()
+        host, arrive = to_host(snapshot)
+        latest = self._boundaries.latest(snapshot)
+        boundary, arrive_too = on_host(latest, snapshot, host, to_host)
+        return host, boundary, lambda: (arrive(), arrive_too())
 
     def _read(self, method: Method, ids: Iterator[Tensor]) -> None:
         prefix = self._engine.prompt.prefix()
         prefix = prefix[:0] if self._writer.begun else prefix
-        for read in encode(self._engine.decoder, method, prefix, ids, self._writer):
+
+        def before(end: int | None) -> None:
+            self._boundaries.before(method, None if end is None else self._reused + end)
+
+        for read in encode(self._engine.decoder, method, prefix, ids, self._writer, before):
             self._reading.store(self._reused + read)
             self._require_room(method)
             if self._cadence.is_due(self._reading.tokens):
@@ -242,24 +316,36 @@ class Run:
         self._reading.store()
         self._require_room(method)
         if not self._reading.tokens:
-            why = " ".join(left["why"] for left in self._reading.skipped) or "there is no text"
-            raise UnreadableInput("nothing to read", why)
+            raise self._nothing()
         self._tell()
+
+    def _nothing(self) -> UnreadableInput:
+        skipped = self._reading.skipped
+        told = " ".join(left["why"] for left in skipped[:SHOWN]) or "there is no text"
+        more = f" And {len(skipped) - SHOWN:,} more." if len(skipped) > SHOWN else ""
+        missed = any(left.get("text", True) for left in skipped)
+        return (UnreadableInput if missed else NotText)("nothing to read", told + more)
 
     def _checkpoint(self, method: Method) -> None:
         """Begins to write a checkpoint of what was read so far."""
         self._writer.wait()  # for the one before: its snapshot is as large
-        tokens, report = self._reading.tokens, self._reading.report()
+        tokens, report = self._reading.tokens, {**self._reading.report(), **self._marks}
         self._cadence.start(tokens)
-        self._writer.do(self._save, tokens, *to_host(method.snapshot()), report)
+        self._writer.do(self._save, tokens, *self._snapshots(method), report)
 
     def _save(
-        self, tokens: int, snapshot: Snapshot, arrive: Callable, report: dict[str, Any]
+        self,
+        tokens: int,
+        snapshot: Snapshot,
+        boundary: Boundary | None,
+        arrive: Callable,
+        report: dict[str, Any],
     ) -> None:
         arrive()
         with self._cadence.writing(tokens):
-            self._writer.checkpoint(snapshot, report=report)
+            self._writer.checkpoint(snapshot, boundary, report=report)
         self._kept = tokens
+        _log.debug("checkpoint after %s tokens", f"{tokens:,}")
         self._require_size()
 
     def _tell(self) -> None:
@@ -283,6 +369,7 @@ class Run:
             name=manifest.name,
             status="complete",
             tokens=manifest.tokens,
+            sources=len(manifest.sources),
             bytes=sum(source.size for source in manifest.sources),
             state_bytes=document.size(),
             reused_tokens=self._reused,
@@ -292,7 +379,9 @@ class Run:
             peak_memory=peak_memory(self._engine.device),
             undecodable=sum(source.undecodable for source in manifest.sources),
             forced_splits=reading.forced_splits,
-            skipped=[left["why"] for left in reading.skipped],
+            skipped=[left["why"] for left in reading.skipped if left.get("text", True)],
+            left_out=[left["why"] for left in reading.skipped if not left.get("text", True)],
+            lost=reading.lost,
             changed=reading.changed,
             notes=[*self._engine.notes],
         )

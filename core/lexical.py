@@ -5,7 +5,7 @@ models and methods. Both libraries are imported when words are first counted: th
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -30,14 +30,15 @@ WORD = rf"[{_UNSPACED}]|[^\W{_UNSPACED}]{{2,}}"
 class PassageIndex:
     """BM25 over a document's passages: English stop words left out, words cut to their stems.
 
-    It is made when it is first needed and kept: some seconds and 20 MB for a million tokens.
+    It is made when it is first needed and kept: some seconds and 20 MB for a million tokens. Of
+    several documents, a word is as rare as it is in all of them.
 
     Args:
-        document: the open document.
+        documents: open; their passages and tokens are counted on from one to the next.
     """
 
-    def __init__(self, document: Document):
-        self._document = document
+    def __init__(self, *documents: Document):
+        self._documents = documents
         self._lengths: Tensor | None = None  # of the passages, in tokens; None: nothing was counted
         self._index: BM25 | None = None  # None then too: no passage has a word
 
@@ -51,7 +52,8 @@ class PassageIndex:
             StateMismatch: the document's text is not what was written.
         """
         if self._lengths is None:
-            self._index, self._lengths = _index(self._document), _lengths(self._document)
+            self._index = _index(*self._documents)
+            self._lengths = torch.cat([_lengths(document) for document in self._documents])
         found = torch.zeros(len(self._lengths))
         if self._index is not None:
             known = self._index.get_tokens_ids(_counted([words], return_ids=False)[0])
@@ -83,11 +85,11 @@ def _texts(document: Document) -> Iterator[str]:
             yield raw.decode(source.encoding, errors="replace")
 
 
-def _index(document: Document) -> "BM25 | None":
+def _index(*documents: Document) -> "BM25 | None":
     """The index of all passages; None where they have no words: their mean length would be 0."""
     from bm25s import BM25
 
-    counted = _counted(_texts(document))
+    counted = _counted(chain.from_iterable(map(_texts, documents)))
     if not counted.vocab:
         return None
     index = BM25(k1=K1, b=B, method="lucene")

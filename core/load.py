@@ -6,6 +6,7 @@ pair of versions and kind of device. A model that fails it is refused: it is nev
 
 import copy
 import hashlib
+import logging
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -17,6 +18,9 @@ from transformers import AutoModelForCausalLM, Mxfp4Config, PreTrainedModel
 from longctx.core.architectures import adapter_of
 from longctx.core.errors import LongctxError, UsageError
 from longctx.core.model import ATTENTION, Decoder, Layer, layers_of, register, run
+from longctx.core.stages import stage
+
+_log = logging.getLogger(__name__)
 
 CHECK_TOKENS, CHECK_SPAN, CHECK_TOLERANCE = 96, 32, 1e-4
 ORIGINAL = "original_max_position_embeddings"
@@ -61,8 +65,11 @@ def load_decoder(
             weight.data = weight.data.to(dtype)
     decoder = Decoder(model.to(device), check_cache)
     key = check_key(config, device)
-    if not check_cache.get(key):
-        self_check(model)
+    if check_cache.get(key):
+        _log.debug("self-check: passed before, with this configuration and these versions")
+    else:
+        with stage(_log, "self_check", "self-check: this model is run exactly"):
+            self_check(model)
         check_cache[key] = True
     return decoder
 

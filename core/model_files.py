@@ -32,6 +32,8 @@ ITEM_SIZE = {
     "U8": 1,
     "BOOL": 1,
 }
+# Nothing that comes with a model is run, and nobody is asked whether it may be.
+OWN_CODE = {"local_files_only": True, "trust_remote_code": False}
 # Fields of a config that say how a file was written, not what the model is.
 NOT_IDENTITY = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache")
 
@@ -125,10 +127,12 @@ def open_model_files(name: str) -> ModelFiles:
             "Convert it to safetensors first.",
         )
     try:
-        config = language_model(AutoConfig.from_pretrained(folder, local_files_only=True))
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        config = language_model(AutoConfig.from_pretrained(folder, **OWN_CODE))
+        tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE)
     except (OSError, ValueError, KeyError) as error:
-        raise UsageError(f"cannot read model {name!r}", _first_line(error)) from error
+        needs_code = "trust_remote_code" in str(error)
+        why = "it needs code of its own, which is never run" if needs_code else _first_line(error)
+        raise UsageError(f"cannot read model {name!r}", why) from error
     if not tokenizer.is_fast:
         raise UsageError(
             f"cannot use the tokenizer of model {name!r}",

@@ -7,7 +7,7 @@ Nothing is written.
 """
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,12 @@ import torch
 
 from longctx.core.device import dtype_name, free_memory, peak_memory, synchronize
 from longctx.core.disk import TOKEN_BYTES, holds
+from longctx.core.errors import UnreadableInput
 from longctx.core.memory import Held
-from longctx.core.reader import Source, open_sources
+from longctx.core.reader import NotText, Source
 from longctx.core.setup import Engine, Setup, prepare
+from longctx.core.sources.find import USUAL, open_sources
+from longctx.core.sources.rules import Rules
 from longctx.core.store.places import document_name
 from longctx.core.store.shard_writer import compress_member, rows_of_shard
 from longctx.core.store.shards import MEMBER
@@ -42,6 +45,8 @@ class Plan:
         seconds, tokens_per_s: for the whole reading, from the trial's rate.
         method, device, dtype: what it would be read with.
         fits: whether the state fits the disk, and what is held the memory.
+        sources: how many would be read.
+        skipped, left_out: why others would not, as in `Ingested`.
     """
 
     name: str
@@ -59,6 +64,9 @@ class Plan:
     device: str
     dtype: str
     fits: bool
+    sources: int = 1
+    skipped: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `ingest --dry-run`."""
@@ -71,18 +79,19 @@ def plan(
     setup: Setup,
     name: str | None = None,
     max_size: int | None = None,
+    rules: Rules = USUAL,
 ) -> Plan:
     """Measures what `ingest` with the same arguments would take.
 
     Raises:
         UsageError, UnreadableInput, LongctxError: as `ingest`.
     """
-    sources = open_sources(paths)
+    sources = open_sources(paths, rules)
     engine = prepare(setup)
     started = time.perf_counter()
     count = _Count(engine, sources)
     counted = time.perf_counter() - started
-    trial = _Trial(engine, count.tokens)
+    trial = _Trial(engine, count.tokens, count.unsafe)
     row = TOKEN_BYTES + trial.row_bytes
     disk = count.text_bytes + count.tokens * row + trial.snapshot_bytes + MANIFEST_BYTES
     peak = trial.peak
@@ -111,20 +120,38 @@ def plan(
         device=engine.device,
         dtype=dtype_name(engine.dtype),
         fits=disk <= free and holds(engine, trial.held),
+        sources=len(sources) - len(count.skipped) - len(count.left_out),
+        skipped=count.skipped,
+        left_out=count.left_out,
     )
 
 
 class _Count:
-    """Tokens of the sources, and the bytes that their text takes in the store."""
+    """Tokens of the sources, how many of the last are not safe, and bytes of text in the store."""
 
     def __init__(self, engine: Engine, sources: list[Source]):
-        self.tokens, self.text_bytes, self.bytes = 0, 0, 0
+        self.tokens, self.text_bytes, self.bytes, self.unsafe = 0, 0, 0, 0
+        self.skipped: list[str] = []
+        self.left_out: list[str] = []
         self._waiting = bytearray()
         stream = TokenStream(engine.files.tokenizer)
         for source in sources:
-            self.tokens += sum(len(piece.ids) for piece in stream.read(source, self._take))
-            self.bytes += source.size
+            self._add(source, stream)
+        if not self.tokens:
+            raise UnreadableInput("nothing to read", " ".join(self.skipped or self.left_out[:3]))
         self.text_bytes += len(compress_member(bytes(self._waiting)))
+
+    def _add(self, source: Source, stream: TokenStream) -> None:
+        try:
+            for piece in stream.read(source, self._take):
+                self.tokens += len(piece.ids)
+                self.unsafe = len(piece.ids)  # of the last piece: others, if more text comes
+            self.bytes += source.size
+        except UnreadableInput as error:
+            if source.size:
+                raise
+            quiet = source.found and isinstance(error, NotText)
+            (self.left_out if quiet else self.skipped).append(str(error))
 
     def _take(self, data: bytes) -> None:
         self.text_bytes += NEWLINE_BYTES * data.count(b"\n")
@@ -138,14 +165,14 @@ class _Trial:
     """What reading random tokens takes, and what it would take to the end.
 
     Attributes:
-        snapshot_bytes, row_bytes: of the snapshot, and of each token's rows.
+        snapshot_bytes, row_bytes: of the snapshots that are kept, and of each token's rows.
         seconds: for all tokens.
         held: memory at the end, beyond what the trial has held.
         peak: memory at most on the device, as far as the trial has read; None where unknown.
         free: on the device, before the trial; None where unknown.
     """
 
-    def __init__(self, engine: Engine, tokens: int):
+    def __init__(self, engine: Engine, tokens: int, unsafe: int):
         self.free = free_memory(engine.device)
         method = engine.new_method()
         total = tokens + len(engine.prompt.prefix())
@@ -158,11 +185,14 @@ class _Trial:
             method.end_chunk()
             growth = self._growth(done, done + size)
             done += size
+        # The boundary's snapshot is another one where its chunk ends before the last whole one.
+        more = (total - done) % method.chunk < unsafe and done > 0
         if (total - done) % method.chunk:
             rest = (total - done) % method.chunk
             took, done = self._read(rest), done + rest
             seconds, size = (took, rest) if not seconds else (seconds, size)
         self.snapshot_bytes += self._growth(done, total)
+        self.snapshot_bytes *= 1 + more
         now, end = method.held_bytes(done), method.held_bytes(total)
         self.held = Held(end.device - now.device, end.host - now.host)
         self.peak = peak_memory(engine.device)  # before memory is filled for measurements

@@ -11,8 +11,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-import yaml
-
+from longctx.core import safe_yaml
 from longctx.core.errors import UsageError
 from longctx.core.sampling import Sampling
 
@@ -198,12 +197,9 @@ def load(text: str, where: str) -> Profile:
     """Reads a profile from YAML text.
 
     Raises:
-        UsageError: not YAML, or as `parse`.
+        UsageError: not plain YAML, or as `parse`.
     """
-    try:
-        return parse(yaml.safe_load(text), where)
-    except yaml.YAMLError as error:
-        raise UsageError(f"cannot read {where}", str(error), "Correct its YAML.") from error
+    return parse(safe_yaml.read(text, where), where)
 
 
 def shipped() -> list[Profile]:
@@ -228,7 +224,7 @@ def find(name: str | None, model: str) -> Profile:
     if name is not None and name.endswith((".yaml", ".yml")):
         if not Path(name).is_file():
             raise UsageError(f"no profile file {name!r}", "", "Check the path of --profile.")
-        return load(Path(name).read_text("utf-8"), f"profile {name}")
+        return parse(safe_yaml.read_file(Path(name), f"profile {name}"), f"profile {name}")
     profile = named(name) if name else made_for(model)
     if profile:
         return profile

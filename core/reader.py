@@ -3,25 +3,26 @@
 Bytes come in 1 MiB pieces and leave as text, so memory does not grow with the source. Nothing
 is normalised: line ends stay as they are, bytes that cannot be decoded become U+FFFD and are
 counted, and `raw[start:end].decode(encoding, "replace")` gives back the text between any two
-characters. Knows nothing of tokenizers, models or where the bytes are kept.
+characters (but in encodings like GB18030, where its last bytes are undecodable or follow such
+ones). Knows nothing of tokenizers, models or where the bytes are kept.
 """
 
 import codecs
 import hashlib
-import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar, Protocol
 
 import numpy as np
 from charset_normalizer import from_bytes
 
 from longctx.core.encodings import BOMS, LEGACY
-from longctx.core.errors import UnreadableInput, UsageError
+from longctx.core.errors import UnreadableInput
 
 READ_BYTES = 1 << 20
 _MARK = 0xDC00  # + the length of an undecodable run, while its place in the text is kept
@@ -42,6 +43,29 @@ class Block:
     starts: np.ndarray
 
 
+class NotText(UnreadableInput):
+    """There is no text to miss: it is empty, binary, or no file at all."""
+
+
+class Made(Protocol):
+    """Text that is made from a file: unpacked or converted (`sources/made.py`)."""
+
+    marks: str | None
+    encoding: str
+    size: int | None
+    lost: list[str]
+    undecodable: int
+
+    def open(self) -> AbstractContextManager[BinaryIO]:
+        """The text, from its beginning."""
+
+    def origin(self) -> tuple[int, str]:
+        """Size and SHA-256 of the file."""
+
+    def take_marks(self) -> list[tuple[int, int]]:
+        """(byte of the text, number) of what was read since the last call."""
+
+
 @dataclass
 class Source:
     """One file, or standard input.
@@ -54,20 +78,63 @@ class Source:
         name: as the user named it, and as citations print it.
         path: the file; None for a stream.
         stream: what is read when there is no path: standard input, once.
+        made: how the text is made from the file; None: it is the file.
+        refused: why it is not opened; None: it is.
+        found: it was not named itself, but found in a folder or archive.
+        header: text that the model sees before it; it is not part of the source.
+        part: which part of the file it is, of an archive's members; empty: all of it.
     """
 
     name: str
     path: Path | None
     stream: BinaryIO | None = None
+    made: Made | None = None
+    refused: UnreadableInput | None = None
+    found: bool = False
+    header: str = ""
+    part: str = ""
     size: int = field(default=0, init=False)
     sha256: str = field(default="", init=False)
     undecodable: int = field(default=0, init=False)
     encoding: str = field(default="", init=False)
+    begin: int = field(default=0, init=False)  # byte at which reading it begins
+    back: int = field(default=0, init=False)  # characters there that are of the text before
+    kept: ClassVar[bool] = False  # the store has it, so it need not be compared with the store
+    _lost: list[str] = field(default_factory=list, init=False, repr=False)
+
+    @property
+    def mtime_ns(self) -> int | None:
+        """When it was modified, where that is known without its file."""
+        return None
 
     @property
     def expected_size(self) -> int | None:
-        """The file's size in bytes, known before it is read; None for a stream."""
+        """The text's size in bytes, known before it is read; None where it is not."""
+        if self.refused:
+            return 0
+        if self.made:
+            return self.made.size
         return self.path.stat().st_size if self.path and self.path.is_file() else None
+
+    @cached_property
+    def file(self) -> str | None:
+        """The path by which it is recorded; None for what can be read only once."""
+        return str(self.path.resolve()) if self.path and self.path.is_file() else None
+
+    @property
+    def lost(self) -> list[str]:
+        """Messages on parts of the file that are missing in what was read."""
+        return [*self._lost, *(self.made.lost if self.made else [])]
+
+    def first_bytes(self, count: int) -> bytes:
+        """Up to so many bytes of the text; none where it is a stream or cannot be read."""
+        if self.path is None or self.refused:
+            return b""
+        try:
+            with self._open() as file:
+                return file.read(count)
+        except (OSError, UnreadableInput):
+            return b""  # reading it will say what is wrong
 
     def blocks(self, on_bytes: Callable[[bytes], None] | None = None) -> Iterator[Block]:
         """Decodes the source from its first byte to its last.
@@ -81,9 +148,8 @@ class Source:
         """
         reads = self._reads()
         data = next(reads)
-        self.encoding, offset = _detect(data, self.name)
-        self.size = self.undecodable = 0
-        digest, undecoded = hashlib.sha256(), data[offset:]
+        mark, digest = self._begin(data)
+        undecoded, offset = data[mark:], self.size + mark
         while data:
             if on_bytes:
                 on_bytes(data)
@@ -94,15 +160,40 @@ class Source:
             undecoded = undecoded[int(block.starts[-1]) - offset :] + data
             offset = int(block.starts[-1])
             self.undecodable += bad
+            if self.made and not data:
+                self.undecodable += self.made.undecodable
             if block.text:
                 yield block
 
+    def _begin(self, data: bytes) -> "tuple[int, hashlib._Hash]":
+        """Looks at the first bytes: the length of their mark, and the hash of what is before."""
+        self.encoding, mark = self._detect(data)
+        self.size = self.undecodable = 0
+        return mark, self.hashed()
+
+    def hashed(self) -> "hashlib._Hash":
+        """The hash of its bytes before `begin`."""
+        return hashlib.sha256()
+
+    def _detect(self, data: bytes) -> tuple[str, int]:
+        if self.made and self.made.encoding and data:
+            return self.made.encoding, 0
+        return detect(data, self.name)
+
     def _reads(self) -> Iterator[bytes]:
         """The source's bytes in pieces, then one empty piece."""
+        if self.refused:
+            raise self.refused
+        self._lost, read = [], 0
         try:
             with self._open() as file:
                 while data := file.read(READ_BYTES):
+                    read += len(data)
                     yield data
+        except UnreadableInput as error:
+            if not read:
+                raise
+            self._lost.append(f"{error.what}: what follows {read:,} bytes is lost: {error.why}")
         except OSError as error:
             raise UnreadableInput(
                 f"cannot read '{self.name}'",
@@ -112,45 +203,29 @@ class Source:
         yield b""
 
     def _open(self) -> AbstractContextManager[BinaryIO]:
+        if self.made:
+            return self.made.open()
         if self.path:
             return self.path.open("rb")
         return nullcontext(self.stream or sys.stdin.buffer)
 
 
-def open_sources(paths: Sequence[str]) -> list[Source]:
-    """Names the sources of a command and checks them before any work is done.
+def detect(data: bytes, name: str) -> tuple[str, int]:
+    """Python's name of the encoding, and the length of the byte order mark in bytes.
 
     Args:
-        paths: file names; "-" is standard input.
+        data: the first bytes.
+        name: the source's.
 
     Raises:
-        UsageError: a path does not exist or is a folder, or standard input is named twice.
+        NotText: it is empty, binary, or in no known encoding.
     """
-    if list(paths).count("-") > 1:
-        raise UsageError("cannot read '-' twice", "standard input ends once", "Name it once.")
-    return [_open_source(path) for path in paths]
-
-
-def _open_source(name: str) -> Source:
-    if name == "-":
-        return Source("stdin", None)
-    if os.path.isdir(name):
-        raise UsageError(
-            f"cannot read '{name}'", "folders are not read yet", "Name the files in it."
-        )
-    if not os.path.exists(name):  # unlike Path.exists, never raises
-        raise UsageError(f"cannot read '{name}'", "no such file", "Check the path.")
-    return Source(name, Path(name))
-
-
-def _detect(data: bytes, name: str) -> tuple[str, int]:
-    """Python's name of the encoding, and the length of the byte order mark in bytes."""
     marked = ((mark, encoding) for mark, encoding in BOMS if data.startswith(mark))
     mark, encoding = next(marked, (b"", ""))
     if len(data) == len(mark):
-        raise UnreadableInput(f"cannot read '{name}'", "it is empty", "Leave it out.")
+        raise NotText(f"cannot read '{name}'", "it is empty", "Leave it out.")
     if not encoding and b"\0" in data:
-        raise UnreadableInput(
+        raise NotText(
             f"cannot read '{name}'",
             "it is binary: there are zero bytes in its first MiB and no UTF-16 or UTF-32 mark",
             "Convert it to text, or leave it out.",
@@ -174,9 +249,7 @@ def _guess(data: bytes, name: str) -> str:
     matches = from_bytes(whole_lines, cp_isolation=list(LEGACY))
     best = matches.best()
     if best is None:
-        raise UnreadableInput(
-            f"cannot read '{name}'", "its encoding is not known", "Convert it to UTF-8."
-        )
+        raise NotText(f"cannot read '{name}'", "its encoding is not known", "Convert it to UTF-8.")
     equal = [m for m in matches if m.chaos <= best.chaos and m.coherence >= best.coherence]
     names = {encoding for match in equal for encoding in match.could_be_from_charset}
     return min(names.intersection(LEGACY), key=LEGACY.index)

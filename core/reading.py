@@ -6,13 +6,13 @@ there. Files are read and tokenized in another thread, which hands over what it 
 counted or stored is so in the thread that takes it. Knows nothing of models or methods.
 """
 
-import hashlib
 import os
 import sys
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -21,10 +21,10 @@ import torch
 
 from longctx.core.errors import LongctxError, StateMismatch, UnreadableInput, UsageError
 from longctx.core.overlap import prefetched
-from longctx.core.reader import Source
+from longctx.core.reader import Made, NotText, Source
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.document import Document
-from longctx.core.store.manifest import Manifest
+from longctx.core.store.manifest import Manifest, Origin
 from longctx.core.store.manifest import Source as Known
 from longctx.core.store.sameness import begins_with
 from longctx.core.store.shards import AGAIN
@@ -43,18 +43,21 @@ class Reading:
 
     Attributes:
         tokens, bytes: of the document, as far as the store has them.
-        skipped: sources that were left out: `place` (sources before it), `path`, `mtime_ns`, and
-            `why`, a message.
+        skipped: sources that were left out: `place` (sources before it), `path`, `part` of it,
+            `mtime_ns`, `why`, a message, and whether there was `text` to miss.
+        lost: messages on what is missing in the middle or at the end of sources.
         changed: names of sources that have changed since they were opened.
-        forced_splits: places where text without line breaks was cut.
+        forced_splits: places where text without line breaks was cut, as far as the store has it.
+        safe: the first tokens, that are the same whatever is added at the document's end.
 
     Raises:
         CannotGoOn: a stream is not the one whose reading was begun.
     """
 
     def __init__(self, sources: list[Source], stream: TokenStream, writer: WriterBehind):
-        self.tokens = self.bytes = self.forced_splits = 0
+        self.tokens = self.bytes = self.forced_splits = self.safe = 0
         self.skipped: list[dict[str, Any]] = []
+        self.lost: list[str] = []
         self.changed: list[str] = []
         self._stream, self._writer = stream, writer
         self._ahead: deque[_Ahead] = deque()
@@ -62,6 +65,7 @@ class Reading:
         self._waiting = deque(_Ahead(source) for source in sources)
         if writer.begun:
             self._go_on(writer.begun)
+        self._given = self.tokens  # that were handed out, or are in the store
 
     @contextmanager
     def ids(self) -> Iterator[Iterator[torch.Tensor]]:
@@ -74,7 +78,7 @@ class Reading:
         """
         found = self._found()
         # Who waits for a stream in another thread cannot be made to stop waiting.
-        files = all(path_of(ahead.source) for ahead in self._waiting)
+        files = all(ahead.source.file or ahead.source.refused for ahead in self._waiting)
         ahead = files and self._writer.beside
         with prefetched(found, AHEAD) if ahead else closing(found) as taken:
             yield self._taken(taken)
@@ -89,7 +93,8 @@ class Reading:
                 # An empty, binary or forbidden source shows itself before anything of it is stored.
                 if ahead.source.size:
                     raise
-                yield _Found(ahead, over=True, unreadable=str(error))
+                text = not (ahead.source.found and isinstance(error, NotText))
+                yield _Found(ahead, over=True, unreadable=str(error), text=text)
 
     def _taken(self, found: Iterator["_Found"]) -> Iterator[torch.Tensor]:
         for part in found:
@@ -98,16 +103,26 @@ class Reading:
                 self._ahead.append(ahead)
             ids = ahead.take_in(part)
             if ids is not None:
+                self._note(part.piece, len(ids))
                 yield ids
+
+    def _note(self, piece: Tokens, new: int) -> None:
+        """What was before a piece stays as it is, and so does the piece if more follows."""
+        known = len(piece.ids) - new
+        self.safe = max(self.safe, self._given - known)
+        self._given += new
+        if not piece.last:
+            self.safe = self._given
 
     def store(self, tokens: int = sys.maxsize) -> None:
         """Hands on the first `tokens` of the document, which the model has read, and their text."""
         while self._ahead:
             ahead = self._ahead[0]
             if ahead.unreadable:
-                file = {"path": path_of(ahead.source), "mtime_ns": ahead.mtime_ns}
-                place = self._handled
-                self.skipped.append({"place": place, **file, "why": ahead.unreadable})
+                place, source = self._handled, ahead.source
+                file = {"path": source.file, "part": source.part, "mtime_ns": ahead.mtime_ns}
+                told = {"why": ahead.unreadable, "text": ahead.text}
+                self.skipped.append({"place": place, **file, **told})
             else:
                 self._hand_on(ahead, tokens - self.tokens)
                 if ahead.pieces or not ahead.over:
@@ -121,18 +136,27 @@ class Reading:
         return {
             "forced_splits": self.forced_splits,
             "skipped": [*self.skipped],
+            "lost": [*self.lost],
             "changed": [*self.changed],
         }
 
     def _hand_on(self, ahead: "_Ahead", count: int) -> None:
         source = ahead.source
+        text_start = self.bytes - ahead.stored  # of the source, in the document's text
         if not ahead.begun:
-            self._writer.begin_source(source.name, path_of(source), ahead.mtime_ns, source.encoding)
+            self._writer.begin_source(
+                source.name, source.file, ahead.mtime_ns, source.encoding, ahead.origin
+            )
             ahead.begun = True
+        splits = ahead.splits
         ids, starts = (torch.from_numpy(array) for array in ahead.take(count))
+        self.forced_splits += ahead.splits - splits
         self._writer.append("tokens", {"ids": ids, "starts": starts})
         text = ahead.take_text()
         self._writer.add_bytes(text)
+        if marks := ahead.take_marks():
+            starts, numbers = torch.tensor(marks).T + torch.tensor([[text_start], [0]])
+            self._writer.append("marks", {"starts": starts, "numbers": numbers})
         self.tokens, self.bytes = self.tokens + len(ids), self.bytes + len(text)
 
     def _end(self, ahead: "_Ahead") -> None:
@@ -140,16 +164,18 @@ class Reading:
         self._writer.end_source(
             source.size, source.sha256, source.encoding, source.undecodable, ahead.mtime_ns
         )
-        self.forced_splits += ahead.splits
+        self.lost += source.lost
         if ahead.changed:
             self.changed.append(source.name)
 
     def _go_on(self, begun: Document) -> None:
         """Takes up what the store has: finished sources, and one in the middle of which it ends."""
         manifest = begun.manifest
-        self.tokens = manifest.tokens
+        self.tokens, boundary = manifest.tokens, begun.boundary()
+        self.safe = boundary.tokens if boundary else 0
         self.bytes = sum(known.size for known in manifest.sources)
         self.forced_splits = manifest.report.get("forced_splits", 0)
+        self.lost = [*manifest.report.get("lost", [])]
         self.skipped, self.changed = skipped(manifest), [*manifest.report.get("changed", [])]
         known = begun_with([ahead.source for ahead in self._waiting], manifest) or []
         done = [self._waiting.popleft() for _ in known]
@@ -158,17 +184,12 @@ class Reading:
             self._waiting.appendleft(done.pop())
         self._handled = len(done)
         for ahead, source in zip(done, known, strict=False):
-            if source and source.path is None:
+            if source and source.path is None and not ahead.source.kept:
                 _require_same(ahead.source, source)
 
 
 class CannotGoOn(UsageError):
     """What is read is not what a checkpoint is the beginning of."""
-
-
-def path_of(source: Source) -> str | None:
-    """The path by which a source is recorded; None for what can be read only once."""
-    return str(source.path.resolve()) if source.path and source.path.is_file() else None
 
 
 def skipped(manifest: Manifest) -> list[dict[str, Any]]:
@@ -187,6 +208,7 @@ def skipped(manifest: Manifest) -> list[dict[str, Any]]:
 
 def _is_left_out(entry: Any) -> bool:
     types = {"place": (int,), "path": (str, NoneType), "mtime_ns": (int, NoneType), "why": (str,)}
+    types |= {"part": (str, NoneType), "text": (bool, NoneType)}  # which older ones do not have
     return isinstance(entry, dict) and all(type(entry.get(k)) in types[k] for k in types)
 
 
@@ -202,13 +224,14 @@ def begun_with(sources: list[Source], manifest: Manifest) -> list[Known | None] 
         if not stored and not left_out:
             break
         if left_out and left_out[0]["place"] == place:
-            path, known = left_out.popleft()["path"], None
+            left = left_out.popleft()
+            file, known = (left["path"], left.get("part") or ""), None
         elif stored:
             known = stored.popleft()
-            path = known.path
+            file = known.path, known.origin.part if known.origin else ""
         else:
             return None
-        if path != path_of(source):
+        if file != (source.file, source.part):
             return None
         found.append(known)
     return None if stored or left_out else found
@@ -240,6 +263,8 @@ class _Found(NamedTuple):
         piece: tokens.
         over: nothing more will come.
         unreadable: why nothing comes at all.
+        text: there may have been text in what is unreadable.
+        marks: (byte of the text, number in the original) of the raw bytes.
     """
 
     ahead: "_Ahead"
@@ -247,6 +272,8 @@ class _Found(NamedTuple):
     piece: Tokens | None = None
     over: bool = False
     unreadable: str = ""
+    text: bool = True
+    marks: Sequence[tuple[int, int]] = ()
 
 
 class _Ahead:
@@ -257,9 +284,10 @@ class _Ahead:
         pieces: the tokens.
         begun: the store knows the source.
         over: nothing more will come.
-        unreadable: why nothing comes at all.
+        unreadable, text: why nothing comes at all, and whether there was text to miss.
+        origin: what the text was made from; None: it is the file.
         changed: the file was replaced or has grown since it was opened.
-        splits: places where the text was cut by force; known when it is over.
+        splits: places where the text was cut by force, in what was taken.
         known: what the store had of it at the start.
     """
 
@@ -267,41 +295,55 @@ class _Ahead:
         self.source = source
         self.pieces: deque[Tokens] = deque()
         self.begun = self.over = self.changed = False
-        self.unreadable, self.splits = "", 0
+        self.unreadable, self.text, self.splits = "", True, 0
+        self.origin: Origin | None = None
+        self._marks: deque[tuple[int, int]] = deque()
         self.known: Known | None = None
         self._document: Document | None = None
-        self._digest = hashlib.sha256()
+        self._digest = source.hashed()
         self._text = bytearray()  # from byte `_stored` on
-        self._stored = self._end = self._compared = 0
+        self._stored = self._end = self._begun_at = 0
+        self._compared = source.begin
         self._opened: os.stat_result | None = None
 
     @property
     def mtime_ns(self) -> int | None:
         """When the file was modified last before it was opened; None for a stream."""
-        return self._opened and self._opened.st_mtime_ns
+        return self._opened.st_mtime_ns if self._opened else self.source.mtime_ns
 
     def go_on(self, document: Document) -> None:
         """Begins where `document`, a checkpoint, ends: in the middle of this source."""
         self._document, self.known, self.begun = document, document.manifest.sources[-1], True
-        self._stored = self._end = self.known.size
+        self._stored = self._end = self._begun_at = self.known.size
 
     def read(self, stream: TokenStream) -> Iterator[_Found]:
         """What is in the source."""
         if self.source.path and self.source.path.is_file():
             self._opened = self.source.path.stat()
-        before = stream.forced_splits
+        made = self.source.made
+        if made:
+            self.origin = self._origin(made)
         after = self.known.size if self.known else -1
         data: list[bytes] = []
         for piece in stream.read(self.source, data.append, after):
-            yield _Found(self, b"".join(data), piece)
+            yield _Found(self, b"".join(data), piece, marks=made.take_marks() if made else ())
             data.clear()
-        self.splits = stream.forced_splits - before
-        yield _Found(self, b"".join(data), over=True)
+        marks = made.take_marks() if made else ()
+        yield _Found(self, b"".join(data), over=True, marks=marks)
+
+    def _origin(self, made: Made) -> Origin:
+        try:
+            size, sha256 = made.origin()
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise UnreadableInput(f"cannot read '{self.source.name}'", why) from error
+        return Origin(size, sha256, self.source.part, made.marks)
 
     def take_in(self, found: _Found) -> torch.Tensor | None:
         """Keeps what came, and returns the ids of it that the store does not have."""
         self._add(found.data)
-        self.over, self.unreadable = found.over, found.unreadable
+        self._marks += (mark for mark in found.marks if mark[0] >= self._begun_at)
+        self.over, self.unreadable, self.text = found.over, found.unreadable, found.text
         if found.over and not found.unreadable:
             self._require_compared()
             self._look_again()
@@ -321,6 +363,8 @@ class _Ahead:
             starts.append(piece.starts[:count])
             if len(piece.ids) > count:
                 self.pieces.appendleft(_without(piece, count))
+            else:
+                self.splits += piece.forced
             count -= len(ids[-1])
         return np.concatenate(ids), np.concatenate(starts)
 
@@ -332,6 +376,18 @@ class _Ahead:
         del self._text[: len(data)]
         self._stored += len(data)
         return data
+
+    @property
+    def stored(self) -> int:
+        """Bytes of the text that were taken."""
+        return self._stored
+
+    def take_marks(self) -> list[tuple[int, int]]:
+        """The marks of the text that was taken."""
+        taken = []
+        while self._marks and self._marks[0][0] < self._stored:
+            taken.append(self._marks.popleft())
+        return taken
 
     def _add(self, data: bytes) -> None:
         """Takes raw bytes; those that the store has are only compared."""
@@ -379,7 +435,10 @@ class _Ahead:
             self.changed = _stamp(now) != _stamp(opened)
             if not self.changed or now.st_ino != opened.st_ino:
                 return  # replaced: what was read is the old file, whole
-            same = begins_with(source.path, source.size, source.sha256)
+            file = self.origin or source
+            same = begins_with(source.path, file.size, file.sha256)
+            # What is unpacked or converted is made of the whole file.
+            same = same and not (self.origin and now.st_size != file.size)
         except OSError:  # deleted: likewise
             return
         if not same:
@@ -396,4 +455,4 @@ def _stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 def _without(piece: Tokens, count: int) -> Tokens:
     """A piece without its first tokens."""
-    return Tokens(piece.ids[count:], piece.starts[count:], piece.begin, piece.end)
+    return replace(piece, ids=piece.ids[count:], starts=piece.starts[count:])

@@ -44,7 +44,9 @@ def unchanged(store: Library, name: str, sources: list[Source], engine: Engine) 
     except (NotFound, StateMismatch):
         return None
     manifest = document.manifest
-    if skipped(manifest) or len(manifest.sources) != len(sources):
+    left_out = skipped(manifest)
+    missed = any(left.get("text", True) for left in left_out) or manifest.report.get("lost")
+    if missed or len(manifest.sources) + len(left_out) != len(sources):
         return None
     if difference(engine, sources, manifest):
         return None
@@ -64,12 +66,12 @@ def difference(engine: Engine, sources: list[Source], manifest: Manifest) -> str
         return f"it was read with another model, {manifest.model['name']}"
     if begun_with(sources, manifest) is None:
         return "it was read from other files"
-    changed = [known.name for known in manifest.sources if not _holds(known)]
-    changed += [left["path"] for left in skipped(manifest) if not _is_as_it_was(left)]
+    changed = [known.name for known in manifest.sources if not holds(known)]
+    changed += [left["path"] for left in skipped(manifest) if not is_as_it_was(left)]
     return f"{', '.join(changed)} changed since" if changed else ""
 
 
-def _is_as_it_was(left_out: dict[str, Any]) -> bool:
+def is_as_it_was(left_out: dict[str, Any]) -> bool:
     """Whether a file that could not be read was not touched since."""
     if left_out["path"] is None:
         return True
@@ -79,12 +81,12 @@ def _is_as_it_was(left_out: dict[str, Any]) -> bool:
         return False
 
 
-def _holds(known: StoredSource) -> bool:
+def holds(known: StoredSource) -> bool:
     """Whether the file still has, or begins with, what was read of it."""
     if known.path is None:
         return True  # compared while it is read
     try:
-        if known.undecodable is None:
+        if known.undecodable is None and not known.origin:
             return begins_with(Path(known.path), known.size, known.sha256)
         return is_same(known, Path(known.path))
     except OSError:

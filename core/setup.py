@@ -1,5 +1,6 @@
 """From the names a user gives to a model ready to run, with its profile, method and device."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
@@ -14,6 +15,7 @@ from longctx.core.decoding import Decoding
 from longctx.core.device import (
     choose_device,
     choose_dtype,
+    device_name,
     dtype_name,
     free_memory,
     is_out_of_memory,
@@ -27,8 +29,11 @@ from longctx.core.model import Decoder
 from longctx.core.model_files import BUNDLED, ModelFiles, cached_json, open_model_files, require_fit
 from longctx.core.profile import Profile
 from longctx.core.prompt import PromptEncoder
+from longctx.core.stages import facts, stage
 from longctx.core.store.manifest import Manifest
 from longctx.kernels import choice
+
+_log = logging.getLogger(__name__)
 
 ROOM = 0.95  # of a GPU's free memory is used
 WORKING = 2 << 30  # bytes that are left for what a chunk needs for a moment
@@ -123,13 +128,14 @@ class Engine:
 
     def _load(self) -> Decoder:
         require_fit(self.files, self.device, self.dtype, free_memory(self.device))
-        return load_decoder(
-            str(self.files.folder),
-            self.files.config,
-            self.device,
-            self.dtype,
-            cached_json("self-checks.json"),
-        )
+        with stage(_log, "load_model", f"model {self.files.name}: weights loaded"):
+            return load_decoder(
+                str(self.files.folder),
+                self.files.config,
+                self.device,
+                self.dtype,
+                cached_json("self-checks.json"),
+            )
 
     def new_method(
         self,
@@ -249,12 +255,10 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     decoding.check(chosen.decoding)
     scoring.check(chosen.gather_by)
     method = recorded.method or _method(setup, chosen)
-    module = methods.load(method)
     values = recorded.options or _values(setup, chosen, method)
-    wanted = profile.build(module.Options, values, f"options of method {method!r}")
     window = chosen.window or files.config.max_position_embeddings
-    options = module.fit(wanted, window) if hasattr(module, "fit") else wanted
-    return Engine(
+    wanted, options = _options(method, values, window)
+    engine = Engine(
         files=files,
         profile=chosen,
         method_name=method,
@@ -267,6 +271,65 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         decoding=policy(setup.decode, chosen),
         notes=tuple(_differences(wanted, options, window)),
     )
+    if _log.isEnabledFor(logging.INFO):
+        _tell(engine)
+    return engine
+
+
+def _tell(engine: Engine) -> None:
+    """Logs what was chosen."""
+    files, dtype = engine.files, dtype_name(engine.dtype)
+    parameters = files.num_parameters()
+    facts(
+        _log,
+        "model %s (%s, %s parameters, window %s) on %s in %s with %s threads",
+        *(files.name, files.config.model_type, f"{parameters:,}", f"{engine.window:,}"),
+        *(engine.device, dtype, torch.get_num_threads()),
+        model={
+            "name": files.name,
+            "type": files.config.model_type,
+            "parameters": parameters,
+            "window": engine.window,
+        },
+        device={
+            "device": engine.device,
+            "name": device_name(engine.device),
+            "dtype": dtype,
+            "threads": torch.get_num_threads(),
+        },
+    )
+    facts(
+        _log,
+        "profile %s, method %s, decoding %s",
+        *(engine.profile.name, engine.method_name, engine.decoding.name),
+        profile=engine.profile.name,
+        method=engine.method_name,
+        decode=engine.decoding.name,
+    )
+    _log.debug("options of %s: %s", engine.method_name, engine.options)
+    for note in engine.notes:
+        _log.info("%s", note)
+
+
+def beside(engine: Engine, recorded: Recorded) -> Engine:
+    """The same model for another document: with the method and options by which that was read.
+
+    Args:
+        engine: whose profile, device and weights, if they are loaded, stay in use.
+        recorded: what the document says of itself.
+
+    Raises:
+        UsageError: an option that does not fit the method.
+    """
+    _, options = _options(recorded.method, recorded.options, engine.window)
+    return replace(engine, method_name=recorded.method, options=options, notes=())
+
+
+def _options(method: str, values: dict[str, Any], window: int) -> tuple[Any, Any]:
+    """A method's options as they are given, and as they fit a model's window."""
+    module = methods.load(method)
+    wanted = profile.build(module.Options, values, f"options of method {method!r}")
+    return wanted, module.fit(wanted, window) if hasattr(module, "fit") else wanted
 
 
 def policy(text: str | None, chosen: Profile) -> Decoding:
@@ -305,7 +368,7 @@ def _values(setup: Setup, chosen: Profile, method: str) -> dict[str, Any]:
     """
     module, given = methods.load(method), chosen.methods
     parts = getattr(module, "PARTS", ())
-    values = {part: dict(given.get(part, {})) for part in parts} or dict(given.get(method, {}))
+    values = {part: _section(given, part) for part in parts} or _section(given, method)
     if setup.kv_dtype is None:
         return values
     taken = False
@@ -320,6 +383,19 @@ def _values(setup: Setup, chosen: Profile, method: str) -> dict[str, Any]:
             "Leave it out, or add --keep-kv, or use --method reattention.",
         )
     return values
+
+
+def _section(given: dict[str, Any], method: str) -> dict[str, Any]:
+    """A method's part of a profile, which may be left empty.
+
+    Raises:
+        UsageError: it is no mapping.
+    """
+    values = given.get(method)
+    if not isinstance(values, dict | None):
+        what, kind = f"cannot use the options of method {method!r}", type(values).__name__
+        raise UsageError(what, f"it is {kind}, not a mapping", "Correct the profile.")
+    return dict(values or {})
 
 
 def _differences(wanted: Any, got: Any, window: int) -> Iterator[str]:

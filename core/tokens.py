@@ -7,7 +7,8 @@ how bytes become text.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -33,12 +34,16 @@ class Tokens:
         starts: (n,) int64, the byte offset in the source of each token's first character.
             Tokens that share a character share its offset.
         begin, end: the bytes of the source whose tokens these are.
+        last: the source has no more; these may become others when it grows.
+        forced: the text was split at their end although that may change its tokens.
     """
 
     ids: np.ndarray
     starts: np.ndarray
     begin: int
     end: int
+    last: bool = False
+    forced: bool = False
 
 
 class _Piece(NamedTuple):
@@ -48,6 +53,8 @@ class _Piece(NamedTuple):
     starts: np.ndarray  # (len(text) + 1,) byte offsets
     begin: int
     end: int
+    last: bool = False
+    forced: bool = False
 
     @property
     def stop(self) -> int:
@@ -92,7 +99,7 @@ class TokenStream:
     def read(
         self, source: Source, on_bytes: Callable[[bytes], None] | None = None, after: int = -1
     ) -> Iterator[Tokens]:
-        """The tokens of a source's whole text, in order; no special tokens are added.
+        """The tokens of a source's header and whole text, in order; no special ones are added.
 
         Args:
             source: what to read.
@@ -105,15 +112,28 @@ class TokenStream:
             UsageError: no cut can be shown for the tokenizer, and the source is over the limit.
         """
         blocks = source.blocks(on_bytes)
-        pieces = self._pieces(blocks) if self._cuts else self._at_once(blocks, source)
+        pieces = self._pieces(blocks, source.back) if self._cuts else self._at_once(blocks, source)
+        first = next(pieces)
+        pieces = chain([first], pieces)
         for batch in _batches(piece for piece in pieces if piece.stop > after):
             texts = [piece.text for piece in batch]
             encodings = self._backend.encode_batch(texts, add_special_tokens=False)
             for piece, encoding in zip(batch, encodings, strict=True):
-                yield self._tokens(piece, encoding)
+                tokens = self._tokens(piece, encoding)
+                yield self._headed(tokens, source) if piece is first else tokens
 
-    def _pieces(self, blocks: Iterable[Block]) -> Iterator[_Piece]:
-        text, starts, begin, back = "", np.zeros(1, dtype=np.int64), 0, 0
+    def head(self, header: str) -> np.ndarray:
+        """The ids (n,) int32 of a source's header."""
+        ids = self._backend.encode(header, add_special_tokens=False).ids
+        return np.array(ids, dtype=np.int32)
+
+    def is_cut(self, char: str) -> bool:
+        """Whether the text before `char`, where that follows a newline, cannot change what it or
+        any token after it is."""
+        return allowed(char, self._cuts)
+
+    def _pieces(self, blocks: Iterable[Block], back: int) -> Iterator[_Piece]:
+        text, starts, begin = "", np.zeros(1, dtype=np.int64), back
         for block in blocks:
             text = text[begin - back :] + block.text
             starts = np.concatenate([starts[begin - back : -1], block.starts])
@@ -122,10 +142,12 @@ class TokenStream:
                 cut, ahead = found
                 stretch = slice(begin - back, cut + ahead)
                 offsets = starts[stretch.start : stretch.stop + 1]
-                yield _Piece(text[stretch], offsets, back, cut - stretch.start)
+                forced = not ahead
+                yield _Piece(text[stretch], offsets, back, cut - stretch.start, forced=forced)
                 # The newline before a cut comes along: what is put before a text goes before it.
                 begin, back = cut, 1 if ahead else 0
-        yield _Piece(text[begin - back :], starts[begin - back :], back, len(text) - begin + back)
+        rest = len(text) - begin + back
+        yield _Piece(text[begin - back :], starts[begin - back :], back, rest, last=True)
 
     def _next_cut(self, text: str, begin: int) -> tuple[int, int] | None:
         """Where the piece from `begin` ends and how much to see after it; None: read on."""
@@ -152,7 +174,14 @@ class TokenStream:
                 )
         text = "".join(block.text for block in held)
         starts = [block.starts[:-1] for block in held] + [held[-1].starts[-1:]]
-        yield _Piece(text, np.concatenate(starts), 0, len(text))
+        yield _Piece(text, np.concatenate(starts), 0, len(text), last=True)
+
+    def _headed(self, tokens: Tokens, source: Source) -> Tokens:
+        """A source's first tokens, after those of its header, which stand where it begins."""
+        head = self.head(source.header)
+        ids = np.concatenate([head, tokens.ids])
+        starts = np.concatenate([np.full(len(head), tokens.begin, np.int64), tokens.starts])
+        return replace(tokens, ids=ids, starts=starts)
 
     def _tokens(self, piece: _Piece, encoding: Encoding) -> Tokens:
         first, last = spans(encoding)
@@ -168,7 +197,8 @@ class TokenStream:
         kept = (first >= piece.begin) & ((first < piece.end) | until_end)
         ids = np.array(encoding.ids, dtype=np.int32)[kept]
         begin = int(piece.starts[piece.begin])
-        return Tokens(ids, piece.starts[first[kept]], begin, piece.stop)
+        starts = piece.starts[first[kept]]
+        return Tokens(ids, starts, begin, piece.stop, piece.last, piece.forced)
 
 
 def _newlines(text: str, begin: int, near: int, far: int) -> Iterator[int]:

@@ -241,6 +241,8 @@ methods:
      heads: [[1, q, 3], [2, k, 1]]}
   reattention: {first: 4, local: 24, chunk: 12, top_k: 2, voted: 5, span: 4, gather: 64}
   infllm: {first: 4, local: 24, block: 4, chunk: 12, retrieved: 2, cached: 4, gather: 64}
+  ltri: {first: 4, local: 24, block: 4, chunk: 12, retrieved: 2, cached: 4, gather: 64,
+         spans: 2, vectors: 3, heads: [[1, 0, 0.5], [2, 3, 0.4]]}
 """
 
 

@@ -18,6 +18,7 @@ STAGES = {
     *("encode", "gather", "recompute", "answering", "decode"),
     *("stepping", "answer"),
     *("ingest", "session", "plan", "setup", "niah"),
+    *("asking", "joint", "joint_session", "candidates", "document_choice"),
 }
 
 
@@ -106,8 +107,8 @@ def test_only_the_evaluation_reads_held_out_frames():
         assert "heldout-frames" not in source, name
 
 
-def test_only_render_knows_rich():
-    for name in set(MODULES) - {"cli.render"}:
+def test_only_what_prints_knows_rich():
+    for name in set(MODULES) - {"cli.render", "cli.progress", "cli.grids"}:
         assert not {i for i in imports(name) if i.split(".")[0] == "rich"}, name
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longctx.cli import options, render
+from longctx.cli import options, progress, render
 from longctx.cli.eval import lists
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import make_setup
@@ -172,7 +172,7 @@ class _Told:
     def begin(self, run: "Run") -> None:
         """A method begins with a length."""
         self._name, self._texts = f"{run.method}, {run.length:,} tokens", 0
-        render.note(f"{self._name}{' (ceiling)' if run.is_ceiling else ''}")
+        progress.step(f"{self._name}{' (ceiling)' if run.is_ceiling else ''}", unit="runs")
 
     def tell(self, message: dict[str, Any]) -> None:
         """Its process says something."""
@@ -188,9 +188,9 @@ class _Told:
 def _print(report: "Report", csv: bool, markdown: bool, json: bool) -> None:
     from longctx.core.eval import compare_files
 
-    if json:
-        render.print_json(report.as_dict())
-    elif csv:
+    if render.result(report.as_dict(), json):
+        return
+    if csv:
         render.line(compare_files.as_csv(report.rows).removesuffix("\n"))
     elif markdown:
         render.line(compare_files.as_markdown(report.rows).removesuffix("\n"))

@@ -2,7 +2,9 @@
 
 import time
 
-from longctx.cli import render
+from longctx.cli import progress
+from longctx.cli.progress_lines import Lines
+from longctx.cli.run import Form, current
 from longctx.cli.text import duration
 
 FIRST_S, EVERY_S = 2.0, 10.0
@@ -17,6 +19,7 @@ class Pace:
     def __init__(self) -> None:
         self._what, self._due = "", 0.0
         self._began, self._before = 0.0, 0
+        self._lines: Lines | None = None
 
     def tell(self, what: str, done: int, total: int | None, unit: str) -> None:
         """Notes that `done` of `total` are done; the first time of a name, that it has begun.
@@ -30,11 +33,19 @@ class Pace:
         if what != self._what:
             self._what, self._began, self._before, self._due = what, now, done, FIRST_S
         seconds, new = now - self._began, done - self._before
+        if current().form is Form.JSON:
+            self._as_json(what, done, total, unit, seconds)
+            return
         if seconds < self._due:
             return
         self._due = seconds + EVERY_S
         of = "" if total is None else f" of {total:,}"
-        render.note(f"{what}: {done:,}{of} {unit}{self._rate(seconds, new, done, total, unit)}")
+        progress.plain(f"{what}: {done:,}{of} {unit}{self._rate(seconds, new, done, total, unit)}")
+
+    def _as_json(self, what: str, done: int, total: int | None, unit: str, seconds: float) -> None:
+        if self._lines is None or self._lines.what != what:
+            self._lines = progress.lines(what, unit)
+        self._lines.tell(total, 0, done, round(1000 * seconds))
 
     @staticmethod
     def _rate(seconds: float, new: int, done: int, total: int | None, unit: str) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longctx.cli import options, render
+from longctx.cli import completion, options, render
 from longctx.cli.eval import lists
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import choose_document, open_session
@@ -23,7 +23,12 @@ EXAMPLES = """\
 
 def run(
     document: Annotated[
-        str, typer.Argument(metavar="DOCUMENT", help="A document of the library, by its name.")
+        str,
+        typer.Argument(
+            metavar="DOCUMENT",
+            help="A document of the library, by its name.",
+            autocompletion=completion.documents,
+        ),
     ],
     questions: Annotated[
         Path,
@@ -123,9 +128,7 @@ def run(
             out and out.expanduser(),
             lambda what, done, total: pace.tell(what, done, total, "questions"),
         )
-    if json:
-        render.print_json(report.as_dict())
-    else:
+    if not render.result(report.as_dict(), json):
         _show(report)
 
 

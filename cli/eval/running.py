@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longctx.cli import render
+from longctx.cli import progress, render
 
 if TYPE_CHECKING:
     from longctx.core.eval.asking import How
@@ -189,13 +189,14 @@ def _telling() -> "Iterator[Telling]":
 
         def case(name: str, done: int, total: int) -> None:
             shown.close()
-            render.note(f"{name}, {done + 1} of {total}")
-            bar[:] = [shown.enter_context(render.progress())]
+            what = f"{name}, {done + 1} of {total}"
+            progress.step(what, done, total, "documents")
+            bar[:] = [shown.enter_context(progress.reading(what))]
 
-        def progress(state: "Progress") -> None:
+        def read(state: "Progress") -> None:
             bar[0](state)
 
-        yield Telling(case, progress)
+        yield Telling(case, read)
 
 
 def _show(
@@ -209,17 +210,15 @@ def _show(
 
     found = cells(records)
     means = averages(found)
-    if json:
-        lists = {"cells": found, "averages": means}
-        render.print_json(
-            {
-                **decides,
-                "complete": complete,
-                "left_out": dict(what.left_out),
-                **{name: [asdict(cell) for cell in listed] for name, listed in lists.items()},
-                "samples": records,
-            }
-        )
+    lists = {"cells": found, "averages": means}
+    values = {
+        **decides,
+        "complete": complete,
+        "left_out": dict(what.left_out),
+        **{name: [asdict(cell) for cell in listed] for name, listed in lists.items()},
+        "samples": records,
+    }
+    if render.result(values, json):
         return
     headers = ("task", "length", "samples", "score", "95% interval", "gathered", "tokens")
     render.table(headers, map(_cells, [*found, *means]), right=headers[1:])

@@ -81,6 +81,7 @@ class RandomReading:
         self._writer = writer
         self._digest = hashlib.sha256()
         self.tokens = self.bytes = self.forced_splits = 0
+        self.safe = tokens  # as of a text of many lines
         self.skipped: list[dict[str, Any]] = []
         self.changed: list[str] = []
 
@@ -128,6 +129,6 @@ class Nowhere:
 
     work_beside = begin_source = add_bytes = end_source = append = checkpoint = complete = ignore
 
-    def growth(self, snapshot: Any) -> int:
+    def growth(self, *snapshots: Any) -> int:
         """No bytes."""
         return 0

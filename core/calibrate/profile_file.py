@@ -5,7 +5,7 @@ heads' scores. Where it says nothing of a method's sizes, they follow from the m
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import yaml
@@ -18,6 +18,7 @@ from longctx.core.sampling import Sampling
 from longctx.core.setup import Engine
 
 REFORM, LTRI = "reform", "ltri"  # sections that are written
+ANY_HEAD = ((0, "q", 0),)  # stands for REFORM's heads before they are known
 FITTED = ("theta", "phi", "lam")
 LARGEST, MOST = 8192, 16384  # tokens of chunk and budget, and gathered for a question
 EDGE = 256  # first and last tokens that are always kept
@@ -59,8 +60,21 @@ def text(
     }
     how = {"sort_keys": False, "allow_unicode": True, "default_flow_style": None, "width": 1 << 16}
     written = HEADER + yaml.dump(_plain(values), Dumper=_Dumper, **how)
-    _require_fit(profile.load(written, f"profile {name!r}"))
+    _options(profile.load(written, f"profile {name!r}"))
     return written
+
+
+def require_fit(before: Profile, window: int) -> dict[str, Any]:
+    """Options by method as a profile will have them, but for what is still to be found.
+
+    Args:
+        before: the profile to calibrate with; an empty section stands for the method's own values.
+        window: tokens that the model was trained on.
+
+    Raises:
+        UsageError: a method that there is not, or options that do not fit it.
+    """
+    return _options(replace(before, methods=_methods(before, window, ANY_HEAD, (), {})))
 
 
 def sizes(window: int) -> dict[str, int]:
@@ -102,13 +116,18 @@ def _methods(
     retrieval: Sequence[RetrievalHead],
     spans: dict[str, Any],
 ) -> dict[str, Any]:
-    given = before.methods
-    found = {**given, REFORM: {**(given.get(REFORM) or sizes(window)), "heads": heads}}
+    given = {name: values or {} for name, values in before.methods.items()}
+    found = {**given, REFORM: _with(given.get(REFORM) or sizes(window), {"heads": heads})}
     if retrieval:
         fitted = {name: [round(value, 4) for value in spans[name]] for name in FITTED}
         taken = [(each.layer, each.head, round(each.score, 3)) for each in retrieval]
-        found[LTRI] = {**(given.get(LTRI) or blocks(window)), "heads": taken, **fitted}
+        found[LTRI] = _with(given.get(LTRI) or blocks(window), {"heads": taken, **fitted})
     return found
+
+
+def _with(section: Any, found: dict[str, Any]) -> Any:
+    """A section with what was found; one that is no mapping as it is, for `_options` to refuse."""
+    return {**section, **found} if isinstance(section, dict) else section
 
 
 class _Dumper(yaml.SafeDumper):
@@ -129,7 +148,10 @@ def _plain(values: Any) -> Any:
     return [_plain(value) for value in values] if isinstance(values, list | tuple) else values
 
 
-def _require_fit(made: Profile) -> None:
-    """UsageError where a method does not take what is written for it."""
-    for name, values in made.methods.items():
-        profile.build(methods.load(name).Options, values, f"options of method {name!r}")
+def _options(made: Profile) -> dict[str, Any]:
+    """Options by method; UsageError where one does not take what is written for it."""
+    methods.load(made.method)
+    return {
+        name: profile.build(methods.load(name).Options, values, f"options of method {name!r}")
+        for name, values in made.methods.items()
+    }

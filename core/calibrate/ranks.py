@@ -75,11 +75,12 @@ def normalised_ranks(scores: Tensor, gold: Tensor) -> Tensor:
         gold: (n,) tokens.
 
     Returns:
-        (heads,) float64, above 0 and at most 1; about 0.5 by chance.
+        (heads,) float64 on the CPU, above 0 and at most 1; about 0.5 by chance.
     """
     own = scores[:, gold.to(scores.device), None]  # (heads, n, 1)
-    higher = (scores[:, None] > own).sum(dim=2)
-    equal = (scores[:, None] == own).sum(dim=2)  # the token itself included
+    # Counted on the device, and widened on the CPU: not every device has float64.
+    higher = (scores[:, None] > own).sum(dim=2).cpu()
+    equal = (scores[:, None] == own).sum(dim=2).cpu()  # the token itself included
     ranks = higher.double() + (equal + 1).double() / 2
     return ranks.mean(dim=1) / scores.shape[1]
 

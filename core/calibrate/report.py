@@ -28,6 +28,7 @@ class Calibration:
         needles, answered: how many were asked for copying, and how many answers had the value.
         retrieval_heads: that Ltri-LLM takes: the best of each layer, above the threshold.
         spans: fields of `SpanFit`, by layer.
+        heads_stay: no retrieval head was found, and those of the profile before stay in it.
         profile: the file that was written.
         folder: where the tables are.
         seconds: of this run; less than of all where an earlier one was gone on with.
@@ -46,6 +47,7 @@ class Calibration:
     answered: int
     retrieval_heads: Sequence[RetrievalHead]
     spans: dict[str, Any]
+    heads_stay: bool
     profile: Path
     folder: Path
     seconds: float

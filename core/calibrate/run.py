@@ -5,74 +5,44 @@ and, where matplotlib is installed, heatmap.png.
 """
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, fields, replace
+from typing import Any
 
 import torch
 
-from longctx.core.calibrate import choosing, copying, profile_file, tapping, writing
+from longctx.core import methods
+from longctx.core.calibrate import (
+    choosing,
+    copying,
+    maps,
+    profile_file,
+    span_search,
+    tapping,
+    writing,
+)
 from longctx.core.calibrate.needles import Haystack, Haystacks
 from longctx.core.calibrate.ranks import layer_ranks
 from longctx.core.calibrate.report import Calibration
 from longctx.core.calibrate.tasks import TASKS, Sample, Samples, prose
+from longctx.core.calibrate.wanted import Wanted, require, require_no_less
 from longctx.core.device import dtype_name
-from longctx.core.errors import UsageError
 from longctx.core.eval.journal import Journal, Record
 from longctx.core.eval.run_settings import of_model
 from longctx.core.setup import Engine, Setup, memory_told, prepare
+from longctx.core.stages import stage
+
+_log = logging.getLogger(__name__)
 
 VERSION = 1  # of what is measured; journals of others are not gone on with
 READER = "h2o"  # the method whose options every model has, with or without a profile
-LENGTH = 8000  # tokens of a document; prefix and question make it about 8,192
 BESIDE = 256  # tokens of the window that prefix, question and answer may take
 DIGITS = 7  # of a rank that is kept
+WRITTEN = "profile"  # the journal's record of how much the written profile was made with
 
 Told = Callable[[str, int, int, str], None]  # what, done, total, unit
-
-
-@dataclass(frozen=True)
-class Amounts:
-    """How much is measured.
-
-    Attributes:
-        samples: ranked, of each task.
-        haystacks: for copying, with five needles each.
-        needles: for spans.
-        trials: of thresholds, for spans.
-    """
-
-    samples: int
-    haystacks: int
-    needles: int
-    trials: int
-
-
-# 500 samples of 8,192 tokens are 62 PFLOP with an 8B model: 10 minutes at 100 TFLOP/s.
-FULL, QUICK = Amounts(250, 20, 64, 200), Amounts(8, 4, 16, 40)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is asked for.
-
-    Attributes:
-        out: the profile to write, a .yaml file.
-        amounts: how much is measured.
-        length: tokens of a ranked document.
-        seed: decides all samples.
-    """
-
-    out: Path
-    amounts: Amounts = FULL
-    length: int = LENGTH
-    seed: int = 0
-
-    @property
-    def folder(self) -> Path:
-        """Where what is finished is kept."""
-        return self.out.with_name(f"{self.out.stem}.calibration")
 
 
 def run(setup: Setup, wanted: Wanted, tell: Told = lambda *told: None) -> Calibration:
@@ -84,40 +54,33 @@ def run(setup: Setup, wanted: Wanted, tell: Told = lambda *told: None) -> Calibr
         tell: called as it goes on.
 
     Raises:
-        UsageError: samples that do not fit, a file or folder that cannot be used.
+        UsageError: samples that do not fit, a file or folder that cannot be used, or options of
+            the profile that do not fit a method.
         LongctxError: the model does not run, or a file cannot be written.
         KeyboardInterrupt: Ctrl-C; what is finished is in the folder.
     """
     began = time.monotonic()
-    _require(wanted)
+    require(wanted)
     engine = prepare(replace(setup, method=READER))
+    shape = _shape(profile_file.require_fit(engine.profile, engine.window))
     samples = Samples(engine.files.tokenizer, wanted.length, wanted.seed)
     haystacks = Haystacks(engine.files.tokenizer, _room(engine, wanted), wanted.seed)
+    next(maps.haystacks(engine, 1, wanted.seed, shape.first, shape.block))  # refuses their sizes
     with (
         Journal(wanted.folder, _settings(engine, wanted)) as journal,
         memory_told(engine, "Give a smaller --length."),
     ):
-        ranks = _ranks(engine, journal, samples, wanted.amounts.samples, tell)
-        copied = _copied(engine, journal, haystacks, wanted.amounts.haystacks, tell)
-        spans = _spans(engine, journal, wanted, tell)
+        require_no_less(wanted, journal.get(WRITTEN))
+        with stage(_log, "ranks", "heads ranked"):
+            ranks = _ranks(engine, journal, samples, wanted.amounts.samples, tell)
+        with stage(_log, "copying", "copy scores measured"):
+            copied = _copied(engine, journal, haystacks, wanted.amounts.haystacks, tell)
+        with stage(_log, "spans", "spans searched for"):
+            spans = _spans(engine, journal, wanted, shape, tell)
         found = _found(engine, wanted, ranks, copied, spans, time.monotonic() - began)
         writing.write(engine, found)
+        journal.put(WRITTEN, asdict(wanted.amounts))
     return found
-
-
-def _require(wanted: Wanted) -> None:
-    out = wanted.out
-    if wanted.amounts.samples < 2:
-        why = "means have standard errors only from two on"
-        raise UsageError(f"cannot rank by {wanted.amounts.samples} samples", why, "Give 2 or more.")
-    if out.suffix not in (".yaml", ".yml"):
-        raise UsageError(f"cannot write a profile '{out}'", "it is no .yaml file", "Rename it.")
-    if not out.parent.is_dir():
-        why = f"there is no folder '{out.parent}'"
-        raise UsageError(f"cannot write '{out}'", why, "Make it, or choose another --out.")
-    if out.exists() and not wanted.folder.is_dir():
-        why = f"it is there, and no calibration of it in '{wanted.folder}'"
-        raise UsageError(f"will not replace '{out}'", why, "Choose another --out.")
 
 
 def _room(engine: Engine, wanted: Wanted) -> int:
@@ -137,6 +100,13 @@ def _settings(engine: Engine, wanted: Wanted) -> Record:
     }
 
 
+def _shape(options: dict[str, Any]) -> span_search.Shape:
+    """What the profile, or else the method itself, says of spans."""
+    ltri = options.get(profile_file.LTRI) or methods.load(profile_file.LTRI).Options()
+    names = [each.name for each in fields(span_search.Shape)]
+    return span_search.Shape(**{name: getattr(ltri, name) for name in names})
+
+
 # --- measuring ----------------------------------------------------------------------------------
 
 
@@ -152,6 +122,7 @@ def _ranks(
         if journal.get(name) is None:
             journal.put(name, {"ranks": _rank(engine, samples.make(task, number))})
         found[task].append(journal.get(name)["ranks"])
+    tell("ranks of heads", len(names), len(names), "samples")
     return found
 
 
@@ -174,6 +145,7 @@ def _copied(
         name = f"copying/{number}"
         if journal.get(name) is None:
             journal.put(name, {"needles": _copy(engine, haystacks.make(number))})
+    tell("copy scores", count, count, "haystacks")
     pieces = (journal.get(f"copying/{number}") or {} for number in range(count))
     return [needle for piece in pieces for needle in piece["needles"]]
 
@@ -191,12 +163,10 @@ def _copy(engine: Engine, haystack: Haystack) -> list[Record]:
     ]
 
 
-def _spans(engine: Engine, journal: Journal, wanted: Wanted, tell: Told) -> Record:
+def _spans(
+    engine: Engine, journal: Journal, wanted: Wanted, shape: span_search.Shape, tell: Told
+) -> Record:
     """Fields of `SpanFit`, by layer."""
-    from longctx.core.calibrate.span_search import Shape, search
-
-    given = engine.profile.methods.get(profile_file.LTRI, {})
-    shape = Shape(**{name: given[name] for name in vars(Shape()) if name in given})
     needles, trials = wanted.amounts.needles, wanted.amounts.trials
     name = f"spans/{needles}/{trials}"
     if journal.get(name) is None:
@@ -204,7 +174,7 @@ def _spans(engine: Engine, journal: Journal, wanted: Wanted, tell: Told) -> Reco
         def on_progress(done: int, total: int) -> None:
             tell("spans", done, total, "steps")
 
-        fit = search(engine, needles, trials, wanted.seed, on_progress, shape)
+        fit = span_search.search(engine, shape, needles, trials, wanted.seed, on_progress)
         journal.put(name, asdict(fit))
     return journal.get(name) or {}
 
@@ -223,6 +193,8 @@ def _found(
     rows, layers = choosing.table(ranks), engine.decoder.layers
     heads = copying.score_table([needle["scores"] for needle in copied])
     selecting = {layer.index for layer in layers if layer.window is None}
+    retrieval = copying.best_of_layers(heads, selecting)
+    before = engine.profile.methods.get(profile_file.LTRI) or {}
     return Calibration(
         model=engine.files.name,
         device=engine.device,
@@ -235,8 +207,9 @@ def _found(
         copying=heads,
         needles=len(copied),
         answered=sum(n["value"].casefold() in n["answer"].casefold() for n in copied),
-        retrieval_heads=copying.best_of_layers(heads, selecting),
+        retrieval_heads=retrieval,
         spans=spans,
+        heads_stay=not retrieval and bool(before.get("heads")),
         profile=wanted.out,
         folder=wanted.folder,
         seconds=seconds,

@@ -32,14 +32,14 @@ class Shape:
         block: tokens of a block.
         spans: of a block, at most.
         vectors: index vectors of a block: lambda is chosen so that there are no more on average.
-        ratio: the neighbours that a span is compared with: `row`, `column` or `both`.
+        ratio: the neighbours that a span is compared with: `row`, `column` or `row+column`.
     """
 
-    first: int = 128
-    block: int = 128
-    spans: int = 4
-    vectors: int = 12
-    ratio: str = "row"
+    first: int
+    block: int
+    spans: int
+    vectors: int
+    ratio: str
 
 
 class LayerFit(NamedTuple):
@@ -79,27 +79,26 @@ class SpanFit:
 
 def search(
     engine: Engine,
+    shape: Shape,
     samples: int = SAMPLES,
     trials: int = TRIALS,
     seed: int = 0,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-    shape: Shape | None = None,
 ) -> SpanFit:
     """Looks for the theta and phi of each layer whose spans fit the needles best, then for lambda.
 
     Args:
         engine: the model; its method is not used.
+        shape: of its blocks and spans.
         samples: needles, each in a block of its own.
         trials: pairs of theta and phi that are drawn, the same for all layers.
         seed: decides samples and trials.
         on_progress: called with how many haystacks and layers are done, and how many there are.
-        shape: None: the defaults.
 
     Raises:
         UsageError: the model's window is too short, or the blocks are for any needle.
         LongctxError: the tokenizer gives no exact length, or the model cannot run.
     """
-    shape = shape or Shape()
     candidates = draw(trials, seed)
     found = [*haystacks(engine, samples, seed, shape.first, shape.block)]
     layers = engine.decoder.layers
@@ -194,11 +193,12 @@ def span_f1(x: Tensor, y: Tensor, there: Tensor, evidence: Tensor) -> Tensor:
         evidence: (B, N) bool, at least one token of each block.
 
     Returns:
-        (B,) float64; 0 where no span overlaps.
+        (B,) float64 on the CPU, as not every device has float64; 0 where no span overlaps.
     """
     before = F.pad(evidence.cumsum(dim=1), (1, 0))  # (B, N+1), evidence before each token
     hit = (before.gather(1, y + 1) - before.gather(1, x)) * there  # (B, S)
-    return (2 * hit.double() / (y + 1 - x + before[:, -1:])).amax(dim=1)
+    sizes = y + 1 - x + before[:, -1:]
+    return (2 * hit.cpu().double() / sizes.cpu()).amax(dim=1)
 
 
 def vector_table(
@@ -218,7 +218,7 @@ def vector_table(
     r = spans.ratios(summed, x, y, ratio)
     unbounded = x.shape[1] * summed.shape[-1]
     means = (
-        spans.counts(y - x + 1, r, there, lam, unbounded).sum(dim=1).double().mean().item()
+        spans.counts(y - x + 1, r, there, lam, unbounded).sum(dim=1).cpu().double().mean().item()
         for lam in LAMBDAS
     )
     return tuple(means)

@@ -28,7 +28,8 @@ def write(engine: Engine, found: Calibration) -> None:
         for file, text in texts.items():
             _replace(file, text)
         if can_draw():
-            heat_map.draw(found.folder / HEAT_MAP, found)
+            file = found.folder / HEAT_MAP
+            heat_map.draw(file, found)
     except OSError as error:
         why = error.strerror or str(error)
         raise LongctxError(f"cannot write '{file}'", why, "Make room, and run again.") from error

@@ -283,6 +283,7 @@ class Retrieving(Memory):
         known = sum(known.bytes(tokens, size) for known in self._known.values())
         return Held(held.device + known, held.host)
 
+    @torch.inference_mode()
     def fill(self, tokens: int) -> None:
         """As if so many tokens had been read, with random contents; for measurements."""
         self._kept.fill(tokens)

@@ -164,9 +164,9 @@ def _defined(layer: Layer, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tup
 def _logits(layer: Layer, q: Tensor, k: Tensor) -> Tensor:
     """Logits (H, ..., T, S), float32 or wider, of q (H, ..., T, D) and k (G, ..., S, D)."""
     H, G = len(q), len(k)
-    grouped = q.reshape(G, H // G, *q.shape[1:])
-    logits = (grouped @ k.mT[:, None]).mul_(layer.scale).flatten(0, 1)
-    logits = logits.to(torch.promote_types(q.dtype, torch.float32))
+    wide = torch.promote_types(q.dtype, torch.float32)  # before the product, not after it
+    grouped = q.reshape(G, H // G, *q.shape[1:]).to(wide)
+    logits = (grouped @ k.to(wide).mT[:, None]).mul_(layer.scale).flatten(0, 1)
     return logits if layer.softcap is None else torch.tanh(logits / layer.softcap) * layer.softcap
 
 

@@ -61,6 +61,9 @@ class Options(BlockOptions):
             most = float("inf") if name == "lam" else 1
             if not all(x is None or least <= x <= most for x in each):
                 raise ValueError(f"{name}: expected {least} to {most}, got {value}")
+        for head in self.heads:
+            if not 0 <= head[2] <= 1:
+                raise ValueError(f"heads: expected copy scores of 0 to 1, got {list(head)}")
 
 
 def fit(options: Options, trained: int) -> Options:
@@ -99,8 +102,7 @@ class Method(Retrieving):
         UsageError: a retrieval head or a layer's option is none of the model's.
     """
 
-    name = "ltri"
-    per_head = True
+    name, per_head = "ltri", True
 
     def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
         self._heads = best_heads(options.heads, layers)
@@ -158,6 +160,11 @@ class Method(Retrieving):
         return x, y, spans.counts(y - x + 1, r, there, self._lam[i], o.vectors)
 
     # --- retrieval ---
+
+    @property
+    def chunk(self) -> int:
+        """Tokens read next; a question at once, since what its last chunk retrieves stays."""
+        return self.options.local if self._votes is not None else super().chunk
 
     def recall(self) -> Self:
         """A memory for one question and its answer; this one stays as it is."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from longctx.core.overlap import Behind
+from longctx.core.store.boundary import Boundary
 from longctx.core.store.shards import Rows
 from longctx.core.store.writer import Writer
 
@@ -64,17 +65,17 @@ class WriterBehind(Behind):
 
         self.do(write)
 
-    def checkpoint(self, snapshot: Rows, **changes: Any) -> None:
+    def checkpoint(self, snapshot: Rows, boundary: Boundary | None, **changes: Any) -> None:
         """Writes all that came so far, now: for a call that is made by `do`."""
-        self._writer.checkpoint(snapshot, **changes)
+        self._writer.checkpoint(snapshot, boundary, **changes)
 
-    def growth(self, snapshot: Rows) -> int:
+    def growth(self, snapshot: Rows, boundary: Boundary | None) -> int:
         """Bytes that `complete` would add; after the context."""
-        return self._writer.growth(snapshot)
+        return self._writer.growth(snapshot, boundary)
 
-    def complete(self, snapshot: Rows, **changes: Any) -> None:
+    def complete(self, snapshot: Rows, boundary: Boundary | None, **changes: Any) -> None:
         """Writes the rest and gives the document its place; after the context."""
-        self._writer.complete(snapshot, **changes)
+        self._writer.complete(snapshot, boundary, **changes)
 
 
 def to_host(rows: Rows) -> tuple[Rows, Callable[[], object]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from longctx.core.errors import StateMismatch
 from longctx.core.store import shards
+from longctx.core.store.boundary import Boundary, unfolded
 from longctx.core.store.manifest import FINGERPRINT, MANIFEST, Manifest, by_group
 from longctx.core.store.shard_reader import ShardFile, TensorFile, TextFile
 from longctx.core.store.shards import Rows, Shard, damaged
@@ -63,7 +64,7 @@ class Document:
 
         Of rows over LARGE bytes a question may read only some.
         """
-        others = self._groups.keys() - {"lines", "tokens", "memory"}
+        others = self._groups.keys() - {"lines", "tokens", "marks", *shards.SNAPSHOTS}
         groups = [self._groups.get("memory", []), *(self._groups[name] for name in sorted(others))]
         small = [files for files in groups if sum(f.shard.size for f in files) <= LARGE]
         return [file.path for files in small for file in files]
@@ -125,6 +126,68 @@ class Document:
         _, file = self._files("memory")[0]
         return {name: file.tensor(name) for name in file.slots}
 
+    def boundary(self) -> Boundary | None:
+        """The last place from which this document, longer, can be gone on with.
+
+        Returns:
+            None where an older version has written the document, which noted none.
+        """
+        told = self.manifest.report.get("boundary")
+        if told is None:
+            return None
+        tokens, splits = (
+            told.get(key) if isinstance(told, dict) else None for key in ("tokens", "forced_splits")
+        )
+        if type(tokens) is not int or type(splits) is not int:
+            raise damaged(self._folder / MANIFEST, "its boundary has no tokens")
+        if not 0 <= tokens <= self.manifest.tokens:
+            raise damaged(self._folder / MANIFEST, f"its boundary is at token {tokens:,}")
+        snapshot: Rows = {}
+        if tokens:
+            _, file = self._files("boundary")[0]
+            stored = {name: file.tensor(name) for name in file.slots}
+            snapshot = unfolded(stored, self.snapshot(), file.path)
+        return Boundary(tokens, snapshot, splits)
+
+    @property
+    def folder(self) -> Path:
+        """Where it is."""
+        return self._folder
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups that have a row for each token."""
+        return sorted(self._groups.keys() - {"lines", "marks", *shards.SNAPSHOTS})
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether any source has marks."""
+        return "marks" in self._groups
+
+    def first_rows(self, group: str, number: int, rows: int) -> Rows:
+        """Of the first `rows` rows of a group those in its file `number`, which has the last."""
+        first, file = self._files(group)[number]
+        return {name: file.rows(name, 0, rows - first) for name in file.slots}
+
+    def full(self, group: str, rows: int) -> list[Shard]:
+        """The leading files of a group that are full and hold only the first `rows` rows."""
+        files = self._files(group)
+        ends = [first for first, _ in files[1:]]  # the last file need not be full
+        return [file.shard for end, (_, file) in zip(ends, files, strict=False) if end <= rows]
+
+    def full_text(self, size: int) -> list[Shard]:
+        """The leading text files that are full and hold only the first `size` bytes; each with
+        its lines."""
+        count = min(size // (shards.MEMBER * shards.MEMBERS), max(0, len(self._text) - 1))
+        pairs = zip(self._text[:count], self._groups.get("lines", []), strict=False)
+        return [file.shard for pair in pairs for file in pair]
+
+    def raw(self, start: int, end: int) -> Iterator[bytes]:
+        """Bytes [start, end) of the text of all sources, in pieces."""
+        for index in range(start // shards.MEMBER, -(-end // shards.MEMBER)):
+            first = index * shards.MEMBER
+            yield self._member(index)[max(0, start - first) : end - first]
+
     def tail(self, group: str) -> Rows:
         """The rows of the file that a checkpoint wrote for a group; none where it wrote none."""
         _, last = self._files(group)[-1]
@@ -155,6 +218,33 @@ class Document:
         """The number of the line, from 1, that the byte at `offset` of a source is in."""
         start = self.manifest.sources[source].text_start
         return 1 + self._newlines_before(start + offset) - self._newlines_before(start)
+
+    def place(self, source: int, offset: int) -> str:
+        """Where in the original the byte at `offset` of a source comes from.
+
+        Returns:
+            A line number, or what else the original is divided into: "p. 12", "cell 4".
+        """
+        origin = self.manifest.sources[source].origin
+        number = self._mark(source, offset) if origin and origin.marks else None
+        if number is None:
+            return str(self.line(source, offset))
+        kind = {"line": "", "page": "p. "}.get(origin.marks, f"{origin.marks} ")
+        return f"{kind}{number}"
+
+    def _mark(self, source: int, offset: int) -> int | None:
+        """The number of the last mark of a source up to a byte; None where it has none there."""
+        import torch
+
+        start = self.manifest.sources[source].text_start
+        files = [file for file in self._groups.get("marks", []) if file.shard.rows]
+        firsts = [int(file.rows("starts", 0, 1)) for file in files]
+        index = bisect_right(firsts, start + offset) - 1
+        if index < 0:
+            return None
+        starts = files[index].tensor("starts")
+        row = int(torch.searchsorted(starts, start + offset, right=True)) - 1
+        return int(files[index].rows("numbers", row, row + 1)) if starts[row] >= start else None
 
     def source_of(self, token: int) -> int:
         """The index of the source that a token is of; ValueError where there is no such token."""

@@ -26,6 +26,7 @@ from longctx.core.store.places import (
     describe,
     is_complete,
 )
+from longctx.core.store.reopening import Longer
 from longctx.core.store.shard_writer import SHARD_ROWS
 from longctx.core.store.shards import damaged
 from longctx.core.store.writer import Writer
@@ -144,6 +145,34 @@ class Library:
                 self._places.empty(folder, name)
                 writer = Writer(folder, header, shard_rows, publish)
             yield writer
+
+    @contextmanager
+    def longer(self, name: str) -> Iterator[Longer]:
+        """Make a complete document longer, alone, until the context ends.
+
+        The document stays as it is, for readers too, until the longer one is complete.
+
+        Raises:
+            UsageError, NotFound: as `document`.
+            Locked: another process writes it.
+            StateMismatch: it is damaged.
+            LongctxError: the library cannot be written.
+        """
+        self._folder_of(name, partial=False)
+        with self._places.alone(name, UNFINISHED):
+            finished, unfinished = self._places.finished(name), self._places.unfinished(name)
+            with storing(finished):
+                if is_complete(unfinished):
+                    self._places.publish(name)
+                self._places.delete(self._places.aside(name), name)
+            if not finished.is_dir():  # removed since we looked
+                raise self._no_document(name)
+            begun = _begun(unfinished)
+            yield Longer(Document(finished), begun, self._places)
+
+    def is_waiting(self, name: str) -> bool:
+        """Whether a complete document waits for those who read the one in whose place it comes."""
+        return is_complete(self._places.unfinished(name))
 
     def settle(self, name: str) -> bool:
         """Give a complete document its place, if only that was left to do.
@@ -267,7 +296,8 @@ class Library:
             if finished.exists() and not replace:
                 raise UsageError(
                     f"the document '{name}' exists",
-                    remedy="Give another name with --name, or --replace to put the new one there",
+                    remedy="Give another name with --name, --replace to put the new one there, or "
+                    "--append to make it longer",
                 )
             places.delete(places.aside(name), name)
 
@@ -340,6 +370,15 @@ def _check_name(name: str) -> None:
             "a name is 1 to 100 of A-Z a-z 0-9 . _ -, the first not a dot",
             "Choose another name",
         )
+
+
+def _begun(folder: Path) -> Document | None:
+    """What a reading that was stopped has left of a document; None: nothing that can be used."""
+    try:
+        begun = Document(folder) if (folder / MANIFEST).exists() else None
+    except StateMismatch:
+        return None
+    return begun if begun and begun.manifest.tokens else None
 
 
 def _resumable(folder: Path, replace: bool, differs: Callable[[Manifest], str]) -> Document | None:

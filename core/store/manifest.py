@@ -5,8 +5,10 @@ options are JSON, and of the files that it names it opens none.
 """
 
 import json
+import re
 import shlex
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from types import UnionType
@@ -22,11 +24,31 @@ from longctx.core.store.shards import AGAIN, Shard, damaged
 FORMAT = 2
 MANIFEST = "manifest.json"
 FINGERPRINT = ("config", "tokenizer", "weights")  # what makes a model the same model
+# How the canonical text begins: "checksum" comes first of the keys.
+_CHECKSUM = re.compile(rb'\{\n "checksum": "([0-9a-f]{32})",\n')
 
 
 def canonical_json(value: Any) -> str:
     """The one JSON text of a value: sorted keys, indent 1, ASCII, a final newline."""
     return json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The file that a text was made from by unpacking or converting.
+
+    Args:
+        size: bytes of the file.
+        sha256: of these bytes.
+        part: which part of the file the text is, of an archive's members; empty: all of it.
+        marks: what the numbers in the group "marks" count for it: page, line, ...; None: lines of
+            the text are counted.
+    """
+
+    size: int
+    sha256: str
+    part: str
+    marks: str | None
 
 
 @dataclass(frozen=True)
@@ -44,6 +66,7 @@ class Source:
         first_token: its first token, counted over the document.
         tokens: how many it has.
         text_start: position of its first byte in the document's text.
+        origin: what it was made from; None: it is the file.
     """
 
     name: str
@@ -56,6 +79,7 @@ class Source:
     first_token: int
     tokens: int
     text_start: int
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +115,9 @@ class Manifest:
         for shard in data["shards"]:
             if shard["members"] is None:
                 del shard["members"], shard["raw"]
+        for source in data["sources"]:
+            if source["origin"] is None:
+                del source["origin"]
         return canonical_json({**data, "checksum": _checksum(data)})
 
     @classmethod
@@ -103,7 +130,8 @@ class Manifest:
         """
         data = json.loads(text)
         _check_format(name, data)
-        if data.pop("checksum", None) != _checksum(data):
+        recorded = data.pop("checksum", None)
+        if not _is_as_written(text) and recorded != _checksum(data):
             raise ValueError("it does not have the checksum that it records")
         if "name" in data:
             raise ValueError("it has a name, which only its folder has")
@@ -132,6 +160,8 @@ class Manifest:
             raise ValueError(f"its status is {self.status!r}")
         if set(self.model) != {"name", *FINGERPRINT}:
             raise ValueError("its model has other parts than a fingerprint")
+        if not all(isinstance(part, str) for part in self.model.values()):
+            raise ValueError("its model has parts that are no text")
         for group, files in by_group(self.shards).items():
             if [shard.number for shard in files] != list(range(len(files))):
                 raise ValueError(f"the files of {group!r} are not numbered from 0")
@@ -167,6 +197,13 @@ def _checksum(data: dict) -> str:
     return xxh3_128_hexdigest(canonical_json(data).encode("ascii"))
 
 
+def _is_as_written(text: str | bytes) -> bool:
+    """Whether a text is `to_json`'s own, which is cheaper to see than to write it again."""
+    raw = text.encode() if isinstance(text, str) else text
+    head = _CHECKSUM.match(raw)
+    return bool(head) and xxh3_128_hexdigest(b"{\n" + raw[head.end() :]) == head[1].decode()
+
+
 def by_group(entries: tuple[Shard, ...]) -> dict[str, list[Shard]]:
     """The files of each group, in the order of the manifest."""
     groups: dict[str, list[Shard]] = {}
@@ -193,15 +230,21 @@ def _check_format(name: str, data: Any) -> None:
 
 def _decode(cls: type, data: Any) -> Any:
     """A dataclass from parsed JSON; ValueError for unknown or missing fields and wrong types."""
-    known = {field.name for field in fields(cls)}
-    required = {field.name for field in fields(cls) if field.default is MISSING}
-    if not isinstance(data, dict) or not required <= data.keys() <= known:
+    hints, required = _fields(cls)
+    if not isinstance(data, dict) or not required <= data.keys() <= hints.keys():
         raise ValueError(f"{cls.__name__.lower()} has unknown fields, or not all that it needs")
-    hints = get_type_hints(cls)
     return cls(**{name: _decode_value(name, hints[name], value) for name, value in data.items()})
 
 
+@cache  # a library has thousands of each
+def _fields(cls: type) -> tuple[dict[str, Any], set[str]]:
+    """The type of each field of a dataclass, and the names of those without a default."""
+    return get_type_hints(cls), {f.name for f in fields(cls) if f.default is MISSING}
+
+
 def _decode_value(name: str, hint: Any, value: Any) -> Any:
+    if type(value) is hint:
+        return value
     choices = get_args(hint)
     if isinstance(hint, UnionType):
         kept = type(value) in choices
@@ -210,6 +253,4 @@ def _decode_value(name: str, hint: Any, value: Any) -> Any:
         return tuple(_decode_value(name, choices[0], item) for item in value)
     if is_dataclass(hint):
         return _decode(hint, value)
-    if type(value) is not hint:
-        raise ValueError(f"{name} is {value!r:.40}")
-    return value
+    raise ValueError(f"{name} is {value!r:.40}")

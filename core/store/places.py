@@ -5,6 +5,7 @@ gives way steps aside under a hidden name first. Who moves a folder holds its lo
 folder's content only what its manifest says.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -159,8 +160,10 @@ def unnamed(folder: Path, manifest: Manifest) -> list[Path]:
 
 
 def document_name(path: str) -> str:
-    """A document's name after a file, or `-`: the file name without its ending."""
-    stem = "stdin" if path == "-" else Path(path).stem
+    """A document's name after a file, a folder or `-`: its own, without a file's ending."""
+    own = Path(os.path.abspath(path))  # "." and ".." have no name of their own
+    stem = "stdin" if path == "-" else own.name if own.is_dir() else own.stem
+    stem = stem.removesuffix(".tar")
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in stem)
     return kept.strip(".-")[:100] or "document"
 

@@ -5,6 +5,7 @@ knows nothing of libraries, tokens or models.
 """
 
 import hashlib
+from functools import lru_cache
 from pathlib import Path
 
 from longctx.core.store.manifest import Source
@@ -22,10 +23,20 @@ def is_same(known: Source, path: Path) -> bool:
     Raises:
         OSError: it cannot be read.
     """
-    status = path.stat()
-    if status.st_size != known.size:
+    status, file = path.stat(), known.origin or known
+    if status.st_size != file.size:
         return False
-    return status.st_mtime_ns == known.mtime_ns or begins_with(path, known.size, known.sha256)
+    if status.st_mtime_ns == known.mtime_ns:
+        return True
+    if known.origin:  # many sources may be of one archive
+        return _hashed(path, status.st_size, status.st_mtime_ns) == file.sha256
+    return begins_with(path, file.size, file.sha256)
+
+
+@lru_cache(64)
+def _hashed(path: Path, size: int, mtime_ns: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def begins_with(path: Path, size: int, sha256: str) -> bool:

@@ -236,7 +236,7 @@ class TensorFile(ShardFile):
             raise ValueError("a tensor has a shape that none can have")
         if stop - start != math.prod(shape) * itemsize:
             raise ValueError("a tensor has more or fewer bytes than its shape")
-        if self.shard.group != "memory" and shape[:1] != (self.shard.rows,):
+        if self.shard.group not in shards.SNAPSHOTS and shape[:1] != (self.shard.rows,):
             raise ValueError(f"{shape[:1]} rows where {self.shard.rows} are recorded")
         row_bytes = math.prod(shape[1:]) * itemsize
         return _Slot(dtype, shape, self._data + start, self._data + stop, row_bytes)

@@ -1,6 +1,7 @@
 """How much a library takes, and how much there is room for. Knows nothing of what is in it."""
 
 import shutil
+import stat
 from pathlib import Path
 
 from longctx.core.errors import LongctxError
@@ -8,14 +9,16 @@ from longctx.core.units import show_bytes
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes of all files in a folder; 0 where there is none."""
-    total = 0
+    """Bytes of all files in a folder, each counted once however many names it has."""
+    sizes: dict[tuple[int, int], int] = {}
     for file in folder.rglob("*"):
         try:
-            total += file.stat().st_size if file.is_file() else 0
+            status = file.stat()
         except OSError:  # deleted meanwhile
             continue
-    return total
+        if stat.S_ISREG(status.st_mode):
+            sizes[status.st_dev, status.st_ino] = status.st_size
+    return sum(sizes.values())
 
 
 def free_disk(folder: Path) -> int:

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from longctx.core.errors import LongctxError
+from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.document import Document
 from longctx.core.store.durable import storing, write_text
-from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, Source, by_group
+from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, Origin, Source, by_group
 from longctx.core.store.places import sweep
 from longctx.core.store.shard_writer import GroupWriter, TextWriter, write_tensors
-from longctx.core.store.shards import MEMBER, Rows, damaged, shard_name
+from longctx.core.store.shards import MEMBER, SNAPSHOTS, Rows, damaged, shard_name
 
-RESERVED = ("text", "lines", "memory")  # groups that are not rows of a method
+RESERVED = ("text", "lines", *SNAPSHOTS)  # groups that are not rows of a method
 
 
 class Writer:
@@ -88,6 +89,7 @@ class Writer:
         path: Path | str | None = None,
         mtime_ns: int | None = None,
         encoding: str | None = None,
+        origin: Origin | None = None,
     ) -> None:
         """Start the next source; what is added until `end_source` is its own.
 
@@ -109,6 +111,7 @@ class Writer:
             first_token=self._groups["tokens"].rows,
             tokens=0,
             text_start=before.text_start + before.size if before else 0,
+            origin=origin,
         )
 
     def add_bytes(self, data: bytes) -> None:
@@ -166,7 +169,7 @@ class Writer:
         writer.append(rows)
         self._groups[group] = writer
 
-    def checkpoint(self, snapshot: Rows, **changes: Any) -> None:
+    def checkpoint(self, snapshot: Rows, boundary: Boundary | None = None, **changes: Any) -> None:
         """Write all that came so far, so that a later run can go on from here.
 
         Rows and bytes that fill no shard yet are written beside, in files of this checkpoint,
@@ -174,16 +177,20 @@ class Writer:
 
         Args:
             snapshot: what the method needs to go on: tensors of any shape.
+            boundary: where the document, longer, can be gone on with; None: not known.
             **changes: fields of the manifest: recorded, options, profile, report, ...
         """
-        self._save("reading", snapshot, self._checkpoints, changes)
+        self._save("reading", snapshot, boundary, self._checkpoints, changes)
         self._checkpoints += 1
 
-    def complete(self, snapshot: Rows, **changes: Any) -> Manifest:
+    def complete(
+        self, snapshot: Rows, boundary: Boundary | None = None, **changes: Any
+    ) -> Manifest:
         """Write the rest and give the document its place under documents/.
 
         Args:
             snapshot: what the method needs to answer questions.
+            boundary: as of `checkpoint`.
             **changes: fields of the manifest.
 
         Raises:
@@ -192,15 +199,16 @@ class Writer:
         """
         if self._source_so_far():
             raise ValueError(f"source {self._open.name!r} is still open")
-        manifest = self._save("complete", snapshot, None, changes)
+        manifest = self._save("complete", snapshot, boundary, None, changes)
         self._publish()
         return manifest
 
-    def growth(self, snapshot: Rows) -> int:
+    def growth(self, snapshot: Rows, boundary: Boundary | None = None) -> int:
         """Bytes that `complete` would add to the folder, but for headers."""
         self._settle()
+        kept = folded(boundary.snapshot, snapshot) if boundary else {}
         files = [file.held_bytes for file in (self._text, *self._groups.values())]
-        snapshots = sum(tensor.nbytes for tensor in snapshot.values())
+        snapshots = sum(tensor.nbytes for tensor in (*snapshot.values(), *kept.values()))
         tails = [s.size for s in self._manifest.shards if s.checkpoint is not None]
         return sum(files) + snapshots - sum(tails)
 
@@ -223,7 +231,7 @@ class Writer:
         self._text = TextWriter(self._folder, [shard for pair in pairs for shard in pair])
         for data in begun.text_tail():
             self._text.add(data)
-        for group in by_group(shards).keys() - {"memory", "text", "lines"}:
+        for group in by_group(shards).keys() - {*RESERVED}:
             tail = begun.tail(group)
             rows = GroupWriter(self._folder, group, tail, self._shard_rows, full.get(group, []))
             rows.append(tail)
@@ -245,10 +253,25 @@ class Writer:
         for group in self._groups.values():
             group.settle()
 
-    def _save(self, status: str, snapshot: Rows, checkpoint: int | None, changes: dict) -> Manifest:
-        name = shard_name("memory", 0, checkpoint)
+    def _save(
+        self,
+        status: str,
+        snapshot: Rows,
+        boundary: Boundary | None,
+        checkpoint: int | None,
+        changes: dict,
+    ) -> Manifest:
+        tensors = {"memory": snapshot}
+        if boundary:
+            report = changes.get("report", self._manifest.report)
+            changes = {**changes, "report": {**report, "boundary": boundary.told()}}
+        if boundary and boundary.tokens:
+            tensors["boundary"] = folded(boundary.snapshot, snapshot)
         entries = [
-            write_tensors(self._folder, "memory", name, snapshot),
+            *(
+                write_tensors(self._folder, group, shard_name(group, 0, checkpoint), rows)
+                for group, rows in tensors.items()
+            ),
             *self._text.shards(checkpoint),
             *(shard for group in self._groups.values() for shard in group.shards(checkpoint)),
         ]

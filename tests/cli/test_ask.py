@@ -24,7 +24,7 @@ FIND_KEYS = {"schema_version", "question", "found", "documents", "passages", "to
 DECODED = {"policy", "attended_per_step", "refreshes", "held", "reassigned", "narrowed"}
 DECODED |= {"tokens_per_s"}
 KEYS = FIND_KEYS | DECODED | {"answer", "stop"}
-PASSAGE_KEYS = {"document", "source", "line", "start", "end", "score", "text"}
+PASSAGE_KEYS = {"document", "source", "line", "place", "start", "end", "score", "text"}
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 
 

@@ -10,13 +10,14 @@ from longctx.core.calibrate import writing
 from longctx.core.calibrate.choosing import Row
 from longctx.core.calibrate.copying import RetrievalHead
 from longctx.core.calibrate.report import Calibration
-from longctx.core.calibrate.run import FULL, QUICK
+from longctx.core.calibrate.wanted import FULL, QUICK
 
 ROWS = [
     Row("pattern", 2, "k", 1, 0.0125, 0.0011),
     Row("pattern", 3, "attention", 0, 0.25, 0.02),
     Row("multi-hop", 6, "v", 0, 0.0321, 0.004),
 ]
+HEADS = [[2, "k", 1], [6, "v", 0]]
 HEAD = RetrievalHead(7, 3, 0.875, 0.05)
 
 
@@ -24,7 +25,10 @@ def found(**changed) -> Calibration:
     values = {"model": "tiny", "device": "cpu", "dtype": "fp32", "length": 8000, "samples": 8}
     values |= {"seed": 0, "rows": ROWS, "heads": ((2, "k", 1), (6, "v", 0))}
     values |= {"copying": [HEAD], "needles": 20, "answered": 19, "retrieval_heads": [HEAD]}
-    values |= {"spans": {"theta": [0.9], "phi": [0.1], "lam": [3.0], "f1": [0.5]}}
+    values |= {
+        "spans": {"theta": [0.9], "phi": [0.1], "lam": [3.0], "f1": [0.5]},
+        "heads_stay": False,
+    }
     values |= {"profile": Path("a.yaml"), "folder": Path("a.calibration"), "seconds": 75.04}
     return Calibration(**values | changed)
 
@@ -73,7 +77,7 @@ def test_json_has_every_row(call):
     result, _ = call(found(), "--json")
     values = json.loads(result.stdout)
     assert values["schema_version"] == 1
-    assert values["heads"] == [[2, "k", 1], [6, "v", 0]]
+    assert values["heads"] == HEADS
     assert values["rows"][2] == {
         "task": "multi-hop",
         "layer": 6,
@@ -86,10 +90,51 @@ def test_json_has_every_row(call):
     assert (values["profile"], values["seconds"]) == ("a.yaml", 75.0)
 
 
+@pytest.mark.parametrize("more", [(), ("--json",), ("-q",)])
+def test_a_report_has_the_object_of_json(call, tmp_path, more):
+    file = tmp_path / "run.json"
+    result, _ = call(found(retrieval_heads=[]), "--report", file, *more)
+    told = json.loads(file.read_text("ascii"))
+    assert told["result"] == found(retrieval_heads=[]).as_dict() | {"heads": HEADS}
+    assert any("no retrieval head" in note for note in told["notes"])
+    assert told["command"] == "calibrate"
+    assert bool(result.stderr) == ("-q" not in more)
+    if "--json" in more:
+        assert told["result"] == json.loads(result.stdout)
+
+
+def test_progress_as_json(longctx, monkeypatch, tmp_path):
+    def measured(setup, wanted, tell):
+        for done in range(3):
+            tell("ranks of heads", done, 2, "samples")
+        tell("spans", 40, 40, "steps")
+        return found()
+
+    monkeypatch.setattr(calibrate, "run", measured)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(writing, "can_draw", lambda: True)
+    result = longctx("calibrate", "tiny", "--progress", "json")
+    told = [json.loads(line) for line in result.stderr.splitlines()]
+    assert {line["progress"] for line in told} == {"calibrate"}
+    counts = [(line["what"], line["unit"], line["processed"], line["total"]) for line in told]
+    assert counts == [
+        ("ranks of heads", "samples", 0, 2),
+        ("ranks of heads", "samples", 2, 2),
+        ("spans", "steps", 40, 40),
+    ]
+
+
 def test_notes_where_something_is_missing(call, monkeypatch):
     result, _ = call(found(retrieval_heads=[]))
     assert "no retrieval head was found" in result.stderr
-    assert "retrieval heads  none" in result.stdout
+    assert "the profile has none for the method ltri" in result.stderr
+    assert "retrieval heads  none\n" in result.stdout
+
+
+def test_where_no_retrieval_head_is_found_the_old_ones_are_told_of(call):
+    result, _ = call(found(retrieval_heads=[], heads_stay=True))
+    assert "the profile keeps those it had for the method ltri" in result.stderr
+    assert "retrieval heads  none new" in result.stdout
 
 
 def test_after_ctrl_c_it_says_how_to_go_on(monkeypatch, longctx, tmp_path):

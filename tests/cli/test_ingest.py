@@ -4,10 +4,11 @@ import io
 import json
 import re
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from longctx.cli import render
+from longctx.cli import progress
 from longctx.core.ingest import Progress
 from longctx.core.plan import Plan
 
@@ -142,7 +143,7 @@ def states(total: int | None, step_ms: int) -> list[Progress]:
 
 
 def test_elsewhere_than_at_a_terminal_there_is_a_line_every_30_seconds(capsys):
-    with render.progress() as tell:
+    with progress.reading() as tell:
         for state in states(1000, 20_000):
             tell(state)
     assert capsys.readouterr().err.splitlines() == [
@@ -157,10 +158,104 @@ def test_a_bar_at_a_terminal(monkeypatch, total):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
-    with render.progress() as tell:
+    with progress.reading() as tell:
         for state in states(total, 1000):
             tell(state)
     shown = sys.stderr.getvalue()
     assert "400 tokens, 100 tokens/s" in shown
     assert ("0.0 s left" in shown) == (total is not None)
     assert not re.search(r"\x1b\[[\d;]*m", shown), "colour in spite of NO_COLOR"
+
+
+# --- append and follow ---
+
+
+def test_appending(reading, longctx, tmp_path, model_options):
+    reading({"app.log": TEXT.encode()})
+    (tmp_path / "app.log").write_text(TEXT + "and the rain came\n")
+    (tmp_path / "more.txt").write_text("salt and news\n" * 9)
+    files = tmp_path / "app.log", tmp_path / "more.txt"
+    result = longctx("ingest", "--append", "app", *files, *model_options[:2])
+    assert (result.exit_code, result.stderr) == (0, "")
+    told = r"app: complete, \d+ tokens from 2 files, .*of them from an earlier run"
+    assert re.match(told, result.stdout)
+    told = json.loads(longctx("ingest", "--append", "app", files[1], "--json").stdout)
+    assert (told["status"], told["bytes"]) == ("unchanged", len(TEXT) + 18 + 14 * 9)
+    shown = json.loads(longctx("show", "app", "--json").stdout)
+    assert [source["size"] for source in shown["sources"]] == [len(TEXT) + 18, 14 * 9]
+
+
+def test_what_cannot_be_appended(reading, longctx, tmp_path, model_options):
+    reading({"app.log": TEXT.encode()})
+    (tmp_path / "app.log").write_text("rotated\n")
+    result = longctx("ingest", "--append", "app", tmp_path / "app.log")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--name app --replace" in result.stderr
+    assert longctx("ingest", "--append", "none", tmp_path / "app.log").exit_code == 10
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--append", "app", "--replace"], "--replace cannot be given with --append"),
+        (["--append", "app", "--method", "full"], "--method cannot be given with --append"),
+        (["--append", "app", "--name", "b"], "--name cannot be given with --append"),
+        (["--follow", "--dry-run"], "--dry-run cannot be given with --follow"),
+        (["--follow", "-"], "cannot follow standard input"),
+        (["--append", "app", "--each"], "--each cannot be given with --append"),
+        (["--follow", "--each"], "--each cannot be given with --follow"),
+        (["--follow", "."], "cannot follow '.': it is a folder"),
+    ],
+)
+def test_options_that_contradict(longctx, tmp_path, args, said):
+    (tmp_path / "app.log").write_text(TEXT)
+    result = longctx("ingest", tmp_path / "app.log", *args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert not (tmp_path / "library").exists()
+
+
+def test_settings_of_the_environment_do_not_hinder_appending(reading, longctx, tmp_path):
+    reading({"app.log": TEXT.encode()})
+    (tmp_path / "app.log").write_text(TEXT * 2)
+    result = longctx(
+        "ingest", "--append", "app", tmp_path / "app.log", env={"LONGCTX_METHOD": "full"}
+    )
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(longctx("show", "app", "--json").stdout)["method"] == "reform"
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_following_ends_with_ctrl_c_and_0(reading, monkeypatch, tmp_path, as_json):
+    def wait(seconds: float) -> None:
+        size = (tmp_path / "app.log").stat().st_size
+        if size > len(TEXT):
+            raise KeyboardInterrupt
+        (tmp_path / "app.log").write_text(TEXT * 2)
+
+    monkeypatch.setattr("longctx.core.follow.time", SimpleNamespace(sleep=wait))
+    result = reading({"app.log": TEXT.encode()}, "--follow", *(["--json"] if as_json else []))
+    assert result.exit_code == 0
+    assert len(re.findall("^app: complete, ", result.stderr, re.MULTILINE)) == 2
+    if as_json:
+        assert json.loads(result.stdout)["bytes"] == 2 * len(TEXT)
+    else:
+        assert re.fullmatch(r"app: complete, \d+ tokens, .*\n", result.stdout)
+
+
+def test_ctrl_c_before_anything_is_whole_is_an_error(reading, monkeypatch):
+    def interrupt(*args, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("longctx.core.follow.ingest", interrupt)
+    result = reading({"app.log": TEXT.encode()}, "--follow")
+    assert result.exit_code == 130
+    assert "interrupted" in result.stderr
+
+
+def test_to_follow_for_a_document_there_must_be_one(longctx, tmp_path):
+    log = tmp_path / "a.log"
+    log.write_text("a line\n")
+    result = longctx("ingest", "--append", "nosuch", log, "--follow")
+    assert result.exit_code == 10
+    assert "error: no " in result.stderr

@@ -81,10 +81,11 @@ PROGRESS = asdict(Progress(total=100, cache=0, processed=10, tokens=5, kept=4, t
 DRAWING = """
 import functools, hashlib, signal
 from types import SimpleNamespace
-from longctx.cli import ingest, render
+from longctx.cli import ingest, progress, run
+run.current().json = {json}
 ingest.within = functools.partial(ingest.within, grace=0.5)
 {first}
-with ingest._stoppable(json={json}) as note, render.progress() as show:
+with ingest._stoppable() as note, progress.reading() as show:
     for told in (note, show):
         told(SimpleNamespace(**{progress}))
     print("ready", flush=True)

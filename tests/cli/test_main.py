@@ -161,7 +161,7 @@ def test_an_interrupted_ingest_says_how_to_start_again(longctx, monkeypatch, tmp
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("longctx.core.reader.open_sources", stop)
+    monkeypatch.setattr("longctx.core.sources.find.check", stop)
     result = longctx("ingest", "x.txt")
     assert result.exit_code == 130
     assert "The same command goes on with it." in result.stderr

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 from typer.testing import CliRunner
 
-from longctx.cli import render
+from longctx.cli import grids
 from longctx.cli.main import app
 from longctx.core.eval.asking import How
 from longctx.core.niah import run as niah
@@ -196,7 +196,7 @@ def test_ctrl_c_is_exit_code_130_and_what_is_finished_stays(tmp_path, monkeypatc
 def test_a_grid_fills_at_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    with render.live_grid("depth", ["16k"], ["0%", "100%"]) as grid:
+    with grids.live_grid("depth", ["16k"], ["0%", "100%"]) as grid:
         grid.add(0, 0, True)
         grid.add(0, 0, False)
         grid.tell("reading\x1b[31m")
@@ -208,8 +208,8 @@ def test_a_grid_fills_at_a_terminal(monkeypatch, capsys):
 
 def test_elsewhere_a_line_comes_every_30_seconds(monkeypatch, capsys):
     now = iter([0, 10, 31, 32, 62])
-    monkeypatch.setattr("longctx.cli.render.time.monotonic", lambda: next(now))
-    with render.live_grid("depth", ["16k"], ["0%"]) as grid:
+    monkeypatch.setattr("longctx.cli.grids.time.monotonic", lambda: next(now))
+    with grids.live_grid("depth", ["16k"], ["0%"]) as grid:
         for number in range(5):
             grid.tell(f"line {number}")
     assert capsys.readouterr().err == "line 2\nline 4\n"

@@ -21,7 +21,7 @@ def test_plain_text(capsys, name):
 
 
 def test_passages(capsys):
-    passage = Passage("d", EVIL, 1, 0, 9, 0.5, EVIL, 7, f"{EVIL}\r\n {'y' * 300}")
+    passage = Passage("d", EVIL, 1, "1", 0, 9, 0.5, EVIL, "7", f"{EVIL}\r\n {'y' * 300}")
     render.passages([passage], scores=True)
     text = capsys.readouterr().out
     assert text.startswith(f"{SHOWN}:7: 0.500  {SHOWN} yyy")

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from small_documents import begin, files_of, flip
 
-from longctx.cli import render
+from longctx.cli import progress, render
+from longctx.cli.text import size
 from longctx.core.store.library import Library
 from longctx.core.store.locks import Locks
 
@@ -22,7 +23,7 @@ def clock(monkeypatch) -> SimpleNamespace:
         clock.now += clock.step
         return clock.now
 
-    monkeypatch.setattr(render, "time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=monotonic))
     return clock
 
 
@@ -38,7 +39,7 @@ def test_verify(longctx, library):
     result = longctx("verify")
     assert (result.exit_code, result.stderr) == (0, "")
     book, begun = result.stdout.splitlines()
-    assert book == f"book: ok, {render.size(bytes_of(library))}"
+    assert book == f"book: ok, {size(bytes_of(library))}"
     assert begun.startswith("begun (unfinished): ok, ")
     assert longctx("verify", "book").stdout == book + "\n"
 
@@ -114,15 +115,15 @@ def test_progress_at_a_terminal_is_a_bar_that_makes_room_for_lines(monkeypatch):
     terminal = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", terminal)
-    with render.ByteProgress() as progress:
+    with progress.ByteProgress() as shown:
         for _ in range(2):
             for done in (100, 200, 300, 400):
-                progress.tell(done, 1000)
-            progress.hide()
+                shown.tell(done, 1000)
+            shown.hide()
             assert terminal.getvalue().endswith("\x1b[2K")  # the bar's line is cleared
-    shown = terminal.getvalue()
-    assert "0.4/1.0 kB" in shown
-    assert "B/s, " in shown
+    written = terminal.getvalue()
+    assert "0.4/1.0 kB" in written
+    assert "B/s, " in written
 
 
 # --- gc ---
@@ -179,7 +180,7 @@ def test_export_and_import(longctx, library, tmp_path):
     file = tmp_path / "novel.longctx"
     done = longctx("export", "book", file)
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == f"book: {render.size(file.stat().st_size)} written to {file}\n"
+    assert done.stderr == f"book: {size(file.stat().st_size)} written to {file}\n"
     result = longctx("import", file)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("novel: imported, ")
@@ -276,7 +277,7 @@ def test_ctrl_c_leaves_nothing(longctx, library, tmp_path, monkeypatch):
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(render.ByteProgress, "tell", interrupt)
+    monkeypatch.setattr(progress.ByteProgress, "tell", interrupt)
     assert longctx("import", file).exit_code == 130
     assert longctx("export", "book", tmp_path / "other.longctx").exit_code == 130
     assert [path.name for path in (library / "documents").iterdir()] == ["book"]

@@ -14,6 +14,7 @@ from longctx.core.ingest import ingest
 from longctx.core.model_files import ModelFiles
 from longctx.core.policy import PolicyOptions
 from longctx.core.sampling import Sampling
+from longctx.core.scoring import METHOD
 from longctx.core.session import Session
 from longctx.core.setup import prepare
 from longctx.core.store.library import Library
@@ -195,7 +196,7 @@ def test_raas_answers_beyond_the_window(setup_random, tmp_path, book, monkeypatc
 def test_a_prompt_that_a_policy_refuses_is_not_read(setup_random, tmp_path, book, monkeypatch):
     ingest(tmp_path / "library", [book], setup_random)
     with Session(tmp_path / "library", None, setup_random) as session:
-        monkeypatch.setattr(type(session._way), "score", None)
+        monkeypatch.setattr(type(session._way_by(METHOD)), "score", None)
         monkeypatch.setattr(answering, "recompute", None)
         with pytest.raises(UsageError, match=r"RaaS has . pages.*Raise `budget` to \d+ or more"):
             session.ask("who?", decode="raas:budget=80")

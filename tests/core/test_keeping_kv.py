@@ -15,6 +15,7 @@ from longctx.core.ingest import ingest
 from longctx.core.methods import reattention
 from longctx.core.plan import plan
 from longctx.core.sampling import Sampling
+from longctx.core.scoring import METHOD
 from longctx.core.session import Session
 from longctx.core.setup import prepare
 from longctx.core.store.library import Library
@@ -26,6 +27,8 @@ WAYS = {
     "int8": {"method": "reattention", "kv_dtype": "int8"},
     "infllm": {"method": "infllm"},
     "infllm, int8": {"method": "infllm", "kv_dtype": "int8"},
+    "ltri": {"method": "ltri"},
+    "ltri, int8": {"method": "ltri", "kv_dtype": "int8"},
     "both": {"keep_kv": True},
     "both, bf16": {"keep_kv": True, "kv_dtype": "bf16"},
 }
@@ -199,7 +202,7 @@ def test_a_question_longer_than_the_window_s_local_part_is_read_in_chunks(
 def test_a_question_read_in_chunks_has_the_scores_of_one_read_at_once(library, book, setup_random):
     ingest(library, [book], setup_random)
     with Session(library, None, setup_random) as session:
-        method = session._way._method
+        method = session._way_by(METHOD)._method
         question = " ".join([QUESTION] * 4)
         method.chunk = 7
         parts = session.score(question)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from longctx.core import reader
 from longctx.core.errors import UnreadableInput, UsageError
-from longctx.core.reader import Source, open_sources
+from longctx.core.reader import Source
+from longctx.core.sources.find import open_sources
 
 FRENCH = (
     "Le cœur a ses raisons que la raison ne connaît point ; on le sait en mille choses.\r\n"
@@ -169,8 +170,3 @@ def test_standard_input_is_a_source(monkeypatch):
 def test_sources_are_checked_first(names, why):
     with pytest.raises(UsageError, match=why):
         open_sources(names)
-
-
-def test_folders_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="folders are not read yet"):
-        open_sources([str(tmp_path)])

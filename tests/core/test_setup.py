@@ -63,6 +63,14 @@ def test_a_wrong_option_of_a_method_names_the_known_ones(setup_random, tmp_path)
         prepare(dataclasses.replace(setup_random, method="nope"))
 
 
+def test_a_section_of_a_profile_may_be_empty_but_is_a_mapping(setup_random, tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text("name: p\nmethods: {h2o: , tova: [1]}\n")
+    assert prepare(dataclasses.replace(setup_random, profile=str(path), method="h2o")).options
+    with pytest.raises(UsageError, match="options of method 'tova': it is list, not a mapping"):
+        prepare(dataclasses.replace(setup_random, profile=str(path), method="tova"))
+
+
 def test_unknown_models_are_refused(tmp_path, model_folder, monkeypatch):
     with pytest.raises(UsageError, match="no model 'nope'"):
         open_model_files("nope")

@@ -155,8 +155,8 @@ def feed(
     """
     after = copy.deepcopy(reading)
     hidden: Rows = []
-    for start in range(0, len(ids), s.chunk):
-        hidden = encode(w, after, ids[start : start + s.chunk], s, answering)
+    for start in range(0, len(ids), s.local):  # all query tokens in the last chunk (4)
+        hidden = encode(w, after, ids[start : start + s.local], s, answering)
     return w.lm_head @ rms_norm(hidden[-1], w.norm, w.eps), after
 
 

@@ -35,6 +35,12 @@ def test_equal_scores_share_the_mean_of_their_ranks():
     assert normalised_ranks(scores, torch.tensor([2])).tolist() == pytest.approx([3 / 5, 3 / 5])
 
 
+def test_ranks_need_no_float64_of_the_device(without_float64):
+    scores = torch.ones(2, 5, device=without_float64)
+    found = normalised_ranks(scores, torch.tensor([0, 3]))
+    assert (found.dtype, found.device.type) == (torch.float64, "cpu")
+
+
 def test_scores_are_means_over_the_token_and_its_neighbours():
     scores = torch.randn(2, N, generator=torch.Generator().manual_seed(0))
     half, found = NEIGHBOURS // 2, pooled(scores)

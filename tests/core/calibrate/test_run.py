@@ -2,16 +2,18 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
 
 from longctx.core import methods, profile
 from longctx.core.calibrate import copying, needles, run, span_search, tapping, tasks, writing
+from longctx.core.calibrate.profile_file import HEADER
 from longctx.core.calibrate.report import as_markdown
-from longctx.core.calibrate.run import Amounts, Wanted
-from longctx.core.calibrate.span_search import SpanFit
-from longctx.core.errors import UsageError
+from longctx.core.calibrate.span_search import Shape, SpanFit
+from longctx.core.calibrate.wanted import Amounts, Wanted
+from longctx.core.errors import LongctxError, UsageError
 from longctx.core.setup import Setup, prepare
 
 AMOUNTS = Amounts(samples=2, haystacks=1, needles=2, trials=3)
@@ -38,8 +40,17 @@ def folder(make_model_folder, tmp_path_factory):
 def setup(folder, models_loaded_once) -> Setup:
     file = folder / "wide.yaml"
     values = yaml.safe_load((folder / "profile.yaml").read_text("utf-8"))
+    values["methods"].pop("ltri", None)  # blocks of a few tokens, into which no needle fits
     file.write_text(yaml.safe_dump(values | {"window": 4096, "threshold": 0.7}), "utf-8")
     return Setup(model=str(folder), profile=str(file), device="cpu", dtype="fp32", threads=1)
+
+
+def with_methods(setup: Setup, **methods) -> Setup:
+    """The same with other sections of methods in the profile."""
+    file = Path(setup.profile)
+    values = yaml.safe_load(file.read_text("utf-8"))
+    file.write_text(yaml.safe_dump({**values, "methods": methods}), "utf-8")
+    return setup
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +58,7 @@ def searched(monkeypatch) -> list[tuple]:
     """The search for spans is not the subject; how often it was asked for, and how."""
     asked = []
 
-    def search(engine, samples, trials, seed, on_progress, shape):
+    def search(engine, shape, samples, trials, seed, on_progress):
         asked.append((samples, trials, seed, shape))
         on_progress(1, 1)
         return FIT
@@ -79,7 +90,7 @@ def test_it_writes_a_profile_that_loads_and_tables_of_every_head(
     assert len(found.heads) == 4
     assert len({*found.heads}) == 4
     assert (found.needles, len(found.copying)) == (needles.NEEDLES, LAYERS * HEADS)
-    assert searched == [(2, 3, 5, span_search.Shape())]
+    assert searched == [(2, 3, 5, Shape(128, 128, 4, 12, "row"))]
     assert told[0] == ("ranks of heads", 0, 4, "samples")
     assert [each[0] for each in told[-2:]] == ["copy scores", "spans"]
 
@@ -162,7 +173,61 @@ def test_without_retrieval_heads_there_are_no_options_for_them(setup, wanted, mo
     monkeypatch.setattr(copying, "THRESHOLD", 1.1)
     found = run.run(setup, wanted)
     assert not found.retrieval_heads
+    assert not found.heads_stay
     assert "ltri" not in profile.find(str(wanted.out), "any").methods
+
+
+@pytest.mark.parametrize("heads", [[[1, 2, 0.5]], []])
+def test_without_retrieval_heads_those_of_the_profile_stay(setup, wanted, monkeypatch, heads):
+    monkeypatch.setattr(copying, "THRESHOLD", 1.1)
+    found = run.run(with_methods(setup, ltri={"heads": heads}), wanted)
+    assert found.heads_stay == bool(heads)
+    assert profile.find(str(wanted.out), "any").methods["ltri"] == {"heads": heads}
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ({"ltri": {"ratio": "nonsense"}}, "ratio: expected one of row, column, row"),
+        ({"ltri": {"block": 0}}, "block: expected 1 or more, got 0"),
+        ({"ltri": {"local": 1000}}, "local: expected a multiple of block"),
+        ({"ltri": [1]}, "options of method 'ltri' is list, not a mapping"),
+        ({"ltri": {"first": 4000}}, "cannot search for spans in a window"),
+        ({"ltri": {"block": 8, "local": 8, "chunk": 8}}, "no needle fits into a block of 8"),
+        ({"reform": [1]}, "options of method 'reform' is list, not a mapping"),
+        ({"reform": {"chunk": "many"}}, "cannot use 'chunk' in options of method 'reform'"),
+        ({"streaming": {"budgte": 5}}, "unknown key 'budgte'"),
+        ({"infllmm": {}}, "unknown method 'infllmm'"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_before_anything_is_measured(
+    setup, wanted, methods, message
+):
+    with pytest.raises(UsageError, match=message):
+        run.run(with_methods(setup, **methods), wanted)
+    assert not wanted.folder.exists()  # and a corrected profile starts with no other settings
+
+
+def test_a_mistyped_usual_method_is_refused_too(setup, wanted):
+    file = Path(setup.profile)
+    file.write_text(file.read_text("utf-8") + "method: refrom\n", "utf-8")
+    with pytest.raises(UsageError, match="unknown method 'refrom'"):
+        run.run(setup, wanted)
+
+
+def test_an_empty_section_is_as_if_it_were_not_there(setup, wanted, searched):
+    changed = with_methods(setup, ltri=None, infllm=None, reform=None)
+    found = run.run(changed, wanted)
+    assert searched[0][3] == Shape(128, 128, 4, 12, "row")
+    made = profile.find(str(wanted.out), "any").methods
+    assert made["infllm"] == {}
+    assert made["reform"]["heads"] == [list(head) for head in found.heads]
+
+
+def test_spans_are_searched_for_by_the_options_of_the_profile(setup, wanted, searched):
+    sizes = {"first": 64, "block": 64, "vectors": 9, "ratio": "row+column"}
+    run.run(with_methods(setup, ltri=sizes), wanted)
+    assert searched == [(2, 3, 5, Shape(64, 64, 4, 9, "row+column"))]
 
 
 def test_where_the_profile_says_nothing_sizes_follow_from_the_window(setup, wanted, folder):
@@ -193,4 +258,32 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(setup, wanted, tm
     assert "there is no folder" in refused(replace(wanted, out=tmp_path / "a" / "b.yaml"))
     wanted.out.write_text("mine", "utf-8")
     assert "will not replace" in refused(wanted)
+    wanted.folder.mkdir()
+    assert "no profile that `longctx calibrate` wrote" in refused(wanted)
     assert wanted.out.read_text("utf-8") == "mine"
+    wanted.out.write_text(f"{HEADER}name: mine\n", "utf-8")
+    assert "nowhere" in refused(wanted)  # the model's turn: this file may be replaced
+
+
+def test_a_profile_is_not_replaced_by_one_of_which_less_was_measured(setup, wanted, tmp_path):
+    more = replace(wanted, amounts=Amounts(samples=3, haystacks=1, needles=2, trials=3))
+    run.run(setup, more)
+    before = wanted.out.read_bytes()
+    with pytest.raises(UsageError, match="made with 3 samples, and this run is to have 2"):
+        run.run(setup, wanted)
+    fewer = replace(wanted, amounts=Amounts(samples=4, haystacks=1, needles=1, trials=3))
+    with pytest.raises(UsageError, match="made with 2 needles, and this run is to have 1"):
+        run.run(setup, fewer)
+    assert wanted.out.read_bytes() == before
+    wanted.out.unlink()
+    assert run.run(setup, wanted).samples == 2  # nothing is lost
+
+
+def test_a_file_that_cannot_be_written_is_named(setup, wanted, monkeypatch):
+    def full(file, found):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writing, "can_draw", lambda: True)
+    monkeypatch.setattr(writing.heat_map, "draw", full)
+    with pytest.raises(LongctxError, match=r"cannot write '.*heatmap\.png': No space left"):
+        run.run(setup, wanted)

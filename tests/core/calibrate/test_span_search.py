@@ -15,7 +15,8 @@ from longctx.core.model import Decoder, Layer
 from longctx.core.rope import NoRope
 from longctx.core.setup import prepare
 
-SMALL = Shape(first=16)
+USUAL = Shape(first=128, block=128, spans=4, vectors=12, ratio="row")
+SMALL, SIXTEEN = replace(USUAL, first=16), replace(USUAL, block=16)
 
 
 def mask(tokens: int, *stretches: tuple[int, int]) -> torch.Tensor:
@@ -56,13 +57,22 @@ def test_f1_does_not_count_spans_that_are_not_there():
     assert f1_of([[True, False, False]] * 2) == [0, 0]
 
 
+def test_f1_and_vectors_need_no_float64_of_the_device(without_float64):
+    x, y = (torch.tensor([[0, 2]], device=without_float64) for _ in range(2))
+    there = torch.ones(1, 2, dtype=torch.bool, device=without_float64)
+    evidence = torch.ones(1, 8, dtype=torch.bool, device=without_float64)
+    assert span_search.span_f1(x, y, there, evidence).dtype == torch.float64
+    summed = torch.ones(1, 8, 8, device=without_float64)
+    assert len(span_search.vector_table(summed, x, y, there, "row")) == 20
+
+
 # --- fitting a layer ----------------------------------------------------------------------------
 
 
 def test_the_threshold_that_parts_a_needle_from_its_block_is_found():
     maps = with_thresholds(triangles(16, 0.1, (5, 9)), 0.05, 0.3, 0.6)
     candidates = [REFERENCE, (0.95, 0.1), (0.99, 0.1)]
-    found = span_search.fit(maps, mask(16, (5, 9)), candidates, Shape(block=16))
+    found = span_search.fit(maps, mask(16, (5, 9)), candidates, SIXTEEN)
     assert (found.theta, found.phi, found.f1) == (0.95, 0.1, 1.0)
     # With a threshold under all entries the best span is the whole block: 5 of 16 tokens.
     assert found.reference_f1 == pytest.approx(2 * 5 / (16 + 5))
@@ -72,7 +82,7 @@ def test_the_phi_that_lets_a_needle_overlap_with_a_better_span_is_found():
     # 6..13 overlaps with 0..9 by 16 of 148 entries, 0.108.
     maps = with_thresholds(triangles(16, 0.0, (0, 9), (6, 13)), 0.3, 0.3, 0.3)
     candidates = [(0.9, 0.05), (0.9, 0.1), (0.9, 0.12)]
-    found = span_search.fit(maps, mask(16, (6, 13)), candidates, Shape(block=16))
+    found = span_search.fit(maps, mask(16, (6, 13)), candidates, SIXTEEN)
     assert (found.phi, found.f1) == (0.12, 1.0)
     assert found.reference_f1 < 1
 
@@ -80,7 +90,7 @@ def test_the_phi_that_lets_a_needle_overlap_with_a_better_span_is_found():
 def test_of_equal_candidates_the_reference_is_taken():
     maps = with_thresholds(triangles(16, 0.1, (5, 9)), 0.3, 0.3, 0.3)
     candidates = [REFERENCE, (0.5, 0.1), (0.4, 0.1)]
-    found = span_search.fit(maps, mask(16, (5, 9)), candidates, Shape(block=16))
+    found = span_search.fit(maps, mask(16, (5, 9)), candidates, SIXTEEN)
     assert (found.theta, found.phi) == REFERENCE
 
 
@@ -88,7 +98,7 @@ def test_a_mean_of_needles_has_a_standard_error():
     # One needle is found, the other is not.
     summed = triangles(16, 0.1, (5, 9)).expand(2, -1, -1)
     evidence = mask(16, (5, 9), (14, 15))
-    found = span_search.fit(with_thresholds(summed, 0.3), evidence, [REFERENCE], Shape(block=16))
+    found = span_search.fit(with_thresholds(summed, 0.3), evidence, [REFERENCE], SIXTEEN)
     assert (found.f1, found.f1_error) == pytest.approx((0.5, 0.5))
 
 
@@ -105,7 +115,7 @@ def test_the_result_is_the_best_of_all_and_never_worse_than_the_reference(seed):
     candidates = span_search.draw(12, seed)
     own, maps = random_maps(candidates)
     evidence = mask(24, *((first, first + 5) for first in range(0, 18, 3)))
-    found = span_search.fit(maps, evidence, candidates, Shape(block=24))
+    found = span_search.fit(maps, evidence, candidates, replace(USUAL, block=24))
     means = [
         span_search.span_f1(*spans.find(own, theta, phi, 4), evidence).mean().item()
         for theta, phi in candidates
@@ -257,9 +267,9 @@ def test_a_pass_is_the_models_own_attention(engine):
 
 def test_a_search_is_decided_by_its_seed_and_can_be_written_down(engine):
     told = []
-    found = span_search.search(engine, 5, 8, 3, lambda *done: told.append(done), SMALL)
-    assert found == span_search.search(engine, 5, 8, 3, shape=SMALL)
-    assert found != span_search.search(engine, 5, 8, 4, shape=SMALL)
+    found = span_search.search(engine, SMALL, 5, 8, 3, lambda *done: told.append(done))
+    assert found == span_search.search(engine, SMALL, 5, 8, 3)
+    assert found != span_search.search(engine, SMALL, 5, 8, 4)
     assert told == [(done, 5) for done in range(1, 6)]  # two haystacks and three layers
     assert all(f1 >= least for f1, least in zip(found.f1, found.reference_f1, strict=True))
     pairs = span_search.draw(8, 3)
@@ -272,7 +282,7 @@ def test_a_search_is_decided_by_its_seed_and_can_be_written_down(engine):
 def test_layers_with_a_sliding_window_keep_the_reference_values(engine, make_model):
     words = engine.files.config.vocab_size
     decoder = Decoder(make_model("qwen3-windows", vocab_size=words))
-    found = span_search.search(replace(engine, _decoder=decoder), 2, 3, 0, shape=SMALL)
+    found = span_search.search(replace(engine, _decoder=decoder), SMALL, 2, 3, 0)
     assert [f1 is None for f1 in found.f1] == [False, True, True, False]
     assert [*zip(found.theta, found.phi, strict=True)][1:3] == [REFERENCE] * 2
     assert found.vectors[1] == ()

@@ -7,7 +7,7 @@ from longctx.core.setup import Setup
 
 
 def passage(start: int, end: int, source: str = "a/book.txt") -> Passage:
-    return Passage("d", source, 1, start, end, 0.5, "", 1, "")
+    return Passage("d", source, 1, "1", start, end, 0.5, "", "1", "")
 
 
 def test_a_span_is_gathered_if_one_passage_holds_all_of_it():

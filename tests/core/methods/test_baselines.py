@@ -15,6 +15,7 @@ from longctx.core.ingest import ingest
 from longctx.core.model_files import ModelFiles, open_model_files
 from longctx.core.niah.task import task
 from longctx.core.plan import plan
+from longctx.core.scoring import METHOD
 from longctx.core.session import Session
 from longctx.core.setup import Setup, prepare
 
@@ -137,7 +138,9 @@ def test_truncation_gathers_both_ends_of_any_document(library, book, setup_rando
         assert found.tokens["dropped"] == total - count
         first, last = sorted(found.passages, key=lambda passage: passage.start)
         for gather in (None, 51):
-            chosen = session._way.begin(_question(session, gather), lambda: None).found()[1]
+            chosen = (
+                session._way_by(METHOD).begin(_question(session, gather), lambda: None).found()[1]
+            )
             half = len(chosen) // 2
             rest = len(chosen) - half
             assert chosen.tolist() == [*range(half), *range(total - rest, total)]

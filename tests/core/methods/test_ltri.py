@@ -39,7 +39,7 @@ OPTIONS = Options(
 )
 PREFIX, DOCUMENT = 3, 150
 ORDER = np.random.default_rng(7).permutation(400)
-IDS, QUESTION = ORDER[: PREFIX + DOCUMENT], ORDER[200:227].tolist()
+IDS, QUESTION = ORDER[: PREFIX + DOCUMENT], ORDER[200:223].tolist()  # more than a chunk
 VARIANTS = ["llama-default", "qwen2", "qwen3"]
 WIDE = Place(dtype=torch.float64)
 
@@ -353,9 +353,11 @@ def test_fewer_blocks_are_retrieved_where_the_window_is_short():
     assert fit(OPTIONS, 10_000) == OPTIONS
 
 
-def test_without_heads_the_user_is_told_of_calibrate(setup_random):
+def test_without_heads_the_user_is_told_of_calibrate(setup_random, tmp_path):
+    path = tmp_path / "headless.yaml"
+    path.write_text("name: headless\nmethods: {ltri: {local: 24, block: 4, chunk: 12}}\n")
     with pytest.raises(UsageError, match="longctx calibrate MODEL"):
-        prepare(replace(setup_random, method="ltri"))
+        prepare(replace(setup_random, method="ltri", profile=str(path)))
     with pytest.raises(UsageError, match="no retrieval head 9 in layer 1"):
         ltri.best_heads(((1, 9, 0.3),), ())
     with pytest.raises(UsageError, match="has 2 values"):
@@ -370,6 +372,7 @@ def test_without_heads_the_user_is_told_of_calibrate(setup_random):
         ({"theta": 1.5}, "theta: expected 0 to 1"),
         ({"phi": (0.1, -1.0)}, "phi: expected 0 to 1"),
         ({"lam": -1.0}, "lam: expected 0 to inf"),
+        ({"heads": ((0, 1, float("nan")),)}, "heads: expected copy scores of 0 to 1"),
     ],
 )
 def test_options_out_of_range(changes, message):

@@ -1,0 +1,84 @@
+"""What the shell offers where a name is wanted: documents, methods, profiles, and their like.
+
+Called while somebody types, so nothing here imports a model's libraries, and whatever goes wrong
+offers nothing. Typer itself offers commands, options and files.
+"""
+
+import pkgutil
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+import typer
+
+from longctx.cli import settings
+from longctx.core.errors import LongctxError
+
+
+def documents(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of the library's documents, also of those that are not finished."""
+    from longctx.core.store.library import Library
+
+    try:
+        library = Library.open(settings.library_path(_library(ctx)))
+        return _beginning(incomplete, {folder.name for folder in library.folders()})
+    except (LongctxError, OSError):
+        return []
+
+
+def models(incomplete: str) -> list[str]:
+    """The bundled model, and those for which profiles come with the package."""
+    from longctx.core.profile import shipped
+
+    return _beginning(incomplete, {name for profile in shipped() for name in profile.models})
+
+
+def profiles(incomplete: str) -> list[str]:
+    """Names of the profiles that come with the package."""
+    from longctx.core.profile import shipped
+
+    return _beginning(incomplete, (profile.name for profile in shipped()))
+
+
+def methods(incomplete: str) -> list[str]:
+    """Reading methods."""
+    return _beginning(incomplete, _modules("methods"))
+
+
+def ways_to_ask(incomplete: str) -> list[str]:
+    """How a document that was read with --keep-kv is asked."""
+    return _beginning(incomplete, ("reform", "reattention"))
+
+
+def policies(incomplete: str) -> list[str]:
+    """Decode policies."""
+    return _beginning(incomplete, (name.replace("_", "+") for name in _modules("decoding")))
+
+
+def gathered_by(incomplete: str) -> list[str]:
+    """What tokens are gathered by."""
+    from longctx.core import scoring
+
+    return _beginning(incomplete, scoring.names())
+
+
+def _library(ctx: typer.Context) -> Path | None:
+    """The library's folder as the options, the environment or the config file name it."""
+    given = ctx.params.get("library")
+    if given is not None:
+        return Path(given)
+    values = settings.defaults(ctx.find_root().command.commands)
+    for name in ctx.command_path.split()[1:]:
+        values = values.get(name, {})
+    chosen = values.get("library")
+    return None if chosen is None else Path(chosen)
+
+
+def _modules(folder: str) -> list[str]:
+    """The files of a folder of core that is a registry, none of them imported."""
+    spec = find_spec(f"longctx.core.{folder}")
+    return [module.name for module in pkgutil.iter_modules(spec.submodule_search_locations)]
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if name.startswith(incomplete))

@@ -1,0 +1,17 @@
+"""What the program's exit codes mean, as its help and docs/exit-codes.md say."""
+
+from longctx.cli.interrupt import INTERRUPTED
+from longctx.core.errors import Locked, NotFound, StateMismatch, UnreadableInput, UsageError
+
+DONE, FAILED = 0, 1
+
+EXIT_CODES = {
+    DONE: "done",
+    FAILED: "failed",
+    UsageError.exit_code: "wrong usage",
+    UnreadableInput.exit_code: "part of the input could not be read as text",
+    NotFound.exit_code: "no such library or document",
+    Locked.exit_code: "another process is using the document",
+    StateMismatch.exit_code: "the state is damaged, or of another model or format",
+    INTERRUPTED: "interrupted",
+}

@@ -1,0 +1,182 @@
+"""How far a run has come: bars and spinners at a terminal, lines elsewhere, or JSON for programs.
+
+All of it goes to standard error, in the form that `--progress` names. Knows nothing of what is
+measured but its numbers.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from longctx.cli import render
+from longctx.cli.progress_lines import Lines, every
+from longctx.cli.run import Form, current
+from longctx.cli.text import clean, duration, one_line, size
+
+if TYPE_CHECKING:
+    from longctx.core.ingest import Progress
+
+PLAIN_EVERY_MS = 30_000
+QUIET_S = 2  # seconds that a copy takes before its progress is shown
+
+
+@contextmanager
+def status(text: str) -> Iterator[None]:
+    """Says at the terminal that something takes a while."""
+    waiting = nullcontext()
+    if draws():
+        waiting = drawing(render.open_console(sys.stderr).status(clean(text)))
+    with waiting:
+        yield
+
+
+_drawn: list[Any] = []  # bars and spinners at the terminal now
+
+
+@contextmanager
+def drawing(live: Any) -> Iterator[Any]:
+    """A bar or spinner of rich, drawn until the context ends or `stop_drawing` is called."""
+    _drawn.append(live)
+    try:
+        with live:
+            yield live
+    finally:
+        _drawn.remove(live)
+
+
+def stop_drawing() -> None:
+    """Ends all bars and spinners and shows the cursor, also from another thread."""
+    for live in [*_drawn]:
+        live.stop()
+
+
+def draws() -> bool:
+    """Whether bars and spinners are wanted, and standard error is a terminal that has them."""
+    plain = os.environ.get("TERM", "") in ("dumb", "unknown")
+    return current().form is Form.BAR and sys.stderr.isatty() and not plain
+
+
+# --- the progress of an ingest ---
+
+
+@contextmanager
+def reading(what: str = "reading") -> "Iterator[Callable[[Progress], None]]":
+    """Shows how far an ingest has come: a bar at a terminal, elsewhere a line every 30 s.
+
+    Args:
+        what: names it where progress is JSON.
+
+    Returns:
+        What to call with each `Progress`.
+    """
+    if current().form is Form.JSON:
+        with lines(what, "bytes") as told:
+            yield lambda state: told.tell(**vars(state))
+        return
+    if not draws():
+        yield every(PLAIN_EVERY_MS, lambda told: plain(so_far(told)))
+        return
+    with drawing(_bar()) as bar:
+        task = bar.add_task("", total=None, detail="loading the model")
+        yield lambda told: bar.update(
+            task, total=told.total, completed=told.processed, detail=so_far(told)
+        )
+
+
+def _bar() -> Any:
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    columns = (BarColumn(), DownloadColumn(), TextColumn("{task.fields[detail]}", markup=False))
+    return Progress(
+        *columns, console=render.open_console(sys.stderr), transient=True, redirect_stdout=False
+    )
+
+
+def lines(what: str, unit: str) -> Lines:
+    """Progress as JSON, one object a line on standard error; a context."""
+    return Lines(what, unit, _progress_line)
+
+
+def _progress_line(values: dict[str, Any]) -> None:
+    render.print_json({"progress": current().command, **values}, sys.stderr)
+
+
+def plain(text: str) -> None:
+    """A line of progress where no bar can be drawn."""
+    if current().form is Form.BAR:
+        print(render.indented(text), file=sys.stderr, flush=True)
+
+
+def step(text: str, done: int = 0, total: int | None = None, unit: str = "steps") -> None:
+    """One of the things that a long run does begins.
+
+    Args:
+        text: what it is.
+        done, total: how many are done, of how many.
+        unit: what they are, in the plural.
+    """
+    if current().form is Form.JSON:
+        with lines(one_line(text), unit) as told:
+            told.tell(total, 0, done, round(1000 * current().seconds))
+    else:
+        plain(text)
+
+
+def so_far(state: "Progress") -> str:
+    """Tokens that were read, speed and time left."""
+    seconds = max(state.time_ms, 1) / 1000
+    read = state.processed - state.cache
+    rate = state.tokens * read / max(state.processed, 1) / seconds  # of this run
+    parts = [f"{state.tokens:,} tokens", f"{rate:,.0f} tokens/s"]
+    if state.total is not None and read:
+        parts.append(f"{duration(seconds * (state.total - state.processed) / read)} left")
+    return ", ".join(parts)
+
+
+# --- the progress of a copy or a check ---
+
+
+class ByteProgress(ExitStack):
+    """Shows how many bytes are done, once that takes over two seconds.
+
+    A bar at a terminal, elsewhere a line every 30 s. Use it as a context.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first: tuple[float, int] | None = None  # when, and how many bytes were done
+        self._due = float(QUIET_S)
+        self._show: Callable[..., None] | None = None
+        self._lines: Lines | None = None
+
+    def tell(self, done: int, total: int) -> None:
+        """Notes that `done` of `total` bytes are done; the first time, that it has begun."""
+        now = time.monotonic()
+        began, before = self._first = self._first or (now, done)
+        seconds, new = now - began, done - before
+        if current().form is Form.JSON:
+            if self._lines is None:
+                self._lines = self.enter_context(lines("bytes", "bytes"))
+            self._lines.tell(total, 0, done, round(1000 * seconds))
+            return
+        if seconds < self._due or not new:
+            return
+        left = duration(seconds * (total - done) / new)
+        told = f"{size(round(new / seconds))}/s, {left} left"
+        if not draws():
+            plain(f"{size(done)} of {size(total)}, {told}")
+            self._due = seconds + PLAIN_EVERY_MS / 1000
+            return
+        if self._show is None:
+            bar = self.enter_context(drawing(_bar()))
+            self._show = partial(bar.update, bar.add_task("", total=total, detail=""))
+        self._show(total=total, completed=done, detail=told)
+
+    def hide(self) -> None:
+        """Makes room for a line; the next `tell` shows the progress again."""
+        self.close()
+        self._show = self._lines = None

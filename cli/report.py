@@ -1,0 +1,104 @@
+"""`--report`: one JSON object of a whole run, in a file that is there when it is whole.
+
+Written at the end of every run, also of one that fails or is interrupted; what is in it says
+`contents`.
+"""
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from longctx.cli.run import Run
+from longctx.core.errors import LongctxError, UsageError
+
+SCHEMA_VERSION = 1
+PACKAGES = ("longctx", "torch", "transformers", "tokenizers", "safetensors", "numpy", "triton")
+ASKS = 2  # results from which on there is a list of them
+
+
+def versions() -> dict[str, str | None]:
+    """Of Python and of the packages that decide results; None: not installed."""
+    import platform
+
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
+def version(package: str) -> str | None:
+    """A package's version; None: it is not installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def require_writable(path: Path) -> None:
+    """Refuses a place for a report before any work.
+
+    Raises:
+        UsageError: its folder does not exist, or nothing can be written there.
+    """
+    path = path.expanduser()
+    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+        why = "it is a folder" if path.is_dir() else "its folder is not there or not writable"
+        raise UsageError(f"cannot write the report '{path}'", why, "Give --report another file.")
+
+
+def write(run: Run, code: int) -> None:
+    """Writes the report of a run that ends with an exit code, in the place of an older one.
+
+    Raises:
+        LongctxError: it cannot be written.
+    """
+    import secrets
+
+    path = run.report.expanduser()
+    text = json.dumps(contents(run, code), indent=1, default=str, allow_nan=False) + "\n"
+    fresh = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
+    try:
+        try:
+            with fresh.open("x", encoding="ascii") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
+        finally:
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LongctxError(f"cannot write the report '{path}'", why, "Make room there.") from error
+
+
+def contents(run: Run, code: int) -> dict[str, Any]:
+    """What a report says."""
+    import platform
+
+    facts = dict(run.facts)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": run.command,
+        "arguments": run.arguments,
+        "version": version("longctx"),
+        "versions": versions(),
+        "platform": {"system": platform.platform(), "machine": platform.machine()},
+        "device": facts.pop("device", None),
+        "model": facts.pop("model", None),
+        "facts": facts,
+        "result": _result(run),
+        "timings": {"total_s": round(run.seconds, 3), **run.stages},
+        "notes": run.notes,
+        "warnings": run.warnings,
+        "error": run.error,
+        "exit_code": code,
+    }
+
+
+def _result(run: Run) -> dict[str, Any] | None:
+    """The object that `--json` prints; where it prints several, all of them under `answers`."""
+    if len(run.results) < ASKS:
+        return run.results[0] if run.results else None
+    return {"answers": run.results}

@@ -1,0 +1,114 @@
+"""Which documents a command asks, and how they are opened: one alone, or several together."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from longctx.cli import progress, render
+from longctx.cli.loading import choose_document, expanded, go_offline, make_setup, open_session
+from longctx.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from longctx.core.asking import Asking
+    from longctx.core.candidates import Candidates
+    from longctx.core.store.document import Document
+
+GIVEN = "COMMANDLINE"  # where a value comes from that was typed for this run
+
+
+def choose_documents(
+    context: typer.Context, library: Path, docs: list[str] | None, everything: bool, partial: bool
+) -> "Document | Candidates":
+    """The document that the user named, or the latest; or several, if several are meant.
+
+    Takes no time, so that a wrong name is known before a model is loaded.
+
+    Args:
+        context: knows whether `docs` were typed, or are a setting, which --all is stronger than.
+        library: the library's folder.
+        docs: names; none: the latest.
+        everything: all documents of the library.
+        partial: also take what the last checkpoint holds of a document.
+
+    Raises:
+        LongctxError: there is no such library or document, or it is damaged or of another model.
+    """
+    from longctx.core import candidates
+    from longctx.core.store.library import Library
+
+    source = context.get_parameter_source("docs")
+    if everything and docs and source is not None and source.name == GIVEN:
+        raise UsageError("cannot take both --doc and --all", "", "Give one of them.")
+    if not everything and len(set(docs or ())) < 2:
+        return choose_document(library, docs[0] if docs else None, partial)
+    store = Library.open(library)
+    if everything:
+        chosen = candidates.of_all(store, partial)
+    else:
+        chosen = candidates.of_names(store, docs, partial)
+    for name, why in chosen.skipped.items():
+        render.note(f"{name} is left out: it {why}")
+    if len(chosen.manifests) == 1:
+        return store.document(chosen.names[0], partial)
+    return chosen
+
+
+@contextmanager
+def open_documents(
+    library: Path,
+    chosen: "Document | Candidates",
+    partial: bool,
+    max_docs: int,
+    gather_by: str | None,
+    **choices: Any,
+) -> "Iterator[Asking]":
+    """Opens what `choose_documents` gave with its model, and says what a person should know of it.
+
+    Args:
+        library: the library's folder.
+        chosen: one document, or several.
+        partial: also take what the last checkpoint holds.
+        max_docs: documents that a question is encoded for, at most.
+        gather_by: what will be gathered by.
+        **choices: fields of `Setup`.
+
+    Raises:
+        LongctxError: as `Session` and `JointSession` do.
+    """
+    from longctx.core.candidates import Candidates
+
+    if not isinstance(chosen, Candidates):
+        with open_session(library, chosen, partial, **choices) as session:
+            yield session
+        return
+    with _opened_together(chosen, max_docs, gather_by, choices) as session:
+        for manifest in chosen.manifests:
+            if manifest.status != "complete":
+                read = f"{manifest.tokens:,} tokens"
+                render.note(f"{manifest.name} is not finished: only its first {read} count")
+        for source in session.changed:
+            name = render.one_line(source)
+            render.note(f"{name} has changed since it was read; answers are from what was read")
+        yield session
+
+
+def _opened_together(
+    chosen: "Candidates", max_docs: int, gather_by: str | None, choices: dict[str, Any]
+) -> "Asking":
+    """A session; what it reads first is read while the model's libraries are imported."""
+    from longctx.core.ahead import ReadAhead
+    from longctx.core.model_files import local_weights
+
+    first, model = chosen.manifests[0], expanded(choices)["model"]
+    with ReadAhead() as ahead:
+        go_offline(model)
+        ahead.warm(local_weights(model or first.model["name"]))
+        ahead.warm(chosen.library.document(first.name, chosen.partial).read_whole())
+        setup = make_setup(**choices)
+        from longctx.core.joint_session import JointSession
+
+        with progress.status(f"opening {len(chosen.manifests):,} documents"):
+            return JointSession(chosen, setup, max_docs, gather_by)

@@ -1,0 +1,172 @@
+"""A document that grows with its file: appended to whenever enough has come, until Ctrl-C.
+
+The file is looked at once a second and never kept open; the model is loaded once. What an append
+does is `append.py`'s affair.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from longctx.core.append import append, engine_for
+from longctx.core.cadence import Cadence
+from longctx.core.errors import Locked, NotFound, UsageError
+from longctx.core.ingest import Ingested, Progress, ingest
+from longctx.core.setup import Engine, Setup, prepare
+from longctx.core.sources.archive import kind_of
+from longctx.core.sources.find import USUAL, open_sources
+from longctx.core.sources.made import layers
+from longctx.core.sources.rules import Rules
+from longctx.core.store.library import Library
+
+POLL = 1.0  # seconds between two looks at the file
+PAUSE = 10.0  # seconds after which also what fills no chunk is read
+
+
+def follow(
+    library: Path,
+    name: str,
+    paths: list[str],
+    setup: Setup,
+    cadence: Cadence | None = None,
+    max_size: int | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_step: Callable[[Ingested], None] = lambda done: None,
+    on_wait: Callable[[Locked], None] = lambda why: None,
+    wait: Callable[[float], None] = lambda seconds: time.sleep(seconds),
+    rules: Rules = USUAL,
+) -> Ingested:
+    """Reads files, and then what comes at the end of the last one, until Ctrl-C.
+
+    Args:
+        library: the library's folder; made if absent.
+        name: the document; made if absent, else appended to.
+        paths: files, folders, patterns; the last one is a file, which is followed.
+        setup: as of `ingest`, or of `append` where the document is there.
+        cadence: when to write a checkpoint; None: the usual one.
+        max_size: bytes that the library may have.
+        on_progress: called after every chunk.
+        on_step: called whenever the document has become longer, and at first.
+        on_wait: called when the longer document waits for readers of the one before.
+        wait: lets so many seconds pass.
+        rules: what is read of folders and archives, and how.
+
+    Returns:
+        What the document holds at Ctrl-C, once it was there.
+
+    Raises:
+        as `ingest` and `append`; so where the file was rewritten, cut or rotated.
+    """
+    file = Path(paths[-1])
+    _require_plain(paths[-1], rules)
+    store = Library.open(library, create=True)
+    done, engine = _begin(store, name, paths, setup, cadence, max_size, on_progress, rules)
+    try:
+        on_step(done)
+        per_token = done.bytes / max(1, done.tokens)
+        growth = _Growth(file, _read(store, name), int(engine.new_method().chunk * per_token))
+        while True:
+            if not growth.is_due():
+                wait(POLL)
+                continue
+            try:
+                given = setup, cadence, max_size, on_progress, rules, engine
+                new = append(library, name, paths[-1:], *given)
+            except Locked as why:
+                if not store.is_waiting(name):
+                    raise
+                on_wait(why)
+                wait(POLL)
+                continue
+            growth.note(_read(store, name))
+            if new.bytes != done.bytes:  # also where what was complete has got its place
+                done = replace(new, status="complete")
+                on_step(done)
+            else:
+                wait(POLL)  # there was nothing to read, and so it may be the next time
+    except KeyboardInterrupt:
+        return done
+
+
+def _require_plain(path: str, rules: Rules) -> None:
+    """Refuses what cannot be read further where it grows.
+
+    Raises:
+        UsageError: it is no file, or one that is unpacked or converted.
+    """
+    what, file = f"cannot follow '{path}'", Path(path)
+    if file.is_dir():
+        raise UsageError(what, "it is a folder", "Name the file in it that grows.")
+    if not file.is_file():
+        raise UsageError(what, "it is not a file", "Name the file that grows last.")
+    if layers(path)[1] or kind_of(path):
+        raise UsageError(what, "it is compressed or an archive", "Name a file of text last.")
+    if any(source.made for source in open_sources([path], rules)):
+        why = "it would be converted, which takes the whole file each time"
+        raise UsageError(what, why, "Add --raw to read the text that it is written in.")
+
+
+def _begin(
+    store: Library,
+    name: str,
+    paths: list[str],
+    setup: Setup,
+    cadence: Cadence | None,
+    max_size: int | None,
+    on_progress: Callable[[Progress], None],
+    rules: Rules,
+) -> tuple[Ingested, Engine]:
+    """Reads what is there now, into a new document or behind the one that there is."""
+    try:
+        document = store.document(name)
+    except NotFound:
+        engine = prepare(setup)
+        given = setup, name, False, cadence, max_size, on_progress, rules, engine
+        return ingest(store.path, paths, *given), engine
+    engine = engine_for(document, setup)
+    given = setup, cadence, max_size, on_progress, rules, engine
+    return append(store.path, name, paths, *given), engine
+
+
+def _read(store: Library, name: str) -> int:
+    """Bytes that a document has of its last source."""
+    return store.document(name).manifest.sources[-1].size
+
+
+class _Growth:
+    """How much a file has grown since it was read.
+
+    Args:
+        file: which.
+        size: bytes of it that were read.
+        chunk: bytes that are worth reading at once.
+    """
+
+    def __init__(self, file: Path, size: int, chunk: int):
+        self._file, self._size, self._chunk = file, size, chunk
+        self._looks = 0  # since it has grown
+        self._inode = self._look()[0]
+
+    def is_due(self) -> bool:
+        """Whether to read it now: grown enough or some time ago, or no longer the same file."""
+        inode, size = self._look()
+        if size is None:
+            return False  # moved away; another may come in its place
+        if size < self._size or inode != self._inode:
+            return True  # appending tells what is wrong
+        if size > self._size:
+            self._looks += 1
+        return size - self._size >= self._chunk or self._looks * POLL > PAUSE
+
+    def note(self, size: int) -> None:
+        """So many bytes of it were read."""
+        self._size, self._looks, self._inode = size, 0, self._look()[0]
+
+    def _look(self) -> tuple[int | None, int | None]:
+        try:
+            status = os.stat(self._file)
+        except FileNotFoundError:
+            return None, None
+        return status.st_ino, status.st_size

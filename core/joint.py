@@ -1,0 +1,178 @@
+"""Asking several documents at once: their tokens are ranked together, and share one budget.
+
+Each document scores the question against its own state, one after another, so that one state at a
+time is in memory. Of each document that has a token among the best, the first and the last tokens
+are recomputed too. The prompt holds nothing but the documents' tokens: which document and line a
+passage is of is known from where its tokens stand.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+
+import torch
+from torch import Tensor
+
+from longctx.core.answering import Gatherer, Gathering, Question, Recalling, token_ids, way_of
+from longctx.core.errors import UsageError
+from longctx.core.gather import best_tokens, split, top_tokens
+from longctx.core.lexical import PassageIndex
+from longctx.core.memory import Method, Scores
+from longctx.core.setup import Engine
+from longctx.core.store.document import Document
+
+EDGE = 32  # first tokens, and last, of a document that has something to say
+
+
+class Joint(Gatherer):
+    """The tokens of several documents that score best are recomputed with the question.
+
+    Args:
+        engines: the model, with the method of each document.
+        documents: open, in their order.
+        gathers_by: whose scores they are; see `core/scoring/`.
+        index: the words of all their passages.
+
+    Raises:
+        UsageError: one attends to what it kept, and nothing of it is gathered.
+        LongctxError: one cannot be asked in the way that the user named.
+    """
+
+    def __init__(
+        self,
+        engines: Sequence[Engine],
+        documents: tuple[Document, ...],
+        gathers_by: str,
+        index: PassageIndex,
+    ):
+        self._states = list(zip(engines, documents, strict=True))
+        self._index = index
+        self._asked_by = gathers_by
+        ways = [self._way(*state, state[0].new_method()) for state in self._states]
+        name = ", ".join(dict.fromkeys(way.name for way in ways))
+        super().__init__(engines[0], documents, name, gathers_by, index)
+        self._ways, self._edges = ways, (EDGE, EDGE)
+        self.require_search()
+        self._gather = max(way.gather for way in ways)
+
+    def _way(self, engine: Engine, document: Document, method: Method) -> Gathering:
+        way = way_of(engine, document, method, self._asked_by, self._index)
+        if isinstance(way, Recalling):
+            raise alone(document.manifest.name, way.name)
+        return way
+
+    def own_scores(self, question: Question) -> Scores:
+        """The methods' scores of all tokens; see `Gatherer.own_scores`."""
+        for way in self._ways:
+            way.require_scores()
+        return self._each(lambda way: way.own_scores(question))
+
+    def _method_scores(self, question: Question) -> Scores:
+        return self._each(lambda way: way.score(question))
+
+    def _each(self, score: Callable[[Gathering], Scores]) -> Scores:
+        """Restores one document's state after another, and puts their scores in a row."""
+        found = []
+        for engine, document in self._states:
+            method = engine.new_method(document.snapshot(), document)
+            found.append(score(self._way(engine, document, method)))
+            del method  # before the next one comes
+        return Scores(
+            torch.cat([scores.raw for scores in found]),
+            torch.cat([scores.pooled for scores in found]),
+        )
+
+    def require_search(self) -> None:
+        """See `Gatherer.require_search`."""
+        for way in self._ways:
+            way.require_search()
+
+    def _chosen(
+        self, question: Question, count: int, edges: tuple[int, int]
+    ) -> tuple[Scores, Tensor]:
+        scores = self._scores(question)
+        lengths = [document.manifest.tokens for document in self.documents]
+        return scores, joint_tokens(scores, count, lengths, edges)
+
+    def _ids(self, chosen: Tensor) -> Tensor:
+        parts = split(chosen, [document.manifest.tokens for document in self.documents])
+        return torch.cat(
+            [
+                token_ids(document, part, engine)
+                for (engine, document), part in zip(self._states, parts, strict=True)
+            ]
+        )
+
+
+def alone(name: str, method: str) -> UsageError:
+    """What is said of a document that cannot be asked together with others."""
+    return UsageError(
+        f"cannot ask '{name}' together with other documents",
+        f"the method {method!r} attends to everything that it kept of one document",
+        "Ask it alone, or use --gather-by bm25.",
+    )
+
+
+def joint_tokens(
+    scores: Scores, count: int, lengths: Sequence[int], edges: tuple[int, int]
+) -> Tensor:
+    """The tokens of several documents to gather: the best, and the edges of what they are of.
+
+    Documents come in by the rank of their best token, as long as it is among those that are left
+    when the edges of all that came in are taken; after that only to fill the number. Ties go to
+    the higher raw score, then to the earlier document, then to the earlier token.
+
+    Args:
+        scores: of all N tokens, counted on from one document to the next.
+        count: how many to gather, edges included.
+        lengths: tokens of each document; they add up to N.
+        edges: (first, last) tokens of each document that comes in; fewer where all edges would
+            take more than half of `count`.
+
+    Returns:
+        (min(count, N),) token indices, ascending.
+    """
+    total = sum(lengths)
+    if count >= total or not any(edges):
+        return top_tokens(scores, count, total, (0, 0))
+    borders = torch.tensor([0, *accumulate(lengths)])
+    order = _ranked(scores, count, borders.tolist())
+    owner = torch.searchsorted(borders, order, right=True) - 1
+    ranking = list(dict.fromkeys(owner.tolist()))  # documents, best first
+    for number in range(len(ranking), 0, -1):
+        admitted = ranking[:number]
+        pinned = _edges_of(admitted, borders.tolist(), edges, count)
+        free = torch.isin(owner, torch.tensor(admitted)) & ~torch.isin(order, pinned)
+        ranks = free.nonzero()[:, 0][: count - len(pinned)]
+        enough = sum(lengths[other] for other in admitted[:-1]) >= count
+        best = int((owner == admitted[-1]).nonzero()[0])
+        if not enough or best <= int(ranks[-1]):
+            break
+    return torch.cat([pinned, order[ranks]]).sort().values
+
+
+def _ranked(scores: Scores, count: int, borders: list[int]) -> Tensor:
+    """The `count` best tokens of each document, all of them by rank.
+
+    What is gathered is among them, and they are far fewer than all tokens.
+    """
+    spans = [range(first, end) for first, end in pairwise(borders)]
+    best = [best_tokens(scores, span, min(count, len(span))).cpu() for span in spans]
+    tokens = torch.cat(best).sort().values
+    order = tokens[scores.raw[tokens].argsort(descending=True, stable=True)]
+    return order[scores.pooled[order].argsort(descending=True, stable=True)]
+
+
+def _edges_of(
+    documents: Sequence[int], borders: Sequence[int], edges: tuple[int, int], count: int
+) -> Tensor:
+    """First and last tokens of documents, in proportion fewer than `edges` where these take more
+    than half of `count` together."""
+    share = min(sum(edges), count // 2 // len(documents))
+    first = share * edges[0] // sum(edges)
+    found = []
+    for start, end in ((borders[number], borders[number + 1]) for number in documents):
+        if end - start <= share:
+            found.append(torch.arange(start, end))
+        else:
+            found += [torch.arange(start, start + first), torch.arange(end - share + first, end)]
+    return torch.cat(found)

@@ -1,0 +1,255 @@
+"""Archives, zip and tar, and archives in them: each member is a source of its own.
+
+Members are read in the order of the archive, so that a compressed one is unpacked once from its
+beginning to its end. Nothing is written under a member's name. Names that would lead out of a
+folder are refused all the same: whoever unpacks such an archive elsewhere is in danger.
+"""
+
+import re
+import stat
+import tarfile
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO, Protocol
+
+from longctx.core.errors import UnreadableInput
+from longctx.core.reader import NotText, Source
+from longctx.core.sources import formats
+from longctx.core.sources.limits import TooMuch
+from longctx.core.sources.made import Made, Opener, Original, layers, spooled, unpacked
+from longctx.core.sources.naming import heading, is_hidden
+from longctx.core.sources.packed import Counted, damage_told
+from longctx.core.sources.rules import Rules
+
+ENDINGS = {".zip": "zip", ".tar": "tar"}
+_DRIVE = re.compile(r"[A-Za-z]:")
+
+
+def kind_of(name: str) -> str:
+    """Which kind of archive a file is by its name, without compressions: zip, tar or nothing."""
+    return ENDINGS.get(name[-4:].lower(), "")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in an archive.
+
+    Attributes:
+        number: its place in the archive.
+        name: its path there.
+        size: bytes of it, as the archive says.
+        refused: why it is not read; None: it is.
+    """
+
+    number: int
+    name: str
+    size: int
+    refused: UnreadableInput | None
+
+
+class Reader(Protocol):
+    """An open archive."""
+
+    def members(self) -> Iterator[Member]:
+        """All files, in order; once."""
+
+    def open(self, number: int) -> BinaryIO | None:
+        """A file; None where it can only be had by opening the archive anew."""
+
+
+class Zip:
+    """A zip file that can be sought in."""
+
+    def __init__(self, file: BinaryIO, opened: ExitStack):
+        self._zip = opened.enter_context(zipfile.ZipFile(file))
+        self._infos = self._zip.infolist()
+
+    def members(self) -> Iterator[Member]:
+        """All files."""
+        for number, info in enumerate(self._infos):
+            why = None
+            if stat.S_ISLNK(info.external_attr >> 16):
+                why = NotText(f"'{info.filename}' is not read", "it is a link")
+            elif info.flag_bits & 1:
+                why = UnreadableInput(f"cannot read '{info.filename}'", "it is encrypted")
+            if not info.is_dir():
+                yield Member(number, info.filename, info.file_size, why)
+
+    def open(self, number: int) -> BinaryIO | None:
+        """A file."""
+        return self._zip.open(self._infos[number])
+
+
+class Tar:
+    """A tar stream, which goes forward only."""
+
+    def __init__(self, file: BinaryIO, opened: ExitStack):
+        self._tar = opened.enter_context(tarfile.TarFile.open(fileobj=file, mode="r|"))
+        self._at, self._info, self._taken = -1, None, False
+
+    def members(self) -> Iterator[Member]:
+        """All files."""
+        while info := self._next():
+            why = None
+            if info.isreg() and info.issparse():
+                why = UnreadableInput(f"cannot read '{info.name}'", "it has holes (a sparse file)")
+            elif not info.isreg():
+                kind = "a link" if info.issym() or info.islnk() else "a special file"
+                why = NotText(f"'{info.name}' is not read", f"it is {kind}")
+            if not info.isdir():
+                yield Member(self._at, info.name, info.size, why)
+
+    def open(self, number: int) -> BinaryIO | None:
+        """A file, if it has not gone by."""
+        while self._at < number and self._next():
+            pass
+        if self._at != number or self._taken:
+            return None
+        self._taken = True
+        return self._tar.extractfile(self._info)
+
+    def _next(self) -> tarfile.TarInfo | None:
+        self._info, self._taken = self._tar.next(), False
+        self._tar.members.clear()  # it keeps all that went by
+        self._at += 1
+        return self._info
+
+
+class Archive:
+    """An archive whose members are opened one after the other.
+
+    Args:
+        original: the file on the disk that it is, or is in.
+        name: as it is cited.
+        opener: opens its bytes.
+        kind, how: zip or tar, and its compressions.
+        depth: archives and compressions that it is in, with its own.
+    """
+
+    def __init__(
+        self, original: Original, name: str, opener: Opener, kind: str, how: list[str], depth: int
+    ):
+        self.original, self.name, self.depth = original, name, depth
+        self._opener, self._kind, self._how = opener, kind, how
+        self._opened = ExitStack()
+        self._reader: Reader | None = None
+
+    def members(self) -> Iterator[Member]:
+        """All files in it; one may be opened before the next is asked for."""
+        budget = self.original.budget
+        budget.enter(self.depth)
+        times: Counter[str] = Counter()  # an archive may have a name twice
+        with damage_told(self.name):
+            for member in self._open_anew().members():
+                budget.add_member()
+                times[member.name] += 1
+                if self._kind == "zip":  # what is in a tar counts when the tar is unpacked
+                    again = f"\0{times[member.name]}" if times[member.name] > 1 else ""
+                    budget.reach(f"{self.name}/{member.name}{again}", member.size)
+                yield member
+        self.close()
+
+    @contextmanager
+    def open(self, number: int) -> Iterator[BinaryIO]:
+        """A member's bytes."""
+        stream = self._reader.open(number) if self._reader else None
+        if stream is None:
+            stream = self._open_anew().open(number)
+        if stream is None:
+            raise UnreadableInput(f"cannot read '{self.name}'", "it has changed")
+        with stream:
+            yield stream
+
+    @contextmanager
+    def open_spooled(self, number: int) -> Iterator[BinaryIO]:
+        """A member's bytes, to be sought in."""
+        with self.open(number) as stream, spooled(stream) as file:
+            yield file
+
+    def close(self) -> None:
+        """Closes what is open; it can be opened again."""
+        self._reader = None
+        self._opened.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _open_anew(self) -> Reader:
+        self.close()
+        file = self._opened.enter_context(self._opener())
+        if self._how:
+            stream = unpacked(file, self._how, self.name, self._opened)
+            file = Counted(stream, self.name, self.original.budget)
+        if self._kind == "zip" and self._how:
+            file = self._opened.enter_context(spooled(file))
+        self._reader = (Zip if self._kind == "zip" else Tar)(file, self._opened)
+        return self._reader
+
+
+def sources_in(archive: Archive, inside: str, rules: Rules) -> Iterator[Source]:
+    """The sources that an archive's members are, those of archives in it among them.
+
+    Args:
+        archive: the archive.
+        inside: where it is in the file on the disk, with a slash at the end; empty: it is the file.
+        rules: what is read.
+
+    Raises:
+        TooMuch: the file on the disk holds more than is unpacked.
+        UnreadableInput: it is damaged.
+    """
+    found = 0
+    for member in archive.members():
+        found += 1
+        name = member.name.removeprefix("./")
+        error = _unsafe(name) or member.refused
+        if error:
+            yield _refused(archive, inside, name, error)
+        elif not is_hidden(name, rules.hidden):
+            yield from _sources(archive, inside, name, member, rules)
+    if not found:
+        raise NotText(f"cannot read '{archive.name}'", "there are no files in it")
+
+
+def _sources(
+    archive: Archive, inside: str, name: str, member: Member, rules: Rules
+) -> Iterator[Source]:
+    """The source that a member is, or those that are in it."""
+    cited, original = f"{archive.name}/{name}", archive.original
+    stem, how = layers(name)
+    kind = kind_of(stem)
+    needs_seeking = bool(kind or how)
+    opener = partial(archive.open_spooled if needs_seeking else archive.open, member.number)
+    depth = archive.depth + len(how)
+    if kind:
+        inner = Archive(original, cited, opener, kind, how, depth + 1)
+        try:
+            yield from list(sources_in(inner, f"{inside}{name}/", rules))
+        except TooMuch:
+            raise
+        except UnreadableInput as error:
+            yield _refused(archive, inside, name, error)
+        return
+    original.budget.enter(depth)
+    form = "" if rules.raw else formats.of(stem)
+    made = Made(original, cited, opener, how, form, member.size)
+    header, part = heading(cited), inside + name
+    yield Source(cited, original.path, made=made, found=True, header=header, part=part)
+
+
+def _refused(archive: Archive, inside: str, name: str, error: UnreadableInput) -> Source:
+    cited = f"{archive.name}/{name}"
+    told = type(error)(f"cannot read '{cited}'", error.why, error.remedy)
+    return Source(cited, archive.original.path, refused=told, found=True, part=inside + name)
+
+
+def _unsafe(name: str) -> UnreadableInput | None:
+    """Why a member's name is none that a file in a folder can have."""
+    parts = re.split(r"[/\\]", name)
+    if name[:1] in ("/", "\\") or _DRIVE.match(name) or ".." in parts or "\0" in name or not name:
+        return UnreadableInput(f"cannot read '{name}'", "its path leads out of the archive")
+    return None

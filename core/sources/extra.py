@@ -1,0 +1,31 @@
+"""Libraries that only some files need: they come with `longctx[documents]`.
+
+Says which one is missing, before it is imported.
+"""
+
+from importlib.util import find_spec
+
+from longctx.core.errors import UnreadableInput
+
+
+def is_missing(library: str) -> bool:
+    """Whether a library is not installed; one without a name never is."""
+    return bool(library) and find_spec(library) is None
+
+
+def require(library: str, name: str) -> None:
+    """Refuses a file whose library is not installed.
+
+    Args:
+        library: its module; empty where none is needed.
+        name: the file's.
+
+    Raises:
+        UnreadableInput: with the command that installs it.
+    """
+    if is_missing(library):
+        raise UnreadableInput(
+            f"cannot read '{name}'",
+            f"that needs {library}, which is not installed",
+            "Run: pip install 'longctx[documents]'.",
+        )

@@ -1,0 +1,156 @@
+"""From what a user names to sources: files, folders, patterns, archives and standard input.
+
+Opens archives to see what is in them, and no other file. The order is that in which things were
+named; in a folder, that of the bytes of the paths; in an archive, its own.
+"""
+
+import glob
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from longctx.core.errors import UnreadableInput, UsageError
+from longctx.core.reader import Source
+from longctx.core.sources import formats, packed
+from longctx.core.sources.archive import Archive, kind_of, sources_in
+from longctx.core.sources.extra import is_missing
+from longctx.core.sources.made import Made, Original, layers
+from longctx.core.sources.naming import heading
+from longctx.core.sources.rules import Rules
+from longctx.core.sources.walk import walk
+
+USUAL = Rules()
+
+
+def open_sources(paths: Sequence[str], rules: Rules = USUAL) -> list[Source]:
+    """The sources of a command, in order; what is known not to be readable is marked so.
+
+    Args:
+        paths: files, folders, patterns; "-" is standard input.
+        rules: what is read of folders and archives, and how.
+
+    Raises:
+        UsageError: as `check`.
+        UnreadableInput: there is nothing to read in a folder.
+    """
+    check(paths, rules)
+    return [source for path in paths for source in _sources(path, rules)]
+
+
+def check(paths: Sequence[str], rules: Rules = USUAL) -> None:
+    """Refuses what cannot be meant, without opening anything.
+
+    Raises:
+        UsageError: a path does not exist, is a device, or needs a library that is missing; a
+            pattern that nothing fits; or standard input is named twice.
+    """
+    if list(paths).count("-") > 1:
+        raise UsageError("cannot read '-' twice", "standard input ends once", "Name it once.")
+    for path in paths:
+        for name in [] if path == "-" else _named(path):
+            _check_one(name, rules)
+
+
+def _check_one(path: str, rules: Rules) -> None:
+    if os.path.isdir(path):
+        return
+    mode = os.stat(path).st_mode
+    if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not path.startswith(("/dev/fd", "/dev/std"))):
+        raise UsageError(f"cannot read '{path}'", "it is a device", "Name a file.")
+    stem, how = layers(path)
+    form = "" if rules.raw or kind_of(stem) else formats.of(stem)
+    needed = [*map(packed.needs, how), formats.load(form).NEEDS if form else ""]
+    for library in filter(is_missing, needed):
+        raise UsageError(
+            f"cannot read '{path}'",
+            f"that needs {library}, which is not installed",
+            "Run: pip install 'longctx[documents]'.",
+        )
+
+
+def _named(path: str) -> list[str]:
+    """The files and folders that a path or pattern names.
+
+    Raises:
+        UsageError: there are none.
+    """
+    if os.path.exists(path):  # unlike Path.exists, never raises
+        return [path]
+    found = []
+    if glob.has_magic(path) and "\0" not in path:
+        found = sorted(glob.iglob(path, recursive=True), key=os.fsencode)
+        found = [name for name in found if os.path.exists(name)]
+    if not found:
+        why = "no file fits the pattern" if glob.has_magic(path) else "no such file"
+        raise UsageError(f"cannot read '{path}'", why, "Check the path.")
+    return found
+
+
+def _sources(path: str, rules: Rules) -> Iterator[Source]:
+    if path == "-":
+        yield Source("stdin", None)
+        return
+    names = _named(path)
+    is_pattern = names != [path]
+    if is_pattern and "**" in path:  # it fits folders as well as all that is in them
+        names = [name for name in names if not os.path.isdir(name)] or names
+    for name in names:
+        if os.path.isdir(name):
+            yield from _in_folder(name, rules)
+        else:
+            yield from of_file(name, Path(name), is_pattern, rules)
+
+
+def _in_folder(folder: str, rules: Rules) -> Iterator[Source]:
+    prefix = folder.rstrip("/").removeprefix("./")
+    prefix = "" if prefix in ("", ".") and not folder.startswith("/") else f"{prefix}/"
+    found = False
+    for entry in walk(folder, rules):
+        found, name = True, prefix + entry.inside
+        if entry.refused:
+            error = type(entry.refused)(
+                f"cannot read '{name}'", entry.refused.why, entry.refused.remedy
+            )
+            yield Source(name, Path(entry.path), refused=error, found=True)
+        else:
+            yield from of_file(name, Path(entry.path), True, rules)
+    if not found:
+        raise UnreadableInput(
+            f"nothing to read in '{folder}'",
+            "it has no files, or all are hidden or ignored",
+            "Name files, or add --hidden or --no-ignore.",
+        )
+
+
+def of_file(name: str, path: Path, found: bool, rules: Rules) -> Iterator[Source]:
+    """The source that a file is, or those that are in it.
+
+    Args:
+        name: as it is cited.
+        path: the file.
+        found: it was not named itself.
+        rules: what is read.
+    """
+    stem, how = layers(name)
+    kind = kind_of(stem)
+    form = "" if rules.raw or kind else formats.of(stem)
+    header = heading(name) if found else ""
+    if not (kind or how or form) or not path.is_file():
+        yield Source(name, path, found=found, header=header)
+        return
+    try:
+        original = Original(path, name, rules.max_unpacked)
+        original.budget.enter(len(how) + bool(kind))
+        if kind:
+            archive = Archive(original, name, original.open, kind, how, len(how) + 1)
+            yield from list(sources_in(archive, "", rules))
+        else:
+            made = Made(original, name, original.open, how, form)
+            yield Source(name, path, made=made, found=found, header=header)
+    except OSError as error:
+        why = error.strerror or str(error)
+        refused = UnreadableInput(f"cannot read '{name}'", why, "Check it and its permissions.")
+        yield Source(name, path, refused=refused, found=found)
+    except UnreadableInput as error:
+        yield Source(name, path, refused=error, found=found)

@@ -1,0 +1,70 @@
+"""DOCX: the text of its paragraphs, cited by paragraph (the first is 1).
+
+Those in tables count; foot- and endnotes follow the text and count on. Text that was deleted with
+changes being tracked is left out. A file that declares a document type, as none does that Word
+writes, is refused: such declarations can grow without end.
+"""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+from xml.parsers import expat
+
+from longctx.core.sources.limits import Budget
+from longctx.core.sources.pieces import Piece, tidy
+from longctx.core.sources.zipped import members_of
+
+MARKS, NEEDS, STREAM = "paragraph", "", False
+PARTS = ("word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
+SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+
+
+def convert(file: BinaryIO, name: str, budget: Budget) -> Iterator[Piece]:
+    """Each paragraph that has text.
+
+    Raises:
+        ValueError: it has no text part, or one that is not as Word writes it.
+    """
+    number = 0
+    with members_of(file, name, budget) as (names, read):
+        if PARTS[0] not in names:
+            raise ValueError(f"it has no {PARTS[0]}")
+        for part in PARTS:
+            for text in _paragraphs(read(part)) if part in names else ():
+                number += 1
+                if text.strip():
+                    yield Piece(tidy(text) + "\n", number)
+
+
+def _paragraphs(xml: bytes) -> list[str]:
+    """The text of each paragraph in order of their ends."""
+    found: list[str] = []
+    open_ones: list[list[str]] = []  # a text box has paragraphs inside a paragraph
+    inside_text = False
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal inside_text
+        name = tag.rpartition(":")[2]
+        if name == "p" and tag.startswith("w:"):
+            open_ones.append([])
+        elif name in SIGNS and open_ones:
+            open_ones[-1].append(SIGNS[name])
+        inside_text = tag == "w:t"
+
+    def end(tag: str) -> None:
+        nonlocal inside_text
+        inside_text = False
+        if tag == "w:p":
+            found.append("".join(open_ones.pop()))
+
+    def text(data: str) -> None:
+        if inside_text and open_ones:
+            open_ones[-1].append(data)
+
+    def refuse(*declared: object) -> None:
+        raise ValueError("it declares a document type")
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = text, refuse
+    parser.Parse(xml, True)
+    return found

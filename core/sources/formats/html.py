@@ -1,0 +1,27 @@
+"""HTML: the text that people see, cited by the line of the page's source."""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from longctx.core.reader import detect
+from longctx.core.sources.limits import Budget
+from longctx.core.sources.markup import said_encoding, text_of
+from longctx.core.sources.pieces import Piece, decoded
+
+MARKS, NEEDS, STREAM = "line", "", False
+
+
+def convert(file: BinaryIO, name: str, budget: Budget) -> Iterator[Piece]:
+    """The text of a page; scripts and styles are left out."""
+    text, bad = page_text(file.read(), name)
+    yield Piece("", 1, undecodable=bad)
+    yield from text_of(text)
+
+
+def page_text(data: bytes, name: str) -> tuple[str, int]:
+    """The source of a page as text, and the number of places that are none."""
+    encoding = said_encoding(data)
+    skipped = 0
+    if not encoding:
+        encoding, skipped = detect(data, name)
+    return decoded(data[skipped:], encoding)

@@ -1,0 +1,59 @@
+"""JSON lines: each record as `key: value` lines, cited by the line of the file.
+
+Strings are written as they read, not as JSON spells them. A line that is no JSON stays as it is.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from longctx.core.reader import NotText
+from longctx.core.sources.limits import CONVERTED, Budget, require_held
+from longctx.core.sources.pieces import Piece, decoded, tidy
+
+MARKS, NEEDS, STREAM = "line", "", True
+
+
+def convert(file: BinaryIO, name: str, budget: Budget) -> Iterator[Piece]:
+    """Each record.
+
+    Raises:
+        NotText: there are zero bytes.
+        TooMuch: a line is too long.
+    """
+    number = 0
+    while line := file.readline(CONVERTED + 1):
+        number += 1
+        require_held(name, len(line))
+        if b"\0" in line:
+            raise NotText(f"cannot read '{name}'", "it is binary", "Convert it to UTF-8.")
+        text, bad = decoded(line, "utf-8-sig" if number == 1 else "utf-8")
+        if text.strip():
+            yield Piece(tidy(_record(text)), number, undecodable=bad)
+
+
+def _record(line: str) -> str:
+    try:
+        lines = list(_lines("", json.loads(line)))
+    except (ValueError, RecursionError):
+        return line.rstrip("\r\n") + "\n"
+    blank = "\n" * (len(lines) > 1)  # between records that are blocks
+    return "".join(f"{line}\n" for line in lines) + blank
+
+
+def _lines(key: str, value: Any) -> Iterator[str]:
+    """The lines of a value; keys in one another are joined by dots."""
+    if isinstance(value, dict) and value:
+        for inner, item in value.items():
+            yield from _lines(f"{key}.{inner}" if key else inner, item)
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        for index, item in enumerate(value):
+            yield from _lines(f"{key}.{index}" if key else str(index), item)
+    else:
+        yield f"{key}: {_shown(value)}" if key else _shown(value)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,85 @@
+"""Mailboxes (mbox): headers and text of each message, cited by message (the first is 1).
+
+Of a message in several forms the plain one is read; attachments are named, not opened.
+"""
+
+import re
+from collections.abc import Iterator
+from email import message_from_bytes
+from email.errors import MessageError
+from email.header import decode_header, make_header
+from email.message import Message
+from typing import BinaryIO
+
+from longctx.core.sources.limits import CONVERTED, Budget, require_held
+from longctx.core.sources.markup import text_of
+from longctx.core.sources.pieces import Piece, decoded, known_encoding, plain_lines, tidy
+
+MARKS, NEEDS, STREAM = "message", "", True
+HEADERS = ("From", "To", "Cc", "Date", "Subject")
+_QUOTED = re.compile(rb"^>(>*From )", re.M)
+
+
+def convert(file: BinaryIO, name: str, budget: Budget) -> Iterator[Piece]:
+    """Each message.
+
+    Raises:
+        ValueError: it does not begin like a mailbox.
+        TooMuch: a message is too long.
+    """
+    for number, data in enumerate(_messages(file, name), 1):
+        message = message_from_bytes(_QUOTED.sub(rb"\1", data))
+        heads = "".join(f"{key}: {_header(message, key)}\n" for key in HEADERS if message[key])
+        text, bad = _body(message)
+        yield Piece(tidy(f"{heads}\n{text}\n"), number, undecodable=bad)
+
+
+def _messages(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """The bytes of each message, without the line that separates it from the one before."""
+    held: list[bytes] | None = None
+    size, blank = 0, True
+    while line := file.readline(CONVERTED + 1):
+        if blank and line.startswith(b"From "):
+            if held is not None:
+                yield b"".join(held)
+            held, size = [], 0
+        elif held is not None:
+            held.append(line)
+        elif line.strip():
+            raise ValueError("it does not begin with 'From '")
+        size, blank = size + len(line), not line.strip()
+        require_held(name, size)
+    if held is not None:
+        yield b"".join(held)
+
+
+def _header(message: Message, key: str) -> str:
+    raw = str(message[key])
+    try:
+        return " ".join(str(make_header(decode_header(raw))).split())
+    except (LookupError, ValueError, MessageError):
+        return " ".join(raw.split())
+
+
+def _body(message: Message) -> tuple[str, int]:
+    """The text of a message, and the number of places that are none."""
+    leaves = [part for part in message.walk() if not part.is_multipart()]
+    kinds = {part.get_content_type() for part in leaves if not part.get_filename()}
+    texts, bad = [], 0
+    for part in leaves:
+        kind = part.get_content_type()
+        if part.get_filename():
+            texts.append(f"[attachment: {' '.join(part.get_filename().split())}]\n")
+        elif kind == "text/plain" or (kind == "text/html" and "text/plain" not in kinds):
+            text, wrong = _text(part)
+            bad += wrong
+            if kind == "text/html":
+                text = "".join(piece.text for piece in text_of(text))
+            texts.append(plain_lines(text))
+    return "".join(texts), bad
+
+
+def _text(part: Message) -> tuple[str, int]:
+    data = part.get_payload(decode=True)
+    encoding = known_encoding((part.get_content_charset() or "").lower()) or "utf-8"
+    return decoded(data if isinstance(data, bytes) else b"", encoding)

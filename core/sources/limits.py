@@ -1,0 +1,99 @@
+"""How far files are unpacked and converted: all limits in one place.
+
+A small file can claim, or really hold, any amount of text. What it takes is counted per file on the
+disk, through all archives in archives, and refused before it takes more than is allowed.
+"""
+
+from dataclasses import dataclass, field
+
+from longctx.core.errors import UnreadableInput
+from longctx.core.units import show_bytes
+
+UNPACKED = 4_000_000_000  # bytes that one file may hold unpacked; --max-unpacked changes it
+RATIO = 500  # times its size on the disk that a file may hold, unless --max-unpacked is given
+FREE = 16 << 20  # bytes that are unpacked whatever the ratio
+MEMBERS = 100_000  # of one file, through all archives in it
+DEPTH = 4  # archives and compressions within one another: a.tar.gz has two
+CONVERTED = 256 << 20  # bytes of a file, or of one record of it, that are held in memory
+IN_MEMORY = 16 << 20  # bytes of an archive in an archive; larger ones go to a temporary file
+
+
+class TooMuch(UnreadableInput):
+    """A file holds more than is unpacked."""
+
+
+@dataclass
+class Budget:
+    """What may be unpacked of one file on the disk, and what was.
+
+    Args:
+        name: the file's.
+        packed: its size in bytes.
+        limit: bytes that it may hold; None: the usual number, and no more than RATIO allows.
+    """
+
+    name: str
+    packed: int
+    limit: int | None = None
+    _reached: dict[str, int] = field(default_factory=dict)
+    _spent: int = 0
+    _members: int = 0
+
+    def reach(self, part: str, size: int) -> None:
+        """Counts that `size` bytes of a part are, or will be, unpacked; twice the same is once.
+
+        Raises:
+            TooMuch: this is over the limit.
+        """
+        more = size - self._reached.get(part, 0)
+        if more <= 0:
+            return
+        self._reached[part] = size
+        self._spent += more
+        most = UNPACKED if self.limit is None else self.limit
+        if self._spent > most:
+            raise self._too_much(f"it holds over {show_bytes(most)}")
+        if self.limit is None and self._spent > max(FREE, RATIO * self.packed):
+            raise self._too_much(f"it holds over {RATIO} times its size of {self.packed:,} bytes")
+
+    def add_member(self) -> None:
+        """Counts a member.
+
+        Raises:
+            TooMuch: there are too many.
+        """
+        self._members += 1
+        if self._members > MEMBERS:
+            raise TooMuch(
+                f"cannot unpack '{self.name}'",
+                f"it has over {MEMBERS:,} members",
+                "Unpack it yourself and name the folder.",
+            )
+
+    def enter(self, depth: int) -> None:
+        """TooMuch where archives are nested deeper than is followed."""
+        if depth > DEPTH:
+            raise TooMuch(
+                f"cannot unpack '{self.name}'",
+                f"over {DEPTH} archives or compressions are in one another",
+                "Unpack it yourself and name the folder.",
+            )
+
+    def _too_much(self, why: str) -> TooMuch:
+        return TooMuch(
+            f"cannot unpack '{self.name}'", why, "If that is right, say how much: --max-unpacked."
+        )
+
+
+def require_held(name: str, size: int) -> None:
+    """Refuses what would be held in memory and is too large for that.
+
+    Raises:
+        TooMuch: it is over CONVERTED bytes.
+    """
+    if size > CONVERTED:
+        raise TooMuch(
+            f"cannot convert '{name}'",
+            f"over {show_bytes(CONVERTED)} of it would be held in memory at once",
+            "Split it, or convert it to plain text.",
+        )

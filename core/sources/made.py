@@ -1,0 +1,209 @@
+"""Text that is made from a file on the disk: unpacked, taken out of an archive, or converted.
+
+The pipeline reads it as it reads any file. What it was made from, and where in that each piece of
+the text comes from, is told beside it. Nothing is written but to temporary files.
+"""
+
+import hashlib
+import io
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import BinaryIO
+
+from longctx.core.errors import UnreadableInput
+from longctx.core.sources import formats
+from longctx.core.sources.extra import require
+from longctx.core.sources.limits import CONVERTED, IN_MEMORY, Budget, TooMuch, require_held
+from longctx.core.sources.packed import BLOCK, Counted, damage_told, packing, unpacking
+from longctx.core.sources.pieces import Piece
+
+MEASURED = 1 << 16  # bytes that may be lost before a place where a file is damaged
+Opener = Callable[[], AbstractContextManager[BinaryIO]]
+
+
+class Original:
+    """A file on the disk that text is made from.
+
+    Args:
+        path: the file.
+        name: as the user knows it.
+        limit: bytes that may be unpacked of it; None: the usual number.
+    """
+
+    def __init__(self, path: Path, name: str, limit: int | None):
+        self.path, self.size = path, path.stat().st_size
+        self.budget = Budget(name, self.size, limit)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of its bytes; OSError where it cannot be read."""
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Its bytes."""
+        with self.path.open("rb") as file:
+            yield file
+
+
+def layers(name: str) -> tuple[str, list[str]]:
+    """A name without the endings of compressions, and these, the outermost first."""
+    found = []
+    name, how = packing(name)
+    while how:
+        found.append(how)
+        name, how = packing(name)
+    return name, found
+
+
+def unpacked(raw: BinaryIO, how: list[str], name: str, opened: ExitStack) -> BinaryIO:
+    """A stream out of all its compressions, which `opened` closes."""
+    for layer in how:
+        raw = opened.enter_context(unpacking(raw, layer, name))
+    return raw
+
+
+@contextmanager
+def spooled(stream: BinaryIO) -> Iterator[BinaryIO]:
+    """A stream as a file that can be sought in; a large one is on the disk, without a name."""
+    with SpooledTemporaryFile(IN_MEMORY) as file:
+        while data := stream.read(BLOCK):
+            file.write(data)
+        file.seek(0)
+        yield file
+
+
+class Made:
+    """One text that is made from a file.
+
+    Args:
+        original: the file.
+        name: as it is cited.
+        opener: opens what it is made of, to be sought in where it is compressed.
+        how: its compressions, the outermost first.
+        format: what it is converted from; empty: it is text.
+        size: of the text, where that is known.
+
+    Attributes:
+        marks: what the numbers of its marks count: page, line, ...; None: it has none.
+        encoding: of the text, where it is converted; else empty.
+        lost: messages on parts of the original that are missing in the text.
+        undecodable: places of the original whose bytes are no text.
+    """
+
+    def __init__(
+        self,
+        original: Original,
+        name: str,
+        opener: Opener,
+        how: list[str],
+        format: str,
+        size: int | None = None,
+    ):
+        self._original, self._name = original, name
+        self._opener, self._how = opener, how
+        self._format = formats.load(format) if format else None
+        self.marks = self._format.MARKS if self._format else None
+        self.encoding = "utf-8" if format else ""
+        self.size = None if how or format else size
+        self.lost: list[str] = []
+        self.undecodable = 0
+        self._marks: list[tuple[int, int]] = []
+
+    def origin(self) -> tuple[int, str]:
+        """Size and SHA-256 of the file on the disk."""
+        return self._original.size, self._original.sha256
+
+    def take_marks(self) -> list[tuple[int, int]]:
+        """(byte of the text, number) of what was read since the last call, ascending."""
+        taken, self._marks = self._marks, []
+        return taken
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """The text, from its beginning.
+
+        Raises (here and while it is read):
+            UnreadableInput: it is damaged, holds too much, or needs a library.
+        """
+        self.lost, self._marks, self.undecodable = [], [], 0
+        with ExitStack() as opened:
+            with damage_told(self._name):
+                raw = opened.enter_context(self._opener())
+                stream = self._unpacked(raw, opened)
+            yield self._converted(stream, opened) if self._format else stream
+
+    def _unpacked(self, raw: BinaryIO, opened: ExitStack) -> BinaryIO:
+        if not self._how:
+            return Counted(raw, self._name)
+        end = self._measure(raw)
+        raw.seek(0)
+        return Counted(unpacked(raw, self._how, self._name, opened), self._name, end=end)
+
+    def _measure(self, raw: BinaryIO) -> int:
+        """Bytes that can be unpacked; nothing is read of a file that holds too much."""
+        size = 0
+        with ExitStack() as opened:
+            stream = unpacked(raw, self._how, self._name, opened)
+            counted = Counted(stream, self._name, self._original.budget)
+            try:
+                while data := counted.read(MEASURED):
+                    size += len(data)
+            except TooMuch:
+                raise
+            except UnreadableInput as error:
+                if not size:
+                    raise
+                told = f"'{self._name}': what follows {size:,} bytes is lost: {error.why}"
+                self.lost.append(told)
+        return size
+
+    def _converted(self, stream: BinaryIO, opened: ExitStack) -> BinaryIO:
+        require(self._format.NEEDS, self._name)
+        if self._format.STREAM:
+            file = io.BufferedReader(stream, BLOCK)
+        else:
+            data = stream.read(CONVERTED + 1)
+            require_held(self._name, len(data))
+            file = io.BytesIO(data)
+        pieces = self._format.convert(file, self._name, self._original.budget)
+        opened.callback(pieces.close)
+        return _Text(pieces, self._note, self._name)
+
+    def _note(self, piece: Piece, at: int) -> None:
+        """Keeps what a piece at byte `at` tells beside its text."""
+        self._original.budget.reach(f"{self._name}:text", at + len(piece.text))
+        self.undecodable += piece.undecodable
+        if piece.lost:
+            self.lost.append(piece.lost)
+        if piece.text:
+            self._marks.append((at, piece.number))
+
+
+class _Text(io.RawIOBase):
+    """Pieces as the bytes of one text in UTF-8."""
+
+    def __init__(self, pieces: Iterator[Piece], on_piece: Callable[[Piece, int], None], name: str):
+        self._pieces, self._on_piece, self._name = pieces, on_piece, name
+        self._held, self._at = bytearray(), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while size < 0 or len(self._held) < size:
+            with damage_told(self._name):
+                piece = next(self._pieces, None)
+            if piece is None:
+                break
+            self._on_piece(piece, self._at)
+            data = piece.text.encode()
+            self._held += data
+            self._at += len(data)
+        data = bytes(self._held[: size if size >= 0 else None])
+        del self._held[: len(data)]
+        return data

@@ -1,0 +1,165 @@
+"""Compressed files: gzip, bzip2, xz and Zstandard, as streams that are counted while they are read.
+
+Knows nothing of archives. What a damaged file makes a library raise leaves as UnreadableInput.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import PurePath
+from typing import BinaryIO
+from xml.parsers.expat import ExpatError
+
+from longctx.core.errors import UnreadableInput
+from longctx.core.sources.extra import require
+from longctx.core.sources.limits import Budget
+
+BLOCK = 1 << 20
+ZST_BYTES = 1 << 10  # given to the library at once; each may hold 32,000 times as much
+ENDINGS = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
+SHORT = {".tgz": (".tar", "gz"), ".tbz2": (".tar", "bz2"), ".txz": (".tar", "xz")}
+SHORT |= {".tzst": (".tar", "zst"), ".tbz": (".tar", "bz2")}
+# What the libraries raise for damaged files; RuntimeError also for encrypted ones.
+DAMAGE = (OSError, EOFError, ValueError, LookupError, RuntimeError, zlib.error, lzma.LZMAError)
+DAMAGE += (zipfile.BadZipFile, tarfile.TarError, ExpatError)
+
+
+def packing(name: str) -> tuple[str, str]:
+    """How a file is compressed: its name without that, and gz, bz2, xz, zst or nothing."""
+    ending = PurePath(name).suffix.lower()
+    if ending in SHORT:
+        inner, how = SHORT[ending]
+        return name[: -len(ending)] + inner, how
+    how = ENDINGS.get(ending, "")
+    return (name[: -len(ending)], how) if how else (name, "")
+
+
+def needs(how: str) -> str:
+    """The library that a compression needs beside Python's own; empty: none."""
+    return "zstandard" if how == "zst" else ""
+
+
+@contextmanager
+def damage_told(name: str) -> Iterator[None]:
+    """Turns what a damaged file makes libraries raise into one error.
+
+    Raises:
+        UnreadableInput: something of DAMAGE was raised.
+    """
+    try:
+        yield
+    except DAMAGE as error:
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise UnreadableInput(
+            f"cannot read '{name}'", f"it is damaged, or not what its name says ({why})"
+        ) from error
+
+
+class Counted(io.RawIOBase):
+    """A stream whose bytes are counted, which fills every read and tells damage as one error.
+
+    Args:
+        stream: what is read.
+        name: as users know it.
+        budget: where it counts; None: nowhere.
+        part: under which name.
+        end: bytes after which it ends, also if there are more.
+    """
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        name: str,
+        budget: Budget | None = None,
+        part: str = "",
+        end: int | None = None,
+    ):
+        self._stream, self._name, self._budget = stream, name, budget
+        self._part, self._end, self._done = part or name, end, 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """`size` bytes, or all that are left.
+
+        Raises:
+            UnreadableInput: it is damaged, or holds too much.
+        """
+        pieces, wanted = [], size if size >= 0 else None
+        if self._end is not None:
+            left = self._end - self._done
+            wanted = left if wanted is None else min(wanted, left)
+        while wanted is None or wanted > 0:
+            with damage_told(self._name):
+                piece = self._stream.read(BLOCK if wanted is None else min(BLOCK, wanted))
+            if not piece:
+                break
+            self._done += len(piece)
+            if self._budget:
+                self._budget.reach(self._part, self._done)
+            pieces.append(piece)
+            wanted = None if wanted is None else wanted - len(piece)
+        return b"".join(pieces)
+
+    def readinto(self, buffer: memoryview) -> int:
+        """As of RawIOBase."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def unpacking(raw: BinaryIO, how: str, name: str) -> BinaryIO:
+    """A decompressed stream, to be closed; `raw` stays open.
+
+    Args:
+        raw: the compressed bytes.
+        how: gz, bz2, xz or zst.
+        name: as users know the file.
+
+    Raises:
+        UnreadableInput: zst, and there is no library for it.
+    """
+    if how == "gz":
+        return gzip.GzipFile(fileobj=raw, mode="rb")
+    if how == "zst":
+        require("zstandard", name)
+        return _Zstandard(raw)
+    return {"bz2": bz2.BZ2File, "xz": lzma.LZMAFile}[how](raw)
+
+
+class _Zstandard(io.RawIOBase):
+    """The frames of a file, one after the other; unlike the library's reader it tells a cut."""
+
+    def __init__(self, raw: BinaryIO):
+        self._raw, self._frame, self._rest, self._out = raw, None, b"", b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes; ValueError for damage, EOFError where the end is missing."""
+        while not self._out and (data := self._rest or self._raw.read(ZST_BYTES)):
+            self._decompress(data)
+        if not self._out and self._frame:
+            raise EOFError("it ends before its end")
+        data, self._out = self._out[:size], self._out[size:]
+        return data
+
+    def _decompress(self, data: bytes) -> None:
+        import zstandard
+
+        self._frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
+        try:
+            self._out, self._rest = self._frame.decompress(data), b""
+        except zstandard.ZstdError as error:  # it has no kind in common with other errors
+            raise ValueError(str(error)) from error
+        if self._frame.eof:
+            self._rest, self._frame = self._frame.unused_data, None

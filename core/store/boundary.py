@@ -1,0 +1,93 @@
+"""The boundary of a document: the last place from which it, made longer, can be gone on with.
+
+The end of a document is no such place: its last tokens may become others when more text follows,
+and its last chunk is seldom whole. So the snapshot of the last whole chunk before them is kept too,
+and of it only what the document's own snapshot does not begin with. Knows no method.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longctx.core.store.shards import Rows, damaged
+
+if TYPE_CHECKING:
+    import torch
+
+SHAPE = ".shape"  # behind the name of a tensor that is the beginning of the snapshot's
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A chunk's end before which no token changes, whatever is added at the document's end.
+
+    Attributes:
+        tokens: before it; 0: the document can only be read from its first token.
+        snapshot: the method's there; none for 0.
+        forced_splits: places before it where text without line breaks was cut.
+    """
+
+    tokens: int
+    snapshot: Rows
+    forced_splits: int
+
+    def told(self) -> dict[str, Any]:
+        """What the manifest's report says of it."""
+        return {"tokens": self.tokens, "forced_splits": self.forced_splits}
+
+
+def folded(snapshot: Rows, end: Rows) -> Rows:
+    """A boundary's snapshot as it is stored beside that of the document's end.
+
+    A tensor (a, b, ...) that is `end[:a, :b, ...]` of the same name becomes its shape (dims,).
+    """
+    import torch
+
+    found = {}
+    for name, tensor in snapshot.items():
+        if _begins(tensor, end.get(name)):
+            found[name + SHAPE] = torch.tensor(tensor.shape, dtype=torch.int64)
+        else:
+            found[name] = tensor
+    return found
+
+
+def unfolded(stored: Rows, end: Rows, path: Path) -> Rows:
+    """What `folded` was given.
+
+    Args:
+        stored: tensors of the boundary's file.
+        end: the document's snapshot.
+        path: of that file, for messages.
+
+    Raises:
+        StateMismatch: there is no such part of the snapshot.
+    """
+    found = {}
+    for name, tensor in stored.items():
+        whole = name.removesuffix(SHAPE)
+        if whole == name:
+            found[name] = tensor
+            continue
+        shape = tensor.tolist() if tensor.dim() == 1 else None
+        of = end.get(whole)
+        if of is None or shape is None or len(shape) != of.dim():
+            raise damaged(path, f"the snapshot has no tensor {whole!r} with such a part")
+        if any(not 0 <= n <= most for n, most in zip(shape, of.shape, strict=True)):
+            raise damaged(path, f"the part of {whole!r} is larger than the whole")
+        found[whole] = _part(of, shape).contiguous()
+    return found
+
+
+def _begins(tensor: "torch.Tensor", whole: "torch.Tensor | None") -> bool:
+    import torch
+
+    if whole is None or whole.dtype != tensor.dtype or whole.dim() != tensor.dim():
+        return False
+    if any(n > most for n, most in zip(tensor.shape, whole.shape, strict=True)):
+        return False
+    return torch.equal(tensor, _part(whole, tensor.shape))
+
+
+def _part(whole: "torch.Tensor", shape: "list[int] | torch.Size") -> "torch.Tensor":
+    return whole[tuple(slice(n) for n in shape)]

@@ -1,0 +1,36 @@
+"""The marks of a document: from which page, line, ... of its original each piece of a text comes.
+
+They are rows of the group "marks", which only documents with converted sources have; see
+docs/format.md. Knows no formats.
+"""
+
+from longctx.core.store.document import Document
+
+
+def marks_of(document: Document, source: int, first: int = 0) -> list[tuple[int, int]]:
+    """The marks of a source from byte `first` of it on: (byte of the source, number), ascending.
+
+    Raises:
+        StateMismatch: the document is damaged.
+    """
+    import torch
+
+    known, found = document.manifest.sources[source], []
+    ends = torch.tensor([known.text_start + first, known.text_start + known.size])
+    for _, rows in document.rows("marks") if document.has_marks else ():
+        some = slice(*torch.searchsorted(rows["starts"], ends).tolist())
+        starts = rows["starts"][some] - known.text_start
+        found += zip(starts.tolist(), rows["numbers"][some].tolist(), strict=True)
+    return found
+
+
+def marks_before(document: Document, end: int) -> int:
+    """How many marks are of the first `end` bytes of the text of all sources.
+
+    Raises:
+        StateMismatch: the document is damaged.
+    """
+    import torch
+
+    parts = document.rows("marks", ("starts",)) if document.has_marks else ()
+    return sum(int(torch.searchsorted(rows["starts"], end)) for _, rows in parts)

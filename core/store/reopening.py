@@ -1,0 +1,152 @@
+"""Making a document longer: a checkpoint of it at its boundary, from which a writer can go on.
+
+The files that stay as they are become links, so nothing is copied but what fills no file; the
+document stays as it is until the longer one takes its place. Knows nothing of tokens or models.
+"""
+
+import errno
+import os
+import shutil
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from longctx.core.store.boundary import Boundary, folded
+from longctx.core.store.document import Document
+from longctx.core.store.durable import storing, sync_folder, write_file, write_text
+from longctx.core.store.manifest import MANIFEST, Manifest, Source
+from longctx.core.store.marks import marks_before
+from longctx.core.store.places import Places
+from longctx.core.store.shard_writer import SHARD_ROWS, GroupWriter, TextWriter, write_tensors
+from longctx.core.store.shards import SNAPSHOTS, Shard, shard_name
+from longctx.core.store.writer import Writer
+
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES}
+
+
+@dataclass
+class Longer:
+    """A complete document that is being made longer, alone; made by `Library.longer`.
+
+    Attributes:
+        document: as it is.
+        begun: what an earlier run has left of a longer one, or of another in its place.
+        shard_rows: rows of a full shard.
+    """
+
+    document: Document
+    begun: Document | None
+    places: Places
+    shard_rows: int = SHARD_ROWS
+
+    def go_on(self, header: dict[str, Any]) -> Writer:
+        """Goes on from what was begun; StateMismatch where that is damaged."""
+        return self._writer(header, self.begun)
+
+    def begin(
+        self,
+        header: dict[str, Any],
+        boundary: Boundary,
+        sources: tuple[Source, ...],
+        report: dict[str, Any],
+    ) -> Writer:
+        """Goes on from the document's boundary; what was begun before is dropped.
+
+        Args:
+            header: as of `Library.writer`.
+            boundary: the document's.
+            sources: those of the text before it; the last one may be a part of one.
+            report: what the manifest says of the reading so far.
+
+        Raises:
+            StateMismatch: the document is damaged.
+            LongctxError: the library cannot be written.
+        """
+        folder = self.places.unfinished(self.document.manifest.name)
+        self.places.empty(folder, folder.name)
+        if not boundary.tokens:
+            return self._writer(header, None)
+        reopen(self.document, folder, boundary, sources, report, self.shard_rows)
+        return self._writer(header, Document(folder))
+
+    def _writer(self, header: dict[str, Any], begun: Document | None) -> Writer:
+        name = self.document.manifest.name
+        publish = partial(self.places.publish, name)
+        return Writer(self.places.unfinished(name), header, self.shard_rows, publish, begun)
+
+
+def reopen(
+    document: Document,
+    folder: Path,
+    boundary: Boundary,
+    sources: tuple[Source, ...],
+    report: dict[str, Any],
+    shard_rows: int,
+) -> None:
+    """Writes the checkpoint that a reading of `document` could have left at its boundary.
+
+    Args:
+        document: complete.
+        folder: empty.
+        boundary, sources, report: as of `Longer.begin`.
+        shard_rows: rows of a full shard, where none is full yet.
+    """
+    number = 0  # of the checkpoint
+    entries: list[Shard] = []
+    for group in SNAPSHOTS:
+        rows = boundary.snapshot
+        rows = rows if group == "memory" else folded(rows, rows)
+        entries.append(write_tensors(folder, group, shard_name(group, 0, number), rows))
+    size = sum(source.size for source in sources)
+    entries += _text(document, folder, size).shards(number)
+    counts = dict.fromkeys(document.groups, boundary.tokens)
+    if marks := marks_before(document, size):
+        counts["marks"] = marks
+    for group, rows in counts.items():
+        entries += _group(document, folder, group, rows, shard_rows).shards(number)
+    manifest = replace(
+        document.manifest,
+        status="reading",
+        tokens=boundary.tokens,
+        sources=sources,
+        report={**report, "boundary": boundary.told()},
+        shards=tuple(sorted(entries, key=lambda shard: shard.group)),
+    )
+    text = manifest.to_json()
+    Manifest.from_json(text, folder.name)  # it can be read back
+    write_text(folder, MANIFEST, text)
+
+
+def _text(document: Document, folder: Path, size: int) -> TextWriter:
+    """The first `size` bytes of the text."""
+    full = document.full_text(size)
+    _link(document.folder, folder, full)
+    writer = TextWriter(folder, full)
+    for piece in document.raw(sum(shard.raw or 0 for shard in full), size):
+        writer.add(piece)
+    return writer
+
+
+def _group(document: Document, folder: Path, group: str, rows: int, shard_rows: int) -> GroupWriter:
+    """The first rows of a group."""
+    full = document.full(group, rows)
+    _link(document.folder, folder, full)
+    rest = document.first_rows(group, len(full), rows)
+    writer = GroupWriter(folder, group, rest, shard_rows, full)
+    writer.append(rest)
+    return writer
+
+
+def _link(source: Path, folder: Path, files: list[Shard]) -> None:
+    """The same files in another folder; copies, where the file system has no links."""
+    with storing(folder):
+        for shard in files:
+            try:
+                os.link(source / shard.file, folder / shard.file)
+            except OSError as exc:
+                if exc.errno not in _NO_LINKS:
+                    raise
+                copy = partial(shutil.copyfile, source / shard.file)
+                write_file(folder, shard.file, shard.size, copy)
+        sync_folder(folder)

@@ -1,0 +1,168 @@
+"""The forms of progress, for every command that has any, and quiet mode."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from longctx.cli import grids, progress, run
+from longctx.cli.progress_lines import EVERY_MS, Lines
+from longctx.cli.run import Form, Run
+from longctx.core.ingest import Progress
+
+FIELDS = {"schema_version", "progress", "what", "unit", "total", "cache", "processed", "time_ms"}
+
+
+def lines_of(text: str) -> list[dict]:
+    """The objects of progress among what stands on standard error."""
+    objects = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    assert all(line.keys() >= FIELDS for line in objects)
+    return objects
+
+
+@pytest.fixture
+def book(tmp_path):
+    path = tmp_path / "book.txt"
+    path.write_text("the keeper wrote that a boat came home\n" * 40)
+    return path
+
+
+@pytest.mark.usefixtures("models_loaded_once")
+def test_a_reading(longctx, model_options, book):
+    ingest = ("ingest", book, "--name", "a", *model_options, "--replace")
+    told = lines_of(longctx(*ingest, "--progress", "json").stderr)
+    assert {(line["progress"], line["what"], line["unit"]) for line in told} == {
+        ("ingest", "reading", "bytes")
+    }
+    size = book.stat().st_size
+    assert (told[0]["processed"], told[-1]["processed"]) == (0, size)
+    assert {(line["total"], line["cache"]) for line in told} == {(size, 0)}
+    assert [line["time_ms"] for line in told] == sorted(line["time_ms"] for line in told)
+    assert told[-1]["tokens"] > 0
+
+
+@pytest.mark.usefixtures("models_loaded_once")
+def test_what_is_asked_for_comes_and_nothing_else(longctx, model_options, book, monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_EVERY_MS", -1)
+    ingest = ["ingest", book, "--name", "a", *model_options, "--replace"]
+    plain = longctx(*ingest)
+    assert "tokens/s" in plain.stderr
+    silent = longctx(*ingest, "--progress", "none")
+    assert silent.stderr == ""
+    assert silent.stdout.split(",")[:3] == plain.stdout.split(",")[:3]
+    quiet = longctx(*ingest, "-q")
+    assert (quiet.stderr, quiet.exit_code) == ("", 0)
+    assert lines_of(longctx("-q", *ingest, "--progress", "json").stderr)
+
+
+@pytest.mark.usefixtures("library", "models_loaded_once")
+def test_quiet_shows_the_result_and_errors_alone(longctx):
+    quiet, usual = longctx("list", "--quiet"), longctx("list")
+    assert quiet.stdout == usual.stdout
+    assert (quiet.stderr, bool(usual.stderr)) == ("", True)
+    asked = longctx("ask", "who?", "-q")
+    assert asked.stdout
+    assert asked.stderr == ""
+    failed = longctx("show", "nothing", "-q")
+    assert failed.stderr == longctx("show", "nothing").stderr != ""
+
+
+@pytest.mark.usefixtures("library")
+def test_a_check(longctx):
+    told = lines_of(longctx("verify", "--progress", "json").stderr)
+    assert {line["progress"] for line in told} == {"verify"}
+    assert told[-1]["processed"] == told[-1]["total"] > 0
+
+
+def test_needles(capsys):
+    run.start(Run(progress=Form.JSON, command="niah"))
+    with grids.live_grid("depth", ["1k"], ["0%"]) as grid:
+        grid.tell("loading the model")
+        grid.read("haystack 1", Progress(10, 0, 10, 3, 0, 40))
+        grid.asked("haystack 1", 1, 2)
+        grid.asked("haystack 1", 2, 2)
+    run.start(Run())
+    told = lines_of(capsys.readouterr().err)
+    assert [(line["unit"], line["processed"], line["total"]) for line in told] == [
+        ("bytes", 10, 10),
+        ("questions", 1, 2),
+        ("questions", 2, 2),
+    ]
+    assert {line["progress"] for line in told} == {"niah"}
+
+
+def test_other_long_runs(capsys, monkeypatch):
+    from longctx.cli.eval.pace import Pace
+
+    run.start(Run(progress=Form.JSON, command="eval qa"))
+    pace = Pace()
+    for done in range(3):
+        pace.tell("asking", done, 2, "questions")
+    progress.step("reading 16k", 3, 4, "measurements")
+    told = lines_of(capsys.readouterr().err)
+    counts = [(line["what"], line["processed"], line["total"]) for line in told]
+    assert counts == [("asking", 0, 2), ("asking", 2, 2), ("reading 16k", 3, 4)]
+    run.start(Run(progress=Form.NONE))
+    pace.tell("other", 1, 2, "questions")
+    progress.step("reading")
+    assert capsys.readouterr().err == ""
+    run.start(Run())
+
+
+def test_the_first_the_last_and_five_a_second():
+    written = []
+    with Lines("reading", "bytes", written.append) as told:
+        for number in range(11):
+            told.tell(None, 0, number, number * EVERY_MS // 4, tokens=number)
+    assert [line["processed"] for line in written] == [0, 4, 8, 10]
+    written.clear()
+    with Lines("reading", "bytes", written.append) as told:
+        told.tell(2, 0, 1, 0)
+        told.tell(2, 0, 2, 1)
+    assert [line["processed"] for line in written] == [1, 2]
+
+
+class Terminal:
+    """A standard error that somebody looks at."""
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None: ...
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "drawn"),
+    [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"TERM": "xterm", "NO_COLOR": "1"}, 1)],
+)
+def test_a_terminal_gets_what_it_can_show(monkeypatch, environment, drawn):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with progress.reading() as tell, progress.status("waiting"):
+        tell(Progress(10, 0, 5, 3, 0, 31_000))
+    assert ("\x1b" in terminal.text) == bool(drawn)
+    assert "3 tokens" in terminal.text
+    colours = [part for part in terminal.text.split("\x1b[")[1:] if part.split("m")[0].isdigit()]
+    assert not (colours and "NO_COLOR" in environment)
+
+
+@pytest.mark.parametrize("form", [Form.NONE, Form.JSON])
+def test_nothing_is_drawn_where_another_form_is_wanted(monkeypatch, form):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    run.start(Run(progress=form))
+    with progress.status("waiting"), grids.live_grid("depth", ["1k"], ["0%"]) as grid:
+        grid.read("x", SimpleNamespace(**vars(Progress(10, 0, 5, 3, 0, 31_000))))
+    run.start(Run())
+    assert "\x1b" not in terminal.text

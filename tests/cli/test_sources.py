@@ -1,0 +1,247 @@
+"""Folders, formats and archives from the command line to the citation."""
+
+import gzip
+import json
+import os
+import re
+import sys
+
+import pytest
+from sample_files import docx, epub, mail, paragraph, pdf, put, tarred, zipped
+
+WORDS = "the keeper wrote in his book that a boat came home at dawn"
+TEXT = f"{WORDS}\n".encode() * 4
+pytestmark = pytest.mark.usefixtures("models_loaded_once")
+
+
+@pytest.fixture
+def reading(longctx, model_options, tmp_path, monkeypatch):
+    """Writes files and runs `ingest` with the random model, in the folder that they are in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+
+    def run(files: dict[str, bytes], *args: object):
+        put(tmp_path, files)
+        return longctx("ingest", *args, *model_options)
+
+    return run
+
+
+@pytest.fixture
+def found(longctx, model_options):
+    """All passages that `find` gives for a document, whole."""
+
+    def run(name: str) -> list[dict]:
+        more = ("--doc", name, "--gather", 10_000, "--json")
+        result = longctx("find", "who wrote?", *more, *model_options)
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)["passages"]
+
+    return run
+
+
+@pytest.fixture
+def shown(longctx):
+    """What `show` tells of a document."""
+    return lambda name: json.loads(longctx("show", name, "--json").stdout)
+
+
+def documents(longctx) -> list[str]:
+    return [d["name"] for d in json.loads(longctx("list", "--json").stdout)["documents"]]
+
+
+FILES = {
+    "a.pdf": (pdf("The keeper", "A boat came"), "p. 1"),
+    "a.epub": (epub("<p>The keeper", "<p>A boat"), "chapter 1"),
+    "a.docx": (docx("<w:p/>" + paragraph("The keeper")), "paragraph 2"),
+    "a.ipynb": (b'{"cells": [{"source": ""}, {"source": "the keeper"}]}', "cell 2"),
+    "a.mbox": (mail("Keeper", "A boat came"), "message 1"),
+    "a.html": (b"<html>\n<p>\nThe keeper", "3"),
+    "a.jsonl": (b'\n{"a": "the keeper"}\n', "2"),
+    "a.txt.gz": (gzip.compress(b"the keeper\n"), "1"),
+    "a.zip": (zipped({"b/c.pdf": pdf("The keeper")}), "p. 1"),
+    "a.tgz": (tarred({"b/c.txt": b"the keeper\n"}, "w:gz"), "1"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_citations_point_into_the_original(reading, found, longctx, model_options, name):
+    data, place = FILES[name]
+    result = reading({name: data}, name, "--name", "doc")
+    assert result.exit_code == 0, result.stderr
+    first = min(found("doc"), key=lambda passage: passage["start"])
+    source = {"a.zip": "a.zip/b/c.pdf", "a.tgz": "a.tgz/b/c.txt"}.get(name, name)
+    assert (first["source"], first["place"], first["start"]) == (source, place, 0)
+    assert "keeper" in first["text"].lower()
+    answer = longctx("ask", "who wrote?", *model_options)
+    assert re.search(rf"^{re.escape(source)}:{re.escape(place)}: ", answer.stdout, re.MULTILINE)
+
+
+def test_a_later_page_is_cited_where_it_stands(reading, found, shown, tmp_path):
+    reading({"a.pdf": pdf(*[f"{WORDS} {n}" for n in range(9)])}, "a.pdf")
+    size = shown("a")["sources"][0]["size"]
+    (whole,) = found("a")  # all of it is one passage
+    assert (whole["start"], whole["end"]) == (0, size)
+    from longctx.core.store.library import Library
+
+    document = Library.open(tmp_path / "library").document("a")
+    for number in range(9):
+        at = whole["text"].encode().index(f"{WORDS} {number}".encode())
+        assert document.place(0, at) == document.place(0, at + 9) == f"p. {number + 1}"
+
+
+def test_a_folder_is_one_document(reading, found, shown):
+    files = {"top/a.md": TEXT, "top/sub/b.py": TEXT, "top/x.png": b"\x89PNG\0", "top/e.py": b""}
+    files |= {"top/.gitignore": b"*.log\n", "top/a.log": TEXT}
+    result = reading(files, "top")
+    assert result.exit_code == 0
+    assert re.match(r"top: complete, \d+ tokens from 2 files, state ", result.stdout)
+    assert re.findall(r"^left out: cannot read '(.*)': it is (\w+)", result.stderr, re.M) == [
+        *[("top/e.py", "empty"), ("top/x.png", "binary")]
+    ]
+    assert [source["name"] for source in shown("top")["sources"]] == ["top/a.md", "top/sub/b.py"]
+    assert {passage["source"] for passage in found("top")} == {"top/a.md", "top/sub/b.py"}
+    assert {(p["start"], p["end"]) for p in found("top")} == {(0, len(TEXT))}
+    assert all(passage["text"] == TEXT.decode() for passage in found("top"))  # no header in it
+
+
+def test_the_model_sees_where_each_file_begins(reading, model_folder, tmp_path):
+    from tokenizers import Tokenizer
+
+    from longctx.core.store.library import Library
+
+    reading({"top/a.md": TEXT, "top/b.md": TEXT}, "top")
+    document = Library.open(tmp_path / "library").document("top")
+    ids = [i for _, rows in document.rows("tokens", ("ids",)) for i in rows["ids"].tolist()]
+    read = Tokenizer.from_file(str(model_folder / "tokenizer.json")).decode(ids)
+    text = TEXT.decode()
+    assert read == f"\n==> top/a.md <==\n{text}\n==> top/b.md <==\n{text}"
+
+
+def test_a_folder_again_is_unchanged_until_something_in_it_changes(reading, tmp_path):
+    files = {"top/a.md": TEXT, "top/b.zip": zipped({"c": TEXT}), "top/x.png": b"\0"}
+    assert reading(files, "top").exit_code == 0
+    os.utime(tmp_path / "top/b.zip", (1, 1))  # touched only
+    assert "top: unchanged" in reading({}, "top").stdout
+    for change in ({"top/b.zip": zipped({"c": TEXT * 2})}, {"top/x.png": TEXT}, {"top/new": TEXT}):
+        put(tmp_path, {**files, **change})
+        result = reading({}, "top")
+        assert (result.exit_code, "--replace" in result.stderr) == (2, True)
+        (tmp_path / "top/new").unlink(missing_ok=True)
+
+
+def test_what_could_not_be_read_of_a_folder_is_3(reading, shown, monkeypatch):
+    monkeypatch.setattr("longctx.core.sources.made.MEASURED", 100)
+    cut = gzip.compress(b"".join(b"boat %d\n" % (n * 7919) for n in range(300)))[:-100]
+    files = {"top/a.md": TEXT, "top/bad.pdf": b"%PDF", "top/cut.gz": cut}
+    files |= {"top/x.zip": zipped({"../out": TEXT, "in": TEXT})}
+    result = reading(files, "top")
+    assert result.exit_code == 3
+    assert re.findall(r"^skipped: cannot read '(.*?)'", result.stderr, re.M) == [
+        *["top/bad.pdf", "top/x.zip/../out"]
+    ]
+    assert re.search(r"^lost: 'top/cut.gz': what follows [\d,]+ bytes is lost", result.stderr, re.M)
+    names = [source["name"] for source in shown("top")["sources"]]
+    assert names == ["top/a.md", "top/cut.gz", "top/x.zip/in"]
+    values = json.loads(reading({}, "top", "--replace", "--json").stdout)
+    assert (len(values["skipped"]), len(values["lost"]), values["left_out"]) == (2, 1, [])
+
+
+def test_names_cannot_steer_the_terminal(reading, found):
+    name = "\x1b[31mred\x07\u202e.txt"
+    result = reading({f"top/{name}": TEXT, f"top/{name}.png": b"\0"}, "top")
+    assert result.exit_code == 0
+    assert not re.search(r"[\x07\x1b\u202e]", result.stdout + result.stderr)
+    assert found("top")[0]["source"] == f"top/{name}"
+
+
+def test_many_files_left_out_are_counted(reading):
+    files = {f"top/{n:02}.bin": b"\0" for n in range(25)}
+    result = reading({"top/a.md": TEXT, **files}, "top")
+    assert result.stderr.count("left out:") == 11
+    assert "left out: 15 more (--json has all)" in result.stderr
+
+
+def test_a_missing_extra_is_told_at_once_or_for_the_file_in_a_folder(reading, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
+    result = reading({"top/a.pdf": pdf("x"), "top/b.md": TEXT}, "top/a.pdf")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "pip install 'longctx[documents]'" in result.stderr
+    result = reading({}, "top")
+    assert result.exit_code == 3
+    assert "top/a.pdf': that needs pypdfium2" in result.stderr
+
+
+def test_dry_run_of_a_folder(reading, longctx):
+    files = {"top/a.md": TEXT, "top/a.pdf": pdf(WORDS), "top/x.png": b"\0", "top/b.pdf": b"%PDF"}
+    result = reading(files, "top", "--dry-run", "--json")
+    assert result.exit_code == 3
+    planned = json.loads(result.stdout)
+    assert (planned["sources"], len(planned["skipped"]), len(planned["left_out"])) == (2, 1, 1)
+    read = json.loads(reading({}, "top", "--json").stdout)
+    assert (read["tokens"], read["bytes"]) == (planned["tokens"], planned["bytes"])
+
+
+# --- append ---
+
+
+def test_a_folder_and_a_converted_file_behind_a_folder(reading, longctx, shown, tmp_path):
+    reading({"top/a.html": TEXT, "top/b.md": TEXT, "top/x.png": b"\0"}, "top")
+    put(tmp_path, {"more/c.pdf": pdf(WORDS), "d.jsonl": b'{"a": "b"}\n', "e.html": TEXT})
+    result = longctx("ingest", "--append", "top", "more", "d.jsonl", "e.html", "--raw")
+    assert (result.exit_code, result.stderr.count("left out: ")) == (0, 1)
+    assert re.match(r"top: complete, \d+ tokens from 5 files, ", result.stdout)
+    marks = [source.get("origin") for source in shown("top")["sources"]]
+    assert [bool(origin) for origin in marks] == [True, False, False, False, False]
+    result = longctx("ingest", "--append", "top", "more/c.pdf")
+    assert (result.exit_code, "not its last source" in result.stderr) == (2, True)
+
+
+# --- each ---
+
+
+def test_each_file_becomes_a_document(reading, longctx, found):
+    files = {"top/a b.md": TEXT, "top/a-b.md": TEXT, "top/sub/c.txt": TEXT, "top/x.png": b"\0"}
+    files |= {"top/bad.pdf": b"%PDF", "top/z.zip": zipped({"d.txt": TEXT})}
+    result = reading(files, "top", "--each")
+    assert result.exit_code == 3
+    names = sorted(documents(longctx))
+    mark = names[1].removeprefix("top-a-b.md-")
+    assert names == ["top-a-b.md", f"top-a-b.md-{mark}", "top-sub-c.txt", "top-z.zip-d.txt"]
+    assert re.fullmatch("[0-9a-f]{8}", mark)
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == [
+        *["top-a-b.md", f"top-a-b.md-{mark}", "top-sub-c.txt", "top-z.zip-d.txt"]
+    ]
+    assert "failed: cannot read 'top/bad.pdf'" in result.stderr
+    assert "4 documents" in result.stderr
+    assert "1 files failed" in result.stderr
+    (passage,) = found("top-z.zip-d.txt")
+    assert (passage["source"], passage["text"]) == ("top/z.zip/d.txt", TEXT.decode())
+
+
+def test_each_again_as_json(reading):
+    reading({"top/a.md": TEXT, "top/b.md": TEXT, "top/x.png": b"\0"}, "top", "--each")
+    result = reading({"top/b.md": TEXT * 2, "top/c.md": TEXT}, "top/*", "--each", "--json")
+    assert result.exit_code == 0  # named after the pattern: other documents
+    assert [d["name"] for d in json.loads(result.stdout)["documents"]] == ["a.md", "b.md", "c.md"]
+    result = reading({}, "top", "--each", "--json")
+    assert result.exit_code == 3
+    values = json.loads(result.stdout)
+    assert [(d["name"], d["status"]) for d in values["documents"]] == [
+        *[("top-a.md", "unchanged"), ("top-c.md", "complete")]
+    ]
+    assert [(f["source"], f["code"]) for f in values["failed"]] == [("top/b.md", 2)]
+    assert len(values["left_out"]) == 1
+
+
+def test_each_of_nothing_readable(reading):
+    result = reading({"top/x.png": b"\0"}, "top", "--each")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "x.png" in result.stderr
+
+
+@pytest.mark.parametrize("other", [("--name", "x"), ("--dry-run",)])
+def test_what_each_cannot_go_with(reading, other):
+    result = reading({"top/a.md": TEXT}, "top", "--each", *other)
+    assert result.exit_code == 2
+    assert other[0] in result.stderr

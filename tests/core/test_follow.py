@@ -1,0 +1,147 @@
+"""A file that grows is followed: appended to when it is worth it, until Ctrl-C."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from longctx.core.errors import Locked, LongctxError, UsageError
+from longctx.core.follow import PAUSE, follow
+from longctx.core.ingest import ingest
+from longctx.core.session import Session
+from longctx.core.store import places
+from longctx.core.store.library import Library
+
+LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(40)]
+TEXT = "".join(f"{line}\n" for line in LINES).encode()
+pytestmark = pytest.mark.usefixtures("models_loaded_once")
+
+
+@pytest.fixture(autouse=True)
+def no_sync(monkeypatch) -> None:
+    """No power fails here, and waiting for the disk is most of the time."""
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+
+
+@pytest.fixture
+def library(tmp_path) -> Path:
+    return tmp_path / "library"
+
+
+@pytest.fixture
+def log(tmp_path) -> Path:
+    path = tmp_path / "app.log"
+    path.write_bytes(TEXT[:500])
+    return path
+
+
+def script(*events: Callable[[], object] | None) -> Callable[[float], None]:
+    """A wait in which these things happen, one each time; Ctrl-C at the end."""
+    waiting = [*events]
+
+    def wait(seconds: float) -> None:
+        if not waiting:
+            raise KeyboardInterrupt
+        event = waiting.pop(0)
+        if event:
+            event()
+
+    return wait
+
+
+def grow(log: Path, end: int) -> Callable[[], object]:
+    def write() -> None:
+        with log.open("ab") as file:
+            file.write(TEXT[log.stat().st_size : end])
+
+    return write
+
+
+def files(library: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in (library / "documents").rglob("*") if p.is_file()}
+
+
+def test_what_fills_a_chunk_is_read_at_once_and_less_after_a_pause(
+    tmp_path, library, log, setup_random
+):
+    sizes = []
+    quiet = [None] * int(PAUSE)
+
+    def note(done) -> None:
+        sizes.append(done.bytes)
+
+    wait = script(None, grow(log, 900), grow(log, 910), *quiet, grow(log, 1400))
+    done = follow(library, "app", [str(log)], setup_random, on_step=note, wait=wait)
+    assert sizes == [500, 900, 910, 1400]
+    assert done.bytes == 1400
+    ingest(tmp_path / "whole", [str(log)], setup_random)
+    assert files(library) == files(tmp_path / "whole")
+
+
+def test_ctrl_c_while_it_is_read_keeps_the_last_whole_state(library, log, setup_random):
+    def interrupted(progress) -> None:
+        if progress.processed > 900:
+            raise KeyboardInterrupt
+
+    wait = script(grow(log, 800), grow(log, 1900))
+    given = [str(log)], setup_random, None, None, interrupted
+    done = follow(library, "app", *given, wait=wait)
+    assert done.bytes == 800
+    with Session(library, "app", setup_random) as session:
+        assert session.find("boat").tokens["document"] == done.tokens
+
+
+def test_a_document_that_is_there_is_gone_on_with(library, log, setup_random):
+    first = ingest(library, [str(log)], setup_random)
+    grow(log, 900)()
+    done = follow(library, "app", [str(log)], setup_random, wait=script())
+    assert done.bytes == 900
+    assert 0 < done.reused_tokens <= first.tokens
+
+
+@pytest.mark.parametrize("how", ["cut", "rotated", "rewritten"])
+def test_a_rotated_log_is_told(library, log, setup_random, how):
+    def change() -> None:
+        if how == "cut":
+            log.write_bytes(TEXT[:100])
+        elif how == "rewritten":
+            log.write_bytes(b"X" * 2000)
+        else:
+            log.rename(log.with_suffix(".1"))
+
+    def come() -> None:
+        log.write_bytes(TEXT[900:1700])
+
+    with pytest.raises(UsageError, match=r"does not begin any more.*rotated.*--replace"):
+        follow(library, "app", [str(log)], setup_random, wait=script(change, None, come, None))
+    assert Library.open(library).document("app").manifest.sources[0].size == 500
+
+
+def test_readers_are_waited_for(library, log, setup_random, monkeypatch):
+    monkeypatch.setattr(places, "PATIENCE", 0.0)
+    ingest(library, [str(log)], setup_random)
+    reader, told = Session(library, "app", setup_random), []
+    wait = script(grow(log, 1200), None, reader.close)
+    done = follow(library, "app", [str(log)], setup_random, on_wait=told.append, wait=wait)
+    assert done.bytes == 1200
+    assert told
+    assert all(isinstance(why, Locked) for why in told)
+
+
+def test_only_a_file_can_be_followed(library, log, setup_random, tmp_path):
+    for path in ("-", str(tmp_path), str(tmp_path / "none.log")):
+        with pytest.raises(UsageError, match="cannot follow"):
+            follow(library, "app", [path], setup_random, wait=script())
+
+
+def test_an_error_ends_it(library, log, setup_random, monkeypatch):
+    def full() -> None:
+        grow(log, 900)()
+        monkeypatch.setattr(os, "replace", refuse)
+
+    def refuse(*args) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(LongctxError, match="No space left"):
+        follow(library, "app", [str(log)], setup_random, wait=script(full))

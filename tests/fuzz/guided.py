@@ -1,0 +1,73 @@
+"""Fuzzing that coverage leads, with atheris: `python tests/fuzz/guided.py sources -runs=100000`.
+
+The targets are `sources` (a file of each format and archive) and `reader` (bytes in each encoding).
+What it finds goes into `corpus/`, where the tests try it ever after. Not a test itself: atheris
+does not install everywhere.
+"""
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import atheris
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "reference"))
+with atheris.instrument_imports(include=["longctx.core", "email", "html", "tarfile", "zipfile"]):
+    from longctx.core.encodings import ENCODINGS
+    from longctx.core.reader import Source
+    from longctx.core.sources import find, formats
+
+    assert find  # what it imports is instrumented
+    for name in formats.names():
+        formats.load(name)
+
+
+def tests(name: str) -> ModuleType:
+    """The module of one of the test files here."""
+    spec = spec_from_file_location(name, HERE / f"{name}.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def sources() -> None:
+    """A file whose first byte chooses its name."""
+    module = tests("test_fuzz_sources")
+    whole = {**module.WHOLE, **module.PACKED}
+    names = sorted(whole)
+
+    def one(data: bytes) -> None:
+        if data:
+            module.require_sound(names[data[0] % len(names)], data[1:])
+
+    begin(one, [bytes([index]) + whole[name] for index, name in enumerate(names)])
+
+
+def reader() -> None:
+    """Bytes; the first one chooses the encoding, or that it is detected, and how much is read."""
+    module = tests("test_fuzz_reader")
+    encodings = ["", *sorted(ENCODINGS)]
+
+    def one(data: bytes) -> None:
+        if len(data) > 1:
+            made = module.Given(data[1:], encodings[data[0] % len(encodings)])
+            source = Source("fuzz", None, made=made if made.encoding else None)
+            source.stream = made.open().__enter__()
+            module.require_sound(source, data[1:], 5 if data[0] > 127 else 64)
+
+    begin(one, [bytes([0]) + word.encode() for word in module.WORDS])
+
+
+def begin(one, seeds: list[bytes]) -> None:
+    """Never returns."""
+    folder = Path(sys.argv[2])
+    for number, seed in enumerate(seeds):
+        (folder / f"seed-{number}").write_bytes(seed)
+    atheris.Setup([sys.argv[0], *sys.argv[2:]], one)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    {"sources": sources, "reader": reader}[sys.argv[1]]()

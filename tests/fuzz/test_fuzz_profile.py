@@ -1,0 +1,195 @@
+"""Whatever stands in a profile: it is read, or refused with an error of our own.
+
+`LONGCTX_FUZZ=100000` tries as many cases.
+"""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from longctx.core import decoding, methods, profile, safe_yaml, scoring
+from longctx.core.errors import UsageError
+from longctx.core.profile import build, load, parse
+from longctx.core.prompt import PromptEncoder
+from longctx.core.store.manifest import canonical_json
+
+CASES = int(os.environ.get("LONGCTX_FUZZ", "60"))
+many = settings(
+    max_examples=CASES,
+    deadline=None,
+    derandomize=CASES <= 1000,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.yaml"))
+WHOLE = {
+    "name": "random",
+    "models": ["a/b"],
+    "description": "words",
+    "window": 256,
+    "prompt": {"prefix": "<s>", "question": "\nQuestion: {question}\nAnswer:"},
+    "method": "reform",
+    "methods": {
+        "reform": {"chunk": 32, "budget": 24, "first": 4, "last": 4, "heads": [[1, "q", 3]]},
+        "reattention": {"first": 4, "local": 24, "chunk": 12, "kv_dtype": "int8"},
+        "full": {},
+        "streaming": {"budget": 24, "first": 4},
+    },
+    "threshold": 0.5,
+    "max_new_tokens": 8,
+    "sampling": {"temperature": 0.5, "top_k": 3, "stop": ["END"], "seed": 1},
+    "decode": "quest:budget=64",
+    "decoding": {"recycled": {"budget": 64, "stride": 5}, "quest": {"budget": 64}},
+    "gather_by": "method",
+}
+EDGES = [0, 1, -1, 2**31, 2**63, -(2**63) - 1, 10**40, 0.0, -0.5, 1e308, 1e-320]
+WORDS = [
+    "",
+    "reform",
+    "full",
+    "tiny",
+    "chat",
+    "{question}",
+    "\x00",
+    "\x1b[31m",
+    "a:b=c",
+    "q",
+    "<s>",
+]
+leaves = st.sampled_from([None, True, False, *EDGES, *WORDS]) | st.text(max_size=12) | st.integers()
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(leaves.map(str), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def places(value, at=()):
+    """Every place in nested lists and mappings."""
+    yield at
+    if isinstance(value, dict):
+        value = list(value.items())
+    elif isinstance(value, list):
+        value = list(enumerate(value))
+    for key, item in value if isinstance(value, list) else ():
+        yield from places(item, (*at, key))
+
+
+def changed(value, at, new):
+    """The same with something else in one place."""
+    if not at:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[at[0]] = changed(copy[at[0]], at[1:], new)
+    return copy
+
+
+@st.composite
+def profiles(draw):
+    """The whole profile with up to three places changed, or with a new key."""
+    value = WHOLE
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.sampled_from(list(places(value))))
+        value = changed(value, at, draw(values))
+        if isinstance(value, dict) and draw(st.integers(0, 5)) == 0:
+            value = {**value, draw(st.text(max_size=8)): draw(values)}
+    return value
+
+
+def use(chosen: profile.Profile, tokenizer) -> None:
+    """What is done with a profile before a model is loaded; errors of our own may come."""
+    module = methods.load(chosen.method)
+    options = build(module.Options, chosen.methods.get(chosen.method, {}), "options")
+    if hasattr(module, "fit"):
+        module.fit(options, chosen.window or 256)
+    decoding.check(chosen.decoding)
+    scoring.check(chosen.gather_by)
+    decoding.choose(chosen.decode, chosen.decoding)
+    if isinstance(chosen.prompt, profile.Prompt):
+        encoder = PromptEncoder(chosen.prompt, tokenizer)
+        encoder.prefix()
+        encoder.question("who?")
+
+
+def require_sound(text: str, tokenizer) -> None:
+    """A profile that a document's manifest can keep, or an error of our own."""
+    try:
+        chosen = load(text, "profile fuzz")
+        kept = json.loads(canonical_json(asdict(chosen)))
+        assert canonical_json(asdict(parse(kept, "kept"))) == canonical_json(asdict(chosen))
+        use(chosen, tokenizer)
+    except UsageError as error:
+        require_told(error)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model_folder):
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(model_folder)
+
+
+def test_the_whole_profile_is_one(tokenizer):
+    use(load(yaml.safe_dump(WHOLE), "profile"), tokenizer)
+
+
+def require_told(error: Exception) -> None:
+    assert str(error)
+
+
+@many
+@given(value=profiles())
+def test_a_profile_with_something_else_in_it(tokenizer, value):
+    require_sound(json.dumps(value) if "\x00" in str(value) else yaml.safe_dump(value), tokenizer)
+
+
+@many
+@given(value=profiles())
+def test_a_profile_as_a_document_keeps_it(tokenizer, value):
+    """A manifest's profile is JSON that anybody may have written."""
+    try:
+        use(parse(value, "the document's profile"), tokenizer)
+    except UsageError as error:
+        require_told(error)
+
+
+SIGNS = "{}[]:,-?&*!|>%@`#'\"\\ \n\t~<=.0179eExX_abn"
+
+
+@many
+@given(text=st.text(st.sampled_from(SIGNS), max_size=60) | st.text(max_size=60))
+@example("&a [*a]")
+@example("!!python/object/apply:os.system ['true']")
+@example("a: 2026-13-45")
+@example("? {a: 1}\n: b")
+@example("[" * 100_000)
+@example("{a: " * 5_000)
+@example("- " * 5_000)
+def test_a_text_that_is_hardly_yaml(text):
+    for start in ("", "name: "):
+        try:
+            json.dumps(safe_yaml.read(start + text, "fuzz"), allow_nan=False).encode("ascii")
+        except UsageError as error:
+            require_told(error)
+
+
+@many
+@given(data=st.binary(max_size=80))
+def test_a_file_of_any_bytes(tmp_path_factory, data):
+    file = tmp_path_factory.getbasetemp() / "fuzz.yaml"
+    file.write_bytes(data)
+    try:
+        profile.find(str(file), "tiny")
+    except UsageError as error:
+        require_told(error)
+
+
+@pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.stem)
+def test_what_was_found_before(tokenizer, file):
+    require_sound(file.read_text("utf-8"), tokenizer)

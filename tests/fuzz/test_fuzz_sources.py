@@ -1,0 +1,350 @@
+"""Whatever a file of a format, or an archive, holds: its text, or an error of our own.
+
+Files are random bytes under the name of each kind, and real ones, made here, that were damaged:
+in their bytes, or in what they hold before that is packed. Nothing is written but temporary files.
+`LONGCTX_FUZZ=100000` tries as many cases; `guided.py` tries them as coverage leads.
+"""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import signal
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from tarfile import TarInfo
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sample_files import docx, epub, mail, paragraph, pdf, tarred, zipped
+
+from longctx.core.errors import LongctxError, UnreadableInput
+from longctx.core.reader import Source
+from longctx.core.sources.find import open_sources
+
+CASES = int(os.environ.get("LONGCTX_FUZZ", "60"))
+many = settings(
+    max_examples=CASES,
+    deadline=None,
+    derandomize=CASES <= 1000,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+CORPUS = sorted((Path(__file__).parent / "corpus/files").iterdir())
+HANGS = 120  # seconds that no file of a few thousand bytes takes, on the slowest of machines
+PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.compress}
+
+NOTE = "<w:footnotes xmlns:w='x'><w:p><w:r><w:t>a note</w:t></w:r></w:p></w:footnotes>"
+PAGE = (
+    b"<!DOCTYPE html><html><head><meta charset='utf-8'><title>The Map</title><style>p{}</style>"
+    b"<script>a < b</script></head><body><h1>One</h1><!-- two --><p>old &amp; <b>key</b></p>"
+    b"<pre>a\n b</pre><ul><li>x<img alt='y'></ul><table><tr><td>1</td></tr></table></body></html>"
+)
+CELLS = [
+    {"cell_type": "markdown", "source": ["# One\n", "two"]},
+    {"source": "1 + 1", "outputs": [{"data": {"text/plain": ["2"]}}, {"text": "3\n"}]},
+    {"source": "1 / 0", "outputs": [{"ename": "ZeroDivisionError", "evalue": "by zero"}]},
+]
+SHEETS = {"worksheets": [{"cells": [{"input": "a", "outputs": [{"text": ["b"]}]}]}]}
+LINES = [{"id": 1, "text": "a\nb", "tags": ["x", "y"]}, {"a": {"b": [{"c": None}]}}, 3.5]
+MAIL = mail("Grüße", "Hello\n>From here", "<p>Hi</p>", "map.zip") + mail("=?utf-8?q?a=20b?=", "é")
+WHOLE = {
+    "a.pdf": pdf("The keeper", None, "A boat"),
+    "a.epub": epub("<html><body><h1>One</h1><p>a</p></body></html>", "<p>caf&#233;</p>"),
+    "a.docx": docx(paragraph("one") + paragraph("two"), footnotes=NOTE),
+    "a.html": PAGE,
+    "a.ipynb": json.dumps({"cells": CELLS, "nbformat": 4}).encode(),
+    "b.ipynb": json.dumps(SHEETS).encode(),
+    "a.mbox": MAIL,
+    "a.jsonl": "\n".join(map(json.dumps, LINES)).encode(),
+}
+FILES = {"one.txt": b"the keeper\n" * 30, **WHOLE, "two.txt.gz": gzip.compress(b"a boat\n")}
+PACKED = {
+    "a.zip": zipped(FILES),
+    "b.zip": zipped({"in.zip": zipped({"a.txt": b"a\n"}), "b.txt": b"b\n"}, zipfile.ZIP_STORED),
+    "c.zip": zipped({"a.txt": b"a\n" * 40}, zipfile.ZIP_BZIP2),
+    "d.zip": zipped({"a.txt": b"a\n" * 40}, zipfile.ZIP_LZMA),
+    "a.tar": tarred({"a.txt": b"a\n", "b.html": PAGE, "x" * 120: b"long\n", "é": b"name\n"}),
+    "a.tar.gz": gzip.compress(tarred({"a.txt": b"a\n", "b.tar": tarred({"c": b"c\n"})})),
+    **{f"a.txt.{how}": pack(b"the keeper\n" * 50) for how, pack in PACK.items()},
+    **{f"a.html.{how}": pack(PAGE) for how, pack in PACK.items()},
+    "a.jsonl.gz.xz": lzma.compress(gzip.compress(b'{"a": 1}\n')),
+}
+TOKENS = [
+    *(b"", b"\0", b"\xff", b"\xff\xfe", b"\xef\xbb\xbf", b"\n", b"\n\n", b"\r", b"[", b"{", b"]"),
+    *(b"}", b'"', b",", b"null", b"-1", b"1e999", b"NaN", b"9" * 5000, b"[" * 3000, b'"\\ud800"'),
+    *(b"<![", b"<![x[", b"<!", b"<?", b"</", b"<!--", b"-->", b"]]>", b"&#xd800;", b"&#0;", b"<p"),
+    *(b"<!DOCTYPE x [<!ENTITY a 'b'>]>", b"charset=utf-7", b"charset=idna", b"=?x?b?a?=", b"=?"),
+    *(b"Content-Type: multipart/mixed; boundary=x\n\n--x\n", b"charset*0*=x''%ff", b"filename*=x'"),
+    *(b"From ", b"Content-Transfer-Encoding: uuencode\n", b"<w:p>", b"</w:p>", b"../", b"%2e%2e/"),
+    *(b"/Count 999999999 ", b"<</Type/Page>>", b"1 0 R", b"PK\1\2", b"PK\3\4", b"PK\5\6"),
+    *(b"\xff" * 4, b"\xff" * 8, b"\0" * 8, b"\0" * 512, b"\x80" + b"\xff" * 11, b"99999999999\0"),
+]
+NAMES = [
+    *("../x", "/etc/x", "C:\\x", "a/../../x", "..\\x", "\\\\host\\x", "..", ".", "/", "./x", "x/"),
+    *("a~b", "~", "x" * 5000, "y/" * 2000 + "x", "\x1b[31m", "\u202e", "\n", "CON", ".git/x", "x"),
+    *("a.gz", "a.zip", "a.tar", "a.tgz", ".gz", "a.zip.gz", "a.pdf", "a.docx", "a.tar.zst", " "),
+]
+KINDS = ["flip", "insert", "cut", "put", "repeat", "end"]
+edits = st.lists(
+    st.tuples(
+        st.sampled_from(KINDS),
+        st.integers(0, 1 << 16),
+        st.sampled_from(TOKENS) | st.binary(max_size=4),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def edited(data: bytes, changes: list[tuple[str, int, bytes]]) -> bytes:
+    """Bytes with a few places changed."""
+    for kind, where, new in changes:
+        at = where % (len(data) + 1)
+        if kind == "flip" and data:
+            at %= len(data)
+            data = data[:at] + bytes([data[at] ^ 1 << where % 8]) + data[at + 1 :]
+        elif kind == "insert":
+            data = data[:at] + new + data[at:]
+        elif kind == "cut":
+            data = data[:at] + data[at + 1 + len(new) * 8 :]
+        elif kind == "put":
+            data = data[:at] + new + data[at + len(new) :]
+        elif kind == "repeat":
+            data = data[:at] + data[max(0, at - 40) : at] * 3 + data[at:]
+        elif kind == "end":
+            data = data[:at]
+    return data
+
+
+class Hangs(BaseException):
+    """A file took longer than any may."""
+
+
+_watched: list[str] = []
+_watching = False
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+def _watch(event: str, arguments: tuple) -> None:
+    """Keeps what is written to; hooks stay as long as the process."""
+    if not _watching:
+        return
+    if event == "open" and isinstance(arguments[0], str) and arguments[2] & WRITES:
+        _watched.append(arguments[0])
+    elif event in ("os.mkdir", "os.rename", "os.link", "os.symlink", "os.remove", "os.chmod"):
+        _watched.append(str(arguments[0]))
+
+
+sys.addaudithook(_watch)
+_room = tempfile.TemporaryDirectory()
+GIVEN, TEMPORARY = Path(_room.name, "given"), Path(_room.name, "temporary")
+GIVEN.mkdir()
+TEMPORARY.mkdir()
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """Fails where something is written outside the folder for temporary files, or it takes long."""
+    global _watching
+
+    def stop(*_: object) -> None:
+        raise Hangs
+
+    _watched.clear()
+    before, signal_before = tempfile.tempdir, signal.signal(signal.SIGALRM, stop)
+    tempfile.tempdir, _watching = str(TEMPORARY), True
+    signal.alarm(HANGS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, signal_before)
+        tempfile.tempdir, _watching = before, False
+    assert [path for path in _watched if not path.startswith(str(TEMPORARY))] == []
+    assert list(TEMPORARY.iterdir()) == []
+
+
+def require_sound(name: str, data: bytes) -> list[Source]:
+    """All that is in a file can be read, or is refused; its sources."""
+    file = GIVEN / name
+    file.write_bytes(data)
+    try:
+        with watched():
+            sources = open_sources([str(file)])
+            for source in sources:
+                require_read(source)
+    except LongctxError as error:
+        require_told(error)
+        return []
+    finally:
+        file.unlink()
+    assert list(GIVEN.iterdir()) == []
+    return sources
+
+
+def require_told(error: Exception) -> None:
+    assert str(error)
+
+
+def require_read(source: Source) -> None:
+    assert source.expected_size is None or source.expected_size >= 0
+    source.header.encode()
+    seen: list[bytes] = []
+    try:
+        blocks = list(source.blocks(seen.append))
+    except UnreadableInput as error:
+        require_told(error)
+        return
+    raw = b"".join(seen)
+    assert source.size == len(raw)
+    for before, after in pairwise(blocks):
+        assert before.starts[-1] == after.starts[0]
+    for block in blocks:
+        start, end = int(block.starts[0]), int(block.starts[-1])
+        assert raw[start:end].decode(source.encoding, "replace") == block.text
+    require_marks(source, len(raw))
+
+
+def require_marks(source: Source, size: int) -> None:
+    """Places in the text, ascending, each with the number of a part."""
+    marks = source.made.take_marks() if source.made else []
+    places = [place for place, _ in marks]
+    assert places == sorted(set(places))
+    assert all(0 <= place < size for place in places)
+    assert all(number >= 1 for _, number in marks)
+    assert all(isinstance(told, str) for told in source.lost)
+
+
+@pytest.mark.parametrize("name", {**WHOLE, **PACKED})
+def test_the_whole_files_have_text(name):
+    assert all(source.sha256 for source in require_sound(name, {**WHOLE, **PACKED}[name]))
+
+
+@many
+@given(name=st.sampled_from([*WHOLE, *PACKED]), data=st.binary(max_size=80))
+def test_a_file_of_any_bytes(name, data):
+    require_sound(name, data)
+
+
+@many
+@given(name=st.sampled_from([*WHOLE]), changes=edits)
+def test_a_damaged_file_of_each_format(name, changes):
+    require_sound(name, edited(WHOLE[name], changes))
+
+
+@many
+@given(name=st.sampled_from([*WHOLE]), parts=st.lists(st.sampled_from(TOKENS), max_size=8))
+def test_a_file_of_the_signs_of_formats(name, parts):
+    start = b"From x\n" if name.endswith("mbox") else b""
+    require_sound(name, start + b"".join(parts))
+
+
+@many
+@given(name=st.sampled_from(["a.docx", "a.epub"]), which=st.integers(0, 9), changes=edits)
+def test_a_book_with_a_damaged_member(name, which, changes):
+    with zipfile.ZipFile(io.BytesIO(WHOLE[name])) as book:
+        files = {member: book.read(member) for member in book.namelist()}
+    member = sorted(files)[which % len(files)]
+    require_sound(name, zipped({**files, member: edited(files[member], changes)}))
+
+
+leaves = st.sampled_from([None, True, 0, -1, 1.5, "", "a\nb", "\ud800", "\0", 10**30]) | st.text()
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["cells", "source", "input", "outputs", "data", "text/plain", "text", "ename"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@many
+@given(name=st.sampled_from(["a.ipynb", "a.jsonl"]), key=st.integers(0, 3), value=values)
+def test_notebooks_and_records_of_other_values(name, key, value):
+    wrapped = [{"cells": value}, {"cells": [value]}, {"worksheets": value}, value][key]
+    require_sound(name, json.dumps(wrapped).encode())
+
+
+@many
+@given(name=st.sampled_from([*PACKED]), changes=edits)
+def test_a_damaged_archive_or_compressed_file(name, changes):
+    require_sound(name, edited(PACKED[name], changes))
+
+
+@many
+@given(
+    names=st.lists(st.sampled_from(NAMES) | st.text(max_size=6), min_size=1, max_size=3),
+    kind=st.sampled_from(["zip", "tar", "tar.gz", "tar.xz"]),
+    link=st.sampled_from([b"0", b"1", b"2", b"3", b"5", b"6", b"7", b"S", b"x", b"L"]),
+    inner=st.sampled_from([b"text\n", b"", PACKED["b.zip"], PACKED["a.tar"], WHOLE["a.pdf"]]),
+)
+def test_an_archive_with_hostile_names(names, kind, link, inner):
+    files = {}
+    for name in names:
+        info = TarInfo(name)
+        info.type, info.linkname = link, "/etc/passwd"
+        files[name] = inner if kind == "zip" or link == b"0" else info
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            data = zipped(files) if kind == "zip" else tarred(files)
+    except (ValueError, IndexError):
+        return  # such a name cannot be written
+    data = data.replace(b"~", b"\0")  # which libraries do not write in names
+    how = kind.partition(".")[2]
+    sources = require_sound(f"a.{kind}", PACK[how](data) if how else data)
+    for source in sources:
+        if not source.refused:
+            assert ".." not in source.part.replace("\\", "/").split("/")
+            assert not source.part.startswith(("/", "\\"))
+
+
+@many
+@given(how=st.lists(st.sampled_from(["zip", "tar", *PACK]), min_size=1, max_size=6), changes=edits)
+def test_damage_deep_inside(how, changes):
+    """Containers in containers, the innermost with damaged text in it."""
+    name, data = "a.html", edited(PAGE, changes)
+    for each in how:
+        if each in PACK:
+            data = PACK[each](data)
+        else:
+            data = zipped({name: data}) if each == "zip" else tarred({name: data})
+        name += f".{each}"
+    require_sound(name, data)
+
+
+UNCLOSED = [b"<a b='", b"<a ", b"</a ", b"<!--", b"<![CDATA[", b"<![x", b"<!x", b"<?", b"&a"]
+
+
+@pytest.mark.parametrize("sign", UNCLOSED)
+def test_signs_that_nothing_closes_take_no_time(sign):
+    require_sound("a.html", sign * 10_000)
+
+
+def test_a_book_that_claims_a_million_pages_has_those_that_are_there():
+    (source,) = require_sound("a.pdf", WHOLE["a.pdf"].replace(b"/Count 3", b"/Count 900000"))
+    assert source.size > 0
+    assert 0 < len(source.lost) < 2000
+
+
+@pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.name)
+def test_what_was_found_before(file):
+    name = file.name.partition("--")[2].removesuffix(".data")
+    require_sound(name, file.read_bytes())

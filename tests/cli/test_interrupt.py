@@ -85,7 +85,7 @@ from longctx.cli import ingest, progress, run
 run.current().json = {json}
 ingest.within = functools.partial(ingest.within, grace=0.5)
 {first}
-with ingest._stoppable() as note, progress.reading() as show:
+with ingest._stoppable({json}) as note, progress.reading() as show:
     for told in (note, show):
         told(SimpleNamespace(**{progress}))
     print("ready", flush=True)

@@ -1,17 +1,17 @@
 """Whatever stands in a manifest: it is read, or refused with an error of our own.
 
 Damaged bytes, and manifests that lie with the right checksum, each in the place of a real one whose
-document is opened, listed and shown. `LONGCTX_FUZZ=100000` tries as many cases.
+document is opened, listed and shown.
 """
 
 import io
 import json
-import os
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from fuzz_cases import changed, many, of_corpus, places, require_told
+from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_128_hexdigest
 
@@ -24,15 +24,6 @@ from longctx.core.setup import recorded
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import MANIFEST, Manifest, canonical_json
 
-CASES = int(os.environ.get("LONGCTX_FUZZ", "60"))
-many = settings(
-    max_examples=CASES,
-    deadline=None,
-    derandomize=CASES <= 1000,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
 EDGES = [0, 1, -1, 2, 2**31, 2**63, 10**30, -(10**30), 0.5, 1e308, "", "\ud800", "\x1b[31m", "/"]
 WORDS = ["..", "memory", "text-00000.gz", "tokens-00000.safetensors", "complete", "reading", "tiny"]
 leaves = st.sampled_from([None, True, *EDGES, *WORDS]) | st.text(max_size=8) | st.integers()
@@ -43,26 +34,6 @@ values = st.recursive(
     ),
     max_leaves=5,
 )
-
-
-def places(value, at=()):
-    """Every place in nested lists and mappings."""
-    yield at
-    if isinstance(value, dict):
-        value = list(value.items())
-    elif isinstance(value, list):
-        value = list(enumerate(value))
-    for key, item in value if isinstance(value, list) else ():
-        yield from places(item, (*at, key))
-
-
-def changed(value, at, new):
-    """The same with something else in one place."""
-    if not at:
-        return new
-    copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[at[0]] = changed(copy[at[0]], at[1:], new)
-    return copy
 
 
 def without(value, at):
@@ -155,10 +126,6 @@ def test_the_real_manifest_is_sound(library, written):
     assert Library.open(library).documents()[0].status == "complete"
 
 
-def require_told(error: Exception) -> None:
-    assert str(error)
-
-
 @many
 @given(data=st.data())
 def test_a_manifest_that_lies(library, written, data):
@@ -199,7 +166,7 @@ def test_a_manifest_without_end(library, text):
     require_sound(library)
 
 
-@pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.stem)
+@of_corpus("*.json")
 def test_what_was_found_before(library, written, file):
     """Each file says what to put where: a list of places (keys) and values."""
     value = {key: value for key, value in written.items() if key != "checksum"}

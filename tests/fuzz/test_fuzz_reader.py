@@ -1,6 +1,6 @@
 """Whatever bytes a source has: its text, with the place of each character, or an error of our own.
 
-Also whatever stands in a `.gitignore`. `LONGCTX_FUZZ=100000` tries as many cases.
+Also whatever stands in a `.gitignore`.
 """
 
 import io
@@ -13,7 +13,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from fuzz_cases import many, of_corpus, require_told
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from longctx.core import reader
@@ -23,15 +24,6 @@ from longctx.core.reader import Source
 from longctx.core.sources.rules import Rules
 from longctx.core.sources.walk import walk
 
-CASES = int(os.environ.get("LONGCTX_FUZZ", "60"))
-many = settings(
-    max_examples=CASES,
-    deadline=None,
-    derandomize=CASES <= 1000,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-CORPUS = sorted((Path(__file__).parent / "corpus/ignore").iterdir())
 READS = st.sampled_from([5, 7, 16, 64, 1 << 20])
 WIDE = {"cp932", "gb18030", "cp949", "big5"}
 MARKS = [mark for mark, _ in BOMS]
@@ -78,10 +70,6 @@ class Given:
 
     def take_marks(self) -> list[tuple[int, int]]:
         return []
-
-
-def require_told(error: Exception) -> None:
-    assert str(error)
 
 
 def require_sound(source: Source, raw: bytes, read_bytes: int) -> None:
@@ -180,6 +168,6 @@ def test_an_ignore_file_of_any_bytes(repository, data, where):
     require_walked(repository, where, data.encode() if isinstance(data, str) else data)
 
 
-@pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.stem)
+@of_corpus("ignore/*")
 def test_ignore_files_that_were_found_before(repository, file):
     require_walked(repository, ".gitignore", file.read_bytes())

@@ -2,7 +2,7 @@
 
 Files are random bytes under the name of each kind, and real ones, made here, that were damaged:
 in their bytes, or in what they hold before that is packed. Nothing is written but temporary files.
-`LONGCTX_FUZZ=100000` tries as many cases; `guided.py` tries them as coverage leads.
+`guided.py` tries them as coverage leads.
 """
 
 import bz2
@@ -24,7 +24,8 @@ from tarfile import TarInfo
 
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from fuzz_cases import many, of_corpus, require_told
+from hypothesis import given
 from hypothesis import strategies as st
 from sample_files import docx, epub, mail, paragraph, pdf, tarred, zipped
 
@@ -32,15 +33,6 @@ from longctx.core.errors import LongctxError, UnreadableInput
 from longctx.core.reader import Source
 from longctx.core.sources.find import open_sources
 
-CASES = int(os.environ.get("LONGCTX_FUZZ", "60"))
-many = settings(
-    max_examples=CASES,
-    deadline=None,
-    derandomize=CASES <= 1000,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-CORPUS = sorted((Path(__file__).parent / "corpus/files").iterdir())
 HANGS = 120  # seconds that no file of a few thousand bytes takes, on the slowest of machines
 PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.compress}
 
@@ -193,10 +185,6 @@ def require_sound(name: str, data: bytes) -> list[Source]:
     return sources
 
 
-def require_told(error: Exception) -> None:
-    assert str(error)
-
-
 def require_read(source: Source) -> None:
     assert source.expected_size is None or source.expected_size >= 0
     source.header.encode()
@@ -344,7 +332,7 @@ def test_a_book_that_claims_a_million_pages_has_those_that_are_there():
     assert 0 < len(source.lost) < 2000
 
 
-@pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.name)
+@of_corpus("files/*")
 def test_what_was_found_before(file):
     name = file.name.partition("--")[2].removesuffix(".data")
     require_sound(name, file.read_bytes())

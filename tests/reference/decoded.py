@@ -8,29 +8,19 @@ import numpy as np
 import pytest
 import raas_transcription as transcription
 import torch
+from float64_models import ORDER, exact, float64_model, largest_difference, weights_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from longctx.core.kv.pages import Paged
 from longctx.core.kv.prompt import Prompt
 from longctx.core.model import Decoder
 
-# Tokens recur nowhere: equal keys would make equal scores, which rounding may turn over.
-ORDER = np.random.default_rng(7).permutation(400).tolist()
 WIDE = 1 << 14  # a trained window that nothing here fills
-
-
-@contextmanager
-def exact():
-    """Lets transformers' explicit float32 steps run in float64."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        yield
 
 
 def small(make_model: Callable[..., Any], name: str = "llama-default", **changes: Any) -> Any:
     """A float64 model of a few layers."""
-    sizes = {"vocab_size": 400, "num_hidden_layers": 2}
-    return make_model(name, torch.float64, **{**sizes, **changes})
+    return float64_model(make_model, name, **{"num_hidden_layers": 2} | changes)
 
 
 def read(decoder: Decoder, length: int, room: int, plain: bool = False) -> Prompt:
@@ -79,20 +69,10 @@ def transcribed(
     return transcription.decode(weights, cache, ORDER[length : length + steps], settings)
 
 
-def weights_of(model: Any) -> transcription.Weights:
-    """A model as the transcription wants it."""
-    names = ["num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"]
-    names += ["hidden_size", "rms_norm_eps"]
-    numbers = {name: getattr(model.config, name) for name in names}
-    numbers["rope_theta"] = model.config.rope_parameters["rope_theta"]
-    numbers["sliding_window"] = getattr(model.config, "sliding_window", None)
-    return transcription.weights_of(dict(model.state_dict()), numbers)
-
-
 def furthest(found: list[np.ndarray], steps: list[Any]) -> float:
     """The largest difference of logits from those of a transcription, or from others."""
     others = [getattr(other, "logits", other) for other in steps]
-    return max(np.abs(a - b).max() for a, b in zip(found, others, strict=True))
+    return largest_difference(found, others)
 
 
 def greedy(decoder: Decoder, policy: Any, first: int, steps: int) -> tuple[list[int], Any]:

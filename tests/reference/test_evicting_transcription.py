@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from evicting_transcription import Entry, Settings
+from float64_models import weights_of
+from llama_transcription import full_logits
 
 IDS = np.random.default_rng(3).integers(0, 61, 30).tolist()
 
@@ -48,14 +50,6 @@ def model(make_model):
     return make_model("llama-default", torch.float64)
 
 
-def weights_of(model):
-    names = ["num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"]
-    names += ["hidden_size", "rms_norm_eps"]
-    numbers = {name: getattr(model.config, name) for name in names}
-    numbers["rope_theta"] = model.config.rope_parameters["rope_theta"]
-    return transcription.weights_of(dict(model.state_dict()), numbers)
-
-
 def maps_of(model) -> list[np.ndarray]:
     """(H, T, T) of each layer, as transformers computes them."""
     model.set_attn_implementation("eager")
@@ -84,7 +78,7 @@ def test_weights_are_those_of_transformers_maps_while_nothing_is_evicted(model, 
 @pytest.mark.parametrize("method", ["streaming", "h2o", "tova"])
 def test_logits_are_full_attentions_inside_the_budget_and_not_above(model, method):
     weights = weights_of(model)
-    truth = transcription.full_logits(weights, IDS)[-1]
+    truth = full_logits(weights, IDS)[-1]
     for budget, differs in ((20, False), (19, True)):
         settings = Settings(method, budget, chunk=10, first=2)
         state = transcription.read(weights, IDS[:20], settings)

@@ -1,46 +1,15 @@
-"""InfLLM's transcription against transformers, against cases by hand, and mutated.
-
-As for the other transcriptions, `exact` lets transformers' explicit float32 steps run in float64.
-"""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+"""InfLLM's transcription against transformers, against cases by hand, and mutated."""
 
 import infllm_transcription as infllm
 import llama_transcription
 import numpy as np
 import pytest
 import torch
+from float64_models import own_logits, weights_of
 from transformers import PreTrainedModel
 
 IDS = np.random.default_rng(3).permutation(61)[:60].tolist()
 QUESTION = np.random.default_rng(4).integers(0, 61, 7).tolist()
-
-
-@contextmanager
-def exact() -> Iterator[None]:
-    """Let transformers' explicit float32 steps run in float64."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        yield
-
-
-def weights_of(model: PreTrainedModel) -> infllm.Weights:
-    """The transcription's weights of a transformers model."""
-    config = model.config
-    names = ["num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"]
-    names += ["hidden_size", "rms_norm_eps"]
-    numbers: dict[str, Any] = {name: getattr(config, name) for name in names}
-    numbers["rope_theta"] = config.rope_parameters["rope_theta"]
-    numbers["sliding_window"] = getattr(config, "sliding_window", None)
-    return infllm.weights_of(dict(model.state_dict()), numbers)
-
-
-def truth_of(model: PreTrainedModel, ids: list[int]) -> np.ndarray:
-    """transformers' logits under full attention, (T, vocabulary)."""
-    with torch.no_grad(), exact():
-        return model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
 
 
 def settings_of(**changes: int) -> infllm.Settings:
@@ -80,7 +49,7 @@ def test_only_what_fits_into_first_and_local_gets_the_models_own_logits(make_mod
     reading = infllm.read(weights, IDS[: limit - 2], settings)
     for length in range(limit - 1, limit + 2):
         logits, reading = infllm.feed(weights, reading, IDS[length - 1 : length], settings)
-        error = np.abs(logits - truth_of(model, IDS[:length])[-1]).max()
+        error = np.abs(logits - own_logits(model, IDS[:length])[-1]).max()
         # A chunk's positions start anew, and float32 tables are not quite relative.
         assert error < 1e-5 if length <= limit else error > 1e-3
     assert reading.retrievals == {}  # one token more, and no block is whole
@@ -94,7 +63,7 @@ def test_without_positions_all_blocks_are_the_models_own_attention(weights, monk
 
     monkeypatch.setattr(llama_transcription, "rotary_table", still)
     monkeypatch.setattr(infllm, "rotary_table", still)
-    truth = infllm.full_logits(weights, IDS + QUESTION)[-1]
+    truth = llama_transcription.full_logits(weights, IDS + QUESTION)[-1]
     everything = logits_of(weights, settings_of(retrieved=100))
     np.testing.assert_allclose(everything, truth, rtol=0, atol=1e-9)
     assert np.abs(logits_of(weights, settings_of()) - truth).max() > 1e-3
@@ -174,7 +143,7 @@ def test_a_sliding_window_retrieves_nothing_and_sees_what_the_model_sees(make_mo
     settings, weights = settings_of(), weights_of(model)
     reading = infllm.read(weights, IDS, settings)
     logits, asked = infllm.feed(weights, reading, QUESTION, settings)
-    np.testing.assert_allclose(logits, truth_of(model, IDS + QUESTION)[-1], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(logits, own_logits(model, IDS + QUESTION)[-1], rtol=0, atol=1e-5)
     assert asked.retrievals == {}
 
 

@@ -1,47 +1,18 @@
-"""Ltri-LLM's transcription against transformers, against cases by hand, and mutated.
-
-As for the other transcriptions, `exact` lets transformers' explicit float32 steps run in float64.
-"""
+"""Ltri-LLM's transcription against transformers, against cases by hand, and mutated."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import ltri_transcription as ltri
 import numpy as np
 import pytest
 import torch
+from float64_models import exact, own_logits, weights_of
 from transformers import PreTrainedModel
 
 IDS = np.random.default_rng(3).permutation(400)[:110].tolist()
 QUESTION = np.random.default_rng(4).permutation(400)[:11].tolist()
 FAMILIES = ["llama-default", "llama-one-kv-head", "qwen2", "qwen3", "mistral-window"]
-
-
-@contextmanager
-def exact() -> Iterator[None]:
-    """Let transformers' explicit float32 steps run in float64."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        yield
-
-
-def weights_of(model: PreTrainedModel) -> ltri.Weights:
-    """The transcription's weights of a transformers model."""
-    config = model.config
-    names = ["num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"]
-    names += ["hidden_size", "rms_norm_eps"]
-    numbers: dict[str, Any] = {name: getattr(config, name) for name in names}
-    numbers["rope_theta"] = config.rope_parameters["rope_theta"]
-    numbers["sliding_window"] = getattr(config, "sliding_window", None)
-    return ltri.weights_of(dict(model.state_dict()), numbers)
-
-
-def truth_of(model: PreTrainedModel, ids: list[int]) -> np.ndarray:
-    """transformers' logits under full attention, (T, vocabulary)."""
-    with torch.no_grad(), exact():
-        return model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
 
 
 def settings_of(**changes: Any) -> ltri.Settings:
@@ -75,12 +46,12 @@ def test_what_fits_into_first_and_local_gets_the_models_own_logits(make_model, f
     for part in (QUESTION, [7], [11]):  # 28 tokens at last
         logits, reading = ltri.feed(weights, reading, part, settings)
         ids = ids + part
-        np.testing.assert_allclose(logits, truth_of(model, ids)[-1], rtol=0, atol=tolerance)
+        np.testing.assert_allclose(logits, own_logits(model, ids)[-1], rtol=0, atol=tolerance)
     assert reading.tokens == settings.first + settings.local
     assert reading.retrievals == {}
     if not weights.window:
         logits, _ = ltri.feed(weights, reading, [5], settings)
-        assert np.abs(logits - truth_of(model, [*ids, 5])[-1]).max() > 1e-4
+        assert np.abs(logits - own_logits(model, [*ids, 5])[-1]).max() > 1e-4
 
 
 def test_local_attention_is_the_models_own_where_nothing_is_far(make_model) -> None:

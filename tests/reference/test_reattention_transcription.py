@@ -1,10 +1,5 @@
-"""ReAttention's transcription against transformers, against cases by hand, and mutated.
+"""ReAttention's transcription against transformers, against cases by hand, and mutated."""
 
-As for the other transcriptions, `exact` lets transformers' explicit float32 steps run in float64.
-"""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import llama_transcription
@@ -12,37 +7,13 @@ import numpy as np
 import pytest
 import reattention_transcription as reattention
 import torch
+from float64_models import own_logits, weights_of
 from transformers import PreTrainedModel
 
 HEADS, GROUP = 4, 2
 FAMILIES = ["llama-default", "llama-one-kv-head", "qwen2", "qwen3", "mistral-window"]
 IDS = np.random.default_rng(3).integers(0, 61, 120).tolist()  # tokens recur: layer 0 has ties
 QUESTION = np.random.default_rng(4).integers(0, 61, 9).tolist()
-
-
-@contextmanager
-def exact() -> Iterator[None]:
-    """Let transformers' explicit float32 steps run in float64."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        yield
-
-
-def weights_of(model: PreTrainedModel) -> reattention.Weights:
-    """The transcription's weights of a transformers model."""
-    config = model.config
-    names = ["num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"]
-    names += ["hidden_size", "rms_norm_eps"]
-    numbers: dict[str, Any] = {name: getattr(config, name) for name in names}
-    numbers["rope_theta"] = config.rope_parameters["rope_theta"]
-    numbers["sliding_window"] = getattr(config, "sliding_window", None)
-    return reattention.weights_of(dict(model.state_dict()), numbers)
-
-
-def truth_of(model: PreTrainedModel, ids: list[int]) -> np.ndarray:
-    """transformers' logits under full attention, (T, vocabulary)."""
-    with torch.no_grad(), exact():
-        return model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
 
 
 def states_of(model: PreTrainedModel, ids: list[int], kind: str) -> np.ndarray:
@@ -52,7 +23,7 @@ def states_of(model: PreTrainedModel, ids: list[int], kind: str) -> np.ndarray:
     end = "norm" if hasattr(attention, "q_norm") else "proj"
     module = getattr(attention, f"{kind}_{end}")
     hook = module.register_forward_hook(lambda _, __, output: found.append(output))
-    truth_of(model, ids)
+    own_logits(model, ids)
     hook.remove()
     return found[0].reshape(len(ids), -1, attention.head_dim).transpose(0, 1).numpy()
 
@@ -98,7 +69,7 @@ def test_what_fits_into_first_and_local_gets_the_models_own_logits(make_model, f
     for part in (QUESTION, [7], [11]):  # 50 tokens at last
         logits, reading = reattention.feed(weights, reading, part, settings)
         ids = ids + part
-        np.testing.assert_allclose(logits, truth_of(model, ids)[-1], rtol=0, atol=tolerance)
+        np.testing.assert_allclose(logits, own_logits(model, ids)[-1], rtol=0, atol=tolerance)
     assert reading.tokens == settings.first + settings.local
     assert reading.selections == {}
 
@@ -113,7 +84,7 @@ def test_above_first_and_local_logits_differ_once_a_token_is_left_out(
     reading = reattention.read(weights, IDS[:limit], settings)
     for length in range(limit + 1, limit + 5):
         logits, reading = reattention.feed(weights, reading, IDS[length - 1 : length], settings)
-        error = np.abs(logits - truth_of(llama, IDS[:length])[-1]).max()
+        error = np.abs(logits - own_logits(llama, IDS[:length])[-1]).max()
         assert error < 1e-9 if length <= limit + equal_above else error > 1e-3
 
 
@@ -125,7 +96,7 @@ def test_a_middle_that_is_all_selected_gets_the_models_own_logits(make_model, fa
     weights, settings = weights_of(model), settings_of(**wide)
     reading = reattention.read(weights, IDS, settings)
     logits, asked = reattention.feed(weights, reading, QUESTION, settings)
-    np.testing.assert_allclose(logits, truth_of(model, IDS + QUESTION)[-1], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(logits, own_logits(model, IDS + QUESTION)[-1], rtol=0, atol=1e-9)
     middle = list(range(settings.first, len(IDS + QUESTION) - settings.local))
     assert asked.selections[asked.chunks - 1, 3].tokens == middle
     assert np.abs(logits - logits_of(weights, settings_of())).max() > 1e-3
@@ -171,7 +142,7 @@ def test_one_layer_gets_the_models_own_logits_on_the_ids_of_its_window(make_mode
     ids = IDS + question
     chosen = asked.selections[reading.chunks, 0].tokens
     seen = [*range(3), *chosen, *range(len(ids) - 20, len(ids))]
-    expected = truth_of(model, [ids[j] for j in seen])[-1]
+    expected = own_logits(model, [ids[j] for j in seen])[-1]
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-9)
     assert 0 < len(chosen) < len(IDS) / 2
 
@@ -292,7 +263,7 @@ def test_a_sliding_window_selects_nothing_and_sees_what_the_model_sees(make_mode
     settings = settings_of()
     reading = reattention.read(weights_of(model), IDS, settings)
     logits, asked = reattention.feed(weights_of(model), reading, QUESTION, settings)
-    np.testing.assert_allclose(logits, truth_of(model, IDS + QUESTION)[-1], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(logits, own_logits(model, IDS + QUESTION)[-1], rtol=0, atol=1e-5)
     assert asked.selections == {}
 
 

@@ -1,12 +1,5 @@
-"""The transcriptions against transformers and against cases small enough to work out by hand.
+"""The transcriptions against transformers and against cases small enough to work out by hand."""
 
-transformers' decoders compute norms and the eager softmax in float32 even with float64 weights.
-`exact` lifts that by letting ``torch.float32`` mean float64 while the model runs; the rotary tables
-stay the float32 that they are.
-"""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import llama_transcription
@@ -14,6 +7,7 @@ import numpy as np
 import pytest
 import reform_transcription as reform
 import torch
+from float64_models import exact, weights_of
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -39,14 +33,6 @@ FAMILIES = {
 TOKENS = np.random.default_rng(5).integers(0, VOCABULARY, 90).tolist()
 
 
-@contextmanager
-def exact() -> Iterator[None]:
-    """Let transformers' explicit float32 steps run in float64."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        yield
-
-
 def model_of(family: str) -> PreTrainedModel:
     """A random three-layer model in which every weight, biases and norms too, matters."""
     kind, config_kind, changes = FAMILIES[family]
@@ -67,27 +53,6 @@ def model_of(family: str) -> PreTrainedModel:
             weight.add_(torch.randn_like(weight) * (0.2 if weight.ndim == 2 else 0.3))
             assert weight.std() > 0.1, name
     return model
-
-
-def weights_of(model: PreTrainedModel) -> reform.Weights:
-    """The transcription's weights of a transformers model."""
-    config = model.config
-    state = dict(model.state_dict())
-    if config.tie_word_embeddings:
-        del state["lm_head.weight"]  # as in a saved file
-    return reform.weights_of(
-        state,
-        {
-            "num_hidden_layers": config.num_hidden_layers,
-            "num_attention_heads": config.num_attention_heads,
-            "num_key_value_heads": config.num_key_value_heads,
-            "head_dim": getattr(config, "head_dim", None) or 32 // HEADS,
-            "hidden_size": config.hidden_size,
-            "rms_norm_eps": config.rms_norm_eps,
-            "rope_theta": config.rope_parameters["rope_theta"],
-            "sliding_window": getattr(config, "sliding_window", None),
-        },
-    )
 
 
 def truth_of(model: PreTrainedModel, ids: list[int], taps: tuple[str, ...] = ()) -> Any:
@@ -134,7 +99,7 @@ def settings_of(**changes: Any) -> reform.Settings:
 def test_full_logits_are_those_of_transformers(family: str) -> None:
     model = model_of(family)
     output, _ = truth_of(model, TOKENS[:41])
-    ours = reform.full_logits(weights_of(model), TOKENS[:41])
+    ours = llama_transcription.full_logits(weights_of(model), TOKENS[:41])
     np.testing.assert_allclose(ours, output.logits[0].numpy(), rtol=0, atol=1e-9)
 
 
@@ -144,7 +109,7 @@ def test_a_weight_without_a_use_is_refused() -> None:
     config = {"num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2}
     config |= {"head_dim": 8, "hidden_size": 32, "rms_norm_eps": 1e-6, "rope_theta": 1e4}
     with pytest.raises(ValueError, match="sinks"):
-        reform.weights_of(state, config)
+        llama_transcription.weights_of(state, config)
 
 
 def test_rotation_turns_pairs_half_a_head_apart() -> None:
@@ -329,7 +294,7 @@ def test_an_answer_from_the_whole_document_is_the_models_own(family: str) -> Non
     prefix, document, question = TOKENS[:3], TOKENS[3:30], TOKENS[30:35]
     everything = list(range(len(document)))
     ours = reform.answer_logits(weights, prefix, document, everything, question)
-    np.testing.assert_array_equal(ours, reform.full_logits(weights, TOKENS[:35])[-1])
+    np.testing.assert_array_equal(ours, llama_transcription.full_logits(weights, TOKENS[:35])[-1])
     output, _ = truth_of(model, TOKENS[:35])
     np.testing.assert_allclose(ours, output.logits[0, -1].numpy(), rtol=0, atol=1e-9)
     fewer = reform.answer_logits(weights, prefix, document, everything[:-1], question)

@@ -1,7 +1,6 @@
 """StreamingLLM, H2O and TOVA against a literal transcription, at their limits, and mutated."""
 
 import copy
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +9,17 @@ import evicting_transcription as transcription
 import numpy as np
 import pytest
 import torch
+from float64_models import (
+    ORDER,
+    WIDE,
+    exact,
+    float64_model,
+    largest_difference,
+    own_logits,
+    same_to_the_bit,
+    weights_of,
+)
+from mutants import interleaved_mass
 from row_list import RowList
 
 from longctx.core import methods
@@ -29,27 +39,13 @@ OPTIONS = {
     "tova": tova.Options(**SIZES),
 }
 PREFIX, DOCUMENT = 3, 82  # five whole chunks of the input and a tail of five tokens
-ORDER = np.random.default_rng(7).permutation(400)
-IDS, QUESTION = ORDER[: PREFIX + DOCUMENT].tolist(), ORDER[200:207].tolist()
-ANSWER = ORDER[300:306].tolist()
+IDS, QUESTION = ORDER[: PREFIX + DOCUMENT], ORDER[200:207]
+ANSWER = ORDER[300:306]
 VARIANTS = ["llama-default", "qwen2", "qwen3", "mistral-window"]
-WIDE = Place(dtype=torch.float64)
-
-
-@contextmanager
-def exact():
-    """Lets transformers' explicit float32 steps run in float64."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        yield
 
 
 def method_of(kind: str) -> type[evicting.Evicting]:
     return methods.load(kind.partition(",")[0]).Method
-
-
-def make(make_model, name: str = "llama-default", **changes):
-    return make_model(name, torch.float64, vocab_size=400, **changes)
 
 
 def positions(method: evicting.Evicting) -> list[list[list[int]]]:
@@ -103,16 +99,6 @@ def settings_of(kind: str, options) -> transcription.Settings:
     )
 
 
-def weights_of(model) -> transcription.weights_of:
-    config = model.config
-    names = ["num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"]
-    names += ["hidden_size", "rms_norm_eps"]
-    numbers = {name: getattr(config, name) for name in names}
-    numbers["rope_theta"] = config.rope_parameters["rope_theta"]
-    numbers["sliding_window"] = getattr(config, "sliding_window", None)
-    return transcription.weights_of(dict(model.state_dict()), numbers)
-
-
 @dataclass
 class Expected:
     """The same of the transcription."""
@@ -139,7 +125,7 @@ def transcribe(model, kind: str) -> Expected:
 @pytest.fixture(scope="module", params=[(k, v) for k in OPTIONS for v in VARIANTS], ids=str)
 def both(request, make_model):
     kind, variant = request.param
-    model = make(make_model, variant)
+    model = float64_model(make_model, variant)
     return kind, variant, read(model, OPTIONS[kind], method_of(kind)), transcribe(model, kind)
 
 
@@ -157,8 +143,7 @@ def test_logits_and_kept_tokens_are_the_same_in_question_and_answer(both):
     _, _, ours, expected = both
     logits, kept, _ = answer(ours)
     assert len(logits) == len(expected.logits) == 1 + len(ANSWER)
-    for mine, theirs in zip(logits, expected.logits, strict=True):
-        assert np.abs(mine - theirs).max() < 1e-6
+    assert largest_difference(logits, expected.logits) < 1e-6
     assert kept == expected.kept
 
 
@@ -179,7 +164,7 @@ def test_the_comparison_is_not_vacuous(both):
 
 
 def test_h2o_with_the_last_queries_keeps_others_than_with_all(make_model):
-    model = make(make_model)
+    model = float64_model(make_model)
     kept = [read(model, OPTIONS[kind], h2o.Method).kept for kind in ("h2o", "h2o, last queries")]
     assert kept[0] != kept[1]
 
@@ -201,17 +186,10 @@ def test_keys_values_and_mass_are_the_transcriptions(both):
 # --- the limit ---
 
 
-def full_logits(model, ids: list[int]) -> np.ndarray:
-    """The logits of transformers' own attention after each token."""
-    model.set_attn_implementation("eager")
-    with torch.no_grad(), exact():
-        return model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
-
-
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_up_to_the_budget_it_is_full_attention_and_one_token_above_it_is_not(make_model, kind):
-    model, differences = make(make_model), []
-    truth = full_logits(model, [*IDS[:30], *QUESTION, ANSWER[0]])
+    model, differences = float64_model(make_model), []
+    truth = own_logits(model, [*IDS[:30], *QUESTION, ANSWER[0]])
     prompt = 30 + len(QUESTION)
     for budget in (prompt, prompt - 1):
         ours = read(model, replace(OPTIONS[kind], budget=budget), method_of(kind), IDS[:30])
@@ -224,8 +202,8 @@ def test_up_to_the_budget_it_is_full_attention_and_one_token_above_it_is_not(mak
 
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_a_chunk_above_the_budget_is_not_full_attention(make_model, kind):
-    model = make(make_model)
-    truth = full_logits(model, [*IDS[:32], *QUESTION])[-1]
+    model = float64_model(make_model)
+    truth = own_logits(model, [*IDS[:32], *QUESTION])[-1]
     for budget, differs in ((32, False), (31, True)):
         ours = read(model, replace(OPTIONS[kind], budget=budget), method_of(kind), IDS[:32])
         found = answer(ours, tokens=[])[0][0]
@@ -237,7 +215,7 @@ def test_every_architecture_is_itself_inside_the_budget(make_model, architecture
     # Where frequencies depend on the length, a chunk's states do too.
     grows = "dynamic" in architecture or "longrope" in architecture
     count = 20 if grows else 40
-    truth = full_logits(model, [*IDS[:count], *QUESTION, *ANSWER[:3]])[-4:]
+    truth = own_logits(model, [*IDS[:count], *QUESTION, *ANSWER[:3]])[-4:]
     scale = max(1.0, np.abs(truth).max())
     for kind in ("streaming", "h2o", "tova"):
         wide = replace(OPTIONS[kind], budget=64)
@@ -249,25 +227,16 @@ def test_every_architecture_is_itself_inside_the_budget(make_model, architecture
         some, _, _ = answer(ours, QUESTION[:4], ANSWER[:3])
         assert all(np.isfinite(x).all() for x in some)
         if any(layer.window is None for layer in ours.decoder.layers):
-            expected = full_logits(model, [*IDS[:count], *QUESTION[:4]])[-1]
+            expected = own_logits(model, [*IDS[:count], *QUESTION[:4]])[-1]
             assert np.abs(some[0] - expected).max() > 1e-3
 
 
 # --- mutations, ties ---
 
 
-def interleaved_mass(q, k, scale, lse, **_):
-    """The other GQA map: query head h reads key head h % G."""
-    G = k.shape[0]
-    return real_mass(q.unflatten(0, (-1, G)).transpose(0, 1).flatten(0, 1), k, scale)
-
-
-real_mass = evicting.attention_mass
-
-
 @pytest.mark.parametrize("kind", ["h2o", "tova"])
 def test_another_map_of_query_heads_to_key_heads_is_noticed(make_model, monkeypatch, kind):
-    model = make(make_model)
+    model = float64_model(make_model)
     expected = read(model, OPTIONS[kind], method_of(kind)).kept
     monkeypatch.setattr(evicting, "attention_mass", interleaved_mass)
     assert read(model, OPTIONS[kind], method_of(kind)).kept != expected
@@ -296,7 +265,7 @@ def at_original_positions(cls):
 
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_original_positions_are_noticed(make_model, kind):
-    model = make(make_model)
+    model = float64_model(make_model)
     expected = answer(read(model, OPTIONS[kind], method_of(kind)))[0]
     found = answer(read(model, OPTIONS[kind], at_original_positions(method_of(kind))))[0]
     assert np.abs(found[0] - expected[0]).max() > 1e-3
@@ -307,7 +276,7 @@ def test_h2o_that_forgets_earlier_attention_is_noticed(make_model):
         def weigh(self, mass, *given):
             return super().weigh(mass * 0, *given)
 
-    model = make(make_model)
+    model = float64_model(make_model)
     kept = [read(model, OPTIONS["h2o"], cls).kept for cls in (h2o.Method, Forgetful)]
     assert kept[0] != kept[1]
 
@@ -332,7 +301,7 @@ def test_streaming_keeps_both_ends():
 
 
 def test_attention_is_the_same_in_blocks(make_model, monkeypatch):
-    model = make(make_model)
+    model = float64_model(make_model)
     whole = read(model, OPTIONS["h2o"], h2o.Method)
     monkeypatch.setattr(evicting, "LOGITS", 4 * 40 * 3)  # three queries at a time
     parts = read(model, OPTIONS["h2o"], h2o.Method)
@@ -348,7 +317,7 @@ def test_attention_is_the_same_in_blocks(make_model, monkeypatch):
 @pytest.mark.parametrize("variant", ["llama-default", "mistral-window"])
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_reading_goes_on_from_a_snapshot_with_the_same_bytes(make_model, kind, variant):
-    model, cls = make(make_model, variant), method_of(kind)
+    model, cls = float64_model(make_model, variant), method_of(kind)
     whole, half = read(model, OPTIONS[kind], cls), 3 * 16
     begun = read(model, OPTIONS[kind], cls, IDS[:half])
     gone_on = cls(OPTIONS[kind], begun.decoder.layers, WIDE)
@@ -361,15 +330,15 @@ def test_reading_goes_on_from_a_snapshot_with_the_same_bytes(make_model, kind, v
     assert all(torch.equal(x, snapshots[1][name]) for name, x in snapshots[0].items())
     expected = answer(whole)[0]
     found = answer(Ours(begun.decoder, gone_on, {}))[0]
-    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert same_to_the_bit(found, expected)
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_a_question_leaves_the_document_as_it_was(make_model, kind):
-    ours = read(make(make_model), OPTIONS[kind], method_of(kind))
+    ours = read(float64_model(make_model), OPTIONS[kind], method_of(kind))
     before = ours.method.snapshot()
     first, again = answer(ours)[0], answer(ours)[0]
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert same_to_the_bit(first, again)
     after = ours.method.snapshot()
     assert all(torch.equal(x, after[name]) for name, x in before.items())
 
@@ -377,7 +346,7 @@ def test_a_question_leaves_the_document_as_it_was(make_model, kind):
 @pytest.mark.parametrize("variant", ["llama-default", "mistral-window"])
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_a_snapshot_takes_at_most_what_is_promised(make_model, kind, variant):
-    model, sizes = make(make_model, variant), []
+    model, sizes = float64_model(make_model, variant), []
     for count in (10, 40, 47, 48):
         ours = read(model, OPTIONS[kind], method_of(kind), IDS[:count])
         snapshot = ours.method.snapshot()
@@ -389,10 +358,10 @@ def test_a_snapshot_takes_at_most_what_is_promised(make_model, kind, variant):
 
 
 def test_a_state_of_another_method_or_model_is_refused(make_model):
-    ours = read(make(make_model), OPTIONS["h2o"], h2o.Method)
+    ours = read(float64_model(make_model), OPTIONS["h2o"], h2o.Method)
     snapshot, layers = ours.method.snapshot(), ours.decoder.layers
     places = snapshot["positions.1"]
-    fewer = Decoder(make(make_model, num_hidden_layers=3)).layers
+    fewer = Decoder(float64_model(make_model, num_hidden_layers=3)).layers
     wrong = [
         (tova, layers, snapshot),  # it saves no mass
         (h2o, fewer, snapshot),
@@ -414,7 +383,7 @@ def test_a_state_of_another_method_or_model_is_refused(make_model):
 @pytest.mark.parametrize("variant", ["llama-default", "mistral-window"])
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_scores_count_the_layers_and_heads_that_kept_a_token(make_model, kind, variant):
-    ours = read(make(make_model, variant), OPTIONS[kind], method_of(kind))
+    ours = read(float64_model(make_model, variant), OPTIONS[kind], method_of(kind))
     expected = [0] * DOCUMENT
     for layer, heads in zip(ours.decoder.layers, positions(ours.method), strict=True):
         for head in heads:
@@ -434,8 +403,8 @@ def test_scores_count_the_layers_and_heads_that_kept_a_token(make_model, kind, v
 
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_an_answer_of_any_length_stays_within_the_budget(make_model, kind):
-    ours = read(make(make_model), OPTIONS[kind], method_of(kind))
-    tokens = ORDER[:60].tolist()
+    ours = read(float64_model(make_model), OPTIONS[kind], method_of(kind))
+    tokens = ORDER[:60]
     logits, kept, memory = answer(ours, tokens=tokens)
     assert all(len(head) == 24 for step in kept for layer in step for head in layer)
     assert memory.attended() == memory.kept == 25  # with the token itself
@@ -446,7 +415,7 @@ def test_an_answer_of_any_length_stays_within_the_budget(make_model, kind):
 
 
 def test_a_window_counts_where_a_layer_slides(make_model):
-    ours = read(make(make_model, "mistral-window"), OPTIONS["tova"], tova.Method)
+    ours = read(float64_model(make_model, "mistral-window"), OPTIONS["tova"], tova.Method)
     _, kept, memory = answer(ours)
     assert {len(head) for step in kept for layer in step for head in layer} == {24}  # its window
     assert memory.attended() == 24
@@ -456,12 +425,12 @@ def test_a_window_counts_where_a_layer_slides(make_model):
 
 
 def test_a_question_too_long_is_refused_with_what_it_may_have(make_model):
-    ours = read(make(make_model), OPTIONS["tova"], tova.Method)
+    ours = read(float64_model(make_model), OPTIONS["tova"], tova.Method)
     longest = 24 + 16 + 8 - (24 + 5)  # less the budget and the tail
-    assert len(answer(ours, ORDER[:longest].tolist(), [])[0]) == 1
+    assert len(answer(ours, ORDER[:longest], [])[0]) == 1
     for count in (longest + 1, 300):
         with pytest.raises(UsageError, match=f"may have {longest} tokens.*Ask a shorter one"):
-            answer(ours, ORDER[:count].tolist(), [])
+            answer(ours, ORDER[:count], [])
 
 
 def test_options_are_cut_to_the_window():

@@ -1,16 +1,24 @@
 """InfLLM against its literal transcription, at its limits, and against mutations of itself."""
 
-from contextlib import contextmanager
 from dataclasses import replace
 
 import infllm_transcription as transcription
 import numpy as np
 import pytest
 import torch
+from float64_models import (
+    ORDER,
+    WIDE,
+    exact,
+    float64_model,
+    largest_difference,
+    own_logits,
+    same_to_the_bit,
+)
+from retrieving_runs import PREFIX, Runs
 from row_list import RowList
 
 from longctx.core.attention import merged
-from longctx.core.encode import encode
 from longctx.core.errors import StateMismatch, UsageError
 from longctx.core.kv import retrieving
 from longctx.core.kv.streaming_window import Both, attention_lse
@@ -20,20 +28,9 @@ from longctx.core.methods.infllm import Method, Options, fit
 from longctx.core.model import Decoder
 
 OPTIONS = Options(first=5, local=16, block=4, chunk=8, retrieved=3, cached=5, vectors=2, gather=40)
-PREFIX, DOCUMENT = 3, 105
-# Tokens recur nowhere: equal keys, and so ties that rounding may turn over, have tests by name.
-ORDER = np.random.default_rng(7).permutation(400)
-IDS, QUESTION = ORDER[: PREFIX + DOCUMENT], ORDER[200:211].tolist()
+DOCUMENT = 105
+IDS, QUESTION = ORDER[: PREFIX + DOCUMENT], ORDER[200:211]
 VARIANTS = ["llama-default", "qwen2", "qwen3", "mistral-window"]
-WIDE = Place(dtype=torch.float64)
-
-
-@contextmanager
-def exact():
-    """Lets transformers' explicit float32 steps run in float64."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        yield
 
 
 class Watched(Method):
@@ -50,75 +47,19 @@ class Watched(Method):
         return chosen
 
 
-def transcribe(model, options):
-    config = model.config
-    names = ["num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"]
-    names += ["hidden_size", "rms_norm_eps"]
-    numbers = {name: getattr(config, name) for name in names}
-    numbers["rope_theta"] = config.rope_parameters["rope_theta"]
-    numbers["sliding_window"] = getattr(config, "sliding_window", None)
-    o = options
-    return (
-        transcription.weights_of(dict(model.state_dict()), numbers),
-        transcription.Settings(o.first, o.local, o.block, o.chunk, o.retrieved, o.vectors),
-    )
+def settings_of(o: Options) -> transcription.Settings:
+    return transcription.Settings(o.first, o.local, o.block, o.chunk, o.retrieved, o.vectors)
 
 
-def read(model, options=OPTIONS, cls=Watched, place=WIDE, ids=IDS):
-    decoder, sink = Decoder(model), RowList()
-    method = cls(options, decoder.layers, place)
-    ids = torch.from_numpy(np.array(ids))
-    with exact():
-        list(encode(decoder, method, ids[:PREFIX], ids[PREFIX:].split(37), sink))
-    return decoder, method, sink
-
-
-def answer(decoder, method, steps=6):
-    """Logits after the question and after each of `steps` further tokens, and the memory."""
-    memory, found = method.recall(), []
-    with exact():
-        for chunk in torch.tensor(QUESTION).split(memory.chunk):
-            hidden = decoder.read(chunk, memory)
-        memory.begin_answer()
-        found.append(decoder.logits(hidden[-1:])[0].numpy())
-        for token in ORDER[300 : 300 + steps].tolist():
-            hidden = decoder.read(torch.tensor([token]), memory)
-            found.append(decoder.logits(hidden)[0].numpy())
-    return found, memory
-
-
-def transcribed_answer(model, options=OPTIONS, steps=6, ids=IDS):
-    weights, settings = transcribe(model, options)
-    reading = transcription.read(weights, np.array(ids).tolist(), settings)
-    logits, after = transcription.feed(weights, reading, QUESTION, settings)
-    found, asked = [logits], after
-    for token in ORDER[300 : 300 + steps].tolist():
-        logits, after = transcription.feed(weights, after, [token], settings)
-        found.append(logits)
-    return found, reading, asked, after
-
-
-def full_logits(model, ids):
-    """The logits of transformers' own attention after the last token."""
-    model.set_attn_implementation("eager")
-    with torch.no_grad(), exact():
-        return model(torch.tensor([ids]), use_cache=False).logits[0, -1].numpy()
-
-
-def make(make_model, name, **changes):
-    return make_model(name, torch.float64, vocab_size=400, **changes)
+RUNS = Runs(transcription, settings_of, Watched, OPTIONS, IDS, QUESTION, steps=6)
+read, answer, transcribed_answer = RUNS.read, RUNS.answer, RUNS.transcribed_answer
+difference = RUNS.difference_of_mutant
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
 def both(request, make_model):
-    model = make(make_model, request.param)
+    model = float64_model(make_model, request.param)
     return model, *read(model), *transcribed_answer(model)
-
-
-def same(ours, theirs, tolerance=1e-9):
-    return len(ours) == len(theirs) and all(
-        np.abs(a - b).max() < tolerance for a, b in zip(ours, theirs, strict=True)
-    )
 
 
 # --- reading and answering ---
@@ -172,7 +113,7 @@ def test_heads_choose_keys_of_their_own(both):
 def test_logits_are_the_transcriptions_in_question_and_answer(both):
     _, decoder, method, _, expected, *_ = both
     ours, _ = answer(decoder, method)
-    assert same(ours, expected, 1e-8)
+    assert largest_difference(ours, expected) < 1e-8
 
 
 def test_votes_for_passages_are_the_transcriptions(both):
@@ -195,7 +136,7 @@ def test_a_question_leaves_the_document_as_it_was(both):
     before = {name: x.clone() for name, x in method.snapshot().items()}
     first, _ = answer(decoder, method)
     again, _ = answer(decoder, method)
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert same_to_the_bit(first, again)
     after = method.snapshot()
     assert before.keys() == after.keys()
     assert all(torch.equal(x, after[name]) for name, x in before.items())
@@ -209,7 +150,7 @@ def test_a_saved_state_answers_like_the_process_that_read(both):
         restored.restore(method.snapshot(), sink, reading)
         for _ in range(2):  # the second time blocks are in the cache
             found, memory = answer(decoder, restored)
-            assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+            assert same_to_the_bit(found, expected)
             assert torch.equal(memory.scores(DOCUMENT).raw, there.scores(DOCUMENT).raw)
             assert memory.attended() == there.attended()
             assert memory.kept == there.kept
@@ -217,16 +158,10 @@ def test_a_saved_state_answers_like_the_process_that_read(both):
 
 @pytest.mark.parametrize("name", ["llama-default", "mistral-window"])
 def test_reading_goes_on_from_a_snapshot(make_model, name):
-    model = make(make_model, name)
+    model = float64_model(make_model, name)
     decoder, whole, rows = read(model)
-    ids = torch.from_numpy(IDS)
     half = OPTIONS.first + OPTIONS.local + 5 * OPTIONS.chunk
-    begun, sink = Method(OPTIONS, decoder.layers, WIDE), RowList()
-    with exact():
-        list(encode(decoder, begun, ids[:PREFIX], [ids[PREFIX:half]], sink))
-        gone_on = Method(OPTIONS, decoder.layers, WIDE)
-        gone_on.restore(begun.snapshot(), sink, reading=True)
-        list(encode(decoder, gone_on, ids[:0], [ids[half:]], sink))
+    gone_on, sink = RUNS.read_on(decoder, Method, half)
     for name in rows.groups["kv"][0]:
         assert torch.equal(sink.whole("kv", name), rows.whole("kv", name))
     after, expected = gone_on.snapshot(), whole.snapshot()
@@ -239,13 +174,13 @@ def test_reading_goes_on_from_a_snapshot(make_model, name):
 
 @pytest.mark.parametrize("name", ["llama-default", "llama-one-kv-head", "qwen3", "gpt_neox"])
 def test_inside_first_and_local_it_is_full_attention(make_model, name):
-    model = make(make_model, name)
+    model = float64_model(make_model, name)
     room = OPTIONS.first + OPTIONS.local - len(QUESTION)
     differences = []
     for count in (room, room + 1):
         decoder, method, _ = read(model, ids=IDS[:count])
         found = answer(decoder, method, steps=0)[0][0]
-        differences.append(np.abs(found - full_logits(model, [*IDS[:count], *QUESTION])).max())
+        differences.append(np.abs(found - own_logits(model, [*IDS[:count], *QUESTION])[-1]).max())
     assert differences[0] < 1e-4 < 1e-3 < differences[1]
 
 
@@ -261,22 +196,13 @@ def test_every_architecture_is_itself_inside_the_limit_and_finite_above(make_mod
     assert bool(method.chosen) == retrieving
     # Where frequencies depend on the length, a question changes them for what was read before it.
     if "dynamic" not in architecture and "longrope" not in architecture:
-        truth = full_logits(model, [*IDS, *QUESTION])
+        truth = own_logits(model, [*IDS, *QUESTION])[-1]
         assert np.abs(everything[0] - truth).max() < 1e-3 * max(1.0, np.abs(truth).max())
     if retrieving:
         assert np.abs(everything[0] - some[0]).max() > 1e-3
 
 
 # --- mutations ---
-
-
-def difference(make_model, monkeypatch, where, name, mutant):
-    model = make(make_model, "llama-default")
-    expected = transcribed_answer(model, steps=1)[0]
-    monkeypatch.setattr(where, name, mutant)
-    decoder, method, _ = read(model)
-    found = answer(decoder, method, steps=1)[0]
-    return max(np.abs(a - b).max() for a, b in zip(found, expected, strict=True))
 
 
 def test_another_map_of_query_heads_to_key_heads_is_noticed(make_model, monkeypatch):
@@ -355,7 +281,7 @@ class Counted(RowList):
 
 
 def test_blocks_are_read_when_they_are_retrieved(make_model):
-    decoder, method, sink = read(make(make_model, "llama-default"))
+    decoder, method, sink = read(float64_model(make_model, "llama-default"))
     stored, restored = Counted(sink.groups), Watched(OPTIONS, decoder.layers, WIDE)
     restored.restore(method.snapshot(), stored, reading=False)
     start = OPTIONS.start(PREFIX + DOCUMENT) - PREFIX
@@ -377,7 +303,7 @@ def test_blocks_are_read_when_they_are_retrieved(make_model):
 
 def test_a_cache_of_all_blocks_reads_each_of_them_once(make_model):
     options = replace(OPTIONS, cached=40)
-    decoder, method, sink = read(make(make_model, "llama-default"), options)
+    decoder, method, sink = read(float64_model(make_model, "llama-default"), options)
     stored, restored = Counted(sink.groups), Method(options, decoder.layers, WIDE)
     restored.restore(method.snapshot(), stored, reading=False)
     stored.taken.clear()
@@ -390,33 +316,33 @@ def test_a_cache_of_all_blocks_reads_each_of_them_once(make_model):
 
 @pytest.mark.parametrize("kv_dtype", ["int8", "bf16"])
 def test_other_dtypes_are_close_and_survive_saving_to_the_bit(make_model, kv_dtype):
-    model = make(make_model, "llama-default")
+    model = float64_model(make_model, "llama-default")
     options = replace(OPTIONS, kv_dtype=kv_dtype)
     decoder, method, sink = read(model, options)
     expected = answer(decoder, method)[0]
     restored = Method(options, decoder.layers, WIDE)
     restored.restore(method.snapshot(), sink, reading=False)
     found = answer(decoder, restored)[0]
-    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert same_to_the_bit(found, expected)
     exact_logits = answer(*read(model)[:2])[0]
     assert 0 < np.abs(expected[0] - exact_logits[0]).max() < 0.5 * np.abs(exact_logits[0]).max()
 
 
 def test_blocks_may_lie_in_host_memory(make_model):
-    model = make(make_model, "llama-default")
+    model = float64_model(make_model, "llama-default")
     expected = answer(*read(model)[:2])[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("longctx.core.kv.host_memory.ROWS", 16)
         patch.setattr("longctx.core.kv.hosted.LEAVE", 4)
         decoder, method, _ = read(model, place=Place(dtype=torch.float64, room=0))
         found = answer(decoder, method)[0]
-    assert same(found, expected)
+    assert largest_difference(found, expected) < 1e-9
 
 
 def test_a_state_of_another_model_is_refused(make_model):
-    decoder, method, sink = read(make(make_model, "llama-default"))
+    decoder, method, sink = read(float64_model(make_model, "llama-default"))
     snapshot = method.snapshot()
-    fewer = Decoder(make(make_model, "llama-default", num_hidden_layers=3))
+    fewer = Decoder(float64_model(make_model, "llama-default", num_hidden_layers=3))
     changed = [
         (fewer.layers, snapshot),
         (decoder.layers, {k: v for k, v in snapshot.items() if k != "keys.2"}),
@@ -434,7 +360,7 @@ def test_sizes_are_told_before(make_model):
     def count(tensors):
         return sum(x.numel() * x.element_size() for x in tensors)
 
-    _, method, sink = read(make(make_model, "llama-default"))
+    _, method, sink = read(float64_model(make_model, "llama-default"))
     rows = count(x for part in sink.groups["kv"] for x in part.values())
     assert method.row_bytes() * DOCUMENT == rows
     saved, prefix = method.snapshot(), PREFIX * method.row_bytes()
@@ -447,7 +373,7 @@ def test_sizes_are_told_before(make_model):
 
 @pytest.mark.parametrize("tokens", [101, 1001])  # the index has room for the first, and grows
 def test_filled_with_random_tokens_it_reads_on(make_model, tokens):
-    decoder, method, _ = read(make(make_model, "llama-default"), ids=IDS[:40])
+    decoder, method, _ = read(float64_model(make_model, "llama-default"), ids=IDS[:40])
     method.fill(tokens)
     with exact():
         hidden = decoder.read(torch.tensor(QUESTION[:8]), method)

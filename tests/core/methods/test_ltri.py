@@ -1,6 +1,5 @@
 """Ltri-LLM against its literal transcription, at its limits, and against mutations of itself."""
 
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 
@@ -8,6 +7,16 @@ import ltri_transcription as transcription
 import numpy as np
 import pytest
 import torch
+from float64_models import (
+    ORDER,
+    WIDE,
+    exact,
+    float64_model,
+    largest_difference,
+    own_logits,
+    same_to_the_bit,
+)
+from retrieving_runs import PREFIX, Runs
 from row_list import RowList
 
 from longctx.core import spans
@@ -37,19 +46,9 @@ OPTIONS = Options(
     lam=(3.0, 2.0, 3.0, 1.0, 3.0),
     heads=HEADS,
 )
-PREFIX, DOCUMENT = 3, 150
-ORDER = np.random.default_rng(7).permutation(400)
-IDS, QUESTION = ORDER[: PREFIX + DOCUMENT], ORDER[200:223].tolist()  # more than a chunk
+DOCUMENT = 150
+IDS, QUESTION = ORDER[: PREFIX + DOCUMENT], ORDER[200:223]  # more than a chunk
 VARIANTS = ["llama-default", "qwen2", "qwen3"]
-WIDE = Place(dtype=torch.float64)
-
-
-@contextmanager
-def exact():
-    """Lets transformers' explicit float32 steps run in float64."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        yield
 
 
 class Watched(Method):
@@ -77,64 +76,19 @@ class Watched(Method):
         return fork
 
 
-def transcribe(model, o):
-    config = model.config
-    names = ["num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"]
-    names += ["hidden_size", "rms_norm_eps"]
-    numbers = {name: getattr(config, name) for name in names}
-    numbers["rope_theta"] = config.rope_parameters["rope_theta"]
-    numbers["sliding_window"] = getattr(config, "sliding_window", None)
+def settings_of(o: Options) -> transcription.Settings:
     sizes = (o.first, o.local, o.block, o.chunk, o.retrieved, o.spans, o.vectors)
     heads = {1: (3, 0.3), 2: (0, 0.3), 3: (1, 0.5)}
-    return (
-        transcription.weights_of(dict(model.state_dict()), numbers),
-        transcription.Settings(*sizes, o.theta, o.phi, o.lam, o.ratio, heads, 4),
-    )
+    return transcription.Settings(*sizes, o.theta, o.phi, o.lam, o.ratio, heads, 4)
 
 
-def read(model, options=OPTIONS, cls=Watched, place=WIDE, ids=IDS):
-    decoder, sink = Decoder(model), RowList()
-    method = cls(options, decoder.layers, place)
-    ids = torch.from_numpy(np.array(ids))
-    with exact():
-        list(encode(decoder, method, ids[:PREFIX], ids[PREFIX:].split(37), sink))
-    return decoder, method, sink
-
-
-def answer(decoder, method, steps=3, question=QUESTION):
-    """Logits after the question and after each of `steps` further tokens, and the memory."""
-    memory, found = method.recall(), []
-    with exact():
-        for chunk in torch.tensor(question).split(memory.chunk):
-            hidden = decoder.read(chunk, memory)
-        memory.begin_answer()
-        found.append(decoder.logits(hidden[-1:])[0].numpy())
-        for token in ORDER[300 : 300 + steps].tolist():
-            hidden = decoder.read(torch.tensor([token]), memory)
-            found.append(decoder.logits(hidden)[0].numpy())
-    return found, memory
-
-
-def transcribed_answer(model, options=OPTIONS, steps=3):
-    weights, settings = transcribe(model, options)
-    reading = transcription.read(weights, IDS.tolist(), settings)
-    logits, asked = transcription.feed(weights, reading, QUESTION, settings)
-    found, after = [logits], asked
-    for token in ORDER[300 : 300 + steps].tolist():
-        logits, after = transcription.feed(weights, after, [token], settings, answering=True)
-        found.append(logits)
-    return found, reading, asked
-
-
-def full_logits(model, ids):
-    """The logits of transformers' own attention after the last token."""
-    model.set_attn_implementation("eager")
-    with torch.no_grad(), exact():
-        return model(torch.tensor([ids]), use_cache=False).logits[0, -1].numpy()
+KEEPING = {"answering": True}  # an answer keeps the blocks of its question
+RUNS = Runs(transcription, settings_of, Watched, OPTIONS, IDS, QUESTION, 3, KEEPING)
+read, answer, transcribed_answer = RUNS.read, RUNS.answer, RUNS.transcribed_answer
 
 
 def make(make_model, name, **changes):
-    return make_model(name, torch.float64, vocab_size=400, num_hidden_layers=5, **changes)
+    return float64_model(make_model, name, num_hidden_layers=5, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +123,7 @@ def retrieved(reading, since, layer):
 
 
 def test_the_same_blocks_are_retrieved_for_every_chunk(both):
-    _, decoder, method, _, _, reading, asked = both
+    _, decoder, method, _, _, reading, asked, _ = both
     _, memory = answer(decoder, method)
     for layer in range(5):
         assert method.found[layer] == retrieved(reading, 0, layer)
@@ -178,7 +132,7 @@ def test_the_same_blocks_are_retrieved_for_every_chunk(both):
 
 
 def test_spans_and_their_vectors_are_the_transcriptions(both):
-    _, _, method, *_, reading, _ = both
+    _, _, method, *_, reading, _, _ = both
     for layer in (1, 2, 3):
         sums, there = (method.rows_of[layer][name] for name in ("sums", "there"))
         assert len(sums) == len(reading.blocks[layer]) < len(method.noted[layer])
@@ -191,7 +145,7 @@ def test_spans_and_their_vectors_are_the_transcriptions(both):
 
 
 def test_block_vectors_below_the_first_retrieval_head_are_the_transcriptions(both):
-    _, _, method, *_, reading, _ = both
+    _, _, method, *_, reading, _, _ = both
     ours = method.rows_of[0]["vectors"]
     expected = np.array([block.mean for block in reading.blocks[0]])
     assert np.abs(ours.numpy() - expected).max() < 1e-6
@@ -199,7 +153,7 @@ def test_block_vectors_below_the_first_retrieval_head_are_the_transcriptions(bot
 
 
 def test_the_comparison_is_not_vacuous(llama):
-    _, _, method, _, _, reading, _ = llama
+    _, _, method, _, _, reading, *_ = llama
     blocks = len(reading.blocks[1])
     assert blocks == (PREFIX + DOCUMENT - 5 - 24) // 8 > 2 * OPTIONS.retrieved
     last = [tuple(method.found[layer][-1]) for layer in range(5)]
@@ -216,8 +170,7 @@ def test_logits_are_the_transcriptions_in_question_and_answer(both):
     _, decoder, method, _, expected, *_ = both
     ours, _ = answer(decoder, method)
     assert len(ours) == len(expected) == 4
-    for mine, theirs in zip(ours, expected, strict=True):
-        assert np.abs(mine - theirs).max() < 1e-5
+    assert largest_difference(ours, expected) < 1e-5
 
 
 @pytest.mark.parametrize("ratio", ["column", "row+column"])
@@ -230,7 +183,7 @@ def test_other_ratios_are_the_transcriptions(llama, ratio):
 
 
 def test_votes_for_passages_are_the_transcriptions(both):
-    _, decoder, method, _, _, reading, asked = both
+    _, decoder, method, _, _, reading, asked, _ = both
     _, memory = answer(decoder, method)
     expected = np.zeros(DOCUMENT)
     for (chunk, _), found in asked.retrievals.items():
@@ -260,14 +213,13 @@ def test_a_question_leaves_the_document_as_it_was(llama):
     _, decoder, method, *_ = llama
     first, _ = answer(decoder, method)
     again, _ = answer(decoder, method)
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert same_to_the_bit(first, again)
 
 
 def test_a_chunk_without_a_span_asks_by_all_of_its_parts(llama):
     """A token by itself has no span, where its heads' quantile is over their mean."""
     model, decoder, method, *_ = llama
-    weights, settings = transcribe(model, OPTIONS)
-    reading = transcription.read(weights, IDS.tolist(), settings)
+    weights, settings, reading = RUNS.transcribed_reading(model)
     logits, asked = transcription.feed(weights, reading, QUESTION[:1], settings)
     asking = asked.retrievals[reading.chunks, 3].asking
     assert [(span.x, span.y, len(span.tokens)) for span in asking] == [(0, 0, 1)]
@@ -285,13 +237,13 @@ def test_a_saved_state_answers_like_the_process_that_read(both):
         restored = Method(OPTIONS, decoder.layers, WIDE)
         restored.restore(method.snapshot(), sink, reading)
         found, memory = answer(decoder, restored)
-        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+        assert same_to_the_bit(found, expected)
         assert torch.equal(memory.scores(DOCUMENT).raw, there.scores(DOCUMENT).raw)
 
 
 def test_vectors_keep_their_width_beside_a_narrow_model(make_model):
     decoder = Decoder(make_model("llama-default", vocab_size=400, num_hidden_layers=5))
-    method, sink, ids = Method(OPTIONS, decoder.layers), RowList(), torch.from_numpy(IDS)
+    method, sink, ids = Method(OPTIONS, decoder.layers), RowList(), torch.tensor(IDS)
     list(encode(decoder, method, ids[:0], [ids], sink))
     restored = Method(OPTIONS, decoder.layers, Place(dtype=torch.bfloat16))
     restored.restore(method.snapshot(), sink, reading=False)
@@ -304,14 +256,8 @@ def test_vectors_keep_their_width_beside_a_narrow_model(make_model):
 def test_reading_goes_on_from_a_snapshot(make_model):
     model = make(make_model, "llama-default")
     decoder, whole, rows = read(model)
-    ids = torch.from_numpy(IDS)
     half = OPTIONS.first + OPTIONS.local + 3 * OPTIONS.chunk
-    begun, sink = Method(OPTIONS, decoder.layers, WIDE), RowList()
-    with exact():
-        list(encode(decoder, begun, ids[:PREFIX], [ids[PREFIX:half]], sink))
-        gone_on = Method(OPTIONS, decoder.layers, WIDE)
-        gone_on.restore(begun.snapshot(), sink, reading=True)
-        list(encode(decoder, gone_on, ids[:0], [ids[half:]], sink))
+    gone_on, sink = RUNS.read_on(decoder, Method, half)
     for name in rows.groups["kv"][0]:
         assert torch.equal(sink.whole("kv", name), rows.whole("kv", name))
     ours, expected = gone_on.snapshot(), whole.snapshot()
@@ -336,10 +282,10 @@ def test_inside_first_and_local_it_is_full_attention(make_model, name):
     room = OPTIONS.first + OPTIONS.local - len(QUESTION[:9])
     decoder, method, _ = read(model, ids=IDS[:room])
     found = answer(decoder, method, 0, QUESTION[:9])[0][0]
-    assert np.abs(found - full_logits(model, [*IDS[:room], *QUESTION[:9]])).max() < 1e-4
+    assert np.abs(found - own_logits(model, [*IDS[:room], *QUESTION[:9]])[-1]).max() < 1e-4
     decoder, method, _ = read(model, ids=IDS[:room])
     found = answer(decoder, method, 0, QUESTION[:10])[0][0]
-    assert np.abs(found - full_logits(model, [*IDS[:room], *QUESTION[:10]])).max() > 1e-4
+    assert np.abs(found - own_logits(model, [*IDS[:room], *QUESTION[:10]])[-1]).max() > 1e-4
 
 
 def test_layers_with_a_sliding_window_retrieve_nothing(make_model):
@@ -401,7 +347,7 @@ def difference(llama, monkeypatch, where, name, mutant):
     model, _, _, _, expected, *_ = llama
     monkeypatch.setattr(where, name, mutant)
     found = answer(*read(model, cls=Method)[:2])[0]
-    return max(np.abs(a - b).max() for a, b in zip(found, expected, strict=True))
+    return largest_difference(found, expected)
 
 
 def test_the_head_of_another_key_is_noticed(llama, monkeypatch):

@@ -1,15 +1,22 @@
 """ReAttention against its literal transcription, at its limits, and against mutations of itself."""
 
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import reattention_transcription as transcription
 import torch
+from float64_models import (
+    ORDER,
+    WIDE,
+    float64_model,
+    largest_difference,
+    own_logits,
+    same_to_the_bit,
+)
+from retrieving_runs import PREFIX, Runs
 from row_list import RowList
 
-from longctx.core.encode import encode
 from longctx.core.errors import StateMismatch, UsageError
 from longctx.core.kv import keys as keys_module
 from longctx.core.memory import Place
@@ -19,21 +26,10 @@ from longctx.core.model import Decoder
 from longctx.kernels import select_window_ref, topk_scan_ref
 
 OPTIONS = Options(first=5, local=24, chunk=12, top_k=2, voted=6, span=4, gather=40)
-PREFIX, DOCUMENT = 3, 150
-# Tokens recur nowhere: equal keys, and so ties that rounding may turn over, have tests by name.
-ORDER = np.random.default_rng(7).permutation(400)
-IDS, QUESTION = ORDER[: PREFIX + DOCUMENT], ORDER[200:217].tolist()
+DOCUMENT = 150
+IDS, QUESTION = ORDER[: PREFIX + DOCUMENT], ORDER[200:217]
 VARIANTS = ["llama-default", "qwen2", "qwen3", "mistral-window"]
 EVERYTHING = replace(OPTIONS, top_k=200, voted=200, span=1)
-WIDE = Place(dtype=torch.float64)
-
-
-@contextmanager
-def exact():
-    """Lets transformers' explicit float32 steps run in float64."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        yield
 
 
 class Watched(Method):
@@ -51,68 +47,18 @@ class Watched(Method):
         return super()._selected(layer, q, kv, near)
 
 
-def transcribe(model, options):
-    config = model.config
-    names = ["num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"]
-    names += ["hidden_size", "rms_norm_eps"]
-    numbers = {name: getattr(config, name) for name in names}
-    numbers["rope_theta"] = config.rope_parameters["rope_theta"]
-    numbers["sliding_window"] = getattr(config, "sliding_window", None)
-    o = options
-    return (
-        transcription.weights_of(dict(model.state_dict()), numbers),
-        transcription.Settings(o.first, o.local, o.chunk, o.top_k, o.voted, o.span),
-    )
+def settings_of(o: Options) -> transcription.Settings:
+    return transcription.Settings(o.first, o.local, o.chunk, o.top_k, o.voted, o.span)
 
 
-def read(model, options=OPTIONS, cls=Watched, place=WIDE, ids=IDS):
-    decoder, sink = Decoder(model), RowList()
-    method = cls(options, decoder.layers, place)
-    ids = torch.from_numpy(np.array(ids))
-    with exact():
-        list(encode(decoder, method, ids[:PREFIX], ids[PREFIX:].split(37), sink))
-    return decoder, method, sink
-
-
-def answer(decoder, method, steps=3):
-    """Logits after the question and after each of `steps` further tokens, and the memory."""
-    memory, found = method.recall(), []
-    with exact():
-        for chunk in torch.tensor(QUESTION).split(memory.chunk):
-            hidden = decoder.read(chunk, memory)
-        memory.begin_answer()
-        found.append(decoder.logits(hidden[-1:])[0].numpy())
-        for token in ORDER[300 : 300 + steps].tolist():
-            hidden = decoder.read(torch.tensor([token]), memory)
-            found.append(decoder.logits(hidden)[0].numpy())
-    return found, memory
-
-
-def transcribed_answer(model, options=OPTIONS, steps=3, ids=IDS):
-    weights, settings = transcribe(model, options)
-    reading = transcription.read(weights, np.array(ids).tolist(), settings)
-    logits, after = transcription.feed(weights, reading, QUESTION, settings)
-    found, asked = [logits], after
-    for token in ORDER[300 : 300 + steps].tolist():
-        logits, after = transcription.feed(weights, after, [token], settings)
-        found.append(logits)
-    return found, reading, asked, after
-
-
-def full_logits(model, ids):
-    """The logits of transformers' own attention after the last token."""
-    model.set_attn_implementation("eager")
-    with torch.no_grad(), exact():
-        return model(torch.tensor([ids]), use_cache=False).logits[0, -1].numpy()
-
-
-def make(make_model, name, **changes):
-    return make_model(name, torch.float64, vocab_size=400, **changes)
+RUNS = Runs(transcription, settings_of, Watched, OPTIONS, IDS, QUESTION, steps=3)
+read, answer, transcribed_answer = RUNS.read, RUNS.answer, RUNS.transcribed_answer
+difference = RUNS.difference_of_mutant
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
 def both(request, make_model):
-    model = make(make_model, request.param)
+    model = float64_model(make_model, request.param)
     return model, *read(model), *transcribed_answer(model)
 
 
@@ -128,7 +74,7 @@ def test_the_same_tokens_are_selected_for_every_chunk(both):
 
 
 def test_the_comparison_is_not_vacuous(make_model):
-    _, method, _ = read(make(make_model, "llama-default"))
+    _, method, _ = read(float64_model(make_model, "llama-default"))
     last = max(chunk for chunk, _ in method.chosen)
     sets = [tuple(tokens) for (chunk, _), tokens in method.chosen.items() if chunk == last]
     assert len(set(sets)) == len(sets) == 4  # layers select sets of their own
@@ -152,8 +98,7 @@ def test_logits_are_the_transcriptions_in_question_and_answer(both):
     _, decoder, method, _, expected, *_ = both
     ours, _ = answer(decoder, method)
     assert len(ours) == len(expected) == 4
-    for mine, theirs in zip(ours, expected, strict=True):
-        assert np.abs(mine - theirs).max() < 1e-5
+    assert largest_difference(ours, expected) < 1e-5
 
 
 def test_votes_for_passages_are_the_transcriptions(both):
@@ -169,7 +114,7 @@ def test_a_question_leaves_the_document_as_it_was(both):
     _, decoder, method, *_ = both
     first, _ = answer(decoder, method)
     again, _ = answer(decoder, method)
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert same_to_the_bit(first, again)
 
 
 def test_a_saved_state_answers_like_the_process_that_read(both):
@@ -179,26 +124,20 @@ def test_a_saved_state_answers_like_the_process_that_read(both):
         restored = Method(OPTIONS, decoder.layers, WIDE)
         restored.restore(method.snapshot(), sink, reading)
         found, memory = answer(decoder, restored)
-        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+        assert same_to_the_bit(found, expected)
         assert torch.equal(memory.scores(DOCUMENT).raw, there.scores(DOCUMENT).raw)
 
 
 @pytest.mark.parametrize("name", ["llama-default", "mistral-window"])
 def test_reading_goes_on_from_a_snapshot(make_model, name):
-    model = make(make_model, name)
+    model = float64_model(make_model, name)
     decoder, whole, rows = read(model)
-    ids = torch.from_numpy(IDS)
     half = OPTIONS.first + OPTIONS.local + 5 * OPTIONS.chunk
-    begun, sink = Method(OPTIONS, decoder.layers, WIDE), RowList()
-    with exact():
-        list(encode(decoder, begun, ids[:PREFIX], [ids[PREFIX:half]], sink))
-        gone_on = Method(OPTIONS, decoder.layers, WIDE)
-        gone_on.restore(begun.snapshot(), sink, reading=True)
-        list(encode(decoder, gone_on, ids[:0], [ids[half:]], sink))
+    gone_on, sink = RUNS.read_on(decoder, Method, half)
     for name in rows.groups["kv"][0]:
         assert torch.equal(sink.whole("kv", name), rows.whole("kv", name))
     ours, expected = answer(decoder, gone_on)[0], answer(decoder, whole)[0]
-    assert all(np.array_equal(a, b) for a, b in zip(ours, expected, strict=True))
+    assert same_to_the_bit(ours, expected)
 
 
 # --- limits ---
@@ -206,31 +145,31 @@ def test_reading_goes_on_from_a_snapshot(make_model, name):
 
 @pytest.mark.parametrize("name", ["llama-default", "llama-one-kv-head", "qwen3", "gpt_neox"])
 def test_inside_first_and_local_it_is_full_attention(make_model, name):
-    model = make(make_model, name)
+    model = float64_model(make_model, name)
     room = OPTIONS.first + OPTIONS.local - len(QUESTION)
     decoder, method, _ = read(model, ids=IDS[:room])
     found = answer(decoder, method, steps=0)[0][0]
-    assert np.abs(found - full_logits(model, [*IDS[:room], *QUESTION])).max() < 1e-4
+    assert np.abs(found - own_logits(model, [*IDS[:room], *QUESTION])[-1]).max() < 1e-4
 
 
 def test_while_the_spans_cover_the_middle_it_is_full_attention(make_model):
-    model = make(make_model, "llama-default")
+    model = float64_model(make_model, "llama-default")
     decoder, method, _ = read(model, EVERYTHING)
     found = answer(decoder, method, steps=0)[0][0]
     assert method.chosen
-    assert np.abs(found - full_logits(model, [*IDS, *QUESTION])).max() < 1e-4
+    assert np.abs(found - own_logits(model, [*IDS, *QUESTION])[-1]).max() < 1e-4
 
 
 def test_above_the_limit_it_is_not(make_model):
     """`voted` tokens of one-token spans above `first + local` are all selected; one more is not."""
-    model = make(make_model, "llama-default")
+    model = float64_model(make_model, "llama-default")
     options = replace(OPTIONS, span=1)
     limit = options.first + options.local + options.voted - len(QUESTION)
     differences = []
     for count in (limit, limit + 1):
         decoder, method, _ = read(model, replace(options, top_k=8), ids=IDS[:count])
         found = answer(decoder, method, steps=0)[0][0]
-        differences.append(np.abs(found - full_logits(model, [*IDS[:count], *QUESTION])).max())
+        differences.append(np.abs(found - own_logits(model, [*IDS[:count], *QUESTION])[-1]).max())
     assert differences[0] < 1e-4 < 1e-3 < differences[1]
 
 
@@ -246,20 +185,11 @@ def test_every_architecture_is_itself_where_every_key_is_selected(make_model, ar
         assert np.abs(everything[0] - some[0]).max() > 1e-3
     # Frequencies that depend on the length are those of the longest window once keys are selected.
     if "dynamic" not in architecture and "longrope" not in architecture:
-        truth = full_logits(model, [*IDS, *QUESTION])
+        truth = own_logits(model, [*IDS, *QUESTION])[-1]
         assert np.abs(everything[0] - truth).max() < 1e-3 * max(1.0, np.abs(truth).max())
 
 
 # --- mutations ---
-
-
-def difference(make_model, monkeypatch, where, name, mutant):
-    model = make(make_model, "llama-default")
-    expected = transcribed_answer(model, steps=1)[0]
-    monkeypatch.setattr(where, name, mutant)
-    decoder, method, _ = read(model)
-    found = answer(decoder, method, steps=1)[0]
-    return max(np.abs(a - b).max() for a, b in zip(found, expected, strict=True))
 
 
 def test_another_map_of_query_heads_to_key_heads_is_noticed(make_model, monkeypatch):
@@ -307,7 +237,7 @@ def test_equal_keys_are_chosen_from_the_earliest_on():
 
 
 def test_int8_is_close_and_survives_saving_to_the_bit(make_model):
-    model = make(make_model, "llama-default")
+    model = float64_model(make_model, "llama-default")
     options = replace(OPTIONS, kv_dtype="int8")
     decoder, method, sink = read(model, options)
     dtypes = {name: x.dtype for name, x in sink.groups["kv"][0].items()}
@@ -317,13 +247,13 @@ def test_int8_is_close_and_survives_saving_to_the_bit(make_model):
     restored = Method(options, decoder.layers, WIDE)
     restored.restore(method.snapshot(), sink, reading=False)
     found = answer(decoder, restored)[0]
-    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert same_to_the_bit(found, expected)
     exact_logits = answer(*read(model)[:2])[0]
     assert 0 < np.abs(expected[0] - exact_logits[0]).max() < 0.5 * np.abs(exact_logits[0]).max()
 
 
 def test_keys_that_do_not_fit_the_device_are_scanned_from_host_memory(make_model):
-    model = make(make_model, "llama-default")
+    model = float64_model(make_model, "llama-default")
     width = 4 * 2 * 8 * 8  # bytes of a token's keys over the layers
     expected = answer(*read(model)[:2])[0]
     for room in (0, 20 * width, 70 * width):
@@ -333,13 +263,13 @@ def test_keys_that_do_not_fit_the_device_are_scanned_from_host_memory(make_model
             patch.setattr("longctx.core.kv.hosted.LEAVE", 4)
             decoder, method, _ = read(model, place=tight)
             found = answer(decoder, method)[0]
-        assert max(np.abs(a - b).max() for a, b in zip(found, expected, strict=True)) < 1e-9
+        assert largest_difference(found, expected) < 1e-9
 
 
 def test_a_state_of_another_model_is_refused(make_model):
-    decoder, method, sink = read(make(make_model, "llama-default"))
+    decoder, method, sink = read(float64_model(make_model, "llama-default"))
     snapshot = method.snapshot()
-    fewer = Decoder(make(make_model, "llama-default", num_hidden_layers=3))
+    fewer = Decoder(float64_model(make_model, "llama-default", num_hidden_layers=3))
     changed = [
         (fewer.layers, snapshot, sink),
         (decoder.layers, {k: v for k, v in snapshot.items() if k != "keys.2"}, sink),

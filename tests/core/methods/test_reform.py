@@ -1,12 +1,13 @@
 """REFORM against its literal transcription, at its limit, and against mutations of itself."""
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import reform_transcription as transcription
 import torch
+from float64_models import exact, weights_of
+from mutants import interleaved_mass
 from row_list import RowList
 
 from longctx.core.encode import encode
@@ -31,14 +32,6 @@ SCORED = [False, False, True, True, True, True, True, False, False]
 VARIANTS = ["llama-default", "qwen2", "qwen3", "mistral-window"]
 
 
-@contextmanager
-def exact():
-    """Lets transformers' explicit float32 steps run in float64."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        yield
-
-
 @dataclass
 class Both:
     """Our REFORM and the transcription over the same input."""
@@ -61,20 +54,8 @@ class Both:
         return transcription.score(self.reading, self.weights, self.settings, QUESTION, SCORED)
 
 
-def transcribe(model, options: Options):
-    config = model.config
-    weights = transcription.weights_of(
-        dict(model.state_dict()),
-        {
-            **{k: getattr(config, k) for k in ("num_hidden_layers", "num_attention_heads")},
-            **{k: getattr(config, k) for k in ("num_key_value_heads", "hidden_size")},
-            "head_dim": config.head_dim,
-            "rms_norm_eps": config.rms_norm_eps,
-            "rope_theta": config.rope_parameters["rope_theta"],
-            "sliding_window": getattr(config, "sliding_window", None),
-        },
-    )
-    settings = transcription.Settings(
+def settings_of(options: Options) -> transcription.Settings:
+    return transcription.Settings(
         chunk=options.chunk,
         budget=options.budget,
         first=options.first,
@@ -85,7 +66,6 @@ def transcribe(model, options: Options):
         queries=options.queries,
         accumulate=options.accumulate,
     )
-    return weights, settings
 
 
 class Watched(Method):
@@ -110,7 +90,7 @@ def read_both(model, options: Options = OPTIONS, method_class=Watched) -> Both:
     pieces = ids[PREFIX:].split(37)  # not the chunks
     with exact():
         list(encode(decoder, method, ids[:PREFIX], pieces, sink))
-    weights, settings = transcribe(model, options)
+    weights, settings = weights_of(model), settings_of(options)
     reading = transcription.read(weights, IDS.tolist(), settings, prefix=PREFIX)
     return Both(decoder, method, sink, method.kept, weights, settings, reading)
 
@@ -277,12 +257,6 @@ def test_equal_mass_keeps_the_earlier_token():
 # --- mutations of ours must fail ---
 
 
-def interleaved_mass(q, k, scale, lse, **_):
-    """The other GQA map: query head h reads key head h % G."""
-    G = k.shape[0]
-    return real_mass(q.unflatten(0, (-1, G)).transpose(0, 1).flatten(0, 1), k, scale)
-
-
 def later_first(mass, budget, first, last):
     """Ties go to the later token."""
     middle = mass[:, first : mass.shape[1] - last].flip(1)
@@ -291,9 +265,6 @@ def later_first(mass, budget, first, last):
     ends = [torch.arange(first), torch.arange(mass.shape[1] - last, mass.shape[1])]
     head, tail = (end.expand(len(mass), -1) for end in ends)
     return torch.cat([head, chosen, tail], dim=1)
-
-
-real_mass = reform.attention_mass
 
 
 class OriginalPositions(Watched):

@@ -15,13 +15,11 @@ from llama_transcription import (
     Weights,
     after_attention,
     attend,
-    full_logits,
     rms_norm,
     states_of,
-    weights_of,
 )
 
-__all__ = ["Settings", "State", "evict", "feed", "full_logits", "read", "survivors", "weights_of"]
+__all__ = ["Settings", "State", "evict", "feed", "read", "survivors"]
 
 
 @dataclass(frozen=True)

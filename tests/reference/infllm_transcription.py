@@ -24,13 +24,11 @@ from llama_transcription import (
     Weights,
     after_attention,
     attend,
-    full_logits,
     rms_norm,
     rotary_table,
     rotate,
     softmax,
     states_of,
-    weights_of,
 )
 
 __all__ = [
@@ -40,9 +38,7 @@ __all__ = [
     "Weights",
     "block_votes",
     "feed",
-    "full_logits",
     "read",
-    "weights_of",
 ]
 
 Heads = list[list[np.ndarray]]  # [head][token of the input], position-free

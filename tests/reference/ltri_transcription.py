@@ -24,16 +24,14 @@ from llama_transcription import (
     Weights,
     after_attention,
     attend,
-    full_logits,
     rms_norm,
     rotary_table,
     rotate,
     softmax,
     states_of,
-    weights_of,
 )
 
-__all__ = ["Block", "Settings", "Weights", "feed", "full_logits", "read", "weights_of"]
+__all__ = ["Block", "Settings", "Weights", "feed", "read"]
 
 Rows = list[np.ndarray]
 

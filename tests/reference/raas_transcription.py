@@ -34,10 +34,9 @@ from llama_transcription import (
     rotate,
     softmax,
     states_of,
-    weights_of,
 )
 
-__all__ = ["Page", "Settings", "Step", "Weights", "begin", "decode", "recalled", "weights_of"]
+__all__ = ["Page", "Settings", "Step", "Weights", "begin", "decode", "recalled"]
 
 PAGE = 16  # R 3.3, Q 4.1
 

@@ -31,10 +31,8 @@ from llama_transcription import (
     Weights,
     after_attention,
     attend,
-    full_logits,
     rms_norm,
     states_of,
-    weights_of,
 )
 
 __all__ = [
@@ -43,10 +41,8 @@ __all__ = [
     "Settings",
     "Weights",
     "feed",
-    "full_logits",
     "passage_votes",
     "read",
-    "weights_of",
 ]
 
 Heads = list[list[np.ndarray]]  # [key/value head][token of the input], position-free

@@ -23,10 +23,9 @@ from llama_transcription import (
     rotate,
     softmax,
     states_of,
-    weights_of,
 )
 
-__all__ = ["Run", "Settings", "Weights", "decode", "weights_of"]
+__all__ = ["Run", "Settings", "Weights", "decode"]
 
 Heads = list[list[np.ndarray]]  # [head][token], position-free
 

@@ -16,7 +16,6 @@ from llama_transcription import (
     attend,
     full_logits,
     states_of,
-    weights_of,
 )
 
 __all__ = [
@@ -24,11 +23,9 @@ __all__ = [
     "Settings",
     "Weights",
     "answer_logits",
-    "full_logits",
     "gather",
     "read",
     "score",
-    "weights_of",
 ]
 
 Entry = tuple[int, np.ndarray, np.ndarray]  # absolute input position, position-free key, value

@@ -5,10 +5,10 @@ best of it kept with them. What it leaves open is marked "ours".
 """
 
 import numpy as np
-from llama_transcription import Weights, after_attention, rms_norm, weights_of
+from llama_transcription import Weights, after_attention, rms_norm
 from recycled_transcription import Output, appended, best, over, prefill
 
-__all__ = ["Weights", "decode", "weights_of"]
+__all__ = ["Weights", "decode"]
 
 Kept = list[list[list[int]]]  # [layer][key/value head], tokens ascending
 

@@ -233,24 +233,33 @@ def _decode(cls: type, data: Any) -> Any:
     hints, required = _fields(cls)
     if not isinstance(data, dict) or not required <= data.keys() <= hints.keys():
         raise ValueError(f"{cls.__name__.lower()} has unknown fields, or not all that it needs")
-    return cls(**{name: _decode_value(name, hints[name], value) for name, value in data.items()})
+    found = {}
+    for name, value in data.items():
+        plain, hint = hints[name]
+        found[name] = value if type(value) in plain else _decode_value(name, hint, value)
+    return cls(**found)
 
 
 @cache  # a library has thousands of each
-def _fields(cls: type) -> tuple[dict[str, Any], set[str]]:
-    """The type of each field of a dataclass, and the names of those without a default."""
-    return get_type_hints(cls), {f.name for f in fields(cls) if f.default is MISSING}
+def _fields(cls: type) -> tuple[dict[str, tuple[tuple, Any]], set[str]]:
+    """Of each field of a dataclass the types that stay as they are, and what others become.
+
+    Returns:
+        That by name, and the names of the fields without a default.
+    """
+    hints = {}
+    for name, hint in get_type_hints(cls).items():
+        choices = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        hints[name] = choices, choices[0]
+    return hints, {f.name for f in fields(cls) if f.default is MISSING}
 
 
 def _decode_value(name: str, hint: Any, value: Any) -> Any:
     if type(value) is hint:
         return value
-    choices = get_args(hint)
-    if isinstance(hint, UnionType):
-        kept = type(value) in choices
-        return value if kept else _decode_value(name, choices[0], value)
     if get_origin(hint) is tuple and isinstance(value, list):
-        return tuple(_decode_value(name, choices[0], item) for item in value)
+        item = get_args(hint)[0]
+        return tuple(_decode_value(name, item, each) for each in value)
     if is_dataclass(hint):
         return _decode(hint, value)
     raise ValueError(f"{name} is {value!r:.40}")

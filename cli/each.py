@@ -1,40 +1,22 @@
-"""What `ingest` tells of files: those it left out, and, with --each, what became of every one."""
+"""What `ingest --each` tells of many files: a line of each when it is done, and all at the end."""
 
 from typing import TYPE_CHECKING
 
 import typer
 
 from longctx.cli import render
+from longctx.cli.ingest_results import PARTLY_READ, left_out, missing
 from longctx.cli.text import size
 
 if TYPE_CHECKING:
     from longctx.core.each import Each, Failed
     from longctx.core.ingest import Ingested
 
-PARTLY_READ = 3  # exit code
-SHOWN = 10  # files that are named; --json has all
-
-
-def left_out(reasons: list[str]) -> None:
-    """Notes files in folders and archives that hold no text."""
-    for reason in reasons[:SHOWN]:
-        render.note(f"left out: {reason}")
-    if len(reasons) > SHOWN:
-        render.note(f"left out: {len(reasons) - SHOWN:,} more (--json has all)")
-
-
-def missing(skipped: list[str], lost: list[str]) -> None:
-    """Notes what should have been read and was not."""
-    for reason in skipped:
-        render.note(f"skipped: {reason}")
-    for reason in lost:
-        render.note(f"lost: {reason}")
-
 
 def one(done: "Ingested | Failed") -> None:
     """A line on a file of many, when it is done."""
     if hasattr(done, "message"):
-        render.note(f"failed: {done.message}")
+        render.problem(f"failed: {done.message}")
         return
     told = f"{done.name}: {done.status}, {done.tokens:,} tokens, state {size(done.state_bytes)}"
     render.line(told)
@@ -47,11 +29,16 @@ def show(result: "Each", json: bool) -> None:
     Raises:
         typer.Exit: with 3 where anything could not be read.
     """
+    tell(result, json)
+    if result.failed or any(done.skipped or done.lost for done in result.documents):
+        raise typer.Exit(PARTLY_READ)
+
+
+def tell(result: "Each", json: bool) -> None:
+    """What became of many files so far, as a JSON object or in a note."""
     render.result(result.as_dict(), json)
     left_out(result.left_out)
     tokens = sum(done.tokens for done in result.documents)
     state = sum(done.state_bytes for done in result.documents)
     told = f"{len(result.documents):,} documents, {tokens:,} tokens, state {size(state)}"
     render.note(f"{told}; {len(result.failed):,} files failed" if result.failed else told)
-    if result.failed or any(done.skipped or done.lost for done in result.documents):
-        raise typer.Exit(PARTLY_READ)

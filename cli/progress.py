@@ -64,27 +64,32 @@ def draws() -> bool:
 
 
 @contextmanager
-def reading(what: str = "reading") -> "Iterator[Callable[[Progress], None]]":
+def reading(what: str = "reading") -> "Iterator[Callable[..., None]]":
     """Shows how far an ingest has come: a bar at a terminal, elsewhere a line every 30 s.
 
     Args:
         what: names it where progress is JSON.
 
     Returns:
-        What to call with each `Progress`.
+        What to call with each `Progress`, and with the document's name where there are several.
     """
     if current().form is Form.JSON:
         with lines(what, "bytes") as told:
-            yield lambda state: told.tell(**vars(state))
+            yield lambda state, document="": told.tell(**vars(state), **_named(document))
         return
     if not draws():
-        yield every(PLAIN_EVERY_MS, lambda told: plain(so_far(told)))
+        yield every(PLAIN_EVERY_MS, lambda told, document: plain(so_far(told, document)))
         return
     with drawing(_bar()) as bar:
         task = bar.add_task("", total=None, detail="loading the model")
-        yield lambda told: bar.update(
-            task, total=told.total, completed=told.processed, detail=so_far(told)
+        yield lambda told, document="": bar.update(
+            task, total=told.total, completed=told.processed, detail=so_far(told, document)
         )
+
+
+def _named(document: str) -> dict[str, str]:
+    """The key that names one of several documents."""
+    return {"document": document} if document else {}
 
 
 def _bar() -> Any:
@@ -126,15 +131,15 @@ def step(text: str, done: int = 0, total: int | None = None, unit: str = "steps"
         plain(text)
 
 
-def so_far(state: "Progress") -> str:
-    """Tokens that were read, speed and time left."""
+def so_far(state: "Progress", document: str = "") -> str:
+    """Tokens that were read, speed and time left; of which document, where there are several."""
     seconds = max(state.time_ms, 1) / 1000
     read = state.processed - state.cache
     rate = state.tokens * read / max(state.processed, 1) / seconds  # of this run
     parts = [f"{state.tokens:,} tokens", f"{rate:,.0f} tokens/s"]
     if state.total is not None and read:
         parts.append(f"{duration(seconds * (state.total - state.processed) / read)} left")
-    return ", ".join(parts)
+    return (f"{document}: " if document else "") + ", ".join(parts)
 
 
 # --- the progress of a copy or a check ---

@@ -16,7 +16,8 @@ EVERY_MS = 200
 class Lines(AbstractContextManager):
     """Objects with `total`, `cache`, `processed` and `time_ms`: the first, the last, 5 a second.
 
-    Use it as a context, whose end tells what was not told yet.
+    Where the time goes back, something else has begun, of which the first is told again. Use it as
+    a context, whose end tells what was not told yet.
 
     Args:
         what: is done.
@@ -26,11 +27,11 @@ class Lines(AbstractContextManager):
 
     def __init__(self, what: str, unit: str, write: Callable[[dict[str, Any]], None]):
         self.what, self._unit, self._write = what, unit, write
-        self._due = 0
+        self._due = self._time = 0
         self._untold: dict[str, Any] | None = None
 
     def tell(
-        self, total: int | None, cache: int, processed: int, time_ms: int, **more: int
+        self, total: int | None, cache: int, processed: int, time_ms: int, **more: int | str
     ) -> None:
         """Notes how far it is.
 
@@ -39,8 +40,12 @@ class Lines(AbstractContextManager):
             cache: of it, what was there before.
             processed: of it, what is done, `cache` included.
             time_ms: since it began.
-            more: other counts.
+            more: other counts, and what they are of.
         """
+        if time_ms < self._time:
+            self._flush()
+            self._due = 0
+        self._time = time_ms
         told = {"total": total, "cache": cache, "processed": processed, "time_ms": time_ms, **more}
         self._untold = {"what": self.what, "unit": self._unit, **told}
         if time_ms >= self._due or processed == total:
@@ -56,14 +61,22 @@ class Lines(AbstractContextManager):
         self._untold = None
 
 
-def every(period_ms: int, tell: "Callable[[Progress], None]") -> "Callable[[Progress], None]":
-    """What to call with each `Progress`, of which every `period_ms` one is told."""
-    due = period_ms
+def every(
+    period_ms: int, tell: "Callable[[Progress, str], None]"
+) -> "Callable[[Progress, str], None]":
+    """What to call with each `Progress` and its document, of which every `period_ms` one is told.
 
-    def told(state: "Progress") -> None:
-        nonlocal due
-        if state.time_ms >= due:
-            due = state.time_ms + period_ms
-            tell(state)
+    The times of what is read one after another, each of which begins at 0, are added up.
+    """
+    due, before, last = period_ms, 0, 0
+
+    def told(state: "Progress", document: str = "") -> None:
+        nonlocal due, before, last
+        if state.time_ms < last:
+            before += last
+        last = state.time_ms
+        if before + last >= due:
+            due = before + last + period_ms
+            tell(state, document)
 
     return told

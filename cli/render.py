@@ -35,6 +35,12 @@ def note(text: str) -> None:
         print(indented(text), file=sys.stderr, flush=True)
 
 
+def problem(text: str) -> None:
+    """A part of the work that failed: told as a note is, and also where quiet is wanted."""
+    current().notes.append(clean(text))
+    error(text)
+
+
 def error(text: str) -> None:
     """What went wrong, on standard error."""
     print(indented(text), file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,13 @@ class Each:
         documents: those that are there now.
         failed: files that could not be read, or whose document is another one.
         left_out: messages on files that hold no text.
+        interrupted: Ctrl-C came before all files were read; whoever catches it says so.
     """
 
     documents: list[Ingested] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    interrupted: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `ingest --each`."""
@@ -66,31 +69,34 @@ def ingest_each(
     replace: bool = False,
     new_cadence: Callable[[], Cadence] = Cadence,
     max_size: int | None = None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[Progress, str], None] = lambda progress, name: None,
     rules: Rules = USUAL,
     on_done: Callable[[Ingested | Failed], None] = lambda done: None,
+    result: Each | None = None,
 ) -> Each:
     """Reads each file into a document of its own, named after its path.
 
     Args:
-        library, paths, setup, replace, max_size, on_progress, rules: as of `ingest`.
+        library, paths, setup, replace, max_size, rules: as of `ingest`.
         new_cadence: says for each document when to write a checkpoint.
+        on_progress: called after every chunk, with the name of the document that it is of.
         on_done: called after each file that has text.
+        result: is returned, and filled as files are done, so that it tells of them also where
+            Ctrl-C or an error ends this; None: a new one.
 
     Raises:
         UsageError: a missing file, or a setup that cannot be.
         UnreadableInput: there is nothing in a folder, or nothing that is text.
         LongctxError: what would fail for every file.
     """
-    named, engine, result = named_sources(paths, rules), prepare(setup), Each()
+    result = Each() if result is None else result
+    named, engine = named_sources(paths, rules), prepare(setup)
     for name, source in named.items():
         source.header = ""  # there is nothing to tell it from
-        cadence = new_cadence()
+        given = name, replace, new_cadence(), max_size, partial(_named, on_progress, name)
         try:
             _look_into(source)
-            done = ingest_sources(
-                library, [source], engine, name, replace, cadence, max_size, on_progress
-            )
+            done = ingest_sources(library, [source], engine, *given)
             result.documents.append(done)
             on_done(done)
         except NotText as error:
@@ -104,6 +110,11 @@ def ingest_each(
     if not result.documents and not result.failed:
         raise UnreadableInput("nothing to read", " ".join(result.left_out[:3]))
     return result
+
+
+def _named(tell: Callable[[Progress, str], None], name: str, progress: Progress) -> None:
+    """Tells progress with the name of its document."""
+    tell(progress, name)
 
 
 def _look_into(source: Source) -> None:

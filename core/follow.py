@@ -19,6 +19,7 @@ from longctx.core.sources.archive import kind_of
 from longctx.core.sources.find import USUAL, open_sources
 from longctx.core.sources.made import layers
 from longctx.core.sources.rules import Rules
+from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 
 POLL = 1.0  # seconds between two looks at the file
@@ -35,6 +36,7 @@ def follow(
     on_progress: Callable[[Progress], None] = lambda progress: None,
     on_step: Callable[[Ingested], None] = lambda done: None,
     on_wait: Callable[[Locked], None] = lambda why: None,
+    on_empty: Callable[[Path], None] = lambda file: None,
     wait: Callable[[float], None] = lambda seconds: time.sleep(seconds),
     rules: Rules = USUAL,
 ) -> Ingested:
@@ -50,6 +52,7 @@ def follow(
         on_progress: called after every chunk.
         on_step: called whenever the document has become longer, and at first.
         on_wait: called when the longer document waits for readers of the one before.
+        on_empty: called once where the last file is empty yet: its first bytes are waited for.
         wait: lets so many seconds pass.
         rules: what is read of folders and archives, and how.
 
@@ -62,7 +65,14 @@ def follow(
     file = Path(paths[-1])
     _require_plain(paths[-1], rules)
     store = Library.open(library, create=True)
-    done, engine = _begin(store, name, paths, setup, cadence, max_size, on_progress, rules)
+    document, engine = _begin(store, name, setup)
+    if not _ends_with(document, file):
+        _wait_for_bytes(file, on_empty, wait)
+    given = cadence, max_size, on_progress, rules, engine
+    if document:
+        done = append(library, name, paths, setup, *given)
+    else:
+        done = ingest(library, paths, setup, name, False, *given)
     try:
         on_step(done)
         per_token = done.bytes / max(1, done.tokens)
@@ -72,8 +82,7 @@ def follow(
                 wait(POLL)
                 continue
             try:
-                given = setup, cadence, max_size, on_progress, rules, engine
-                new = append(library, name, paths[-1:], *given)
+                new = append(library, name, paths[-1:], setup, *given)
             except Locked as why:
                 if not store.is_waiting(name):
                     raise
@@ -108,26 +117,30 @@ def _require_plain(path: str, rules: Rules) -> None:
         raise UsageError(what, why, "Add --raw to read the text that it is written in.")
 
 
-def _begin(
-    store: Library,
-    name: str,
-    paths: list[str],
-    setup: Setup,
-    cadence: Cadence | None,
-    max_size: int | None,
-    on_progress: Callable[[Progress], None],
-    rules: Rules,
-) -> tuple[Ingested, Engine]:
-    """Reads what is there now, into a new document or behind the one that there is."""
+def _begin(store: Library, name: str, setup: Setup) -> tuple[Document | None, Engine]:
+    """The document, if it is there already, and what it is read with."""
     try:
         document = store.document(name)
     except NotFound:
-        engine = prepare(setup)
-        given = setup, name, False, cadence, max_size, on_progress, rules, engine
-        return ingest(store.path, paths, *given), engine
-    engine = engine_for(document, setup)
-    given = setup, cadence, max_size, on_progress, rules, engine
-    return append(store.path, name, paths, *given), engine
+        return None, prepare(setup)
+    return document, engine_for(document, setup)
+
+
+def _ends_with(document: Document | None, file: Path) -> bool:
+    """Whether a file is a document's last source: where it is empty now, it was cut."""
+    return document is not None and document.manifest.sources[-1].path == str(file.resolve())
+
+
+def _wait_for_bytes(
+    file: Path, on_empty: Callable[[Path], None], wait: Callable[[float], None]
+) -> None:
+    """Lets time pass until a file has something in it, wherever it is moved meanwhile."""
+    told = False
+    while not _look(file)[1]:
+        if not told:
+            on_empty(file)
+            told = True
+        wait(POLL)
 
 
 def _read(store: Library, name: str) -> int:
@@ -147,11 +160,11 @@ class _Growth:
     def __init__(self, file: Path, size: int, chunk: int):
         self._file, self._size, self._chunk = file, size, chunk
         self._looks = 0  # since it has grown
-        self._inode = self._look()[0]
+        self._inode = _look(self._file)[0]
 
     def is_due(self) -> bool:
         """Whether to read it now: grown enough or some time ago, or no longer the same file."""
-        inode, size = self._look()
+        inode, size = _look(self._file)
         if size is None:
             return False  # moved away; another may come in its place
         if size < self._size or inode != self._inode:
@@ -162,11 +175,13 @@ class _Growth:
 
     def note(self, size: int) -> None:
         """So many bytes of it were read."""
-        self._size, self._looks, self._inode = size, 0, self._look()[0]
+        self._size, self._looks, self._inode = size, 0, _look(self._file)[0]
 
-    def _look(self) -> tuple[int | None, int | None]:
-        try:
-            status = os.stat(self._file)
-        except FileNotFoundError:
-            return None, None
-        return status.st_ino, status.st_size
+
+def _look(file: Path) -> tuple[int | None, int | None]:
+    """A file's number and its size in bytes; nothing where it is not there."""
+    try:
+        status = os.stat(file)
+    except FileNotFoundError:
+        return None, None
+    return status.st_ino, status.st_size

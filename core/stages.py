@@ -24,7 +24,7 @@ def stage(log: logging.Logger, name: str, what: str) -> Iterator[None]:
     log.debug("%s: begins", what)
     try:
         yield
-    except BaseException:
+    except BaseException:  # Ctrl-C too: a stage that it ended is logged like one that failed
         _told(log, name, f"{what}: failed", began)
         raise
     _told(log, name, what, began)

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from longctx.cli.main import app
+from longctx.cli.run import Run, start
 from longctx.core.ingest import ingest
 from longctx.core.setup import Setup
 
@@ -22,7 +23,8 @@ TEXT = (
 
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No setting, config file or library of the person who runs the tests."""
+    """No setting, config file or library of the person who runs the tests, nor of another test."""
+    start(Run())
     for name in [*os.environ]:
         if name.startswith("LONGCTX_") or name in ("NO_COLOR", "FORCE_COLOR"):
             monkeypatch.delenv(name)

@@ -81,12 +81,13 @@ PROGRESS = asdict(Progress(total=100, cache=0, processed=10, tokens=5, kept=4, t
 DRAWING = """
 import functools, hashlib, signal
 from types import SimpleNamespace
-from longctx.cli import ingest, progress, run
+from longctx.cli import ingest_stop, progress, run
+from longctx.cli.ingest_stop import stoppable
 run.current().json = {json}
-ingest.within = functools.partial(ingest.within, grace=0.5)
+ingest_stop.within = functools.partial(ingest_stop.within, grace=0.5)
 {first}
-with ingest._stoppable({json}) as note, progress.reading() as show:
-    for told in (note, show):
+with stoppable({json}) as stop, progress.reading() as show:
+    for told in (stop.note, show):
         told(SimpleNamespace(**{progress}))
     print("ready", flush=True)
     {work}

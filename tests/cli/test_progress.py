@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from longctx.cli import grids, progress, run
-from longctx.cli.progress_lines import EVERY_MS, Lines
+from longctx.cli.progress_lines import EVERY_MS, Lines, every
 from longctx.cli.run import Form, Run
 from longctx.core.ingest import Progress
 
@@ -121,6 +121,52 @@ def test_the_first_the_last_and_five_a_second():
         told.tell(2, 0, 1, 0)
         told.tell(2, 0, 2, 1)
     assert [line["processed"] for line in written] == [1, 2]
+
+
+def test_what_begins_anew_is_told_like_the_first():
+    written = []
+    with Lines("reading", "bytes", written.append) as told:
+        for document in ("a", "b"):
+            for number in range(6):
+                told.tell(None, 0, number, 1 + number * EVERY_MS // 4, document=document)
+    assert [(line["document"], line["processed"]) for line in written] == [
+        *[("a", 0), ("a", 4), ("a", 5), ("b", 0), ("b", 4), ("b", 5)]
+    ]
+
+
+def test_plain_lines_come_as_often_whatever_begins_anew():
+    told = []
+    tell = every(30, lambda state, document: told.append((document, state.time_ms)))
+    for document in ("a", "b", "c"):
+        for time_ms in (0, 10, 20, 40):
+            tell(SimpleNamespace(time_ms=time_ms), document)
+    assert told == [("a", 40), ("b", 40), ("c", 40)]
+    for document in ("d", "e", "f", "g"):  # none of which takes long enough by itself
+        for time_ms in (0, 10):
+            tell(SimpleNamespace(time_ms=time_ms), document)
+    assert told[3:] == [("f", 10)]
+
+
+@pytest.mark.usefixtures("models_loaded_once")
+def test_each_document_is_named(longctx, model_options, book, monkeypatch):
+    (book.parent / "other.txt").write_text("salt and news of rain\n" * 30)
+    files = [book, book.parent / "other.txt"]
+    each = ["ingest", *files, "--each", *model_options, "--replace"]
+    told = lines_of(longctx(*each, "--progress", "json").stderr)
+    for file in files:
+        own = [line for line in told if line["document"] == file.name]
+        assert (own[0]["processed"], own[-1]["processed"]) == (0, file.stat().st_size)
+    monkeypatch.setattr(progress, "PLAIN_EVERY_MS", -1)
+    plain = longctx(*each[:-1], "--library", book.parent / "new").stderr
+    assert "book.txt: 0 tokens, 0 tokens/s" in plain
+    assert "other.txt: 0 tokens, 0 tokens/s" in plain
+
+
+@pytest.mark.usefixtures("models_loaded_once")
+def test_one_document_is_not_named(longctx, model_options, book):
+    told = lines_of(longctx("ingest", book, *model_options, "--progress", "json").stderr)
+    assert told
+    assert not any("document" in line for line in told)
 
 
 class Terminal:

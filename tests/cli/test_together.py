@@ -226,3 +226,12 @@ def test_a_list_opens_one_file_of_each_document_and_writes_none_anew(library):
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
     assert done.stdout.count("\n") == 33
     assert done.stderr.splitlines()[-1] == "32 0 []"
+
+
+def test_the_docs_name_every_method_that_is_refused_beside_others():
+    from longctx.core import methods
+
+    documented = (SAMPLES.parent / "docs" / "commands.md").read_text("utf-8")
+    (listed,) = re.findall(r"attends to what it kept \((.*?)\) is refused", documented)
+    refused = {name for name in methods.names() if methods.load(name).Method.recalls}
+    assert set(re.findall(r"`(\w+)`", listed)) == refused

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,56 @@ def test_only_a_file_can_be_followed(library, log, setup_random, tmp_path):
     for path in ("-", str(tmp_path), str(tmp_path / "none.log")):
         with pytest.raises(UsageError, match="cannot follow"):
             follow(library, "app", [path], setup_random, wait=script())
+
+
+def test_first_bytes_are_waited_for(tmp_path, library, log, setup_random):
+    log.write_bytes(b"")
+    told = []
+
+    def look() -> None:
+        assert not list(library.glob("documents/*"))
+
+    wait = script(look, None, grow(log, 900), grow(log, 1400))
+    done = follow(library, "app", [str(log)], setup_random, on_empty=told.append, wait=wait)
+    assert (done.bytes, told) == (1400, [log])
+    ingest(tmp_path / "whole", [str(log)], setup_random)
+    assert files(library) == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_an_empty_log_behind_other_text_is_waited_for(
+    tmp_path, library, log, setup_random, is_there
+):
+    book, sizes = tmp_path / "book.txt", []
+    book.write_bytes(TEXT[:600])
+    log.write_bytes(b"")
+    paths = [str(log)] if is_there else [str(book), str(log)]
+    if is_there:
+        ingest(library, [str(book)], setup_random, "app")
+    wait = script(None, grow(log, 300), grow(log, 1200))
+    done = follow(
+        library,
+        "app",
+        paths,
+        setup_random,
+        on_step=lambda done: sizes.append((done.bytes, done.skipped)),
+        wait=wait,
+    )
+    assert sizes == [(900, []), (1800, [])]
+    assert done.sources == 2
+
+
+def test_a_document_whose_log_was_emptied_is_told_at_once(library, log, setup_random):
+    ingest(library, [str(log)], setup_random)
+    log.write_bytes(b"")
+    with pytest.raises(UsageError, match="does not begin any more"):
+        follow(library, "app", [str(log)], setup_random, wait=script())
+
+
+def test_a_setup_that_cannot_be_is_told_before_any_waiting(library, log, setup_random):
+    log.write_bytes(b"")
+    with pytest.raises(UsageError, match="magic"):
+        follow(library, "app", [str(log)], replace(setup_random, method="magic"), wait=script())
 
 
 def test_an_error_ends_it(library, log, setup_random, monkeypatch):

@@ -1,0 +1,73 @@
+"""Which options of `ingest` go together, told before anything slow."""
+
+from pathlib import Path
+
+import typer
+
+from longctx.core.errors import NotFound, UsageError
+
+TYPED = "COMMANDLINE"  # where a value comes from that was given for this run
+READ_AS = ("method", "profile", "keep_kv", "kv_dtype")  # what a document that is there says itself
+ANEW = ("each", "replace", "dry_run")  # what no document becomes longer with
+
+
+def require_fit(ctx: typer.Context, paths: list[str]) -> None:
+    """Refuses options that contradict one another.
+
+    Raises:
+        UsageError: with what to do.
+    """
+    given = ctx.params
+    if given["append"]:
+        why = "a document that becomes longer is read on as it was begun"
+        _refuse(_typed(ctx, "name", *ANEW, *READ_AS), "--append", why)
+    if given["follow"]:
+        _refuse(_typed(ctx, *ANEW), "--follow")
+        if paths[-1] == "-":
+            raise UsageError("cannot follow standard input", "", "Name a file last.")
+    if given["each"] and (given["name"] or given["dry_run"]):
+        named = given["name"]
+        raise UsageError(
+            f"cannot take --each with {'--name' if named else '--dry-run'}",
+            "documents are named after their files" if named else "the figures are of one document",
+            "Leave one of them out.",
+        )
+
+
+def require_followed(ctx: typer.Context, library: Path, name: str) -> None:
+    """Refuses to follow for a document that is not there, or in another way than it was read.
+
+    Args:
+        ctx: knows what was typed.
+        library: the library's folder.
+        name: the document.
+
+    Raises:
+        NotFound: it is to be appended to, and is not there.
+        UsageError: it is there, and how to read it was typed too.
+    """
+    from longctx.core.store.library import Library
+
+    must_be, typed = ctx.params["append"], _typed(ctx, *READ_AS)
+    if not (must_be or typed):
+        return
+    try:
+        Library.open(library).document(name)
+    except NotFound:
+        if must_be:
+            raise
+        return  # a new one may be begun in any way
+    _refuse(typed, "--follow", f"the document '{name}' is there, and is read on as it was begun")
+
+
+def _typed(ctx: typer.Context, *names: str) -> list[str]:
+    """Those options that come from the command line, not from the environment or a file."""
+    sources = {name: ctx.get_parameter_source(name) for name in names}
+    return sorted(name for name, source in sources.items() if source and source.name == TYPED)
+
+
+def _refuse(names: list[str], other: str, why: str = "") -> None:
+    """UsageError for the first of these options, if there is any, beside another one."""
+    if names:
+        flag = "--" + names[0].replace("_", "-")
+        raise UsageError(f"{flag} cannot be given with {other}", why, "Leave it out.")

@@ -1,0 +1,79 @@
+"""What `ingest` is to read, into which library and within which limits: its options, understood.
+
+How it is read, by which model, is `loading.make_setup`'s affair.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from longctx.core.cadence import Cadence
+    from longctx.core.sources.rules import Rules
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of `ingest`.
+
+    Attributes:
+        paths: files, folders, patterns, `-`; they are there.
+        library: the library's folder.
+        name: the document's, as the user named it; None: it is named after the first path.
+        replace: a document of this name gives way.
+        rules: what is read of folders and archives, and how.
+        every: tokens and seconds after which a checkpoint is written; None: the usual number.
+        max_size: bytes that the library may have; None: as many as the disk has.
+    """
+
+    paths: list[str]
+    library: Path
+    name: str | None
+    replace: bool
+    rules: "Rules"
+    every: tuple[int | None, int | None]
+    max_size: int | None
+
+    @property
+    def called(self) -> str:
+        """The name that the document has or gets."""
+        from longctx.core.store.places import document_name
+
+        return self.name or document_name(self.paths[0])
+
+    def cadence(self) -> "Cadence":
+        """Says for one document when to write a checkpoint."""
+        from longctx.core.cadence import Cadence
+
+        return Cadence.given(*self.every)
+
+
+def understood(
+    paths: list[str],
+    library: Path,
+    name: str | None,
+    replace: bool,
+    finding: tuple[bool, bool, bool, str | None],
+    limits: tuple[str | None, str | None],
+) -> Job:
+    """What the options come to. Takes no time, so that mistakes are told before anything slow.
+
+    Args:
+        paths, library, name, replace: as `Job` has them.
+        finding: --hidden, --no-ignore, --raw and --max-unpacked.
+        limits: --checkpoint and --max-size.
+
+    Raises:
+        UsageError: a missing file, or a number that is none.
+    """
+    from longctx.core.sources.find import check
+    from longctx.core.sources.rules import Rules
+    from longctx.core.units import parse_bytes, parse_tokens_or_seconds
+
+    *flags, max_unpacked = finding
+    checkpoint, max_size = limits
+    rules = Rules(*flags, parse_bytes(max_unpacked) if max_unpacked else None)
+    check(paths, rules)
+    every = parse_tokens_or_seconds(checkpoint) if checkpoint else (None, None)
+    limit = parse_bytes(max_size) if max_size else None
+    return Job(paths, library, name, replace, rules, every, limit)

@@ -1,0 +1,92 @@
+"""The ways to read of `ingest`: one document, a longer one, many, or a file that is followed.
+
+Each hands its job to core, shows how far it is, and keeps for Ctrl-C what there is to tell.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from longctx.cli import each, progress, render
+from longctx.cli.ingest_results import summary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from longctx.cli.ingest_job import Job
+    from longctx.cli.ingest_stop import Stop
+    from longctx.core.each import Each, Failed
+    from longctx.core.ingest import Ingested, Progress
+    from longctx.core.setup import Setup
+
+
+def read(job: "Job", setup: "Setup", stop: "Stop") -> "Ingested":
+    """Reads all sources into one document."""
+    from longctx.core.ingest import ingest
+
+    with _shown(stop) as on_progress:
+        given = job.cadence(), job.max_size, on_progress, job.rules
+        return ingest(job.library, job.paths, setup, job.name, job.replace, *given)
+
+
+def append(job: "Job", setup: "Setup", stop: "Stop") -> "Ingested":
+    """Makes a document longer."""
+    from longctx.core.append import append
+
+    with _shown(stop) as on_progress:
+        given = job.cadence(), job.max_size, on_progress, job.rules
+        return append(job.library, job.called, job.paths, setup, *given)
+
+
+def read_each(job: "Job", setup: "Setup", stop: "Stop", json: bool) -> "Each":
+    """Makes a document of every file; unless the result is JSON, a line tells of each."""
+    from longctx.core.each import Each, ingest_each
+
+    def on_done(done: "Ingested | Failed") -> None:
+        stop.note_done()
+        if not json:
+            each.one(done)
+
+    stop.many = many = Each()
+    with _shown(stop) as on_progress:
+        given = job.cadence, job.max_size, on_progress, job.rules, on_done, many
+        return ingest_each(job.library, job.paths, setup, job.replace, *given)
+
+
+def follow(job: "Job", setup: "Setup", stop: "Stop") -> "Ingested":
+    """Follows a file until Ctrl-C, which is how that ends: with exit code 0.
+
+    Returns:
+        The last whole state.
+    """
+    from longctx.core.follow import follow
+
+    def on_step(done: "Ingested") -> None:
+        stop.followed = done
+        render.note(summary(done))
+
+    def on_empty(file: "Path") -> None:
+        render.note(f"{render.one_line(str(file))} is empty yet; it is read when something comes")
+
+    with _shown(stop) as on_progress:
+        given = job.cadence(), job.max_size, on_progress, on_step
+        tell = *given, lambda why: render.note(str(why)), on_empty
+        done = follow(job.library, job.called, job.paths, setup, *tell, rules=job.rules)
+    return replace(done, changed=[])
+
+
+@contextmanager
+def _shown(stop: "Stop") -> "Iterator[Callable[..., None]]":
+    """Shows how far a reading is, and notes it for Ctrl-C.
+
+    Returns:
+        What to call with each `Progress`, and with the document's name where there are several.
+    """
+    with progress.reading() as show:
+
+        def on_progress(state: "Progress", document: str = "") -> None:
+            stop.note(state, document)
+            show(state, document)
+
+        yield on_progress

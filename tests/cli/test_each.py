@@ -1,0 +1,157 @@
+"""`ingest --each`: what failed is always told, and what was finished when Ctrl-C came."""
+
+import json
+import re
+
+import pytest
+
+from longctx.cli import run
+from longctx.cli.ingest_results import left_out, missing
+from longctx.cli.ingest_stop import Stop
+from longctx.cli.run import Run
+from longctx.core.each import Each, ingest_each
+from longctx.core.ingest import Ingested
+from longctx.core.model import Decoder
+
+LINE = b"the keeper wrote in his book that a boat came home at dawn\n"
+DAMAGED = b"%PDF"
+pytestmark = pytest.mark.usefixtures("models_loaded_once")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Two files of text, of about 60 and 200 tokens, and a picture."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    path = tmp_path / "top"
+    path.mkdir()
+    (path / "a.md").write_bytes(LINE * 4)
+    (path / "b.md").write_bytes(LINE * 16)
+    (path / "0.png").write_bytes(b"\x89PNG\0")
+    return path
+
+
+@pytest.fixture
+def each(longctx, model_options, folder):
+    return lambda *options: longctx("ingest", "top", "--each", *model_options, *options)
+
+
+# --- what failed ---
+
+
+def test_quiet_hides_no_failure(each, folder, tmp_path):
+    (folder / "c.pdf").write_bytes(DAMAGED)
+    report = tmp_path / "report.json"
+    quiet = each("-q", "--report", report)
+    assert quiet.exit_code == 3
+    assert re.fullmatch(r"failed: cannot read 'top/c\.pdf'.*\n", quiet.stderr)
+    notes = json.loads(report.read_text())["notes"]
+    assert [note for note in notes if note.startswith("failed: ")] == [quiet.stderr.rstrip("\n")]
+
+
+def test_quiet_hides_nothing_that_is_missing_in_one_document(
+    longctx, model_options, folder, tmp_path
+):
+    (folder / "c.pdf").write_bytes(DAMAGED)
+    report = tmp_path / "report.json"
+    quiet = longctx("ingest", "top", *model_options, "-q", "--report", report)
+    assert quiet.exit_code == 3
+    assert re.fullmatch(r"skipped: cannot read 'top/c\.pdf'.*\n", quiet.stderr)
+    assert quiet.stderr.rstrip("\n") in json.loads(report.read_text())["notes"]
+    planned = longctx("ingest", "top", *model_options, "-q", "--dry-run")
+    assert (planned.exit_code, planned.stderr) == (3, quiet.stderr)
+
+
+def test_quiet_hides_nothing_that_is_lost(capsys):
+    current = run.start(Run(quiet=True))
+    missing([], ["the end of 'a.gz'\x1b[31m"])
+    left_out(["a picture"])
+    assert capsys.readouterr().err == "lost: the end of 'a.gz'\n"
+    assert current.notes == ["lost: the end of 'a.gz'", "left out: a picture"]
+
+
+# --- Ctrl-C ---
+
+
+def interrupt(monkeypatch, number: int) -> None:
+    """Ctrl-C comes in this chunk of 32 tokens."""
+    read, calls = Decoder.read, 0
+
+    def interrupted(self, *args):
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            raise KeyboardInterrupt
+        return read(self, *args)
+
+    monkeypatch.setattr(Decoder, "read", interrupted)
+
+
+def test_ctrl_c_tells_what_was_finished(each, tmp_path):
+    report = tmp_path / "report.json"
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt(patch, 5)
+        stopped = each("--json", "--checkpoint", "1", "--report", report)
+    assert stopped.exit_code == 130
+    told = json.loads(stopped.stdout)
+    assert told["interrupted"] is True
+    assert [(d["name"], d["status"]) for d in told["documents"]] == [("top-a.md", "complete")]
+    assert (told["failed"], len(told["left_out"])) == ([], 1)
+    error = json.loads(stopped.stderr.splitlines()[-1])["error"]
+    assert error["code"] == 130
+    assert re.search(r"\d+ tokens of top-b.md are kept; the same command goes", error["message"])
+    reported = json.loads(report.read_text())
+    assert (reported["result"], reported["exit_code"]) == (told, 130)
+    done = json.loads(each("--json").stdout)
+    assert done["interrupted"] is False
+    assert [d["status"] for d in done["documents"]] == ["unchanged", "complete"]
+    assert done["documents"][1]["reused_tokens"] > 0
+
+
+def test_ctrl_c_tells_it_as_text_too(each, tmp_path, monkeypatch):
+    interrupt(monkeypatch, 5)
+    report = tmp_path / "report.json"
+    stopped = each("--report", report)
+    assert stopped.exit_code == 130
+    assert stopped.stdout.startswith("top-a.md: complete, ")
+    *_, told, error = stopped.stderr.splitlines()
+    assert told.startswith("1 documents, ")
+    assert error == "error: interrupted. The same command starts top-b.md again."
+    assert json.loads(report.read_text())["result"]["interrupted"] is True
+
+
+def test_between_two_documents_nothing_is_said_of_the_one_before(each, monkeypatch):
+    def before_the_second(library, sources, engine, name, *more):
+        if name == "top-b.md":
+            raise KeyboardInterrupt
+        return real(library, sources, engine, name, *more)
+
+    from longctx.core.each import ingest_sources as real
+
+    monkeypatch.setattr("longctx.core.each.ingest_sources", before_the_second)
+    error = each().stderr.splitlines()[-1]
+    assert error == "error: interrupted. The same command goes on with it."
+
+
+def test_ctrl_c_that_a_long_computation_holds_up_tells_the_same(capsys, tmp_path):
+    current = run.start(Run(json=True, report=tmp_path / "report.json"))
+    stop = Stop(json=True)
+    stop.many = Each(documents=[Ingested("a", "complete", 1, 2, 3)])
+    code = stop.end()
+    told = capsys.readouterr()
+    assert (code, current.error["code"]) == (130, 130)
+    values = json.loads(told.out)
+    assert (values["interrupted"], values["documents"][0]["name"]) == (True, "a")
+    assert json.loads((tmp_path / "report.json").read_text())["result"] == values
+
+
+def test_what_is_done_is_known_while_others_are_read(folder, setup_random, tmp_path):
+    result, seen = Each(), []
+
+    def on_progress(progress, name: str) -> None:
+        seen.append((name, len(result.documents)))
+
+    library = tmp_path / "library"
+    returned = ingest_each(library, ["top"], setup_random, on_progress=on_progress, result=result)
+    assert returned is result
+    assert set(seen) == {("top-a.md", 0), ("top-b.md", 1)}

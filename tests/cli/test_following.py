@@ -1,0 +1,98 @@
+"""`ingest --follow`: of a document that is there already, and of a log that is empty yet."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+TEXT = "the keeper wrote in his book that a boat came home at dawn\n" * 20
+pytestmark = pytest.mark.usefixtures("models_loaded_once")
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "app.log"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """What happens while nothing comes, one thing each second; then Ctrl-C."""
+
+    def happens(*events) -> None:
+        waiting = [*events]
+
+        def wait(seconds: float) -> None:
+            if not waiting:
+                raise KeyboardInterrupt
+            waiting.pop(0)()
+
+        monkeypatch.setattr("longctx.core.follow.time", SimpleNamespace(sleep=wait))
+
+    return happens
+
+
+# --- how it is read ---
+
+WAYS = [("--method", "full"), ("--keep-kv",), ("--kv-dtype", "int8"), ("--profile", "tiny")]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_document_that_is_there_is_read_on_as_it_was(
+    longctx, model_options, log, monkeypatch, way
+):
+    def slow(**choices):
+        raise AssertionError("torch would be imported")
+
+    longctx("ingest", log, *model_options)
+    monkeypatch.setattr("longctx.cli.ingest.make_setup", slow)
+    refused = longctx("ingest", log, "--follow", *way)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert f"{way[0]} cannot be given with --follow" in refused.stderr
+    assert "'app' is there" in refused.stderr
+
+
+def test_a_new_document_is_begun_in_the_way_that_is_wanted(longctx, model_options, log, meanwhile):
+    meanwhile()
+    result = longctx("ingest", log, "--follow", "--method", "streaming", *model_options)
+    assert result.exit_code == 0
+    assert json.loads(longctx("show", "app", "--json").stdout)["method"] == "streaming"
+    settings = {"LONGCTX_METHOD": "reform"}  # which do not hinder, as with --append
+    assert longctx("ingest", log, "--follow", *model_options[:2], env=settings).exit_code == 0
+
+
+# --- an empty log ---
+
+
+@pytest.mark.parametrize("name", ["app.log", "[red]\x1b[31m.log"])
+def test_the_first_bytes_are_waited_for(longctx, model_options, tmp_path, meanwhile, name):
+    log = tmp_path / name
+    log.touch()
+    meanwhile(lambda: None, log.unlink, lambda: log.write_text(TEXT))
+    result = longctx("ingest", log, "--follow", "--name", "app", "--json", *model_options)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["bytes"] == len(TEXT)
+    assert result.stderr.count("is empty yet") == 1
+    assert "\x1b" not in result.stderr
+
+
+def test_ctrl_c_before_anything_came(longctx, model_options, tmp_path, meanwhile):
+    log = tmp_path / "app.log"
+    log.touch()
+    meanwhile()
+    result = longctx("ingest", log, "--follow", *model_options)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert not list(tmp_path.glob("library/documents/*"))
+
+
+def test_a_log_that_is_not_there_is_an_error(longctx, tmp_path):
+    result = longctx("ingest", tmp_path / "app.log", "--follow")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no such file" in result.stderr
+
+
+def test_what_is_empty_is_still_an_error_elsewhere(longctx, model_options, tmp_path):
+    (tmp_path / "app.log").touch()
+    result = longctx("ingest", tmp_path / "app.log", *model_options)
+    assert (result.exit_code, result.stdout) == (3, "")

@@ -6,7 +6,7 @@ import typer
 
 from longctx.cli import each as files
 from longctx.cli import ingest_plan, ingest_results, ingest_ways, options
-from longctx.cli.ingest_fit import require_fit, require_followed
+from longctx.cli.ingest_fit import require_fit, says_how_to_read
 from longctx.cli.ingest_job import understood
 from longctx.cli.ingest_stop import stoppable
 from longctx.cli.loading import make_setup
@@ -132,8 +132,8 @@ def run(
     with stoppable(json) as stop:
         finding, limits = (hidden, no_ignore, raw, max_unpacked), (checkpoint, max_size)
         job = understood(paths, library_path(library), append or name, replace, finding, limits)
-        if follow:
-            require_followed(ctx, job.library, job.called)
+        if append:
+            job.require_there()
         setup = make_setup(
             model=model,
             profile=profile,
@@ -149,7 +149,8 @@ def run(
         elif each:
             done, show = ingest_ways.read_each(job, setup, stop, json), files.show
         elif follow:
-            done, show = ingest_ways.follow(job, setup, stop), ingest_results.show
+            as_wanted = says_how_to_read(ctx)
+            done, show = ingest_ways.follow(job, setup, stop, as_wanted), ingest_results.show
         elif append:
             done, show = ingest_ways.append(job, setup, stop), ingest_results.show
         else:

@@ -1,10 +1,8 @@
 """Which options of `ingest` go together, told before anything slow."""
 
-from pathlib import Path
-
 import typer
 
-from longctx.core.errors import NotFound, UsageError
+from longctx.core.errors import UsageError
 
 TYPED = "COMMANDLINE"  # where a value comes from that was given for this run
 READ_AS = ("method", "profile", "keep_kv", "kv_dtype")  # what a document that is there says itself
@@ -34,30 +32,9 @@ def require_fit(ctx: typer.Context, paths: list[str]) -> None:
         )
 
 
-def require_followed(ctx: typer.Context, library: Path, name: str) -> None:
-    """Refuses to follow for a document that is not there, or in another way than it was read.
-
-    Args:
-        ctx: knows what was typed.
-        library: the library's folder.
-        name: the document.
-
-    Raises:
-        NotFound: it is to be appended to, and is not there.
-        UsageError: it is there, and how to read it was typed too.
-    """
-    from longctx.core.store.library import Library
-
-    must_be, typed = ctx.params["append"], _typed(ctx, *READ_AS)
-    if not (must_be or typed):
-        return
-    try:
-        Library.open(library).document(name)
-    except NotFound:
-        if must_be:
-            raise
-        return  # a new one may be begun in any way
-    _refuse(typed, "--follow", f"the document '{name}' is there, and is read on as it was begun")
+def says_how_to_read(ctx: typer.Context) -> bool:
+    """Whether the command line says how to read what a document that is there says itself."""
+    return bool(_typed(ctx, *READ_AS))
 
 
 def _typed(ctx: typer.Context, *names: str) -> list[str]:

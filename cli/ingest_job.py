@@ -41,6 +41,12 @@ class Job:
 
         return self.name or document_name(self.paths[0])
 
+    def require_there(self) -> None:
+        """NotFound unless there is a document of this name."""
+        from longctx.core.store.library import Library
+
+        Library.open(self.library).document(self.called)
+
     def cadence(self) -> "Cadence":
         """Says for one document when to write a checkpoint."""
         from longctx.core.cadence import Cadence

@@ -54,8 +54,11 @@ def read_each(job: "Job", setup: "Setup", stop: "Stop", json: bool) -> "Each":
         return ingest_each(job.library, job.paths, setup, job.replace, *given)
 
 
-def follow(job: "Job", setup: "Setup", stop: "Stop") -> "Ingested":
+def follow(job: "Job", setup: "Setup", stop: "Stop", as_wanted: bool) -> "Ingested":
     """Follows a file until Ctrl-C, which is how that ends: with exit code 0.
+
+    Args:
+        as_wanted: a document that is there must have been read as the setup says.
 
     Returns:
         The last whole state.
@@ -72,7 +75,9 @@ def follow(job: "Job", setup: "Setup", stop: "Stop") -> "Ingested":
     with _shown(stop) as on_progress:
         given = job.cadence(), job.max_size, on_progress, on_step
         tell = *given, lambda why: render.note(str(why)), on_empty
-        done = follow(job.library, job.called, job.paths, setup, *tell, rules=job.rules)
+        done = follow(
+            job.library, job.called, job.paths, setup, *tell, rules=job.rules, as_wanted=as_wanted
+        )
     return replace(done, changed=[])
 
 

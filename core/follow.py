@@ -4,6 +4,7 @@ The file is looked at once a second and never kept open; the model is loaded onc
 does is `append.py`'s affair.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from longctx.core.append import append, engine_for
 from longctx.core.cadence import Cadence
 from longctx.core.errors import Locked, NotFound, UsageError
 from longctx.core.ingest import Ingested, Progress, ingest
-from longctx.core.setup import Engine, Setup, prepare
+from longctx.core.resume import header
+from longctx.core.setup import Engine, Setup, prepare, weights_stay
 from longctx.core.sources.archive import kind_of
 from longctx.core.sources.find import USUAL, open_sources
 from longctx.core.sources.made import layers
@@ -39,6 +41,7 @@ def follow(
     on_empty: Callable[[Path], None] = lambda file: None,
     wait: Callable[[float], None] = lambda seconds: time.sleep(seconds),
     rules: Rules = USUAL,
+    as_wanted: bool = False,
 ) -> Ingested:
     """Reads files, and then what comes at the end of the last one, until Ctrl-C.
 
@@ -55,17 +58,20 @@ def follow(
         on_empty: called once where the last file is empty yet: its first bytes are waited for.
         wait: lets so many seconds pass.
         rules: what is read of folders and archives, and how.
+        as_wanted: a document that is there must have been read with the setup's method, options
+            and profile; else its own are taken, whatever the setup says.
 
     Returns:
         What the document holds at Ctrl-C, once it was there.
 
     Raises:
         as `ingest` and `append`; so where the file was rewritten, cut or rotated.
+        UsageError: a document is there that was read in another way, against `as_wanted`.
     """
     file = Path(paths[-1])
     _require_plain(paths[-1], rules)
     store = Library.open(library, create=True)
-    document, engine = _begin(store, name, setup)
+    document, engine = _begin(store, name, setup, as_wanted)
     if not _ends_with(document, file):
         _wait_for_bytes(file, on_empty, wait)
     given = cadence, max_size, on_progress, rules, engine
@@ -117,13 +123,31 @@ def _require_plain(path: str, rules: Rules) -> None:
         raise UsageError(what, why, "Add --raw to read the text that it is written in.")
 
 
-def _begin(store: Library, name: str, setup: Setup) -> tuple[Document | None, Engine]:
+def _begin(
+    store: Library, name: str, setup: Setup, as_wanted: bool
+) -> tuple[Document | None, Engine]:
     """The document, if it is there already, and what it is read with."""
     try:
         document = store.document(name)
     except NotFound:
         return None, prepare(setup)
-    return document, engine_for(document, setup)
+    with weights_stay():
+        if as_wanted:
+            _require_read_as(document, prepare(setup))
+        return document, engine_for(document, setup)
+
+
+def _require_read_as(document: Document, wanted: Engine) -> None:
+    """UsageError where a document was read in another way."""
+    manifest, header_wanted = document.manifest, json.loads(json.dumps(header(wanted)))
+    for part in ("method", "profile", "options"):
+        if getattr(manifest, part) != header_wanted[part]:
+            raise UsageError(
+                f"cannot follow for '{manifest.name}' in the way that is wanted",
+                f"the document is there, was read with another {part.removesuffix('s')}, and is "
+                "read on as it was begun",
+                "Leave out --method, --profile, --keep-kv and --kv-dtype, or give another --name.",
+            )
 
 
 def _ends_with(document: Document | None, file: Path) -> bool:

@@ -35,22 +35,24 @@ def meanwhile(monkeypatch):
 
 # --- how it is read ---
 
-WAYS = [("--method", "full"), ("--keep-kv",), ("--kv-dtype", "int8"), ("--profile", "tiny")]
+WAYS = [("--method", "streaming"), ("--keep-kv",), ("--kv-dtype", "int8"), ("--profile", "tiny")]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_document_that_is_there_is_read_on_as_it_was(
-    longctx, model_options, log, monkeypatch, way
-):
-    def slow(**choices):
-        raise AssertionError("torch would be imported")
-
+def test_a_document_that_is_there_is_not_read_in_another_way(longctx, model_options, log, way):
     longctx("ingest", log, *model_options)
-    monkeypatch.setattr("longctx.cli.ingest.make_setup", slow)
-    refused = longctx("ingest", log, "--follow", *way)
+    keys = ("--method", "reattention") if "--kv-dtype" in way else ()
+    given = model_options[:2] if "--profile" in way else model_options
+    refused = longctx("ingest", log, "--follow", *way, *keys, *given)
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert f"{way[0]} cannot be given with --follow" in refused.stderr
-    assert "'app' is there" in refused.stderr
+    assert "cannot follow for 'app' in the way that is wanted" in refused.stderr
+
+
+def test_the_same_command_goes_on(longctx, model_options, log, meanwhile):
+    way = ("--follow", "--keep-kv", "--kv-dtype", "int8", *model_options)
+    for _ in range(2):
+        meanwhile()
+        assert longctx("ingest", log, *way).exit_code == 0
 
 
 def test_a_new_document_is_begun_in_the_way_that_is_wanted(longctx, model_options, log, meanwhile):

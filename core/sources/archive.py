@@ -9,7 +9,6 @@ import re
 import stat
 import tarfile
 import zipfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -135,6 +134,7 @@ class Archive:
     ):
         self.original, self.name, self.depth = original, name, depth
         self._opener, self._kind, self._how = opener, kind, how
+        self._share = original.budget.share()
         self._opened = ExitStack()
         self._reader: Reader | None = None
 
@@ -142,14 +142,11 @@ class Archive:
         """All files in it; one may be opened before the next is asked for."""
         budget = self.original.budget
         budget.enter(self.depth)
-        times: Counter[str] = Counter()  # an archive may have a name twice
         with damage_told(self.name):
             for member in self._open_anew().members():
                 budget.add_member()
-                times[member.name] += 1
                 if self._kind == "zip":  # what is in a tar counts when the tar is unpacked
-                    again = f"\0{times[member.name]}" if times[member.name] > 1 else ""
-                    budget.reach(f"{self.name}/{member.name}{again}", member.size)
+                    self._share.reach(member.number, member.size)
                 yield member
         self.close()
 
@@ -183,7 +180,7 @@ class Archive:
         file = self._opened.enter_context(self._opener())
         if self._how:
             stream = unpacked(file, self._how, self.name, self._opened)
-            file = Counted(stream, self.name, self.original.budget)
+            file = Counted(stream, self.name, self._share)
         if self._kind == "zip" and self._how:
             file = self._opened.enter_context(spooled(file))
         self._reader = (Zip if self._kind == "zip" else Tar)(file, self._opened)

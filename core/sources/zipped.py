@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from longctx.core.sources.limits import Budget, require_held
+from longctx.core.sources.limits import Share, require_held
 
 
 @contextmanager
 def members_of(
-    file: BinaryIO, name: str, budget: Budget
+    file: BinaryIO, name: str, share: Share
 ) -> Iterator[tuple[frozenset[str], Callable[[str], bytes]]]:
     """The names in a zip file, and what reads one of them.
 
@@ -24,7 +24,7 @@ def members_of(
         def read(member: str) -> bytes:
             info = zipped.getinfo(member)
             require_held(name, info.file_size)
-            budget.reach(f"{name}/{member}", info.file_size)
+            share.reach(("member", member), info.file_size)
             return zipped.read(info)
 
         yield frozenset(zipped.namelist()), read

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from longctx.core.sources.formats.html import page_text
-from longctx.core.sources.limits import Budget
+from longctx.core.sources.limits import Share
 from longctx.core.sources.markup import tags, text_of
 from longctx.core.sources.pieces import Piece
 from longctx.core.sources.zipped import members_of
@@ -19,13 +19,13 @@ MARKS, NEEDS, STREAM = "chapter", "", False
 CONTAINER, ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 
 
-def convert(file: BinaryIO, name: str, budget: Budget) -> Iterator[Piece]:
+def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
     """The text of each chapter.
 
     Raises:
         ValueError: it does not say what is in it.
     """
-    with members_of(file, name, budget) as (names, read):
+    with members_of(file, name, share) as (names, read):
         locked: set[str] = set()
         if ENCRYPTION in names:
             listed = tags(page_text(read(ENCRYPTION), name)[0])

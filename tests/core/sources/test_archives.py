@@ -263,3 +263,50 @@ def test_members_of_the_same_name_count_one_by_one(tmp_path):
     (source,) = open_sources([str(path)], Rules(max_unpacked=3 * len(TEXT)))
     assert f"it holds over {3 * len(TEXT)} bytes" in source.refused.why
     assert len(open_sources([str(path)], Rules(max_unpacked=4 * len(TEXT)))) == 4
+
+
+def same_named(name: str, data: bytes) -> bytes:
+    """A tar that has a member twice."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for _ in range(2):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+LOG = TEXT * 1000
+TAKES = {  # bytes that count of a member of this name
+    "log.gz": (gzip.compress(LOG), len(LOG)),
+    "a.jsonl": (LOG, len(LOG)),
+    "a.epub": (epub(LOG.decode()), 2 * len(LOG)),  # its chapter, and the text of that
+    "in.zip": (zipped({"log": LOG}), len(LOG)),
+    "in.tar.gz": (gzip.compress(tarred({"log": LOG})), len(LOG)),
+    "in.tar": (tarred({"log.gz": gzip.compress(LOG)}), len(LOG)),
+}
+
+
+@pytest.mark.parametrize("name", TAKES)
+def test_what_members_of_the_same_name_unpack_to_counts_one_by_one(opened, name):
+    data, size = TAKES[name]
+
+    def told(limit: int) -> list[str]:
+        sources = opened("x.tar", same_named(name, data), max_unpacked=limit)
+        found = [source.refused.why for source in sources if source.refused]
+        for source in [source for source in sources if not source.refused]:
+            try:
+                read(source)
+            except limits.TooMuch as error:
+                found.append(error.why)
+        return found
+
+    assert [why[:13] for why in told(size * 3 // 2)] == ["it holds over"]
+    assert told(size * 3) == []
+
+
+def test_a_member_that_is_read_again_counts_once(opened):
+    data = same_named("log.gz", gzip.compress(LOG))
+    sources = opened("x.tar", data, max_unpacked=2 * len(LOG))
+    for _ in range(3):
+        assert [read(source)[0] for source in sources] == [LOG.decode()] * 2

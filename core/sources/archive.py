@@ -23,6 +23,7 @@ from longctx.core.sources.made import Made, Opener, Original, layers, spooled, u
 from longctx.core.sources.naming import heading, is_hidden
 from longctx.core.sources.packed import Counted, damage_told
 from longctx.core.sources.rules import Rules
+from longctx.core.sources.zipped import open_member
 
 ENDINGS = {".zip": "zip", ".tar": "tar"}
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -80,7 +81,7 @@ class Zip:
 
     def open(self, number: int) -> BinaryIO | None:
         """A file."""
-        return self._zip.open(self._infos[number])
+        return open_member(self._zip, self._infos[number])
 
 
 class Tar:

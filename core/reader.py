@@ -184,7 +184,7 @@ class Source:
     def _detect(self, data: bytes) -> tuple[str, int]:
         if self.made and self.made.encoding and data:
             return self.made.encoding, 0
-        return detect(data, self.name)
+        return detect(data, self.name, self.found)
 
     def _reads(self) -> Iterator[bytes]:
         """The source's bytes in pieces, then one empty piece."""
@@ -204,7 +204,7 @@ class Source:
             raise UnreadableInput(
                 f"cannot read '{self.name}'",
                 error.strerror or str(error),
-                "Check the file and its permissions, or leave it out.",
+                f"Check the file and its permissions{'' if self.found else ', or leave it out'}.",
             ) from error
         yield b""
 
@@ -216,12 +216,13 @@ class Source:
         return nullcontext(self.stream or sys.stdin.buffer)
 
 
-def detect(data: bytes, name: str) -> tuple[str, int]:
+def detect(data: bytes, name: str, found: bool = False) -> tuple[str, int]:
     """Python's name of the encoding, and the length of the byte order mark in bytes.
 
     Args:
         data: the first bytes.
         name: the source's.
+        found: nobody named it, so nobody can leave it out.
 
     Raises:
         NotText: it is empty, binary, or in no known encoding.
@@ -229,14 +230,14 @@ def detect(data: bytes, name: str) -> tuple[str, int]:
     marked = ((mark, encoding) for mark, encoding in BOMS if data.startswith(mark))
     mark, encoding = next(marked, (b"", ""))
     if len(data) == len(mark):
-        raise NotText(f"cannot read '{name}'", "it is empty", "Leave it out.")
+        raise NotText(f"cannot read '{name}'", "it is empty", "" if found else "Leave it out.")
     if not encoding and b"\0" in data:
         encoding = _unmarked_utf16(data)
         if not encoding:
             raise NotText(
                 f"cannot read '{name}'",
                 "it is binary: there are zero bytes in its first MiB, and it is not UTF-16",
-                "Convert it to text, or leave it out.",
+                "" if found else "Convert it to text, or leave it out.",
             )
     if not encoding:
         encoding = "utf-8" if _nearly_utf8(data) else _guess(data, name)

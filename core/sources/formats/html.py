@@ -23,5 +23,5 @@ def page_text(data: bytes, name: str) -> tuple[str, int]:
     encoding = said_encoding(data)
     skipped = 0
     if not encoding:
-        encoding, skipped = detect(data, name)
+        encoding, skipped = detect(data, name, found=True)  # in a book nobody named it
     return decoded(data[skipped:], encoding)

@@ -59,21 +59,23 @@ def open_member(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
     packed = copy(info)
     packed.compress_type, packed.file_size = zipfile.ZIP_STORED, info.compress_size
     del packed.CRC  # it is of what the member holds
-    return _Member(zipped.open(packed), info)
+    raw = zipped.open(packed)
+    is_lzma = info.compress_type == zipfile.ZIP_LZMA
+    return _Member(_lzma(raw, info.file_size) if is_lzma else bz2.BZ2File(raw), raw, info)
 
 
 class _Member(io.RawIOBase):
     """What a member by bzip2 or LZMA holds.
 
     Args:
-        packed: its compressed bytes; closed with it.
+        stream: that, and what there may be beyond its size.
+        packed: what the stream reads; both are closed with it.
         info: what the zip file says of it.
     """
 
-    def __init__(self, packed: BinaryIO, info: zipfile.ZipInfo):
-        self._packed, self._left, self._crc, self._expected = packed, info.file_size, 0, info.CRC
-        is_lzma = info.compress_type == zipfile.ZIP_LZMA
-        self._stream = _lzma(packed, info.file_size) if is_lzma else bz2.BZ2File(packed)
+    def __init__(self, stream: BinaryIO, packed: BinaryIO, info: zipfile.ZipInfo):
+        self._stream, self._packed = stream, packed
+        self._left, self._crc, self._expected = info.file_size, 0, info.CRC
 
     def readable(self) -> bool:
         return True

@@ -27,6 +27,12 @@ from longctx.core.errors import UnreadableInput
 READ_BYTES = 1 << 20
 _MARK = 0xDC00  # + the length of an undecodable run, while its place in the text is kept
 _MARKS = re.compile("[\udc00-\udcff]")
+UNMARKED = ("utf-16-le", "utf-16-be")  # looked for where there is no mark, but zero bytes are
+SPACES = 100  # characters of UTF-16 of which one at least is white space
+# What binary data has that is taken for UTF-16: controls, private and no characters, and the
+# newline whose bytes are swapped.
+_NEVER = re.compile("[\0-\7\x0e-\x19\x1c-\x1f\x7f-\x84\x86-\x9f\u0a00\ue000-\uf8ff\ufffe\uffff]")
+_STRINGS = re.compile(rb"[\0\n\r -~]*")  # in ASCII, with zeros at their ends
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,7 @@ class Source:
     def _detect(self, data: bytes) -> tuple[str, int]:
         if self.made and self.made.encoding and data:
             return self.made.encoding, 0
-        return detect(data, self.name)
+        return detect(data, self.name, self.found)
 
     def _reads(self) -> Iterator[bytes]:
         """The source's bytes in pieces, then one empty piece."""
@@ -198,7 +204,7 @@ class Source:
             raise UnreadableInput(
                 f"cannot read '{self.name}'",
                 error.strerror or str(error),
-                "Check the file and its permissions, or leave it out.",
+                f"Check the file and its permissions{'' if self.found else ', or leave it out'}.",
             ) from error
         yield b""
 
@@ -210,12 +216,13 @@ class Source:
         return nullcontext(self.stream or sys.stdin.buffer)
 
 
-def detect(data: bytes, name: str) -> tuple[str, int]:
+def detect(data: bytes, name: str, found: bool = False) -> tuple[str, int]:
     """Python's name of the encoding, and the length of the byte order mark in bytes.
 
     Args:
         data: the first bytes.
         name: the source's.
+        found: nobody named it, so nobody can leave it out.
 
     Raises:
         NotText: it is empty, binary, or in no known encoding.
@@ -223,16 +230,41 @@ def detect(data: bytes, name: str) -> tuple[str, int]:
     marked = ((mark, encoding) for mark, encoding in BOMS if data.startswith(mark))
     mark, encoding = next(marked, (b"", ""))
     if len(data) == len(mark):
-        raise NotText(f"cannot read '{name}'", "it is empty", "Leave it out.")
+        raise NotText(f"cannot read '{name}'", "it is empty", "" if found else "Leave it out.")
     if not encoding and b"\0" in data:
-        raise NotText(
-            f"cannot read '{name}'",
-            "it is binary: there are zero bytes in its first MiB and no UTF-16 or UTF-32 mark",
-            "Convert it to text, or leave it out.",
-        )
+        encoding = _unmarked_utf16(data)
+        if not encoding:
+            raise NotText(
+                f"cannot read '{name}'",
+                "it is binary: there are zero bytes in its first MiB, and it is not UTF-16",
+                "" if found else "Convert it to text, or leave it out.",
+            )
     if not encoding:
         encoding = "utf-8" if _nearly_utf8(data) else _guess(data, name)
     return encoding, len(mark)
+
+
+def _unmarked_utf16(data: bytes) -> str:
+    """Which UTF-16 bytes with zeros among them are; empty: none, they are binary."""
+    data, ends_here = data[:READ_BYTES], len(data) < READ_BYTES
+    for encoding in UNMARKED:
+        try:
+            text = codecs.getincrementaldecoder(encoding)().decode(data, ends_here)
+        except UnicodeDecodeError:
+            continue
+        if _has_words(text) and not (_STRINGS.fullmatch(data) and _is_mostly_wide(text)):
+            return encoding
+    return ""
+
+
+def _has_words(text: str) -> bool:
+    """Whether there is white space here and there, and nothing that no text has."""
+    spaces = sum(map(text.count, " \t\r\n"))
+    return spaces * SPACES >= len(text) and not _NEVER.search(text)
+
+
+def _is_mostly_wide(text: str) -> bool:
+    return 2 * len(text.encode("ascii", "ignore")) < len(text)
 
 
 def _nearly_utf8(data: bytes) -> bool:

@@ -9,7 +9,6 @@ import re
 import stat
 import tarfile
 import zipfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from longctx.core.sources.made import Made, Opener, Original, layers, spooled, u
 from longctx.core.sources.naming import heading, is_hidden
 from longctx.core.sources.packed import Counted, damage_told
 from longctx.core.sources.rules import Rules
+from longctx.core.sources.zipped import open_member
 
 ENDINGS = {".zip": "zip", ".tar": "tar"}
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -81,7 +81,7 @@ class Zip:
 
     def open(self, number: int) -> BinaryIO | None:
         """A file."""
-        return self._zip.open(self._infos[number])
+        return open_member(self._zip, self._infos[number])
 
 
 class Tar:
@@ -135,6 +135,7 @@ class Archive:
     ):
         self.original, self.name, self.depth = original, name, depth
         self._opener, self._kind, self._how = opener, kind, how
+        self._share = original.budget.share()
         self._opened = ExitStack()
         self._reader: Reader | None = None
 
@@ -142,14 +143,11 @@ class Archive:
         """All files in it; one may be opened before the next is asked for."""
         budget = self.original.budget
         budget.enter(self.depth)
-        times: Counter[str] = Counter()  # an archive may have a name twice
         with damage_told(self.name):
             for member in self._open_anew().members():
                 budget.add_member()
-                times[member.name] += 1
                 if self._kind == "zip":  # what is in a tar counts when the tar is unpacked
-                    again = f"\0{times[member.name]}" if times[member.name] > 1 else ""
-                    budget.reach(f"{self.name}/{member.name}{again}", member.size)
+                    self._share.reach(member.number, member.size)
                 yield member
         self.close()
 
@@ -183,7 +181,7 @@ class Archive:
         file = self._opened.enter_context(self._opener())
         if self._how:
             stream = unpacked(file, self._how, self.name, self._opened)
-            file = Counted(stream, self.name, self.original.budget)
+            file = Counted(stream, self.name, self._share)
         if self._kind == "zip" and self._how:
             file = self._opened.enter_context(spooled(file))
         self._reader = (Zip if self._kind == "zip" else Tar)(file, self._opened)

@@ -4,6 +4,7 @@ A small file can claim, or really hold, any amount of text. What it takes is cou
 disk, through all archives in archives, and refused before it takes more than is allowed.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from longctx.core.errors import UnreadableInput
@@ -35,21 +36,20 @@ class Budget:
     name: str
     packed: int
     limit: int | None = None
-    _reached: dict[str, int] = field(default_factory=dict)
     _spent: int = 0
     _members: int = 0
 
-    def reach(self, part: str, size: int) -> None:
-        """Counts that `size` bytes of a part are, or will be, unpacked; twice the same is once.
+    def share(self) -> "Share":
+        """What one text or archive in the file takes of it."""
+        return Share(self)
+
+    def spend(self, size: int) -> None:
+        """Counts that `size` more bytes are, or will be, unpacked.
 
         Raises:
             TooMuch: this is over the limit.
         """
-        more = size - self._reached.get(part, 0)
-        if more <= 0:
-            return
-        self._reached[part] = size
-        self._spent += more
+        self._spent += size
         most = UNPACKED if self.limit is None else self.limit
         if self._spent > most:
             raise self._too_much(f"it holds over {show_bytes(most)}")
@@ -83,6 +83,31 @@ class Budget:
         return TooMuch(
             f"cannot unpack '{self.name}'", why, "If that is right, say how much: --max-unpacked."
         )
+
+
+@dataclass
+class Share:
+    """What one text or archive takes of a budget; no other's parts are taken for its own.
+
+    Names would not tell them apart: an archive may have one twice.
+
+    Args:
+        budget: that of the file on the disk.
+    """
+
+    budget: Budget
+    _reached: dict[Hashable, int] = field(default_factory=dict)
+
+    def reach(self, part: Hashable, size: int) -> None:
+        """Counts that `size` bytes of a part are, or will be, unpacked; twice the same is once.
+
+        Raises:
+            TooMuch: this is over the limit.
+        """
+        more = size - self._reached.get(part, 0)
+        if more > 0:
+            self._reached[part] = size
+            self.budget.spend(more)
 
 
 def require_held(name: str, size: int) -> None:

@@ -106,6 +106,7 @@ class Made:
     ):
         self._original, self._name = original, name
         self._opener, self._how = opener, how
+        self._share = original.budget.share()
         self._format = formats.load(format) if format else None
         self.marks = self._format.MARKS if self._format else None
         self.encoding = "utf-8" if format else ""
@@ -149,7 +150,7 @@ class Made:
         size = 0
         with ExitStack() as opened:
             stream = unpacked(raw, self._how, self._name, opened)
-            counted = Counted(stream, self._name, self._original.budget)
+            counted = Counted(stream, self._name, self._share)
             try:
                 while data := counted.read(MEASURED):
                     size += len(data)
@@ -170,13 +171,13 @@ class Made:
             data = stream.read(CONVERTED + 1)
             require_held(self._name, len(data))
             file = io.BytesIO(data)
-        pieces = self._format.convert(file, self._name, self._original.budget)
+        pieces = self._format.convert(file, self._name, self._share)
         opened.callback(pieces.close)
         return _Text(pieces, self._note, self._name)
 
     def _note(self, piece: Piece, at: int) -> None:
         """Keeps what a piece at byte `at` tells beside its text."""
-        self._original.budget.reach(f"{self._name}:text", at + len(piece.text))
+        self._share.reach("text", at + len(piece.text))
         self.undecodable += piece.undecodable
         if piece.lost:
             self.lost.append(piece.lost)

@@ -18,7 +18,7 @@ from xml.parsers.expat import ExpatError
 
 from longctx.core.errors import UnreadableInput
 from longctx.core.sources.extra import require
-from longctx.core.sources.limits import Budget
+from longctx.core.sources.limits import Share
 
 BLOCK = 1 << 20
 ZST_BYTES = 1 << 10  # given to the library at once; each may hold 32,000 times as much
@@ -67,8 +67,7 @@ class Counted(io.RawIOBase):
     Args:
         stream: what is read.
         name: as users know it.
-        budget: where it counts; None: nowhere.
-        part: under which name.
+        share: where it counts, as what is `packed`; None: nowhere.
         end: bytes after which it ends, also if there are more.
     """
 
@@ -76,12 +75,11 @@ class Counted(io.RawIOBase):
         self,
         stream: BinaryIO,
         name: str,
-        budget: Budget | None = None,
-        part: str = "",
+        share: Share | None = None,
         end: int | None = None,
     ):
-        self._stream, self._name, self._budget = stream, name, budget
-        self._part, self._end, self._done = part or name, end, 0
+        self._stream, self._name, self._share = stream, name, share
+        self._end, self._done = end, 0
 
     def readable(self) -> bool:
         """It is."""
@@ -103,8 +101,8 @@ class Counted(io.RawIOBase):
             if not piece:
                 break
             self._done += len(piece)
-            if self._budget:
-                self._budget.reach(self._part, self._done)
+            if self._share:
+                self._share.reach("packed", self._done)
             pieces.append(piece)
             wanted = None if wanted is None else wanted - len(piece)
         return b"".join(pieces)

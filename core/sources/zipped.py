@@ -1,16 +1,27 @@
-"""Zip files that are one document inside: their members by name, within a budget."""
+"""Members of zip files as streams, of which no more is held than a read asks for.
 
+Also zip files that are one document inside: their members by name, within a budget.
+"""
+
+import bz2
+import io
+import lzma
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import BinaryIO
 
-from longctx.core.sources.limits import Budget, require_held
+from longctx.core.sources.limits import Share, require_held
+
+LZMA_HEAD = 9  # bytes before an LZMA stream: version, size of what follows, settings
+BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # Python's own streams keep to the read
 
 
 @contextmanager
 def members_of(
-    file: BinaryIO, name: str, budget: Budget
+    file: BinaryIO, name: str, share: Share
 ) -> Iterator[tuple[frozenset[str], Callable[[str], bytes]]]:
     """The names in a zip file, and what reads one of them.
 
@@ -24,7 +35,76 @@ def members_of(
         def read(member: str) -> bytes:
             info = zipped.getinfo(member)
             require_held(name, info.file_size)
-            budget.reach(f"{name}/{member}", info.file_size)
-            return zipped.read(info)
+            share.reach(("member", member), info.file_size)
+            with open_member(zipped, info) as stream:
+                return stream.read(info.file_size)  # all at once would unpack what is beyond that
 
         yield frozenset(zipped.namelist()), read
+
+
+def open_member(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
+    """A member's bytes, at most as many as the zip file says, whatever there are.
+
+    Python's own streams of bzip2 and LZMA unpack at once all that they have read: a few KB can be
+    gigabytes. So the compressed bytes are asked for, and unpacked here.
+
+    Raises (here and while it is read):
+        BadZipFile: it is damaged.
+        NotImplementedError: its compression is none of those that Python knows.
+    """
+    if info.compress_type in BOUNDED:
+        return zipped.open(info)
+    if info.compress_type not in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        raise NotImplementedError(f"its compression, number {info.compress_type}, is not known")
+    packed = copy(info)
+    packed.compress_type, packed.file_size = zipfile.ZIP_STORED, info.compress_size
+    del packed.CRC  # it is of what the member holds
+    raw = zipped.open(packed)
+    is_lzma = info.compress_type == zipfile.ZIP_LZMA
+    return _Member(_lzma(raw, info.file_size) if is_lzma else bz2.BZ2File(raw), raw, info)
+
+
+class _Member(io.RawIOBase):
+    """What a member by bzip2 or LZMA holds.
+
+    Args:
+        stream: that, and what there may be beyond its size.
+        packed: what the stream reads; both are closed with it.
+        info: what the zip file says of it.
+    """
+
+    def __init__(self, stream: BinaryIO, packed: BinaryIO, info: zipfile.ZipInfo):
+        self._stream, self._packed = stream, packed
+        self._left, self._crc, self._expected = info.file_size, 0, info.CRC
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes; EOFError where there are fewer than the zip file says."""
+        wanted = self._left if size < 0 else min(size, self._left)
+        data = self._stream.read(wanted)
+        if len(data) < wanted:
+            raise EOFError("it ends before its end")
+        self._left -= wanted
+        self._crc = zlib.crc32(data, self._crc)
+        if not self._left and self._crc != self._expected:
+            raise zipfile.BadZipFile("its CRC-32 is another one")
+        return data
+
+    def close(self) -> None:
+        self._stream.close()
+        self._packed.close()
+        super().close()
+
+
+def _lzma(packed: BinaryIO, size: int) -> lzma.LZMAFile:
+    """The stream behind the head that it has in zip files; `size` is that of what it holds."""
+    head = packed.read(LZMA_HEAD)
+    if len(head) < LZMA_HEAD or head[2:4] != b"\5\0":
+        raise ValueError("its LZMA settings are not known")
+    rest, lc = divmod(head[4], 9)
+    pb, lp = divmod(rest, 5)
+    window = min(int.from_bytes(head[5:], "little"), size)  # memory that is taken for it
+    filters = [{"id": lzma.FILTER_LZMA1, "dict_size": window, "lc": lc, "lp": lp, "pb": pb}]
+    return lzma.LZMAFile(packed, format=lzma.FORMAT_RAW, filters=filters)

@@ -85,7 +85,7 @@ def test_a_mark_is_skipped_but_counted(read_bytes):
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
-def test_utf16_and_utf32_need_a_mark(encoding, monkeypatch):
+def test_utf16_and_utf32_with_a_mark(encoding, monkeypatch):
     monkeypatch.setattr(reader, "READ_BYTES", 7)
     text = "a😀中\r\n" * 30
     raw = ("\ufeff" + text).encode(encoding)

@@ -1,6 +1,6 @@
 """Formats that text is made of before it is read, one file each; the folder is the registry.
 
-`book.html` is converted by `html.py`: its function `convert(file, name, budget)` gives `Piece`s,
+`book.html` is converted by `html.py`: its function `convert(file, name, share)` gives `Piece`s,
 its `MARKS` says what their numbers count, `NEEDS` names a library beside Python's own, and `STREAM`
 whether the file is read as it comes (else all of it is held in memory).
 """

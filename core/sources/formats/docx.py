@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 from xml.parsers import expat
 
-from longctx.core.sources.limits import Budget
+from longctx.core.sources.limits import Share
 from longctx.core.sources.pieces import Piece, tidy
 from longctx.core.sources.zipped import members_of
 
@@ -18,14 +18,14 @@ PARTS = ("word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
 SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 
 
-def convert(file: BinaryIO, name: str, budget: Budget) -> Iterator[Piece]:
+def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
     """Each paragraph that has text.
 
     Raises:
         ValueError: it has no text part, or one that is not as Word writes it.
     """
     number = 0
-    with members_of(file, name, budget) as (names, read):
+    with members_of(file, name, share) as (names, read):
         if PARTS[0] not in names:
             raise ValueError(f"it has no {PARTS[0]}")
         for part in PARTS:

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
+from longctx.core.errors import UnreadableInput
 from longctx.core.sources.formats.html import page_text
-from longctx.core.sources.limits import Budget
+from longctx.core.sources.limits import Share, TooMuch
 from longctx.core.sources.markup import tags, text_of
+from longctx.core.sources.packed import damage_told
 from longctx.core.sources.pieces import Piece
 from longctx.core.sources.zipped import members_of
 
@@ -19,26 +21,57 @@ MARKS, NEEDS, STREAM = "chapter", "", False
 CONTAINER, ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 
 
-def convert(file: BinaryIO, name: str, budget: Budget) -> Iterator[Piece]:
-    """The text of each chapter.
+def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+    """The text of each chapter; what is wrong with one does not keep the others from being read.
 
     Raises:
         ValueError: it does not say what is in it.
+        UnreadableInput: no chapter has text that can be read.
+        TooMuch: more is unpacked than is allowed.
     """
-    with members_of(file, name, budget) as (names, read):
-        locked: set[str] = set()
-        if ENCRYPTION in names:
-            listed = tags(page_text(read(ENCRYPTION), name)[0])
-            locked = {unquote(attrs["uri"]) for _, attrs in listed if "uri" in attrs}
-        for number, chapter in enumerate(_spine(read, name), 1):
+    found, lost = False, ""
+    with members_of(file, name, share) as (names, read):
+        locked = _locked(read) if ENCRYPTION in names else set()
+        spine = _spine(read, name)
+        for number, chapter in enumerate(spine, 1):
             if chapter in locked or chapter not in names:
                 why = "is encrypted" if chapter in locked else f"('{chapter}') is missing"
-                yield Piece("", number, f"'{name}': chapter {number} {why}")
-                continue
-            text, bad = page_text(read(chapter), f"{name}/{chapter}")
-            words = "".join(piece.text for piece in text_of(text))
-            if words.strip():
-                yield Piece(words + "\n", number, undecodable=bad)
+                piece = Piece("", number, f"chapter {number} {why}")
+            else:
+                piece = _chapter(read, chapter, number)
+            found, lost = found or bool(piece.text), lost or piece.lost
+            yield piece._replace(lost=f"'{name}': {piece.lost}") if piece.lost else piece
+    if lost and not found:
+        raise UnreadableInput(
+            f"cannot read '{name}'",
+            f"none of its {len(spine):,} chapters has text that can be read: {lost}",
+            "Get it whole, and without copy protection.",
+        )
+
+
+def _chapter(read: Callable[[str], bytes], member: str, number: int) -> Piece:
+    """A chapter's text, or why there is none."""
+    try:
+        with damage_told(member):
+            text, bad = page_text(read(member), member)
+    except TooMuch:
+        raise
+    except UnreadableInput as error:
+        return Piece("", number, f"chapter {number} cannot be read: {error.why}")
+    words = "".join(piece.text for piece in text_of(text))
+    return Piece(words + "\n" if words.strip() else "", number, undecodable=bad)
+
+
+def _locked(read: Callable[[str], bytes]) -> set[str]:
+    """The files that are encrypted, fonts among them; where that is not told, they are no text."""
+    try:
+        with damage_told(ENCRYPTION):
+            listed = _tags(read, ENCRYPTION, ENCRYPTION)
+    except TooMuch:
+        raise
+    except UnreadableInput:
+        return set()
+    return {unquote(attrs["uri"]) for _, attrs in listed if "uri" in attrs}
 
 
 def _spine(read: Callable[[str], bytes], name: str) -> list[str]:

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from longctx.core.reader import detect
-from longctx.core.sources.limits import Budget
+from longctx.core.sources.limits import Share
 from longctx.core.sources.markup import said_encoding, text_of
 from longctx.core.sources.pieces import Piece, decoded
 
 MARKS, NEEDS, STREAM = "line", "", False
 
 
-def convert(file: BinaryIO, name: str, budget: Budget) -> Iterator[Piece]:
+def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
     """The text of a page; scripts and styles are left out."""
     text, bad = page_text(file.read(), name)
     yield Piece("", 1, undecodable=bad)
@@ -23,5 +23,5 @@ def page_text(data: bytes, name: str) -> tuple[str, int]:
     encoding = said_encoding(data)
     skipped = 0
     if not encoding:
-        encoding, skipped = detect(data, name)
+        encoding, skipped = detect(data, name, found=True)  # in a book nobody named it
     return decoded(data[skipped:], encoding)

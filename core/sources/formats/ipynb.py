@@ -5,14 +5,14 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from longctx.core.sources.limits import Budget
+from longctx.core.sources.limits import Share
 from longctx.core.sources.pieces import Piece, plain_lines, tidy
 
 MARKS, NEEDS, STREAM = "cell", "", False
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def convert(file: BinaryIO, name: str, budget: Budget) -> Iterator[Piece]:
+def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
     """Each cell; pictures and other output that is no text are left out.
 
     Raises:

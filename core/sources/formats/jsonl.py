@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from longctx.core.reader import NotText
-from longctx.core.sources.limits import CONVERTED, Budget, require_held
+from longctx.core.sources.limits import CONVERTED, Share, require_held
 from longctx.core.sources.pieces import Piece, decoded, tidy
 
 MARKS, NEEDS, STREAM = "line", "", True
 
 
-def convert(file: BinaryIO, name: str, budget: Budget) -> Iterator[Piece]:
+def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
     """Each record.
 
     Raises:

@@ -11,7 +11,7 @@ from email.header import decode_header, make_header
 from email.message import Message
 from typing import BinaryIO
 
-from longctx.core.sources.limits import CONVERTED, Budget, require_held
+from longctx.core.sources.limits import CONVERTED, Share, require_held
 from longctx.core.sources.markup import text_of
 from longctx.core.sources.pieces import Piece, decoded, known_encoding, plain_lines, tidy
 
@@ -20,7 +20,7 @@ HEADERS = ("From", "To", "Cc", "Date", "Subject")
 _QUOTED = re.compile(rb"^>(>*From )", re.M)
 
 
-def convert(file: BinaryIO, name: str, budget: Budget) -> Iterator[Piece]:
+def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
     """Each message.
 
     Raises:

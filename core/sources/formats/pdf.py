@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from longctx.core.errors import UnreadableInput
-from longctx.core.sources.limits import Budget
+from longctx.core.sources.limits import Share
 from longctx.core.sources.pieces import Piece, plain_lines, tidy
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ ABSENT = 1000  # pages in a row that cannot be read, after which no other is tri
 _HYPHEN = re.compile("[\x02\ufffe]\r?\n?")  # where a word goes on in the next line
 
 
-def convert(file: BinaryIO, name: str, budget: Budget) -> Iterator[Piece]:
+def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
     """The text of each page.
 
     Raises:

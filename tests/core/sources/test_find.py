@@ -2,6 +2,7 @@
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 from sample_files import put, read, zipped
@@ -196,3 +197,44 @@ def test_a_folder_without_files(tree, tmp_path, files):
 def test_archives_in_folders_are_looked_into(tree):
     files = {"a.zip": zipped({"x/y.txt": TEXT}), "b.txt": TEXT}
     assert tree(files) == ["top/a.zip/x/y.txt", "top/b.txt"]
+
+
+# --- what is told of them ---
+
+NO_TEXT = {"empty": b"", "binary": b"\0\1\2\3", "empty.html": b"", "binary.html": b"\0\1\2\3"}
+
+
+def told(*paths: str) -> dict[str, str]:
+    """What reading each source is refused with."""
+    found = {}
+    for source in open_sources(paths):
+        with pytest.raises(UnreadableInput) as error:
+            read(source)
+        found[source.name] = str(error.value)
+    return found
+
+
+@pytest.mark.parametrize("path", ["top", "top/*", "top/a.zip"])
+def test_nobody_is_told_to_leave_out_what_was_found(tree, path):
+    tree({**NO_TEXT, "a.zip": zipped(NO_TEXT)})
+    messages = told(path)
+    assert len(messages) == (4 if path.endswith("zip") else 8)
+    assert all("it is empty" in text or "it is binary" in text for text in messages.values())
+    assert [text for text in messages.values() if "eave it out" in text] == []
+
+
+def test_what_was_named_may_be_left_out(tree):
+    tree(NO_TEXT)
+    assert told("top/empty")["top/empty"].endswith("it is empty. Leave it out.")
+    assert told("top/binary")["top/binary"].endswith("Convert it to text, or leave it out.")
+
+
+def test_a_file_that_cannot_be_opened(tree, monkeypatch):
+    def denied(*_):
+        raise PermissionError(13, "Permission denied")
+
+    tree(all_text("a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", denied)
+        assert told("top")["top/a"].endswith("Check the file and its permissions.")
+        assert told("top/a")["top/a"].endswith("permissions, or leave it out.")

@@ -110,19 +110,6 @@ def test_pages_that_are_pictures_are_told(opened):
         read(opened("b.pdf", pdf(None, None)))
 
 
-def test_epub_is_cited_by_chapter_in_reading_order(opened):
-    chapters = ("<html><body><h1>One</h1><p>a</p></body></html>", "<p/>", "<p>caf&#233;</p>")
-    source = opened("a.epub", epub(*chapters))
-    assert read(source)[1] == [("One\n\na\n\n", 1), ("café\n\n", 3)]
-
-
-def test_encrypted_chapters_are_told(opened):
-    uri = '<CipherReference URI="OEBPS/text/c%200.xhtml"/>'
-    source = opened("a.epub", epub("<p>a", "<p>b", **{"META-INF/encryption.xml": uri}))
-    assert read(source)[0] == "b\n\n"
-    assert "chapter 1 is encrypted" in source.lost[0]
-
-
 def test_docx_is_cited_by_paragraph(opened):
     table = f"<w:tbl><w:tr><w:tc>{paragraph('cell')}</w:tc></w:tr></w:tbl>"
     changed = "<w:p><w:ins><w:r><w:t>new</w:t></w:r></w:ins><w:del><w:delText>old</w:delText>"

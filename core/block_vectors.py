@@ -7,6 +7,8 @@ Memory", NeurIPS 2024. Pure functions; they know no method and no store.
 import torch
 from torch import Tensor
 
+WIDENED = 1 << 20  # elements of rows that are widened at once; 4 MiB in float32
+
 
 def representatives(keys: Tensor, received: Tensor, count: int) -> Tensor:
     """For each query head the mean of the keys of a block that received most of its attention.
@@ -38,7 +40,30 @@ def best_blocks(q: Tensor, vectors: Tensor, count: int) -> Tensor:
         (min(count, n),) ascending.
     """
     wide = torch.promote_types(q.dtype, torch.float32)
-    query = q.to(wide).mean(1).flatten()  # (H * D,)
-    scores = vectors.flatten(1).to(wide) @ query
+    scores = products(vectors.flatten(1), q.to(wide).mean(1).flatten())
     best = scores.sort(descending=True, stable=True).indices[:count]
     return best.sort().values
+
+
+def products(rows: Tensor, query: Tensor) -> Tensor:
+    """Products of rows with a vector, in its dtype.
+
+    Narrower rows are widened on the way; on a CPU a part at a time, which never leaves its cache.
+    A GPU is no faster so.
+
+    Args:
+        rows: (n, K), of the vector's dtype or a narrower one.
+        query: (K,), float32 or wider.
+
+    Returns:
+        (n,).
+    """
+    if rows.dtype == query.dtype or rows.is_cuda:
+        return rows.to(query.dtype) @ query
+    found = query.new_empty(len(rows))
+    step = max(1, WIDENED // len(query))
+    wide = query.new_empty(min(step, len(rows)), len(query))
+    for start in range(0, len(rows), step):
+        some = rows[start : start + step]
+        torch.mv(wide[: len(some)].copy_(some), query, out=found[start : start + step])
+    return found

@@ -28,11 +28,27 @@ def quantile(maps: Tensor, share: float) -> Tensor:
     Returns:
         (B,) in the dtype of the maps.
     """
+    return quantiles(maps, [share])[:, 0]
+
+
+def quantiles(maps: Tensor, shares: list[float]) -> Tensor:
+    """The same for many shares, with one sort.
+
+    Args:
+        maps: (B, H, N, N), see `quantile`.
+        shares: n of them, each over 0, up to 1.
+
+    Returns:
+        (B, n) in the dtype of the maps.
+    """
     N = maps.shape[-1]
     row, column = torch.tril_indices(N, N, device=maps.device)
     entries = maps[:, :, row, column].flatten(1)
-    rank = min(max(1, math.ceil(share * entries.shape[1])), entries.shape[1])
-    return entries.kthvalue(rank, dim=1).values
+    M = entries.shape[1]
+    ranks = [min(max(1, math.ceil(share * M)), M) for share in shares]
+    if len(ranks) == 1:  # is found without a sort
+        return entries.kthvalue(ranks[0], dim=1, keepdim=True).values
+    return entries.sort(dim=1).values[:, torch.tensor(ranks, device=maps.device) - 1]
 
 
 def boxes(summed: Tensor, theta: Tensor, heads: int = 1) -> Boxes:

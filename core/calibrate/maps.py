@@ -5,7 +5,6 @@ block's tokens attend to each other in every layer. A pass is the model's own fu
 is taken while it runs, of one block at a time. Knows nothing of spans, and asks no question.
 """
 
-import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from longctx.core import spans
 from longctx.core.errors import UsageError
 from longctx.core.haystack import LEAST_FILLER, Builder, Group, Haystack
 from longctx.core.kv.streaming_window import near_of, own_maps, plain
@@ -190,7 +190,7 @@ class Tap(Memory):
 
 
 def quantiles(own: Tensor, shares: list[float]) -> Tensor:
-    """What `spans.quantile` gives of one block, for many shares with one sort.
+    """What `spans.quantiles` gives of one block: sorted together, all of them take more room.
 
     Args:
         own: (H, N, N), attention of a block's tokens to each other.
@@ -199,8 +199,4 @@ def quantiles(own: Tensor, shares: list[float]) -> Tensor:
     Returns:
         (n,) in the dtype of the map.
     """
-    N = own.shape[-1]
-    row, column = torch.tril_indices(N, N, device=own.device)
-    entries = own[:, row, column].flatten().sort().values
-    ranks = [max(1, math.ceil(share * len(entries))) for share in shares]
-    return entries[torch.tensor(ranks, device=own.device) - 1]
+    return spans.quantiles(own[None], shares)[0]

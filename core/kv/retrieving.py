@@ -71,8 +71,9 @@ class Retrieving(Memory):
 
     A method defines `forms`, `index` and `choose`; one that wants to know how a block of a layer
     attends to itself defines `note_forms` and `note` too. What these are given, none changes. They
-    are called for layers with full attention, in the order of the layers for each chunk; each
-    token of an answer is a chunk of its own.
+    are called for layers with full attention, in the order of the layers for each chunk. Each
+    token of an answer is a chunk of its own; where what the question's last chunk retrieved stays
+    for the answer, they are not called for it.
 
     Args:
         options: `BlockOptions`.
@@ -82,11 +83,13 @@ class Retrieving(Memory):
     Attributes:
         name: the method's, in messages.
         per_head: attention received is told for each query head, else summed over them.
+        anew: each token of an answer retrieves anew; else what the question's last chunk did stays.
         answering: of a memory for a question: the question has been read.
     """
 
     name: ClassVar[str]
     per_head: ClassVar[bool] = False
+    anew: ClassVar[bool] = True
     recalls, ways, edges = True, {}, (0, 0)
 
     # --- what a method defines ---
@@ -157,6 +160,7 @@ class Retrieving(Memory):
         # Of a memory for a question alone:
         self._votes: Tensor | None = None  # (blocks of the document,)
         self._near: int | None = None  # where the local window of its first chunk begins
+        self._stay: dict[int, Tensor] = {}  # by layer, the blocks that its last chunk retrieved
         self._looks = self._entries = 0  # of the answer's tokens in all layers
 
     def _forms(self, layer: Layer) -> Forms:
@@ -177,15 +181,21 @@ class Retrieving(Memory):
             self._count(min(self._kept.seen, layer.window))
             return plain(layer, q, k, v)
         kv, o = self._kept.append(layer, k, v), self.options
-        self._leave(layer, kv)
+        if self._learns:
+            self._leave(layer, kv)
         keys, values = _heads_first(kv.latest(o.start(kv.length)))  # (G, W, D)
         T = min(q.shape[1], keys.shape[1])  # the first tokens of the input are never local
         near = near_of(layer, q[:, -T:], keys, values, o.positions) if T else None
-        read = self._read(layer, near, q[:, -T:], keys[:, -T:]) if near else None
+        read = self._read(layer, near, q[:, -T:], keys[:, -T:]) if near and self._learns else None
         if near is None or kv.length <= o.first + o.local:
             self._count(kv.length)
             return plain(layer, q, *_heads_first(kv.latest(0)))
-        return self._attended(layer, near, read, kv)
+        return self._attended(near, q, kv, self._chosen(layer, read))
+
+    @property
+    def _learns(self) -> bool:
+        """Whether anything will be retrieved again; if not, nothing more need be known."""
+        return self.anew or not self.answering
 
     def _begin(self, tokens: int) -> None:
         """Notes where the local window of a question begins."""
@@ -214,19 +224,28 @@ class Retrieving(Memory):
             known.add_maps(maps, lambda whole: self.note(layer, whole))
         return Read(q, k, given[:, -q.shape[1] :], maps, offset)
 
-    def _attended(self, layer: Layer, near: Near, read: Read, kv: LayerBlocks) -> Tensor:
-        """Attention (H, T, D) to the first tokens and retrieved blocks beside the local window."""
-        o, index = self.options, self._known[layer.index].index
+    def _chosen(self, layer: Layer, read: Read | None) -> Tensor:
+        """The blocks (n,) that a chunk attends to; without `read`, those that stay."""
+        index = self._known[layer.index].index
         chosen = torch.zeros(0, dtype=torch.int64, device=self._place.device)
+        if read is None:
+            return self._stay.get(layer.index, chosen)
         if index.length:
             chosen, votes = self.choose(layer, read, index.rows)
             self._vote(chosen, votes)
+        if not self.anew:
+            self._stay[layer.index] = chosen
+        return chosen
+
+    def _attended(self, near: Near, q: Tensor, kv: LayerBlocks, chosen: Tensor) -> Tensor:
+        """Attention (H, T, D) to the first tokens and chosen blocks beside the local window."""
+        o = self.options
         far = (torch.cat(parts) for parts in zip(kv.initial(), kv.blocks(chosen), strict=True))
         keys, values = _heads_first(far)
         self._count(keys.shape[1] + near.k.shape[1])
         if not keys.shape[1]:
             return near.out
-        both = at_one_distance(near, read.q, keys, values, o.local, o.positions)
+        both = at_one_distance(near, q, keys, values, o.local, o.positions)
         if kv.on_disk and len(chosen):
             received = both.given()[o.first :].unflatten(0, (-1, o.block)).sum(1)
             kv.used(chosen, received)
@@ -299,7 +318,7 @@ class Retrieving(Memory):
         fork._known = {index: known.fork() for index, known in self._known.items()}
         behind = max(0, self._kept.seen - self.options.first)
         blocks = -(-behind // self.options.block)  # local ones may leave while the question is read
-        fork._votes = torch.zeros(blocks, device=self._place.device)
+        fork._votes, fork._stay = torch.zeros(blocks, device=self._place.device), {}
         return fork
 
     def begin_answer(self) -> None:

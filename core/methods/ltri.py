@@ -6,7 +6,6 @@ layers' retrieval heads compare them, and vote. The window is InfLLM's (`core/kv
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -102,7 +101,7 @@ class Method(Retrieving):
         UsageError: a retrieval head or a layer's option is none of the model's.
     """
 
-    name, per_head = "ltri", True
+    name, per_head, anew = "ltri", True, False
 
     def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
         self._heads = best_heads(options.heads, layers)
@@ -113,7 +112,6 @@ class Method(Retrieving):
         lam = usual if options.lam is None else options.lam
         self._lam = of_layers("lam", lam, len(layers))
         self._ballot = self._similar = torch.zeros(0)  # (n,) of the layers so far, of the latest
-        self._stay: dict[int, Chosen] = {}  # what the question's last chunk retrieved
         super().__init__(options, layers, place)
 
     # --- the index ---
@@ -166,31 +164,19 @@ class Method(Retrieving):
         """Tokens read next; a question at once, since what its last chunk retrieves stays."""
         return self.options.local if self._votes is not None else super().chunk
 
-    def recall(self) -> Self:
-        """A memory for one question and its answer; this one stays as it is."""
-        fork = super().recall()
-        fork._stay = {}
-        return fork
-
     def begin_chunk(self) -> None:
         """No layer has voted."""
         self._ballot = self._similar = torch.zeros(0)
 
     def choose(self, layer: Layer, read: Read, index: Rows) -> Chosen:
-        """The blocks with most votes; in an answer, those of the question."""
-        if self.answering:
-            nothing = torch.zeros(0, dtype=torch.int64, device=read.q.device)
-            return self._stay.get(layer.index, Chosen(nothing))
+        """The blocks with most votes."""
         if layer.index < self._first:
             blocks = best_blocks(read.q, index["vectors"], self.options.retrieved)
-            chosen = Chosen(blocks, torch.zeros_like(blocks))
-        else:
-            if layer.index in self._heads:
-                self._poll(layer, read, index)
-            blocks = spans.best(self._similar, self.options.retrieved, self._ballot)
-            chosen = Chosen(blocks, self._ballot[blocks])
-        self._stay[layer.index] = chosen
-        return chosen
+            return Chosen(blocks, torch.zeros_like(blocks))
+        if layer.index in self._heads:
+            self._poll(layer, read, index)
+        blocks = spans.best(self._similar, self.options.retrieved, self._ballot)
+        return Chosen(blocks, self._ballot[blocks])
 
     def _poll(self, layer: Layer, read: Read, index: Rows) -> None:
         """A layer's own best blocks get its retrieval head's copy score."""

@@ -14,11 +14,19 @@ import triton
 
 from longctx.core.attention import causal_attention_lse
 from longctx.core.bench.gpu_time import seconds
-from longctx.kernels import attention_mass, fused_attention, selected_attention, similarity_max
+from longctx.kernels import (
+    attention_mass,
+    fused_attention,
+    selected_attention,
+    similarity_max,
+    span_boxes,
+    span_boxes_ref,
+)
 
 H, G, D, QUERIES = 32, 8, 128, 128
 CHUNKS = {"8k after 8k": (8192, 8192), "32k after 32k": (32768, 32768)}
 TOKENS, HEADS, REACH = 1_000_000, 4, 64
+BLOCK, THRESHOLD = 128, 0.3  # tokens of a block; what is taken off an entry, summed over heads
 KEPT, SELECTED, SPAN, LISTS = 262_144, 8192, 32, 8  # eight lists' rows are more than a cache holds
 BAR_MASS, BAR_BANDWIDTH = 0.05, 0.70
 
@@ -100,6 +108,16 @@ def selected(bits: int, bandwidth: float) -> dict:
     }
 
 
+def spans(blocks: int) -> dict:
+    """The best spans of so many blocks by their attention maps, beside the definition."""
+    logits = torch.randn(blocks, H, BLOCK, BLOCK, device="cuda")
+    above = torch.ones(BLOCK, BLOCK, dtype=torch.bool, device="cuda").triu(1)
+    summed = logits.masked_fill(above, -torch.inf).softmax(-1).sum(1)
+    given = summed, torch.full((blocks,), THRESHOLD, device="cuda")
+    by = {"µs": span_boxes, "definition µs": span_boxes_ref}
+    return {unit: seconds(partial(one.span_boxes, *given)) * 1e6 for unit, one in by.items()}
+
+
 def main() -> None:
     """Measures and prints."""
     torch.manual_seed(0)
@@ -111,6 +129,7 @@ def main() -> None:
         "copy GB/s": bandwidth / 1e9,
         "similarity": {f"{n} words": similarity(n, bandwidth) for n in (1, 16, 32, 64, 256)},
         "selected attention": {f"{n}-bit keys": selected(n, bandwidth) for n in (16, 8)},
+        "span boxes": {f"{n} blocks": spans(n) for n in (1, 4)},
         "attention": {name: attention(*sizes) for name, sizes in CHUNKS.items()},
     }
     print(json.dumps(report, indent=2))

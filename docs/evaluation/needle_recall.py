@@ -12,7 +12,7 @@ are in the cache.
 
 import argparse
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -82,19 +82,20 @@ def measure(method: str, length: int, depths: int, setup: Setup, folder: Path) -
         sizes = session.engine.options
         cold = ask(session, laid.case.queries[0], How(max_new_tokens=24)).timings["first_token_s"]
         warm = ask(session, laid.case.queries[0], How(max_new_tokens=24)).timings["first_token_s"]
-        right = 0
+        right: Counter[float] = Counter()  # by depth
         for number, query in enumerate(laid.case.queries):
             seen.clear()
             asked = ask(session, query, How(max_new_tokens=24))
             answered = is_right(query.answers[0], asked.answer)
-            right += answered
+            right[laid.plan.hidden[number].depth] += answered
             gold = hidden(laid, number, tokenizer, prefix, sizes, length)
             for layer, blocks in seen.items() if gold else ():
                 recalls[answered][layer].append(len(gold & blocks) / len(gold))
         snapshot = session.document.snapshot()
     index = sum(x.nbytes for name, x in snapshot.items() if name.startswith("index"))
     print(
-        f"\n{method}, {length:,} tokens: answered {right} of {len(laid.case.queries)}; read at "
+        f"\n{method}, {length:,} tokens: answered {right.total()} of {len(laid.case.queries)} "
+        f"(by depth {' '.join(str(right[depth]) for depth in sorted(right))}); read at "
         f"{done.tokens_per_s:,.0f} tokens/s; first token cold {cold:.2f} s, warm {warm:.2f} s; "
         f"index {index / length * 100_000 / 1e6:.2f} MB per 100,000 tokens\n"
     )

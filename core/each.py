@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from longctx.core.cadence import Cadence
+from longctx.core.detect import NotText
 from longctx.core.errors import LongctxError, UnreadableInput
 from longctx.core.ingest import Ingested, Progress, ingest_sources
-from longctx.core.reader import NotText, Source
+from longctx.core.reader import Source
 from longctx.core.setup import Setup, prepare
 from longctx.core.sources.find import USUAL, check, open_sources
 from longctx.core.sources.rules import Rules

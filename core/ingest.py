@@ -16,13 +16,14 @@ from torch import Tensor
 
 from longctx.core.boundaries import Boundaries, on_host
 from longctx.core.cadence import Cadence
+from longctx.core.detect import NotText
 from longctx.core.device import peak_memory
 from longctx.core.disk import expected_tokens, require_disk, require_memory
 from longctx.core.encode import encode
 from longctx.core.errors import UnreadableInput
 from longctx.core.gather import room
 from longctx.core.memory import Method, Snapshot
-from longctx.core.reader import NotText, Source
+from longctx.core.reader import Source
 from longctx.core.reading import CannotGoOn, Reading
 from longctx.core.resume import difference, header, unchanged
 from longctx.core.setup import Engine, Setup, memory_told, prepare

@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 
+from longctx.core.detect import NotText
 from longctx.core.device import dtype_name, free_memory, peak_memory, synchronize
 from longctx.core.disk import TOKEN_BYTES, holds
 from longctx.core.errors import UnreadableInput
 from longctx.core.memory import Held
-from longctx.core.reader import NotText, Source
+from longctx.core.reader import Source
 from longctx.core.setup import Engine, Setup, prepare
 from longctx.core.sources.find import USUAL, open_sources
 from longctx.core.sources.rules import Rules

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from longctx.core.detect import NotText
 from longctx.core.errors import LongctxError, StateMismatch, UnreadableInput, UsageError
 from longctx.core.overlap import prefetched
-from longctx.core.reader import Made, NotText, Source
+from longctx.core.reader import Made, Source
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Manifest, Origin

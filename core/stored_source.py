@@ -14,8 +14,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
+from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput
-from longctx.core.reader import READ_BYTES, NotText, Source
+from longctx.core.reader import READ_BYTES, Source
 from longctx.core.sources.naming import heading
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Source as Known

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, Protocol
 
+from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput
-from longctx.core.reader import NotText, Source
+from longctx.core.reader import Source
 from longctx.core.sources import formats
 from longctx.core.sources.limits import TooMuch
 from longctx.core.sources.made import Made, Opener, Original, layers, spooled, unpacked

@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput
-from longctx.core.reader import NotText
 from longctx.core.sources.ignore import IGNORE, Ignore, above
 from longctx.core.sources.naming import is_hidden
 from longctx.core.sources.rules import Rules

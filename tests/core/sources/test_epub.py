@@ -6,8 +6,8 @@ import zipfile
 import pytest
 from sample_files import epub, put, read, zipped
 
+from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput
-from longctx.core.reader import NotText
 from longctx.core.sources import limits
 from longctx.core.sources.find import open_sources
 from longctx.core.sources.rules import Rules

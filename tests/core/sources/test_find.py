@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sample_files import put, read, zipped
 
+from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput, UsageError
-from longctx.core.reader import NotText
 from longctx.core.sources.find import open_sources
 from longctx.core.sources.rules import Rules
 

@@ -18,7 +18,8 @@ import pytest
 from sample_files import tarred, zipped
 
 from longctx.core import reader
-from longctx.core.reader import READ_BYTES, NotText, Source
+from longctx.core.detect import NotText
+from longctx.core.reader import READ_BYTES, Source
 from longctx.core.sources.find import open_sources
 
 TEXTS = {

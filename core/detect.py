@@ -6,6 +6,7 @@ Knows nothing of files: a source asks, and so does a format whose files do not s
 import codecs
 import re
 
+import numpy as np
 from charset_normalizer import from_bytes
 
 from longctx.core.encodings import BOMS, LEGACY
@@ -61,7 +62,7 @@ def _unmarked_utf16(data: bytes, whole: bool) -> str:
             text = codecs.getincrementaldecoder(encoding)().decode(data, whole)
         except UnicodeDecodeError:
             continue
-        if _has_words(text) and not (_STRINGS.fullmatch(data) and _is_mostly_wide(text)):
+        if _has_words(text) and not (_is_of_pairs(text) or _is_of_strings(data, text)):
             return encoding
     return ""
 
@@ -72,8 +73,22 @@ def _has_words(text: str) -> bool:
     return spaces * SPACES >= len(text) and not _NEVER.search(text)
 
 
-def _is_mostly_wide(text: str) -> bool:
-    return 2 * len(text.encode("ascii", "ignore")) < len(text)
+def _is_of_pairs(text: str) -> bool:
+    """Whether most wide characters are two of ASCII, or one and a zero.
+
+    So are strings with zeros at their ends, also where some of them are not ASCII. Of Chinese a
+    quarter is, and all of hiragana: what begins with a byte up to "0" does not count.
+    """
+    codes = np.frombuffer(text.encode("utf-16-le"), "<u2")
+    first, second = codes >> 8, codes & 0xFF
+    counted = first > ord("0")
+    pairs = counted & (first < 0x7F) & ((second == 0) | (second >= 0x20) & (second < 0x7F))
+    return bool(2 * pairs.sum() > counted.sum())
+
+
+def _is_of_strings(data: bytes, text: str) -> bool:
+    """Whether it is ASCII but for zeros, and would be mostly wide."""
+    return bool(_STRINGS.fullmatch(data)) and 2 * len(text.encode("ascii", "ignore")) < len(text)
 
 
 def _nearly_utf8(data: bytes, whole: bool) -> bool:

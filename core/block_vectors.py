@@ -7,7 +7,8 @@ Memory", NeurIPS 2024. Pure functions; they know no method and no store.
 import torch
 from torch import Tensor
 
-WIDENED = 1 << 20  # elements of rows that are widened at once; 4 MiB in float32
+WIDENED = 1 << 20  # elements of rows that are multiplied at once; 4 MiB in float32
+EVEN = 64  # a number of rows that no library sums in two ways
 
 
 def representatives(keys: Tensor, received: Tensor, count: int) -> Tensor:
@@ -46,10 +47,10 @@ def best_blocks(q: Tensor, vectors: Tensor, count: int) -> Tensor:
 
 
 def products(rows: Tensor, query: Tensor) -> Tensor:
-    """Products of rows with a vector, in its dtype.
+    """Products of rows with a vector, in its dtype; on a CPU those of equal rows are equal.
 
-    Narrower rows are widened on the way; on a CPU a part at a time, which never leaves its cache.
-    A GPU is no faster so.
+    There, rows are multiplied a part at a time, and narrower ones widened on the way, which never
+    leaves the cache. A GPU is no faster so.
 
     Args:
         rows: (n, K), of the vector's dtype or a narrower one.
@@ -58,12 +59,16 @@ def products(rows: Tensor, query: Tensor) -> Tensor:
     Returns:
         (n,).
     """
-    if rows.dtype == query.dtype or rows.is_cuda:
+    if rows.is_cuda:
         return rows.to(query.dtype) @ query
     found = query.new_empty(len(rows))
-    step = max(1, WIDENED // len(query))
-    wide = query.new_empty(min(step, len(rows)), len(query))
+    # Whole parts of a multiple of rows: what is left over would be summed in another order.
+    step = max(1, min(WIDENED // len(query) // EVEN, -(-len(rows) // EVEN))) * EVEN
+    part = query.new_zeros(step, len(query))
     for start in range(0, len(rows), step):
         some = rows[start : start + step]
-        torch.mv(wide[: len(some)].copy_(some), query, out=found[start : start + step])
+        is_ready = len(some) == step and some.dtype == query.dtype
+        if not is_ready:
+            part[: len(some)] = some
+        found[start : start + step] = torch.mv(some if is_ready else part, query)[: len(some)]
     return found

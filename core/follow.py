@@ -4,7 +4,6 @@ The file is looked at once a second and never kept open; the model is loaded onc
 does is `append.py`'s affair.
 """
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -15,8 +14,8 @@ from longctx.core.append import append, engine_for
 from longctx.core.cadence import Cadence
 from longctx.core.errors import Locked, NotFound, UsageError
 from longctx.core.ingest import Ingested, Progress, ingest
-from longctx.core.resume import header
-from longctx.core.setup import Engine, Setup, prepare, weights_stay
+from longctx.core.resume import read_otherwise
+from longctx.core.setup import Engine, Setup, prepare
 from longctx.core.sources.archive import kind_of
 from longctx.core.sources.find import USUAL, open_sources
 from longctx.core.sources.made import layers
@@ -131,23 +130,22 @@ def _begin(
         document = store.document(name)
     except NotFound:
         return None, prepare(setup)
-    with weights_stay():
-        if as_wanted:
-            _require_read_as(document, prepare(setup))
-        return document, engine_for(document, setup)
+    engine = engine_for(document, setup)
+    if as_wanted:
+        _require_read_as(document, setup)
+    return document, engine
 
 
-def _require_read_as(document: Document, wanted: Engine) -> None:
+def _require_read_as(document: Document, setup: Setup) -> None:
     """UsageError where a document was read in another way."""
-    manifest, header_wanted = document.manifest, json.loads(json.dumps(header(wanted)))
-    for part in ("method", "profile", "options"):
-        if getattr(manifest, part) != header_wanted[part]:
-            raise UsageError(
-                f"cannot follow for '{manifest.name}' in the way that is wanted",
-                f"the document is there, was read with another {part.removesuffix('s')}, and is "
-                "read on as it was begun",
-                "Leave out --method, --profile, --keep-kv and --kv-dtype, or give another --name.",
-            )
+    manifest = document.manifest
+    wanted = prepare(replace(setup, model=setup.model or manifest.model["name"]))
+    if why := read_otherwise(wanted, manifest):
+        raise UsageError(
+            f"cannot follow for '{manifest.name}' in the way that is wanted",
+            f"{why}, and is read on as it was begun",
+            "Leave out --method, --profile, --keep-kv and --kv-dtype, or give another --name.",
+        )
 
 
 def _ends_with(document: Document | None, file: Path) -> bool:
@@ -203,9 +201,9 @@ class _Growth:
 
 
 def _look(file: Path) -> tuple[int | None, int | None]:
-    """A file's number and its size in bytes; nothing where it is not there."""
+    """A file's number and its size in bytes; nothing where it is not there, or out of reach."""
     try:
         status = os.stat(file)
-    except FileNotFoundError:
+    except OSError:
         return None, None
     return status.st_ino, status.st_size

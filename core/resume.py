@@ -56,19 +56,28 @@ def unchanged(store: Library, name: str, sources: list[Source], engine: Engine) 
 
 def difference(engine: Engine, sources: list[Source], manifest: Manifest) -> str:
     """Why what a manifest describes is not (the beginning of) these sources read in this way."""
-    wanted = json.loads(json.dumps(header(engine)))
-    for part in ("method", "options"):
-        if getattr(manifest, part) != wanted[part]:
-            return f"it was read with another {part.removesuffix('s')}"
-    if _reading_part(manifest.profile) != _reading_part(wanted["profile"]):
-        return "it was read with another profile"
-    if any(manifest.model[part] != wanted["model"][part] for part in FINGERPRINT):
+    if why := read_otherwise(engine, manifest):
+        return why
+    model = engine.files.fingerprint().as_dict()
+    if any(manifest.model[part] != model[part] for part in FINGERPRINT):
         return f"it was read with another model, {manifest.model['name']}"
     if begun_with(sources, manifest) is None:
         return "it was read from other files"
     changed = [known.name for known in manifest.sources if not holds(known)]
     changed += [left["path"] for left in skipped(manifest) if not is_as_it_was(left)]
     return f"{', '.join(changed)} changed since" if changed else ""
+
+
+def read_otherwise(engine: Engine, manifest: Manifest) -> str:
+    """Which of method, options and profile a document was not read with; empty: all agree."""
+    if manifest.method != engine.method_name:
+        return "it was read with another method"
+    options, profile = json.loads(json.dumps([asdict(engine.options), asdict(engine.profile)]))
+    if manifest.options != options:
+        return "it was read with another option"
+    if _reading_part(manifest.profile) != _reading_part(profile):
+        return "it was read with another profile"
+    return ""
 
 
 def is_as_it_was(left_out: dict[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from longctx.core.errors import UnreadableInput
 
 LOOKED_AT = 1 << 20  # bytes that are enough to tell UTF-16
 UNMARKED = ("utf-16-le", "utf-16-be")  # looked for where there is no mark, but zero bytes are
+ALIKE = 0.1  # of a language: French in cp1250 looks a little more like one than in its own cp1252
 SPACES = 100  # characters of UTF-16 of which one at least is white space
 # What binary data has that is taken for UTF-16: controls, private and no characters, and the
 # newline whose bytes are swapped.
@@ -105,6 +106,7 @@ def _guess(data: bytes, name: str) -> str:
     best = matches.best()
     if best is None:
         raise NotText(f"cannot read '{name}'", "its encoding is not known", "Convert it to UTF-8.")
-    equal = [m for m in matches if m.chaos <= best.chaos and m.coherence >= best.coherence]
+    least = best.coherence - ALIKE
+    equal = [m for m in matches if m.chaos <= best.chaos and m.coherence >= least]
     names = {encoding for match in equal for encoding in match.could_be_from_charset}
     return min(names.intersection(LEGACY), key=LEGACY.index)

@@ -111,6 +111,21 @@ def test_other_encodings_are_detected(text, encoding):
 
 
 @pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("café naïve en français : été, forêt, garçon.\n", "cp1252"),
+        ("Müller geht über die Straße, schöne Grüße aus Köln.\n", "cp1252"),
+        ("Zażółć gęślą jaźń, łódka płynęła wzdłuż brzegu.\n", "cp1250"),
+        ("Příliš žluťoučký kůň úpěl ďábelské ódy.\n", "cp1250"),
+        ("ένας παλιός φάρος στεκόταν στην άκρη της θάλασσας.\n", "cp1253"),
+    ],
+)
+def test_of_nearly_equal_guesses_the_more_common_encoding_is_taken(text, encoding):
+    _, got, _ = read(text.encode(encoding))
+    assert got == text
+
+
+@pytest.mark.parametrize(
     "raw", ["déjà vu\n".encode() + b"\xe9\xff", b"plain text\n" * 400 + b"\xe9"]
 )
 def test_a_few_bad_bytes_leave_it_utf8(raw):

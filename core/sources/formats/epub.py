@@ -85,8 +85,15 @@ def _spine(read: Callable[[str], bytes], name: str) -> list[str]:
     spine = [hrefs.get(a.get("idref", "")) for tag, a in listed if tag == "itemref"]
     if not any(spine):
         raise ValueError("it has no chapters")
-    paths = [unquote(urlsplit(href or "").path) for href in spine]
-    return [posixpath.normpath(posixpath.join(folder, path)) for path in paths]
+    return [posixpath.normpath(posixpath.join(folder, _path(href or ""))) for href in spine]
+
+
+def _path(href: str) -> str:
+    """The file that a link names; what is no link names none."""
+    try:
+        return unquote(urlsplit(href).path)
+    except ValueError:  # such as "http://[bad"
+        return ""
 
 
 def _tags(read: Callable[[str], bytes], member: str, name: str) -> list[tuple[str, dict[str, str]]]:

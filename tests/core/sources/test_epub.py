@@ -83,6 +83,14 @@ def test_a_chapter_that_is_not_there_is_told(opened):
     assert "chapter 1 ('OEBPS/text/c 0.xhtml') is missing" in source.lost[0]
 
 
+def test_a_chapter_whose_link_is_none_is_told(opened):
+    files = members(epub("<p>a", "<p>b"))
+    files["OEBPS/b.opf"] = files["OEBPS/b.opf"].replace(b"text/c%200.xhtml", b"http://[bad")
+    source = opened("a.epub", zipped(files))
+    assert read(source)[1] == [("b\n\n", 2)]
+    assert "chapter 1" in source.lost[0]
+
+
 def test_a_book_of_which_nothing_can_be_read_is_refused(opened):
     uris = "".join(f'<CipherReference URI="OEBPS/text/c%20{n}.xhtml"/>' for n in range(2))
     data = epub("<p>a", "<p>b", **{"META-INF/encryption.xml": uris})

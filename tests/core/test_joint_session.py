@@ -10,7 +10,7 @@ import pytest
 import torch
 from small_documents import forge
 
-from longctx.core import answering, candidates, scoring, setup
+from longctx.core import answering, candidates, joint, scoring, setup
 from longctx.core.errors import Locked, LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.ingest import ingest
 from longctx.core.joint_session import JointSession
@@ -111,6 +111,18 @@ def test_one_budget_is_shared(several):
         assert sum(parts) == gather - 1
     assert answer.tokens["document"] == sum(part["tokens"] for part in answer.state["asked"])
     assert session.ask(QUESTION, sampling=FEW).tokens["gathered"] == 63  # the method's number
+
+
+def test_32_first_and_32_last_tokens_of_each_document_are_asked_for(several, monkeypatch):
+    seen, choose = [], joint.joint_tokens
+
+    def noted(scores, count, lengths, edges):
+        seen.append(edges)
+        return choose(scores, count, lengths, edges)
+
+    monkeypatch.setattr(joint, "joint_tokens", noted)
+    several("d13", "d02").ask(QUESTION, 160, FEW)
+    assert seen == [(32, 32)]
 
 
 def test_passages_say_what_they_are_of(several, made):

@@ -4,25 +4,11 @@ import io
 import zipfile
 
 import pytest
-from sample_files import epub, put, read, zipped
+from sample_files import epub, read, zipped
 
 from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput
 from longctx.core.sources import limits
-from longctx.core.sources.find import open_sources
-from longctx.core.sources.rules import Rules
-
-
-@pytest.fixture
-def opened(tmp_path):
-    """Writes one file and opens it as a source."""
-
-    def run(name: str, data: bytes, **rules):
-        put(tmp_path, {name: data})
-        (source,) = open_sources([str(tmp_path / name)], Rules(**rules))
-        return source
-
-    return run
 
 
 def members(book: bytes) -> dict[str, bytes]:

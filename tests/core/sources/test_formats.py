@@ -4,24 +4,10 @@ import json
 import sys
 
 import pytest
-from sample_files import docx, epub, mail, paragraph, pdf, put, read, zipped
+from sample_files import docx, epub, mail, paragraph, pdf, read, zipped
 
 from longctx.core.errors import UnreadableInput, UsageError
 from longctx.core.sources import formats, limits
-from longctx.core.sources.find import open_sources
-from longctx.core.sources.rules import Rules
-
-
-@pytest.fixture
-def opened(tmp_path):
-    """Writes one file and opens it as a source."""
-
-    def run(name: str, data: bytes, **rules):
-        put(tmp_path, {name: data})
-        (source,) = open_sources([str(tmp_path / name)], Rules(**rules))
-        return source
-
-    return run
 
 
 def test_the_formats_that_there_are():

@@ -8,28 +8,14 @@ import tracemalloc
 import zipfile
 
 import pytest
-from sample_files import epub, put, read, tarred, zipped
+from sample_files import epub, read, tarred, zipped
 
 from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput
 from longctx.core.sources import limits
-from longctx.core.sources.find import open_sources
-from longctx.core.sources.rules import Rules
 
 TEXT = b"one\ntwo\n"
 NOISE = random.Random(1).randbytes(3000).hex().encode()
-
-
-@pytest.fixture
-def opened(tmp_path, monkeypatch):
-    """Writes one file and opens it as sources."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(name: str, data: bytes, **rules):
-        put(tmp_path, {name: data})
-        return open_sources([name], Rules(**rules))
-
-    return run
 
 
 def same_named(name: str, data: bytes) -> bytes:
@@ -55,11 +41,11 @@ TAKES = {  # bytes that count of a member of this name
 
 
 @pytest.mark.parametrize("name", TAKES)
-def test_what_members_of_the_same_name_unpack_to_counts_one_by_one(opened, name):
+def test_what_members_of_the_same_name_unpack_to_counts_one_by_one(opened_all, name):
     data, size = TAKES[name]
 
     def told(limit: int) -> list[str]:
-        sources = opened("x.tar", same_named(name, data), max_unpacked=limit)
+        sources = opened_all("x.tar", same_named(name, data), max_unpacked=limit)
         found = [source.refused.why for source in sources if source.refused]
         for source in [source for source in sources if not source.refused]:
             try:
@@ -72,9 +58,9 @@ def test_what_members_of_the_same_name_unpack_to_counts_one_by_one(opened, name)
     assert told(size * 3) == []
 
 
-def test_a_member_that_is_read_again_counts_once(opened):
+def test_a_member_that_is_read_again_counts_once(opened_all):
     data = same_named("log.gz", gzip.compress(LOG))
-    sources = opened("x.tar", data, max_unpacked=2 * len(LOG))
+    sources = opened_all("x.tar", data, max_unpacked=2 * len(LOG))
     for _ in range(3):
         assert [read(source)[0] for source in sources] == [LOG.decode()] * 2
 
@@ -104,9 +90,9 @@ def bombs():
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_members_are_read_in_every_compression(opened, way):
+def test_members_are_read_in_every_compression(opened_all, way):
     files = {"a.txt": TEXT * 100_000, "b.txt": b"", "c.txt": NOISE}
-    sources = opened("x.zip", zipped(files, WAYS[way]))
+    sources = opened_all("x.zip", zipped(files, WAYS[way]))
     assert [read(source)[0].encode() for source in (sources[0], sources[2])] == [
         *(files["a.txt"], files["c.txt"])
     ]
@@ -116,8 +102,8 @@ def test_members_are_read_in_every_compression(opened, way):
 
 @pytest.mark.parametrize("way", PACKING)
 @pytest.mark.parametrize("name", ["x.zip", "a.docx"])
-def test_members_that_hold_more_than_they_say_take_no_memory(opened, bombs, name, way):
-    (source,) = opened(name, lying(bombs[way], BOMB, 99), raw=name == "x.zip")
+def test_members_that_hold_more_than_they_say_take_no_memory(opened_all, bombs, name, way):
+    (source,) = opened_all(name, lying(bombs[way], BOMB, 99), raw=name == "x.zip")
     tracemalloc.start()
     try:
         with pytest.raises(UnreadableInput, match="CRC"):
@@ -129,21 +115,21 @@ def test_members_that_hold_more_than_they_say_take_no_memory(opened, bombs, name
 
 
 @pytest.mark.parametrize("way", ["bzip2", "lzma"])
-def test_members_that_are_cut_off_or_damaged_are_refused(opened, way):
+def test_members_that_are_cut_off_or_damaged_are_refused(opened_all, way):
     data = bytearray(zipped({"a.txt": NOISE}, WAYS[way]))
     for at in (45, len(data) // 2):
         damaged = data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :]
-        (source,) = opened("x.zip", bytes(damaged))
+        (source,) = opened_all("x.zip", bytes(damaged))
         with pytest.raises(UnreadableInput, match="damaged"):
             read(source)
-    (source,) = opened("x.zip", lying(bytes(data), len(NOISE), len(NOISE) + 1))
+    (source,) = opened_all("x.zip", lying(bytes(data), len(NOISE), len(NOISE) + 1))
     with pytest.raises(UnreadableInput, match="it ends before its end"):
         read(source)
 
 
-def test_a_compression_that_nobody_knows_is_told(opened):
+def test_a_compression_that_nobody_knows_is_told(opened_all):
     data = bytearray(zipped({"a.txt": TEXT}))
     data[data.index(b"PK\1\2") + 10] = 97
-    (source,) = opened("x.zip", bytes(data))
+    (source,) = opened_all("x.zip", bytes(data))
     with pytest.raises(UnreadableInput, match="its compression, number 97, is not known"):
         read(source)

@@ -1,0 +1,31 @@
+"""Files that a test writes, opened as sources."""
+
+import pytest
+from sample_files import put
+
+from longctx.core.sources.find import open_sources
+from longctx.core.sources.rules import Rules
+
+
+@pytest.fixture
+def opened_all(tmp_path, monkeypatch):
+    """f(name, data, **rules): writes one file and opens what is in it."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name: str, data: bytes, **rules):
+        put(tmp_path, {name: data})
+        return open_sources([name], Rules(**rules))
+
+    return run
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """f(name, data, **rules): writes one file, which is one source, and opens it."""
+
+    def run(name: str, data: bytes, **rules):
+        put(tmp_path, {name: data})
+        (source,) = open_sources([str(tmp_path / name)], Rules(**rules))
+        return source
+
+    return run

@@ -103,7 +103,7 @@ def run(
         seed=seed,
     )
     with _kept(wanted):
-        found = calibrate(setup, wanted, Pace().tell)
+        found = calibrate(setup, wanted, Pace(first_s=0).tell)
     if not render.result(found.as_dict(), json):
         calibrate_tables.show(found)
     if not can_draw():

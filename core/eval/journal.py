@@ -8,6 +8,7 @@ Knows nothing of what the pieces are.
 
 import json
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,26 @@ class Journal:
         except OSError as error:
             why = error.strerror or str(error)
             raise LongctxError(f"cannot write '{file}'", why, "Make room and run again.") from error
+
+    def complete(
+        self, pieces: Mapping[str, Callable[[], Record]], tell: Callable[[int, int, int], None]
+    ) -> None:
+        """Makes and keeps, in order, the pieces that are not finished.
+
+        Args:
+            pieces: what makes each, by name.
+            tell: called with how many are finished, of how many, and how many of them were so
+                before: at once, and after each.
+
+        Raises:
+            LongctxError: one cannot be written.
+        """
+        missing = [name for name in pieces if self.get(name) is None]
+        total, kept = len(pieces), len(pieces) - len(missing)
+        tell(kept, total, kept)
+        for done, name in enumerate(missing, start=kept + 1):
+            self.put(name, pieces[name]())
+            tell(done, total, kept)
 
     def _take_up(self, folder: Path, settings: Record) -> None:
         file = folder / SETTINGS

@@ -33,7 +33,7 @@ from longctx.core.device import dtype_name
 from longctx.core.eval.journal import Journal, Record
 from longctx.core.eval.run_settings import of_model
 from longctx.core.setup import Engine, Setup, memory_told, prepare
-from longctx.core.stages import stage
+from longctx.core.stages import facts, stage
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +65,8 @@ def run(setup: Setup, wanted: Wanted, tell: Told = lambda *told: None) -> Calibr
     began = time.monotonic()
     require(wanted)
     engine = prepare(replace(setup, method=READER))
+    text = "a calibration reads in ways of its own: method %s and the decode policy stand for none"
+    facts(_log, text, READER, method=None, decode=None)
     shape = _shape(profile_file.require_fit(engine.profile, engine.window))
     samples = Samples(engine.files.tokenizer, wanted.length, wanted.seed)
     haystacks = Haystacks(engine.files.tokenizer, _room(engine, wanted), wanted.seed)

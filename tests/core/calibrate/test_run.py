@@ -157,6 +157,20 @@ def test_what_an_earlier_run_has_finished_is_told_of_and_not_counted_as_done(set
     ]
 
 
+def test_the_reader_is_no_method_or_decode_policy_of_a_report(setup, wanted, caplog):
+    def stop(*told):
+        raise KeyboardInterrupt
+
+    caplog.set_level("INFO", "longctx")
+    with pytest.raises(KeyboardInterrupt):
+        run.run(setup, wanted, stop)
+    told = {}
+    for record in caplog.records:
+        told |= getattr(record, "facts", {})
+    assert (told["model"]["name"], told["profile"]) == (setup.model, "random")
+    assert (told["method"], told["decode"]) == (None, None)
+
+
 def test_another_seed_is_no_run_to_go_on_with(setup, wanted):
     run.run(setup, wanted)
     with pytest.raises(UsageError, match="seed was 5 there, and is 6 now"):

@@ -133,6 +133,15 @@ class Journal:
             )
 
 
+def has_finished(folder: Path) -> bool:
+    """Whether a journal keeps a finished piece there; of which run, it does not look."""
+    try:
+        with (folder / RESULTS).open("rb") as file:
+            return file.readline().endswith(b"\n")  # one that was cut off is not finished
+    except OSError:
+        return False
+
+
 def _shown(value: Any) -> str:
     """A value, or its beginning."""
     text = repr(value)

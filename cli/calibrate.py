@@ -1,18 +1,19 @@
 """`longctx calibrate`: a profile for a model: the heads that find what a question needs."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longctx.cli import calibrate_tables, completion, options, render
+from longctx.cli import calibrate_tables, completion, options, progress, render
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import make_setup
 
 if TYPE_CHECKING:
+    from longctx.core.calibrate.run import Told
     from longctx.core.calibrate.wanted import Wanted
 
 EXAMPLES = """\
@@ -102,8 +103,8 @@ def run(
         length=parse_tokens(length),
         seed=seed,
     )
-    with _kept(wanted):
-        found = calibrate(setup, wanted, Pace().tell)
+    with _kept(wanted), _told() as tell:
+        found = calibrate(setup, wanted, tell)
     if not render.result(found.as_dict(), json):
         calibrate_tables.show(found)
     if not can_draw():
@@ -121,11 +122,27 @@ def _out(model: str, out: Path | None) -> Path:
 
 
 @contextmanager
+def _told() -> "Iterator[Told]":
+    """Says what is done: that it starts, and then how far everything is, from its beginning on."""
+    pace = Pace(first_s=0)
+    with ExitStack() as starting:
+        starting.enter_context(progress.status("starting"))
+
+        def tell(*told: Any) -> None:
+            starting.close()
+            pace.tell(*told)
+
+        yield tell
+
+
+@contextmanager
 def _kept(wanted: "Wanted") -> Iterator[None]:
-    """Says after Ctrl-C how to go on."""
+    """Says after Ctrl-C how to go on, where there is something to go on with."""
+    from longctx.core.eval.journal import has_finished
+
     try:
         yield
     except KeyboardInterrupt:
-        if wanted.folder.is_dir():
+        if has_finished(wanted.folder):
             render.note(f"What is finished is in {wanted.folder}. The same command goes on")
         raise

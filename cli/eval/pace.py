@@ -1,4 +1,4 @@
-"""How far an evaluation is, on standard error: a line after two seconds and then every ten."""
+"""How far an evaluation is, on standard error: a line at first, and then one every ten seconds."""
 
 import time
 
@@ -13,39 +13,50 @@ FIRST_S, EVERY_S = 2.0, 10.0
 class Pace:
     """Tells how many things of how many are done, with rate and time left.
 
-    What is counted may change: counting begins anew with another name.
+    What is counted may change: counting begins anew with another name. What an earlier run has done
+    counts for neither rate nor time left.
+
+    Args:
+        first_s: seconds after which a name is told of; 0: at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, first_s: float = FIRST_S) -> None:
+        self._first_s = first_s
         self._what, self._due = "", 0.0
         self._began, self._before = 0.0, 0
         self._lines: Lines | None = None
 
-    def tell(self, what: str, done: int, total: int | None, unit: str) -> None:
+    def tell(self, what: str, done: int, total: int | None, unit: str, kept: int = 0) -> None:
         """Notes that `done` of `total` are done; the first time of a name, that it has begun.
 
         Args:
             what: names what is done.
             done, total: how many; None: nobody knows.
             unit: what they are, in the plural.
+            kept: of those done, how many were there from an earlier run.
         """
         now = time.monotonic()
         if what != self._what:
-            self._what, self._began, self._before, self._due = what, now, done, FIRST_S
+            self._what, self._began, self._before, self._due = what, now, done, self._first_s
         seconds, new = now - self._began, done - self._before
         if current().form is Form.JSON:
-            self._as_json(what, done, total, unit, seconds)
+            self._as_json(what, done, total, unit, kept, seconds)
             return
         if seconds < self._due:
             return
         self._due = seconds + EVERY_S
+        rate = self._rate(seconds, new, done, total, unit)
+        if kept and not new:
+            rate = ", from an earlier run"
         of = "" if total is None else f" of {total:,}"
-        progress.plain(f"{what}: {done:,}{of} {unit}{self._rate(seconds, new, done, total, unit)}")
+        progress.plain(f"{what}: {done:,}{of} {unit}{rate}")
 
-    def _as_json(self, what: str, done: int, total: int | None, unit: str, seconds: float) -> None:
+    def _as_json(
+        self, what: str, done: int, total: int | None, unit: str, kept: int, seconds: float
+    ) -> None:
         if self._lines is None or self._lines.what != what:
             self._lines = progress.lines(what, unit)
-        self._lines.tell(total, 0, done, round(1000 * seconds))
+        self._lines.tell(total, kept, done, round(1000 * seconds))
 
     @staticmethod
     def _rate(seconds: float, new: int, done: int, total: int | None, unit: str) -> str:

@@ -120,13 +120,13 @@ def run(
 
         by = lists.names(gather_by or ["method"])
         wanted = Wanted(by, budgets, answers, answer_tokens)
-        pace = Pace()
+        pace = Pace(first_s=0)
         report = run_qa(
             session,
             placed,
             wanted,
             out and out.expanduser(),
-            lambda what, done, total: pace.tell(what, done, total, "questions"),
+            lambda what, done, total, kept: pace.tell(what, done, total, "questions", kept),
         )
     if not render.result(report.as_dict(), json):
         _show(report)

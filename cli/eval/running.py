@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longctx.cli import progress, render
+from longctx.cli.run import Form, current
+from longctx.cli.text import one_line
 
 if TYPE_CHECKING:
     from longctx.core.eval.asking import How
@@ -186,17 +188,27 @@ def _telling() -> "Iterator[Telling]":
 
     with ExitStack() as shown:
         bar: list[Any] = []
+        kept: list[int] = []
 
         def case(name: str, done: int, total: int) -> None:
             shown.close()
             what = f"{name}, {done + 1} of {total}"
-            progress.step(what, done, total, "documents")
+            _begins(what, done, total, kept[0])
             bar[:] = [shown.enter_context(progress.reading(what))]
 
         def read(state: "Progress") -> None:
             bar[0](state)
 
-        yield Telling(case, read)
+        yield Telling(case, read, kept.append)
+
+
+def _begins(what: str, done: int, total: int, kept: int) -> None:
+    """Says that a document begins, after so many, of which some were kept from an earlier run."""
+    if current().form is not Form.JSON:
+        progress.plain(what)
+        return
+    with progress.lines(one_line(what), "documents") as told:
+        told.tell(total, kept, done, round(1000 * current().seconds))
 
 
 def _show(

@@ -181,22 +181,10 @@ class Tap(Memory):
         if layer.window is None:
             near = near_of(layer, *(x[:, self._first :] for x in (q, k, v)), q.shape[1])
             own = own_maps(near, self._block)[0][self._blocks]  # (B, H, N, N)
-            thetas = torch.stack([quantiles(each, self._shares) for each in own])
+            # Block by block: sorted together, all of them take more room.
+            thetas = torch.cat([spans.quantiles(each, self._shares) for each in own.split(1)])
             self.maps[layer.index] = LayerMaps(own.sum(dim=1), thetas, layer.query_heads)
         return plain(layer, q, k, v)
 
     def end_chunk(self) -> None:
         """Nothing goes on after the pass."""
-
-
-def quantiles(own: Tensor, shares: list[float]) -> Tensor:
-    """What `spans.quantiles` gives of one block: sorted together, all of them take more room.
-
-    Args:
-        own: (H, N, N), attention of a block's tokens to each other.
-        shares: each over 0 and up to 1.
-
-    Returns:
-        (n,) in the dtype of the map.
-    """
-    return spans.quantiles(own[None], shares)[0]

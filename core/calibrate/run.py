@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from longctx.core.calibrate import (
     tapping,
     writing,
 )
-from longctx.core.calibrate.needles import Haystack, Haystacks
+from longctx.core.calibrate.needles import Haystacks
 from longctx.core.calibrate.ranks import layer_ranks
 from longctx.core.calibrate.report import Calibration
 from longctx.core.calibrate.tasks import TASKS, Sample, Samples, prose
@@ -32,7 +33,7 @@ from longctx.core.device import dtype_name
 from longctx.core.eval.journal import Journal, Record
 from longctx.core.eval.run_settings import of_model
 from longctx.core.setup import Engine, Setup, memory_told, prepare
-from longctx.core.stages import stage
+from longctx.core.stages import facts, stage
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +43,9 @@ BESIDE = 256  # tokens of the window that prefix, question and answer may take
 DIGITS = 7  # of a rank that is kept
 WRITTEN = "profile"  # the journal's record of how much the written profile was made with
 
-Told = Callable[[str, int, int, str], None]  # what, done, total, unit
+# What, done, total, unit, and how many of those done were there from an earlier run. The first time
+# of each is its beginning.
+Told = Callable[[str, int, int, str, int], None]
 
 
 def run(setup: Setup, wanted: Wanted, tell: Told = lambda *told: None) -> Calibration:
@@ -62,6 +65,8 @@ def run(setup: Setup, wanted: Wanted, tell: Told = lambda *told: None) -> Calibr
     began = time.monotonic()
     require(wanted)
     engine = prepare(replace(setup, method=READER))
+    text = "a calibration reads in ways of its own: method %s and the decode policy stand for none"
+    facts(_log, text, READER, method=None, decode=None)
     shape = _shape(profile_file.require_fit(engine.profile, engine.window))
     samples = Samples(engine.files.tokenizer, wanted.length, wanted.seed)
     haystacks = Haystacks(engine.files.tokenizer, _room(engine, wanted), wanted.seed)
@@ -114,16 +119,25 @@ def _ranks(
     engine: Engine, journal: Journal, samples: Samples, count: int, tell: Told
 ) -> dict[str, list[choosing.Ranks]]:
     """The ranks of every sample, by task; the tasks take turns."""
-    found: dict[str, list[choosing.Ranks]] = {task: [] for task in TASKS}
-    names = [(task, number) for number in range(count) for task in TASKS]
-    for done, (task, number) in enumerate(names):
-        tell("ranks of heads", done, len(names), "samples")
-        name = f"{task}/{number}"
-        if journal.get(name) is None:
-            journal.put(name, {"ranks": _rank(engine, samples.make(task, number))})
-        found[task].append(journal.get(name)["ranks"])
-    tell("ranks of heads", len(names), len(names), "samples")
-    return found
+    pieces = {
+        f"{task}/{number}": partial(_ranked, engine, samples, task, number)
+        for number in range(count)
+        for task in TASKS
+    }
+    journal.complete(pieces, _counted(tell, "ranks of heads", "samples"))
+    return {
+        task: [(journal.get(f"{task}/{number}") or {})["ranks"] for number in range(count)]
+        for task in TASKS
+    }
+
+
+def _counted(tell: Told, what: str, unit: str) -> Callable[[int, int, int], None]:
+    """Tells of pieces as a journal counts them."""
+    return lambda done, total, kept: tell(what, done, total, unit, kept)
+
+
+def _ranked(engine: Engine, samples: Samples, task: str, number: int) -> Record:
+    return {"ranks": _rank(engine, samples.make(task, number))}
 
 
 def _rank(engine: Engine, sample: Sample) -> list[dict[str, list[float]]]:
@@ -140,20 +154,18 @@ def _copied(
     engine: Engine, journal: Journal, haystacks: Haystacks, count: int, tell: Told
 ) -> list[Record]:
     """What came of every needle."""
-    for number in range(count):
-        tell("copy scores", number, count, "haystacks")
-        name = f"copying/{number}"
-        if journal.get(name) is None:
-            journal.put(name, {"needles": _copy(engine, haystacks.make(number))})
-    tell("copy scores", count, count, "haystacks")
-    pieces = (journal.get(f"copying/{number}") or {} for number in range(count))
-    return [needle for piece in pieces for needle in piece["needles"]]
+    pieces = {
+        f"copying/{number}": partial(_copy, engine, haystacks, number) for number in range(count)
+    }
+    journal.complete(pieces, _counted(tell, "copy scores", "haystacks"))
+    return [needle for name in pieces for needle in (journal.get(name) or {})["needles"]]
 
 
-def _copy(engine: Engine, haystack: Haystack) -> list[Record]:
+def _copy(engine: Engine, haystacks: Haystacks, number: int) -> Record:
+    haystack = haystacks.make(number)
     ends, tokenizer = engine.files.eos_ids(), engine.files.tokenizer
     found = copying.copy_scores(engine.decoder, engine.prompt, haystack, ends)
-    return [
+    needles = [
         {
             "value": needle.value,
             "answer": tokenizer.decode(copied.answer, skip_special_tokens=True),
@@ -161,6 +173,7 @@ def _copy(engine: Engine, haystack: Haystack) -> list[Record]:
         }
         for needle, copied in zip(haystack.needles, found, strict=True)
     ]
+    return {"needles": needles}
 
 
 def _spans(
@@ -172,7 +185,7 @@ def _spans(
     if journal.get(name) is None:
 
         def on_progress(done: int, total: int) -> None:
-            tell("spans", done, total, "steps")
+            tell("spans", done, total, "steps", 0)
 
         fit = span_search.search(engine, shape, needles, trials, wanted.seed, on_progress)
         journal.put(name, asdict(fit))

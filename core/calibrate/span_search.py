@@ -93,7 +93,8 @@ def search(
         samples: needles, each in a block of its own.
         trials: pairs of theta and phi that are drawn, the same for all layers.
         seed: decides samples and trials.
-        on_progress: called with how many haystacks and layers are done, and how many there are.
+        on_progress: called with how many haystacks and layers are done, and how many there are;
+            first with none, before the model reads.
 
     Raises:
         UsageError: the model's window is too short, or the blocks are for any needle.
@@ -105,6 +106,7 @@ def search(
     total = len(found) + len(layers)
     shares = [theta for theta, _ in candidates]
     read: list[dict[int, LayerMaps]] = []
+    on_progress(0, total)
     for sample in found:
         tap = Tap(sample, shape.first, shape.block, shares)
         engine.decoder.read(sample.ids, tap)

@@ -8,6 +8,7 @@ Knows nothing of what the pieces are.
 
 import json
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,26 @@ class Journal:
             why = error.strerror or str(error)
             raise LongctxError(f"cannot write '{file}'", why, "Make room and run again.") from error
 
+    def complete(
+        self, pieces: Mapping[str, Callable[[], Record]], tell: Callable[[int, int, int], None]
+    ) -> None:
+        """Makes and keeps, in order, the pieces that are not finished.
+
+        Args:
+            pieces: what makes each, by name.
+            tell: called with how many are finished, of how many, and how many of them were so
+                before: at once, and after each.
+
+        Raises:
+            LongctxError: one cannot be written.
+        """
+        missing = [name for name in pieces if self.get(name) is None]
+        total, kept = len(pieces), len(pieces) - len(missing)
+        tell(kept, total, kept)
+        for done, name in enumerate(missing, start=kept + 1):
+            self.put(name, pieces[name]())
+            tell(done, total, kept)
+
     def _take_up(self, folder: Path, settings: Record) -> None:
         file = folder / SETTINGS
         if file.exists():
@@ -110,6 +131,15 @@ class Journal:
                 f"{key} was {_shown(before.get(key))} there, and is {_shown(now.get(key))} now",
                 "Give the same options, or another --out.",
             )
+
+
+def has_finished(folder: Path) -> bool:
+    """Whether a journal keeps a finished piece there; of which run, it does not look."""
+    try:
+        with (folder / RESULTS).open("rb") as file:
+            return file.readline().endswith(b"\n")  # one that was cut off is not finished
+    except OSError:
+        return False
 
 
 def _shown(value: Any) -> str:

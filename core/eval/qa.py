@@ -8,6 +8,7 @@ answer right to `text_match.py`.
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def run(
     placed: list[Placed],
     wanted: Wanted,
     folder: Path | None = None,
-    on_done: Callable[[str, int, int], None] = lambda what, done, total: None,
+    on_done: Callable[[str, int, int, int], None] = lambda what, done, total, kept: None,
 ) -> Report:
     """Scores and asks every question.
 
@@ -106,7 +107,8 @@ def run(
         placed: questions with the places of their answers.
         wanted: what is measured.
         folder: where finished pieces are kept, for a run that goes on; None: nowhere.
-        on_done: told what is done, how many questions of how many.
+        on_done: told what is done, how many questions of how many, and how many of them were
+            done in an earlier run; the first time that it begins.
 
     Raises:
         UsageError: budgets or names that cannot be, or a folder of another run.
@@ -117,15 +119,16 @@ def run(
     settings = _settings(session, placed, wanted)
     with Journal(folder, settings) as journal:
         for by in wanted.gather_by:
-            for number, one in enumerate(placed):
-                on_done(f"gathering by {by}", number, len(placed))
-                if journal.get(_recall_name(by, one)) is None:
-                    journal.put(_recall_name(by, one), _recall(session, one, by, wanted.budgets))
+            pieces = {
+                _recall_name(by, one): partial(_recall, session, one, by, wanted.budgets)
+                for one in placed
+            }
+            journal.complete(pieces, partial(on_done, f"gathering by {by}"))
         for by in wanted.gather_by if wanted.answers else ():
-            for number, one in enumerate(placed):
-                on_done(f"answering from what {by} gathers", number, len(placed))
-                if journal.get(_answer_name(by, one)) is None:
-                    journal.put(_answer_name(by, one), _answer(session, one, by, wanted))
+            pieces = {
+                _answer_name(by, one): partial(_answer, session, one, by, wanted) for one in placed
+            }
+            journal.complete(pieces, partial(on_done, f"answering from what {by} gathers"))
         trials = [_trial(journal, one, wanted) for one in placed]
     manifest = session.document.manifest
     return Report(manifest.name, manifest.tokens, settings, [*_rates(trials, wanted)], trials)

@@ -39,10 +39,12 @@ class Telling:
     Attributes:
         case: called with a case's name, and how many are finished of how many, before it is read.
         progress: called while it is read.
+        kept: called before all, with how many cases an earlier run has finished.
     """
 
     case: Callable[[str, int, int], None] = lambda name, done, total: None
     progress: Callable[[Progress], None] = lambda progress: None
+    kept: Callable[[int], None] = lambda kept: None
 
 
 def settings(engine: Engine, how: How, wanted: Wanted, **more: Any) -> Record:
@@ -91,24 +93,31 @@ def run(
     lengths = sorted({*wanted.lengths})
     for task in wanted.tasks:  # the shortest first: what is too short is known at once
         next(task.make(tokenizer, lengths[0], 1, wanted.seed), None)
-    total, done = len(wanted.tasks) * len(lengths) * wanted.samples, 0
+    names = [name for place in product(wanted.tasks, lengths) for name in _names(*place, wanted)]
+    done = sum(journal.get(name) is not None for name in names)
+    telling.kept(done)
     with weights_stay():
         for length, task in product(lengths, wanted.tasks):
             limited = replace(how, max_new_tokens=task.max_new_tokens)
             for name, case in _cases(task, length, wanted, tokenizer, journal):
                 if case is not None:
-                    telling.case(name, done, total)
+                    telling.case(name, done, len(names))
                     found = _asked(case, task, setup, limited, telling.progress)
                     journal.put(name, {"task": task.name, "length": length, "sample": name} | found)
-                done += 1
+                    done += 1
                 yield journal.get(name) or {}
+
+
+def _names(task: Task, length: int, wanted: Wanted) -> list[str]:
+    """Of all cases that a task has at a length, where it has so many."""
+    return [f"{task.name}/{length}/{number}" for number in range(wanted.samples)]
 
 
 def _cases(
     task: Task, length: int, wanted: Wanted, tokenizer: Any, journal: Journal
 ) -> Iterator[tuple[str, Case | None]]:
     """Names and cases; None for one that is finished. Nothing is made where all are."""
-    names = [f"{task.name}/{length}/{number}" for number in range(wanted.samples)]
+    names = _names(task, length, wanted)
     if all(journal.get(name) for name in names):
         yield from ((name, None) for name in names)
         return

@@ -1,16 +1,20 @@
 """`longctx calibrate`: what it asks core for, what it prints, and how it ends."""
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from longctx.cli import calibrate as command
+from longctx.cli import progress
 from longctx.core.calibrate import run as calibrate
 from longctx.core.calibrate import writing
 from longctx.core.calibrate.choosing import Row
 from longctx.core.calibrate.copying import RetrievalHead
 from longctx.core.calibrate.report import Calibration
 from longctx.core.calibrate.wanted import FULL, QUICK
+from longctx.core.eval.journal import RESULTS, Journal
 
 ROWS = [
     Row("pattern", 2, "k", 1, 0.0125, 0.0011),
@@ -137,16 +141,65 @@ def test_where_no_retrieval_head_is_found_the_old_ones_are_told_of(call):
     assert "retrieval heads  none new" in result.stdout
 
 
-def test_after_ctrl_c_it_says_how_to_go_on(monkeypatch, longctx, tmp_path):
+@pytest.mark.parametrize("finished", [1, 0])
+def test_after_ctrl_c_it_says_how_to_go_on_where_something_is_finished(
+    monkeypatch, longctx, tmp_path, finished
+):
     def stopped(setup, wanted, tell):
-        tell("ranks of heads", 1, 16, "samples")
-        wanted.folder.mkdir()
+        with Journal(wanted.folder, {}) as journal:
+            journal.put("pattern/0", {"ranks": []})
+        results = wanted.folder / RESULTS
+        if not finished:  # what was being written does not count
+            results.write_bytes(results.read_bytes()[:-1])
         raise KeyboardInterrupt
 
     monkeypatch.setattr(calibrate, "run", stopped)
     result = longctx("calibrate", "tiny", "--out", tmp_path / "my.yaml")
     assert result.exit_code == 130
-    assert f"What is finished is in {tmp_path / 'my.calibration'}" in result.stderr
+    assert result.stderr.count("What is finished") == finished
+    assert (f"is in {tmp_path / 'my.calibration'}. The same command" in result.stderr) == finished
+
+
+def test_after_ctrl_c_before_anything_is_finished_there_is_nothing_to_go_on_with(
+    monkeypatch, longctx, tmp_path
+):
+    def stopped(setup, wanted, tell):
+        Journal(wanted.folder, {}).__exit__()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(calibrate, "run", stopped)
+    result = longctx("calibrate", "tiny", "--out", tmp_path / "my.yaml")
+    assert result.exit_code == 130
+    assert "What is finished" not in result.stderr
+
+
+def test_what_begins_is_told_at_once(monkeypatch, longctx):
+    seen = []
+
+    @contextmanager
+    def status(text):
+        seen.append(text)
+        yield
+        seen.append("ended")
+
+    def measured(setup, wanted, tell):
+        seen.append("core")
+        tell("ranks of heads", 0, 16, "samples", 0)
+        seen.append("begun")
+        tell("spans", 0, 9, "steps", 0)
+        return found()
+
+    monkeypatch.setattr(command, "make_setup", lambda **choices: None)  # it starts too
+    monkeypatch.setattr(progress, "status", status)
+    monkeypatch.setattr(calibrate, "run", measured)
+    monkeypatch.setattr(writing, "can_draw", lambda: True)
+    result = longctx("calibrate", "tiny")
+    assert result.exit_code == 0
+    assert seen == ["starting", "core", "ended", "begun"]
+    assert result.stderr.splitlines() == [
+        "ranks of heads: 0 of 16 samples",
+        "spans: 0 of 9 steps",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,16 @@ def test_ruler_keeps_what_it_found_and_goes_on(longctx, files, monkeypatch):
     assert "--qa had other content when the run began" in changed.stderr
 
 
+def test_documents_of_an_earlier_run_are_told_as_its_own(longctx, files, monkeypatch):
+    args = [*small("ruler"), "--length", "300", "--out", files / "out", "--progress", "json"]
+    longctx(*args, "--tasks", "vt")
+    result = longctx(*args, "--tasks", "niah_single_1,vt")
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    told = [line for line in lines if line.get("unit") == "documents"]
+    assert [line["what"] for line in told] == ["niah_single_1/300/0, 2 of 2"]
+    assert [(line["processed"], line["cache"], line["total"]) for line in told] == [(1, 1, 2)]
+
+
 def test_babilong_shows_a_table(longctx, files):
     result = longctx(*small("babilong"), files / "qa1_test.txt", "--lengths", "200,260")
     assert result.exit_code == 0, result.stderr

@@ -64,6 +64,18 @@ def test_qa_as_json_goes_on_in_its_folder(longctx, library, questions, tmp_path,
     assert again.stdout == first.stdout
 
 
+def test_qa_tells_what_begins_and_what_was_done_before(longctx, library, questions, tmp_path):
+    options = ("--no-answers", "--gather", "20", "--out", tmp_path / "out", "--device", "cpu")
+    first = longctx("eval", "qa", "book", questions, *options)
+    assert first.stderr.splitlines() == ["gathering by method: 0 of 2 questions"]
+    results = tmp_path / "out" / "results.jsonl"
+    results.write_text(results.read_text("utf-8").splitlines(keepends=True)[1], "utf-8")
+    again = longctx("eval", "qa", "book", questions, *options, "--progress", "json")
+    told = [json.loads(line) for line in again.stderr.splitlines()]
+    counts = [(line["processed"], line["cache"], line["total"]) for line in told]
+    assert counts == [(1, 1, 2), (2, 1, 2)]
+
+
 def test_qa_tells_what_is_wrong_before_the_model_is_loaded(
     longctx, library, questions, monkeypatch
 ):
@@ -151,6 +163,21 @@ def test_one_form_at_a_time(compared):
     result, asked = compared("--csv", "--markdown")
     assert (result.exit_code, result.stdout, asked) == (2, "", [])
     assert "Give one of" in result.stderr
+
+
+def test_what_is_told_at_once_says_what_was_there_and_rates_are_of_this_run(monkeypatch, capsys):
+    now = [100.0]
+    monkeypatch.setattr(pace_file.time, "monotonic", lambda: now[0])
+    pace = Pace(first_s=0)
+    for seconds, done in ((0, 400), (9, 409), (10, 420)):
+        now[0] = 100.0 + seconds
+        pace.tell("asking", done, 500, "questions", 400)
+    pace.tell("another", 0, 2, "questions", 0)
+    assert capsys.readouterr().err.splitlines() == [
+        "asking: 400 of 500 questions, from an earlier run",
+        "asking: 420 of 500 questions, 2.00 questions/s, 40.0 s left",
+        "another: 0 of 2 questions",
+    ]
 
 
 def test_progress_has_rate_and_time_left_after_two_seconds(monkeypatch, capsys):

@@ -91,7 +91,7 @@ def test_it_writes_a_profile_that_loads_and_tables_of_every_head(
     assert len({*found.heads}) == 4
     assert (found.needles, len(found.copying)) == (needles.NEEDLES, LAYERS * HEADS)
     assert searched == [(2, 3, 5, Shape(128, 128, 4, 12, "row"))]
-    assert told[0] == ("ranks of heads", 0, 4, "samples")
+    assert told[0] == ("ranks of heads", 0, 4, "samples", 0)
     assert [each[0] for each in told[-2:]] == ["copy scores", "spans"]
 
     made = profile.find(str(wanted.out), "any")
@@ -144,6 +144,31 @@ def test_a_stopped_run_goes_on_where_it_was(setup, wanted, monkeypatch, searched
     more = replace(wanted, amounts=replace(AMOUNTS, samples=3))
     assert run.run(setup, more).samples == 3
     assert len(count) == 4 + 4 + 2
+
+
+def test_what_an_earlier_run_has_finished_is_told_of_and_not_counted_as_done(setup, wanted):
+    run.run(setup, wanted)
+    told = []
+    more = replace(wanted, amounts=Amounts(samples=3, haystacks=2, needles=2, trials=3))
+    run.run(setup, more, lambda *each: told.append(each))
+    assert told == [
+        *[("ranks of heads", done, 6, "samples", 4) for done in (4, 5, 6)],
+        *[("copy scores", done, 2, "haystacks", 1) for done in (1, 2)],
+    ]
+
+
+def test_the_reader_is_no_method_or_decode_policy_of_a_report(setup, wanted, caplog):
+    def stop(*told):
+        raise KeyboardInterrupt
+
+    caplog.set_level("INFO", "longctx")
+    with pytest.raises(KeyboardInterrupt):
+        run.run(setup, wanted, stop)
+    told = {}
+    for record in caplog.records:
+        told |= getattr(record, "facts", {})
+    assert (told["model"]["name"], told["profile"]) == (setup.model, "random")
+    assert (told["method"], told["decode"]) == (None, None)
 
 
 def test_another_seed_is_no_run_to_go_on_with(setup, wanted):

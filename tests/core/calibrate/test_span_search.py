@@ -8,7 +8,7 @@ import torch
 
 from longctx.core import spans
 from longctx.core.calibrate import span_search
-from longctx.core.calibrate.maps import LayerMaps, Place, Sample, Tap, haystacks, quantiles
+from longctx.core.calibrate.maps import LayerMaps, Place, Sample, Tap, haystacks
 from longctx.core.calibrate.span_search import REFERENCE, Shape
 from longctx.core.errors import UsageError
 from longctx.core.model import Decoder, Layer
@@ -106,7 +106,7 @@ def random_maps(candidates: list[tuple[float, float]]) -> tuple[torch.Tensor, La
     torch.manual_seed(5)
     logits = 3 * torch.randn(6, 2, 24, 24)
     own = logits.masked_fill(torch.ones(24, 24).triu(1).bool(), -torch.inf).softmax(-1)
-    thetas = torch.stack([quantiles(each, [theta for theta, _ in candidates]) for each in own])
+    thetas = spans.quantiles(own, [theta for theta, _ in candidates])
     return own, LayerMaps(own.sum(1), thetas, heads=2)
 
 
@@ -140,7 +140,7 @@ def test_many_quantiles_of_one_sort_are_those_of_each():
     own = random_maps([REFERENCE])[0]
     shares = [0.0001, 0.3, 0.5, 0.9, 0.95, 1.0]
     expected = torch.stack([spans.quantile(own[:1], share)[0] for share in shares])
-    assert torch.equal(quantiles(own[0], shares), expected)
+    assert torch.equal(spans.quantiles(own[:1], shares)[0], expected)
 
 
 # --- lambda -------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_a_map_is_the_blocks_own_part_of_attention_to_local_tokens():
                     start - 2 :
                 ]
         assert torch.allclose(maps.summed[number], own.sum(0))
-        assert torch.allclose(maps.thetas[number], quantiles(own, [0.5, 0.9]))
+        assert torch.allclose(maps.thetas[number], spans.quantiles(own[None], [0.5, 0.9])[0])
     assert maps.heads == 4
 
 
@@ -270,7 +270,7 @@ def test_a_search_is_decided_by_its_seed_and_can_be_written_down(engine):
     found = span_search.search(engine, SMALL, 5, 8, 3, lambda *done: told.append(done))
     assert found == span_search.search(engine, SMALL, 5, 8, 3)
     assert found != span_search.search(engine, SMALL, 5, 8, 4)
-    assert told == [(done, 5) for done in range(1, 6)]  # two haystacks and three layers
+    assert told == [(done, 5) for done in range(6)]  # two haystacks and three layers
     assert all(f1 >= least for f1, least in zip(found.f1, found.reference_f1, strict=True))
     pairs = span_search.draw(8, 3)
     assert all(pair in pairs for pair in zip(found.theta, found.phi, strict=True))

@@ -44,8 +44,8 @@ class Grid:
         """Says how far the reading of something is."""
         self.tell(f"{what}: {progress.so_far(state)}")
 
-    def asked(self, what: str, done: int, total: int) -> None:
-        """Says how many questions were asked of something."""
+    def asked(self, what: str, done: int, total: int, kept: int = 0) -> None:
+        """Says how many questions were asked of something, and how many of them before this run."""
         self.tell(f"{what}: asked {done} of {total}")
 
     def __rich__(self) -> Any:
@@ -95,9 +95,9 @@ class _JsonGrid(Grid):
     def read(self, what: str, state: "Progress") -> None:
         self._of(f"{what}: reading", "bytes").tell(**vars(state))
 
-    def asked(self, what: str, done: int, total: int) -> None:
+    def asked(self, what: str, done: int, total: int, kept: int = 0) -> None:
         milliseconds = round(1000 * current().seconds)
-        self._of(f"{what}: asking", "questions").tell(total, 0, done, milliseconds)
+        self._of(f"{what}: asking", "questions").tell(total, kept, done, milliseconds)
 
     def _of(self, what: str, unit: str) -> Lines:
         if what != self._what:

@@ -199,9 +199,9 @@ def _watched(wanted: "Wanted") -> "Iterator[Watch]":
         def read(plan: "Plan", state: "Progress") -> None:
             grid.read(which(plan), state)
 
-        def trial(plan: "Plan", number: int, done: "Trial") -> None:
+        def trial(plan: "Plan", number: int, done: "Trial", kept: bool) -> None:
             grid.add(places.index(done.depth), wanted.lengths.index(done.length), done.answered)
-            grid.asked(which(plan), number, len(plan.hidden))
+            grid.asked(which(plan), number, len(plan.hidden), number if kept else 0)
 
         grid.tell("loading the model")
         yield Watch(at.extend, read, trial)

@@ -77,13 +77,13 @@ class Watch:
     Attributes:
         on_plans: with all haystacks, before the first.
         on_progress: while a haystack is read.
-        on_trial: with a haystack, how many of its questions were asked, and the last one's
-            outcome; those of an earlier run included.
+        on_trial: with a haystack, how many of its questions were asked, the last one's outcome,
+            and whether that is of an earlier run.
     """
 
     on_plans: Callable[[Sequence[Plan]], None] = lambda plans: None
     on_progress: Callable[[Plan, Progress], None] = lambda plan, progress: None
-    on_trial: Callable[[Plan, int, Trial], None] = lambda plan, number, trial: None
+    on_trial: Callable[[Plan, int, Trial, bool], None] = lambda plan, number, trial, kept: None
 
 
 def run(setup: Setup, wanted: Wanted, watch: Watch | None = None) -> Report:
@@ -172,7 +172,7 @@ def _finished(
     if record := journal.get(plan.name):
         before = Read.of(record)
         for number, trial in enumerate(before.trials, start=1):
-            watch.on_trial(plan, number, trial)
+            watch.on_trial(plan, number, trial, True)
         return before
     now = _read(lay(builder, plan), setup, wanted.how, watch)
     journal.put(plan.name, asdict(now))
@@ -187,7 +187,7 @@ def _read(laid: Laid, setup: Setup, how: How, watch: Watch) -> Read:
         how = _telling_all(how, session, done.tokens)
         for number in range(len(laid.tokens)):
             trials.append(_ask(session, laid, number, how))
-            watch.on_trial(laid.plan, len(trials), trials[-1])
+            watch.on_trial(laid.plan, len(trials), trials[-1], False)
         asking = round(time.perf_counter() - started, 3)
     return Read(laid.plan.name, done.tokens, round(done.seconds, 3), asking, tuple(trials))
 

@@ -59,7 +59,7 @@ def test_needles_are_found(temporary, tmp_path):
     told, trials = [], []
     watch = niah.Watch(
         on_progress=lambda plan, progress: told.append((plan.name, progress.tokens)),
-        on_trial=lambda plan, number, trial: trials.append((number, trial)),
+        on_trial=lambda plan, number, trial, kept: trials.append((number, trial)),
     )
     wanted = niah.Wanted((900,), depths=2, seed=2, how=How(gather=600), out=tmp_path / "out")
     report = niah.run(SETUP, wanted, watch)
@@ -101,10 +101,12 @@ def test_a_run_goes_on_where_it_stopped(answering, tmp_path):
     assert not (tmp_path / "report.json").exists()
     answering()
     trials = []
-    watch = niah.Watch(on_trial=lambda plan, number, trial: trials.append(trial))
+    watch = niah.Watch(on_trial=lambda plan, number, trial, kept: trials.append((trial, kept)))
     report = niah.run(SETUP, wanted, watch)
     assert read == ["900/0", "900/1", "1200/0", "1200/1"]
-    assert list(report.asked) == trials
+    assert list(report.asked) == [trial for trial, _ in trials]
+    kept = [was for _, was in trials]  # three haystacks were finished
+    assert kept == [True] * (len(kept) // 4 * 3) + [False] * (len(kept) // 4)
     assert len(report.reads) == 4
 
 

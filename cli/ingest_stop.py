@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from longctx.cli import each, progress
+from longctx.cli import ingest_each, progress
 from longctx.cli.ingest_results import print_one
 from longctx.cli.interrupt import within
 from longctx.cli.program import Interrupted, finish, tell
@@ -52,7 +52,7 @@ class Stop:
         """
         if self.many is not None:
             self.many.interrupted = True
-            each.tell(self.many, self._json)
+            ingest_each.tell(self.many, self._json)
         return Interrupted("interrupted", "", self._remedy())
 
     def end(self) -> int:

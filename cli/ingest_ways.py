@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from longctx.cli import each, progress, render
+from longctx.cli import ingest_each, progress, render
 from longctx.cli.ingest_results import summary
 
 if TYPE_CHECKING:
@@ -41,17 +41,17 @@ def append(job: "Job", setup: "Setup", stop: "Stop") -> "Ingested":
 
 def read_each(job: "Job", setup: "Setup", stop: "Stop", json: bool) -> "Each":
     """Makes a document of every file; unless the result is JSON, a line tells of each."""
-    from longctx.core.each import Each, ingest_each
+    from longctx.core import each
 
     def on_done(done: "Ingested | Failed") -> None:
         stop.note_done()
         if not json:
-            each.one(done)
+            ingest_each.one(done)
 
-    stop.many = many = Each()
+    stop.many = many = each.Each()
     with _shown(stop) as on_progress:
         given = job.cadence, job.max_size, on_progress, job.rules, on_done, many
-        return ingest_each(job.library, job.paths, setup, job.replace, *given)
+        return each.ingest_each(job.library, job.paths, setup, job.replace, *given)
 
 
 def follow(job: "Job", setup: "Setup", stop: "Stop", as_wanted: bool) -> "Ingested":

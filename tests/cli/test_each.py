@@ -115,7 +115,7 @@ def test_ctrl_c_tells_it_as_text_too(each, tmp_path, monkeypatch):
     assert stopped.exit_code == 130
     assert stopped.stdout.startswith("top-a.md: complete, ")
     *_, told, error = stopped.stderr.splitlines()
-    assert told.startswith("1 documents, ")
+    assert told.startswith("1 document, ")
     assert error == "error: interrupted. The same command starts top-b.md again."
     assert json.loads(report.read_text())["result"]["interrupted"] is True
 

@@ -4,7 +4,7 @@ Each hands its job to core, shows how far it is, and keeps for Ctrl-C what there
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -55,7 +55,7 @@ def read_each(job: "Job", setup: "Setup", stop: "Stop", json: bool) -> "Each":
 
 
 def follow(job: "Job", setup: "Setup", stop: "Stop", as_wanted: bool) -> "Ingested":
-    """Follows a file until Ctrl-C, which is how that ends: with exit code 0.
+    """Follows a file until Ctrl-C or `kill`, which is how that ends: with exit code 0.
 
     Args:
         as_wanted: a document that is there must have been read as the setup says.
@@ -65,8 +65,10 @@ def follow(job: "Job", setup: "Setup", stop: "Stop", as_wanted: bool) -> "Ingest
     """
     from longctx.core.follow import follow
 
+    stop.followed = _there(job)
+
     def on_step(done: "Ingested") -> None:
-        stop.followed = done
+        stop.followed = replace(done, changed=[])  # it changes all the time
         render.note(summary(done))
 
     def on_empty(file: "Path") -> None:
@@ -79,6 +81,17 @@ def follow(job: "Job", setup: "Setup", stop: "Stop", as_wanted: bool) -> "Ingest
             job.library, job.called, job.paths, setup, *tell, rules=job.rules, as_wanted=as_wanted
         )
     return replace(done, changed=[])
+
+
+def _there(job: "Job") -> "Ingested | None":
+    """The whole document of this name, if there is one before anything is read."""
+    from longctx.core.errors import LongctxError
+    from longctx.core.ingest import as_it_was
+    from longctx.core.store.library import Library
+
+    with suppress(LongctxError):  # following it says what is wrong
+        return as_it_was(Library.open(job.library).document(job.called))
+    return None
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from longctx.cli import options, render
 from longctx.cli.interrupt import INTERRUPTED
 from longctx.cli.questions import from_file, from_stdin
 from longctx.cli.settings import library_path
+from longctx.cli.text import counted
 from longctx.cli.together import choose_documents, open_documents
 from longctx.core import scoring
 from longctx.core.errors import UsageError
@@ -168,8 +169,7 @@ def _answer(ask: "Ask", question: str, sources: bool) -> int:
     render.result(answer.as_dict(), json=False)
     code = _code(answer)
     if code:
-        count = answer.tokens["answer"]
-        render.note(f"interrupted after {count:,} token{'' if count == 1 else 's'}")
+        render.note(f"interrupted after {counted(answer.tokens['answer'], 'token')}")
         return code
     render.warn_of_answer(answer)
     if sources and answer.passages:

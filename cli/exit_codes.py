@@ -1,6 +1,6 @@
 """What the program's exit codes mean, as its help and docs/exit-codes.md say."""
 
-from longctx.cli.interrupt import INTERRUPTED
+from longctx.cli.interrupt import INTERRUPTED, TERMINATED
 from longctx.core.errors import Locked, NotFound, StateMismatch, UnreadableInput, UsageError
 
 DONE, FAILED = 0, 1
@@ -14,4 +14,5 @@ EXIT_CODES = {
     Locked.exit_code: "another process is using the document",
     StateMismatch.exit_code: "the state is damaged, or of another model or format",
     INTERRUPTED: "interrupted",
+    TERMINATED: "terminated",
 }

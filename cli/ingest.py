@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from longctx.cli import each as files
-from longctx.cli import ingest_plan, ingest_results, ingest_ways, options
+from longctx.cli import ingest_each, ingest_plan, ingest_results, ingest_ways, options
 from longctx.cli.ingest_fit import require_fit, says_how_to_read
 from longctx.cli.ingest_job import understood
 from longctx.cli.ingest_stop import stoppable
@@ -130,8 +129,18 @@ def run(
     require_fit(ctx, paths)
     # What takes no time is refused first; torch is not imported before `make_setup`.
     with stoppable(json) as stop:
-        finding, limits = (hidden, no_ignore, raw, max_unpacked), (checkpoint, max_size)
-        job = understood(paths, library_path(library), append or name, replace, finding, limits)
+        job = understood(
+            paths,
+            library_path(library),
+            append or name,
+            replace,
+            hidden=hidden,
+            no_ignore=no_ignore,
+            raw=raw,
+            max_unpacked=max_unpacked,
+            checkpoint=checkpoint,
+            max_size=max_size,
+        )
         if append:
             job.require_there()
         setup = make_setup(
@@ -147,7 +156,7 @@ def run(
         if dry_run:
             done, show = ingest_plan.measure(job, setup), ingest_plan.show
         elif each:
-            done, show = ingest_ways.read_each(job, setup, stop, json), files.show
+            done, show = ingest_ways.read_each(job, setup, stop, json), ingest_each.show
         elif follow:
             as_wanted = says_how_to_read(ctx)
             done, show = ingest_ways.follow(job, setup, stop, as_wanted), ingest_results.show

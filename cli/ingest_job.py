@@ -59,15 +59,20 @@ def understood(
     library: Path,
     name: str | None,
     replace: bool,
-    finding: tuple[bool, bool, bool, str | None],
-    limits: tuple[str | None, str | None],
+    *,
+    hidden: bool,
+    no_ignore: bool,
+    raw: bool,
+    max_unpacked: str | None,
+    checkpoint: str | None,
+    max_size: str | None,
 ) -> Job:
     """What the options come to. Takes no time, so that mistakes are told before anything slow.
 
     Args:
         paths, library, name, replace: as `Job` has them.
-        finding: --hidden, --no-ignore, --raw and --max-unpacked.
-        limits: --checkpoint and --max-size.
+        hidden, no_ignore, raw, max_unpacked: what is read of folders and archives, and how.
+        checkpoint, max_size: as they were typed.
 
     Raises:
         UsageError: a missing file, or a number that is none.
@@ -76,9 +81,7 @@ def understood(
     from longctx.core.sources.rules import Rules
     from longctx.core.units import parse_bytes, parse_tokens_or_seconds
 
-    *flags, max_unpacked = finding
-    checkpoint, max_size = limits
-    rules = Rules(*flags, parse_bytes(max_unpacked) if max_unpacked else None)
+    rules = Rules(hidden, no_ignore, raw, parse_bytes(max_unpacked) if max_unpacked else None)
     check(paths, rules)
     every = parse_tokens_or_seconds(checkpoint) if checkpoint else (None, None)
     limit = parse_bytes(max_size) if max_size else None

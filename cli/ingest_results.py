@@ -1,6 +1,6 @@
 """What `ingest` tells of a document that it has read, and of the files that it could not read.
 
-What it tells of many documents is in `each.py`.
+What it tells of many documents is in `ingest_each.py`.
 """
 
 from typing import TYPE_CHECKING

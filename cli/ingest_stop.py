@@ -1,16 +1,18 @@
-"""Ctrl-C while `ingest` reads: it ends soon, and says what is kept and what was finished.
+"""Ctrl-C or `kill` while `ingest` reads: it ends soon, and says what is kept and was finished.
 
 What is on disk is whole at every moment; the same command goes on with it.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from longctx.cli import each, progress
-from longctx.cli.ingest_results import print_one
-from longctx.cli.interrupt import within
-from longctx.cli.program import Interrupted, finish, tell
+import typer
+
+from longctx.cli import ingest_each, progress
+from longctx.cli.ingest_results import show
+from longctx.cli.interrupt import code_of, within
+from longctx.cli.program import Interrupted, finish, interrupted, tell
 from longctx.cli.run import current
 
 if TYPE_CHECKING:
@@ -19,13 +21,14 @@ if TYPE_CHECKING:
 
 
 class Stop:
-    """What there is to say when Ctrl-C comes.
+    """What there is to say when Ctrl-C or `kill` comes, or an error ends the reading of many files.
 
     Args:
         json: results are told as JSON objects.
 
     Attributes:
-        followed: what was read of a file that is followed: then Ctrl-C is no error.
+        followed: the document of a file that is followed, once it is there: then Ctrl-C is no
+            error.
         many: what became of each file so far, with --each.
     """
 
@@ -44,28 +47,42 @@ class Stop:
         """Notes that a document is done; of the next one nothing is known yet."""
         self._kept = None
 
-    def leave(self) -> Interrupted:
-        """Tells what was finished of many documents.
+    def leave(self, code: int) -> NoReturn:
+        """Tells what was read of a file that is followed, or finished of many.
 
-        Returns:
-            What to raise.
+        Args:
+            code: the exit code, if it is an error.
+
+        Raises:
+            typer.Exit: a file was followed.
+            Interrupted: with how to go on.
         """
+        if self.followed:
+            show(self.followed, self._json)
+            raise typer.Exit
         if self.many is not None:
             self.many.interrupted = True
-            each.tell(self.many, self._json)
-        return Interrupted("interrupted", "", self._remedy())
+            ingest_each.tell(self.many, self._json)
+        raise interrupted(code, self._remedy())
 
-    def end(self) -> int:
-        """Tells all there is to say, from another thread: the process ends then.
+    def end(self, code: int) -> int:
+        """Does what `leave` does, from another thread: the process ends then.
 
         Returns:
             The exit code.
         """
         progress.stop_drawing()
-        if self.followed:
-            print_one(self.followed, self._json)
-            return finish(current(), 0)
-        return finish(current(), tell(self.leave(), current()))
+        try:
+            self.leave(code)
+        except typer.Exit as left:
+            return finish(current(), left.exit_code)
+        except Interrupted as error:
+            return finish(current(), tell(error, current()))
+
+    def tell_done(self) -> None:
+        """Tells what became of many files until an error ended the run, if anything did."""
+        if self.many is not None and (self.many.documents or self.many.failed):
+            ingest_each.tell(self.many, self._json)
 
     def _remedy(self) -> str:
         if self._kept is None:
@@ -78,7 +95,7 @@ class Stop:
 
 @contextmanager
 def stoppable(json: bool) -> Iterator[Stop]:
-    """Ctrl-C ends the reading soon, with what is kept of it.
+    """Ctrl-C or `kill` ends the reading soon, with what is kept of it.
 
     Args:
         json: results are told as JSON objects.
@@ -87,11 +104,15 @@ def stoppable(json: bool) -> Iterator[Stop]:
         What is to be told by then.
 
     Raises:
-        Interrupted: by Ctrl-C.
+        Interrupted: by Ctrl-C or `kill`.
+        typer.Exit: by these, of a file that was followed.
     """
     stop = Stop(json)
     try:
         with within(stop.end):
             yield stop
     except KeyboardInterrupt as error:
-        raise stop.leave() from error
+        stop.leave(code_of(error))
+    except Exception:
+        stop.tell_done()
+        raise

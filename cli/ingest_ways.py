@@ -4,11 +4,11 @@ Each hands its job to core, shows how far it is, and keeps for Ctrl-C what there
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from longctx.cli import each, progress, render
+from longctx.cli import ingest_each, progress, render
 from longctx.cli.ingest_results import summary
 
 if TYPE_CHECKING:
@@ -41,21 +41,21 @@ def append(job: "Job", setup: "Setup", stop: "Stop") -> "Ingested":
 
 def read_each(job: "Job", setup: "Setup", stop: "Stop", json: bool) -> "Each":
     """Makes a document of every file; unless the result is JSON, a line tells of each."""
-    from longctx.core.each import Each, ingest_each
+    from longctx.core import each
 
     def on_done(done: "Ingested | Failed") -> None:
         stop.note_done()
         if not json:
-            each.one(done)
+            ingest_each.one(done)
 
-    stop.many = many = Each()
+    stop.many = many = each.Each()
     with _shown(stop) as on_progress:
         given = job.cadence, job.max_size, on_progress, job.rules, on_done, many
-        return ingest_each(job.library, job.paths, setup, job.replace, *given)
+        return each.ingest_each(job.library, job.paths, setup, job.replace, *given)
 
 
 def follow(job: "Job", setup: "Setup", stop: "Stop", as_wanted: bool) -> "Ingested":
-    """Follows a file until Ctrl-C, which is how that ends: with exit code 0.
+    """Follows a file until Ctrl-C or `kill`, which is how that ends: with exit code 0.
 
     Args:
         as_wanted: a document that is there must have been read as the setup says.
@@ -65,8 +65,10 @@ def follow(job: "Job", setup: "Setup", stop: "Stop", as_wanted: bool) -> "Ingest
     """
     from longctx.core.follow import follow
 
+    stop.followed = _there(job)
+
     def on_step(done: "Ingested") -> None:
-        stop.followed = done
+        stop.followed = replace(done, changed=[])  # it changes all the time
         render.note(summary(done))
 
     def on_empty(file: "Path") -> None:
@@ -79,6 +81,17 @@ def follow(job: "Job", setup: "Setup", stop: "Stop", as_wanted: bool) -> "Ingest
             job.library, job.called, job.paths, setup, *tell, rules=job.rules, as_wanted=as_wanted
         )
     return replace(done, changed=[])
+
+
+def _there(job: "Job") -> "Ingested | None":
+    """The whole document of this name, if there is one before anything is read."""
+    from longctx.core.errors import LongctxError
+    from longctx.core.ingest import as_it_was
+    from longctx.core.store.library import Library
+
+    with suppress(LongctxError):  # following it says what is wrong
+        return as_it_was(Library.open(job.library).document(job.called))
+    return None
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from longctx.cli import options, render
 from longctx.cli.settings import library_path
-from longctx.cli.text import size
+from longctx.cli.text import counted, size
 
 if TYPE_CHECKING:
     from longctx.core.store.manifest import Manifest
@@ -43,8 +43,7 @@ def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
     ]
     headers = ("name", "tokens", "text", "method", "model", "status", "state")
     render.table(headers, rows, right=("tokens", "text", "state"))
-    count = f"{len(documents)} document{'' if len(documents) == 1 else 's'}"
-    render.note(f"{count}, {size(total)} in '{place}'")
+    render.note(f"{counted(len(documents), 'document')}, {size(total)} in '{place}'")
 
 
 def summary(manifest: "Manifest") -> dict[str, Any]:

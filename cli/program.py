@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from longctx.cli import everywhere, render, report, run, settings
+from longctx.cli.interrupt import INTERRUPTED, TERMINATED, code_of
 from longctx.cli.logs import logging_of
 from longctx.cli.run import Run
 from longctx.core.errors import LongctxError
@@ -29,7 +30,25 @@ _log = logging.getLogger(__name__)
 class Interrupted(LongctxError):
     """The user pressed Ctrl-C."""
 
-    exit_code = 130
+    exit_code = INTERRUPTED
+
+
+class Terminated(Interrupted):
+    """The process was told to end, as by `kill` or a service manager."""
+
+    exit_code = TERMINATED
+
+
+def interrupted(code: int, remedy: str = "") -> Interrupted:
+    """The error of a run that a signal ended.
+
+    Args:
+        code: the exit code.
+        remedy: how to go on.
+    """
+    if code == TERMINATED:
+        return Terminated("terminated", "", remedy)
+    return Interrupted("interrupted", "", remedy)
 
 
 class Command(TyperCommand):
@@ -100,7 +119,7 @@ class Program(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            raise Interrupted("interrupted") from error
+            raise interrupted(code_of(error)) from error
 
 
 def _report_in(given: list[str]) -> Path | None:

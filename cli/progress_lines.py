@@ -16,8 +16,8 @@ EVERY_MS = 200
 class Lines(AbstractContextManager):
     """Objects with `total`, `cache`, `processed` and `time_ms`: the first, the last, 5 a second.
 
-    Where the time goes back, something else has begun, of which the first is told again. Use it as
-    a context, whose end tells what was not told yet.
+    Where the document is another one, or the time goes back, something else has begun, of which the
+    first is told again. Use it as a context, whose end tells what was not told yet.
 
     Args:
         what: is done.
@@ -28,6 +28,7 @@ class Lines(AbstractContextManager):
     def __init__(self, what: str, unit: str, write: Callable[[dict[str, Any]], None]):
         self.what, self._unit, self._write = what, unit, write
         self._due = self._time = 0
+        self._document: int | str | None = None
         self._untold: dict[str, Any] | None = None
 
     def tell(
@@ -40,12 +41,13 @@ class Lines(AbstractContextManager):
             cache: of it, what was there before.
             processed: of it, what is done, `cache` included.
             time_ms: since it began.
-            more: other counts, and what they are of.
+            more: other counts, and the `document` that they are of.
         """
-        if time_ms < self._time:
+        document = more.get("document")
+        if time_ms < self._time or document != self._document:
             self._flush()
             self._due = 0
-        self._time = time_ms
+        self._time, self._document = time_ms, document
         told = {"total": total, "cache": cache, "processed": processed, "time_ms": time_ms, **more}
         self._untold = {"what": self.what, "unit": self._unit, **told}
         if time_ms >= self._due or processed == total:
@@ -68,13 +70,13 @@ def every(
 
     The times of what is read one after another, each of which begins at 0, are added up.
     """
-    due, before, last = period_ms, 0, 0
+    due, before, last, last_document = period_ms, 0, 0, ""
 
     def told(state: "Progress", document: str = "") -> None:
-        nonlocal due, before, last
-        if state.time_ms < last:
+        nonlocal due, before, last, last_document
+        if state.time_ms < last or document != last_document:
             before += last
-        last = state.time_ms
+        last, last_document = state.time_ms, document
         if before + last >= due:
             due = before + last + period_ms
             tell(state, document)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from longctx.cli.run import current
-from longctx.cli.text import clean, one_line
+from longctx.cli.text import clean, counted, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -173,8 +173,7 @@ def warn(found: "Found") -> None:
         note(f"the document seems not to answer this (best score {best:.3f})")
     left_out = found.state.get("left_out")
     if left_out:
-        count = len(found.documents)
-        asked = f"{count} document{'' if count == 1 else 's'} asked, {left_out:,} left out"
+        asked = f"{counted(len(found.documents), 'document')} asked, {left_out:,} left out"
         note(f"{asked}: {', '.join(found.documents)}")
     if found.tokens["dropped"]:
         note(f"the model's window had no room for {found.tokens['dropped']:,} gathered tokens")

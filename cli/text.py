@@ -75,6 +75,11 @@ def one_line(text: str, limit: int = CLIP) -> str:
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
+def counted(count: int, unit: str) -> str:
+    """A number of things: 1 file, 1,200 files."""
+    return f"{count:,} {unit}" if count == 1 else f"{count:,} {unit}s"
+
+
 def size(count: int | None) -> str:
     """Bytes for people: 12.3 MB."""
     if count is None:

@@ -2,14 +2,18 @@
 
 import json
 import re
+import signal
+from collections.abc import Callable
 
 import pytest
 
-from longctx.cli import run
+from longctx.cli import render, run
 from longctx.cli.ingest_results import left_out, missing
 from longctx.cli.ingest_stop import Stop
+from longctx.cli.interrupt import ENDING
 from longctx.cli.run import Run
 from longctx.core.each import Each, ingest_each
+from longctx.core.errors import LongctxError
 from longctx.core.ingest import Ingested
 from longctx.core.model import Decoder
 
@@ -73,18 +77,36 @@ def test_quiet_hides_nothing_that_is_lost(capsys):
 # --- Ctrl-C ---
 
 
-def interrupt(monkeypatch, number: int) -> None:
-    """Ctrl-C comes in this chunk of 32 tokens."""
+def in_chunk(monkeypatch, number: int, happens: Callable[[], object]) -> None:
+    """Something happens in this chunk of 32 tokens; "a.md" has three."""
     read, calls = Decoder.read, 0
 
-    def interrupted(self, *args):
+    def reading(self, *args):
         nonlocal calls
         calls += 1
         if calls == number:
-            raise KeyboardInterrupt
+            happens()
         return read(self, *args)
 
-    monkeypatch.setattr(Decoder, "read", interrupted)
+    monkeypatch.setattr(Decoder, "read", reading)
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+def interrupt(monkeypatch, number: int) -> None:
+    """Ctrl-C comes in this chunk."""
+    in_chunk(monkeypatch, number, lambda: fail(KeyboardInterrupt()))
+
+
+@pytest.fixture
+def handlers():
+    """For real signals, after which the handlers stay as they are: a process ends then."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_ctrl_c_tells_what_was_finished(each, tmp_path):
@@ -115,7 +137,7 @@ def test_ctrl_c_tells_it_as_text_too(each, tmp_path, monkeypatch):
     assert stopped.exit_code == 130
     assert stopped.stdout.startswith("top-a.md: complete, ")
     *_, told, error = stopped.stderr.splitlines()
-    assert told.startswith("1 documents, ")
+    assert told.startswith("1 document, ")
     assert error == "error: interrupted. The same command starts top-b.md again."
     assert json.loads(report.read_text())["result"]["interrupted"] is True
 
@@ -137,12 +159,56 @@ def test_ctrl_c_that_a_long_computation_holds_up_tells_the_same(capsys, tmp_path
     current = run.start(Run(json=True, report=tmp_path / "report.json"))
     stop = Stop(json=True)
     stop.many = Each(documents=[Ingested("a", "complete", 1, 2, 3)])
-    code = stop.end()
+    code = stop.end(130)
     told = capsys.readouterr()
     assert (code, current.error["code"]) == (130, 130)
     values = json.loads(told.out)
     assert (values["interrupted"], values["documents"][0]["name"]) == (True, "a")
     assert json.loads((tmp_path / "report.json").read_text())["result"] == values
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_further_signals_do_not_cut_what_is_told(each, tmp_path, monkeypatch, number, code):
+    def print_json(*args: object) -> None:
+        for again in ENDING:
+            signal.raise_signal(again)
+        real(*args)
+
+    in_chunk(monkeypatch, 5, lambda: signal.raise_signal(number))
+    real = render.print_json
+    monkeypatch.setattr(render, "print_json", print_json)
+    stopped = each("--json", "--report", tmp_path / "report.json")
+    assert stopped.exit_code == code
+    assert json.loads(stopped.stdout)["interrupted"] is True
+    assert json.loads(stopped.stderr.splitlines()[-1])["error"]["code"] == code
+    reported = json.loads((tmp_path / "report.json").read_text())
+    assert (reported["exit_code"], len(reported["result"]["documents"])) == (code, 1)
+
+
+# --- what ends the run ---
+
+DISK_FULL = [LongctxError("no room", "the disk is full", "Make room."), OSError(28, "No space")]
+
+
+@pytest.mark.parametrize("error", DISK_FULL)
+def test_an_error_that_ends_the_run_tells_what_was_finished(each, tmp_path, monkeypatch, error):
+    in_chunk(monkeypatch, 5, lambda: fail(error))
+    report = tmp_path / "report.json"
+    ended = each("--json", "--report", report)
+    assert ended.exit_code == 1
+    told = json.loads(ended.stdout)
+    assert [document["name"] for document in told["documents"]] == ["top-a.md"]
+    assert (told["interrupted"], len(told["left_out"])) == (False, 1)
+    assert json.loads(ended.stderr.splitlines()[-1])["error"]["code"] == 1
+    reported = json.loads(report.read_text())
+    assert (reported["result"], reported["exit_code"]) == (told, 1)
+
+
+def test_an_error_before_anything_was_done_is_all_that_is_told(each, tmp_path):
+    ended = each("--json", "--max-size", "12", "--report", tmp_path / "report.json")
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert json.loads((tmp_path / "report.json").read_text())["result"] is None
 
 
 def test_what_is_done_is_known_while_others_are_read(folder, setup_random, tmp_path):

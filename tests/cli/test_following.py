@@ -5,6 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from longctx.cli.ingest_stop import Stop
+from longctx.core.ingest import Ingested
+
 TEXT = "the keeper wrote in his book that a boat came home at dawn\n" * 20
 pytestmark = pytest.mark.usefixtures("models_loaded_once")
 
@@ -77,6 +80,37 @@ def test_the_first_bytes_are_waited_for(longctx, model_options, tmp_path, meanwh
     assert json.loads(result.stdout)["bytes"] == len(TEXT)
     assert result.stderr.count("is empty yet") == 1
     assert "\x1b" not in result.stderr
+
+
+def test_ctrl_c_before_anything_came_to_a_document_that_is_there(
+    longctx, model_options, tmp_path, meanwhile
+):
+    (tmp_path / "old.log").write_text(TEXT)
+    longctx("ingest", tmp_path / "old.log", "--name", "app", *model_options)
+    log = tmp_path / "app.log"
+    log.touch()
+    meanwhile()
+    result = longctx("ingest", log, "--follow", "--json", *model_options)
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert (told["name"], told["status"], told["bytes"]) == ("app", "unchanged", len(TEXT))
+
+
+@pytest.mark.parametrize("skipped", [[], ["one file"]])
+def test_ctrl_c_that_the_reading_does_not_see_is_no_error_either(
+    longctx, model_options, log, monkeypatch, skipped
+):
+    def interrupted(*args, **named):
+        args[7](Ingested("app", "complete", 1, 2, 3, skipped=skipped))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("longctx.core.follow.follow", interrupted)
+    result = longctx("ingest", log, "--follow", "--json", *model_options)
+    assert result.exit_code == (3 if skipped else 0)
+    assert json.loads(result.stdout)["tokens"] == 1
+    stop = Stop(json=True)
+    stop.followed = Ingested("app", "complete", 1, 2, 3, skipped=skipped)
+    assert stop.end(130) == result.exit_code
 
 
 def test_ctrl_c_before_anything_came(longctx, model_options, tmp_path, meanwhile):

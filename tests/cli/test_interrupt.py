@@ -23,7 +23,7 @@ import hashlib, signal, sys
 {first}
 from longctx.cli.interrupt import within
 try:
-    with within(lambda: print("told", file=sys.stderr, flush=True), grace={grace}):
+    with within(lambda code: print("told", file=sys.stderr, flush=True), grace={grace}):
         print("ready", flush=True)
         {work}
 except KeyboardInterrupt:
@@ -35,38 +35,99 @@ ONE_STEP = "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"  # a quarter of 
 SMALL_STEPS = "while True: sum(range(1000))"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
+NO_SIGNALS = pytest.mark.skipif(
+    os.name == "nt", reason="Windows has no SIGINT to send to one process"
+)
+
+
+def ended(code: str, number: int | None = None) -> tuple[int, str]:
+    """The exit code of a program, and its standard error; where it does not send itself a signal,
+    it gets this one when it is ready."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as process:
+        assert process.stdout.readline() == "ready\n"
+        if number is not None:
+            process.send_signal(number)
+        _, err = process.communicate(timeout=120)
+    return process.returncode, err
+
+
+@NO_SIGNALS
 @pytest.mark.parametrize(
     ("first", "work", "grace", "said"),
     # A busy computer may take its time to let the program leave by itself.
     [(STAY, ONE_STEP, 0.2, "told\n"), ("", SMALL_STEPS, 60, "left by itself\n")],
 )
 def test_ctrl_c(first, work, grace, said):
-    process = subprocess.Popen(
-        [sys.executable, "-c", BUSY.format(first=first, work=work, grace=grace)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (130, said)
+    code = BUSY.format(first=first, work=work, grace=grace)
+    assert ended(code, signal.SIGINT) == (130, said)
+
+
+@NO_SIGNALS
+@pytest.mark.parametrize(("grace", "said"), [(0.2, "told\n"), (60, "left by itself\n")])
+def test_kill_ends_it_as_ctrl_c_does(grace, said):
+    first, work = ("", SMALL_STEPS) if grace == 60 else (STAY.replace("INT", "TERM"), ONE_STEP)
+    code = BUSY.format(first=first, work=work, grace=grace).replace("exit(130)", "exit(143)")
+    assert ended(code, signal.SIGTERM) == (143, said)
+
+
+# What Python calls by itself, and an error in which it tells nobody of but standard error.
+DROPPED = """
+import weakref
+class Thing:
+    {method}
+thing = Thing()
+"""
+DROPPING = [
+    DROPPED.format(method="def __del__(self): signal.raise_signal(signal.SIGINT)"),
+    DROPPED.format(method="pass")
+    + "watched = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))",
+]
+
+
+@NO_SIGNALS
+@pytest.mark.parametrize("first", DROPPING)
+@pytest.mark.parametrize(
+    ("then", "grace", "said"),
+    [(ONE_STEP, 0.2, "told\n"), ("signal.raise_signal(signal.SIGINT)", 60, "left by itself\n")],
+)
+def test_ctrl_c_that_python_drops_ends_it_too_and_is_not_told_of(first, then, grace, said):
+    code = BUSY.format(first=first, work=f"del thing; {then}", grace=grace)
+    assert ended(code) == (130, said)
+
+
+@NO_SIGNALS
+def test_other_errors_that_python_drops_are_told():
+    first = DROPPED.format(method="def __del__(self): 1 / 0")
+    code, err = ended(BUSY.format(first=first, work="del thing", grace=60))
+    assert code == 0
+    assert "ZeroDivisionError" in err
+
+
+@NO_SIGNALS
+def test_what_is_ignored_from_the_beginning_stays_ignored():
+    first = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    work = "signal.raise_signal(signal.SIGINT); signal.raise_signal(signal.SIGTERM)"
+    assert ended(BUSY.format(first=first, work=work, grace=60)) == (130, "left by itself\n")
 
 
 def test_nothing_happens_without_ctrl_c():
     threads = threading.active_count()
     before = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(before)
-    with interrupt.within(lambda: pytest.fail("told")):
-        pass
+    handlers = [signal.getsignal(number) for number in interrupt.ENDING]
+    hook = sys.unraisablehook
+    with interrupt.within(lambda code: pytest.fail("told")):
+        assert handlers != [signal.getsignal(number) for number in interrupt.ENDING]
     assert signal.set_wakeup_fd(before) == before
+    assert handlers == [signal.getsignal(number) for number in interrupt.ENDING]
+    assert sys.unraisablehook == hook
     assert threading.active_count() == threads
 
 
 def test_in_another_thread_it_does_nothing():
     def work() -> None:
-        with interrupt.within(lambda: pytest.fail("told")):
+        with interrupt.within(lambda code: pytest.fail("told")):
             done.append(threading.active_count())
 
     done: list[int] = []
@@ -135,7 +196,7 @@ def test_the_hard_way_leaves_the_terminal_in_order(json, said):
     assert after.count(b"\n") == 1
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
+@NO_SIGNALS
 def test_it_ends_also_where_nothing_can_be_told():
     code = BUSY.format(first=STAY, work=ONE_STEP, grace=0.2).replace(
         'print("told",', "print(1 / 0,"
@@ -182,7 +243,7 @@ def asked(library, model_options):
         process.communicate()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
+@NO_SIGNALS
 def test_an_answer_that_was_interrupted_stays_as_far_as_it_came(asked):
     process = asked()
     ready, _, _ = select.select([process.stdout], [], [], 60)
@@ -197,7 +258,7 @@ def test_an_answer_that_was_interrupted_stays_as_far_as_it_came(asked):
     assert err.count(b"\n") == 1
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
+@NO_SIGNALS
 def test_an_answer_that_was_interrupted_is_one_json_object(asked):
     process = asked("--json")
     process.send_signal(signal.SIGINT)

@@ -134,6 +134,23 @@ def test_what_begins_anew_is_told_like_the_first():
     ]
 
 
+def test_another_document_is_told_also_where_the_time_does_not_go_back():
+    written = []
+    steps = [("a", 0), ("a", 150), ("b", 180), ("b", 190)]
+    with Lines("reading", "bytes", written.append) as told:
+        for document, time_ms in steps:
+            told.tell(None, 0, time_ms, time_ms, document=document)
+    assert [(line["document"], line["time_ms"]) for line in written] == steps
+
+
+def test_plain_lines_add_up_the_times_of_documents():
+    told = []
+    tell = every(300, lambda state, document: told.append(document))
+    for document, time_ms in [("a", 0), ("a", 150), ("b", 180), ("b", 190)]:
+        tell(SimpleNamespace(time_ms=time_ms), document)
+    assert told == ["b"]
+
+
 def test_plain_lines_come_as_often_whatever_begins_anew():
     told = []
     tell = every(30, lambda state, document: told.append((document, state.time_ms)))

@@ -214,7 +214,7 @@ def test_each_file_becomes_a_document(reading, longctx, found):
     ]
     assert "failed: cannot read 'top/bad.pdf'" in result.stderr
     assert "4 documents" in result.stderr
-    assert "1 files failed" in result.stderr
+    assert "; 1 file failed\n" in result.stderr
     (passage,) = found("top-z.zip-d.txt")
     assert (passage["source"], passage["text"]) == ("top/z.zip/d.txt", TEXT.decode())
 

@@ -6,7 +6,7 @@ import typer
 
 from longctx.cli import render
 from longctx.cli.ingest_results import PARTLY_READ, left_out, missing
-from longctx.cli.text import size
+from longctx.cli.text import counted, size
 
 if TYPE_CHECKING:
     from longctx.core.each import Each, Failed
@@ -40,5 +40,7 @@ def tell(result: "Each", json: bool) -> None:
     left_out(result.left_out)
     tokens = sum(done.tokens for done in result.documents)
     state = sum(done.state_bytes for done in result.documents)
-    told = f"{len(result.documents):,} documents, {tokens:,} tokens, state {size(state)}"
-    render.note(f"{told}; {len(result.failed):,} files failed" if result.failed else told)
+    documents = counted(len(result.documents), "document")
+    told = f"{documents}, {counted(tokens, 'token')}, state {size(state)}"
+    failed = counted(len(result.failed), "file")
+    render.note(f"{told}; {failed} failed" if result.failed else told)

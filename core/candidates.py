@@ -85,7 +85,8 @@ def _unfit(manifest: Manifest, partial: bool) -> str:
     if manifest.status == "damaged":
         return f"is damaged: {manifest.report['error']}"
     if manifest.status == "reading" and not (partial and manifest.tokens):
-        return f"is not finished: its first {manifest.tokens:,} tokens were read"
+        some = f"its first {manifest.tokens:,} tokens were read"
+        return f"is not finished: {some if manifest.tokens else 'nothing of it is kept yet'}"
     return ""
 
 

@@ -254,12 +254,19 @@ def _fields(cls: type) -> tuple[dict[str, tuple[tuple, Any]], set[str]]:
     return hints, {f.name for f in fields(cls) if f.default is MISSING}
 
 
+@cache
+def _item_of(hint: Any) -> Any:
+    """What a tuple is of; None: it is no tuple."""
+    return get_args(hint)[0] if get_origin(hint) is tuple else None
+
+
 def _decode_value(name: str, hint: Any, value: Any) -> Any:
     if type(value) is hint:
         return value
-    if get_origin(hint) is tuple and isinstance(value, list):
-        item = get_args(hint)[0]
-        return tuple(_decode_value(name, item, each) for each in value)
+    if isinstance(value, list) and (item := _item_of(hint)):
+        return tuple(
+            [each if type(each) is item else _decode_value(name, item, each) for each in value]
+        )
     if is_dataclass(hint):
         return _decode(hint, value)
     raise ValueError(f"{name} is {value!r:.40}")

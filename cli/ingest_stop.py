@@ -113,6 +113,6 @@ def stoppable(json: bool) -> Iterator[Stop]:
             yield stop
     except KeyboardInterrupt as error:
         stop.leave(code_of(error))
-    except Exception:
+    except Exception:  # whatever ended it, what was finished is told; the error goes on
         stop.tell_done()
         raise

@@ -50,12 +50,12 @@ def open_member(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
 
     Raises (here and while it is read):
         BadZipFile: it is damaged.
-        NotImplementedError: its compression is none of those that Python knows.
+        ValueError: its compression is none of those that Python knows.
     """
     if info.compress_type in BOUNDED:
         return zipped.open(info)
     if info.compress_type not in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        raise NotImplementedError(f"its compression, number {info.compress_type}, is not known")
+        raise ValueError(f"its compression, number {info.compress_type}, is not known")
     packed = copy(info)
     packed.compress_type, packed.file_size = zipfile.ZIP_STORED, info.compress_size
     del packed.CRC  # it is of what the member holds

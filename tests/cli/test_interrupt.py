@@ -35,9 +35,7 @@ ONE_STEP = "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"  # a quarter of 
 SMALL_STEPS = "while True: sum(range(1000))"
 
 
-NO_SIGNALS = pytest.mark.skipif(
-    os.name == "nt", reason="Windows has no SIGINT to send to one process"
-)
+NO_SIGNALS = pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
 
 
 def ended(code: str, number: int | None = None) -> tuple[int, str]:

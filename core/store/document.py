@@ -1,14 +1,18 @@
 """Reading one document: its rows, its snapshot, its text, and where a token stands in it.
 
 This module knows nothing of models, methods or tokenizers: rows are tensors, positions are bytes.
+Opening a document, its text, its places and its word index need numpy alone; torch is imported
+where its tensors are asked for.
 """
 
 import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from longctx.core.errors import StateMismatch
 from longctx.core.store import shards
@@ -31,6 +35,8 @@ class Document:
 
     Raises:
         StateMismatch: here and in every method: a file is missing, damaged or of another format.
+            A file of the word index is an exception: it counts as one that there is not, because it
+            can be made again; `words` says what is wrong with it.
     """
 
     def __init__(self, folder: Path):
@@ -39,9 +45,11 @@ class Document:
         groups = by_group(self.manifest.shards)
         self._manifest_size = (folder / MANIFEST).stat().st_size
         # What passages of one neighbourhood share is kept: a file's newlines, a member's text.
-        self._lines: tuple[int, torch.Tensor | None] = (-1, None)
+        self._lines: tuple[int, np.ndarray | None] = (-1, None)
         self._last_member: tuple[int, bytes] = (-1, b"")
         self._text = [TextFile(folder, shard) for shard in groups.pop("text", [])]
+        self._words_shards = groups.pop(shards.WORDS, [])
+        self._words = [_lenient(folder, shard) for shard in self._words_shards]
         self._groups = {
             group: [TensorFile(folder, shard) for shard in entries]
             for group, entries in groups.items()
@@ -150,6 +158,48 @@ class Document:
         return Boundary(tokens, snapshot, splits)
 
     @property
+    def word_files(self) -> int:
+        """Files of the word index that the manifest names; 0: there is none."""
+        return len(self._words)
+
+    def words(self, number: int) -> dict[str, np.ndarray]:
+        """The tables of one file of the word index, with the types and dimensions of the format.
+
+        Nothing is known of their values; `core/word_tables.py` compares them with one another.
+
+        Raises:
+            StateMismatch: there is no such file, or it is not what was written.
+        """
+        if number >= len(self._words):
+            raise StateMismatch(f"'{self.manifest.name}' has no file {number} of a word index")
+        file = self._words[number]
+        if isinstance(file, StateMismatch):
+            raise file
+        return file.arrays()
+
+    def array_take(self, group: str, rows: np.ndarray, name: str) -> np.ndarray:
+        """Chosen rows of one tensor of a group, as `take`, without torch.
+
+        Args:
+            group: the group's name.
+            rows: ascending positions (S,), int64.
+            name: the tensor's; not of bfloat16.
+
+        Raises:
+            ValueError: positions that are not ascending or not in the group.
+        """
+        files = self._files(group)
+        count = sum(file.shard.rows for _, file in files)
+        if (np.diff(rows) < 0).any() or (rows < 0).any() or (rows >= count).any():
+            raise ValueError(f"rows of {group!r} must ascend within {count}")
+        bounds = [*np.searchsorted(rows, [first for first, _ in files]).tolist(), len(rows)]
+        parts = [files[0][1].array_rows(name, 0, 0)]
+        for (first, file), (low, high) in zip(files, pairwise(bounds), strict=True):
+            if low < high:
+                parts.append(file.array_take(name, rows[low:high] - first))
+        return np.concatenate(parts)
+
+    @property
     def folder(self) -> Path:
         """Where it is."""
         return self._folder
@@ -234,17 +284,17 @@ class Document:
 
     def _mark(self, source: int, offset: int) -> int | None:
         """The number of the last mark of a source up to a byte; None where it has none there."""
-        import torch
-
         start = self.manifest.sources[source].text_start
         files = [file for file in self._groups.get("marks", []) if file.shard.rows]
-        firsts = [int(file.rows("starts", 0, 1)) for file in files]
+        firsts = [int(file.array_rows("starts", 0, 1)[0]) for file in files]
         index = bisect_right(firsts, start + offset) - 1
         if index < 0:
             return None
-        starts = files[index].tensor("starts")
-        row = int(torch.searchsorted(starts, start + offset, right=True)) - 1
-        return int(files[index].rows("numbers", row, row + 1)) if starts[row] >= start else None
+        starts = files[index].array("starts")
+        row = int(np.searchsorted(starts, start + offset, side="right")) - 1
+        if starts[row] < start:
+            return None
+        return int(files[index].array_rows("numbers", row, row + 1)[0])
 
     def source_of(self, token: int) -> int:
         """The index of the source that a token is of; ValueError where there is no such token."""
@@ -261,15 +311,13 @@ class Document:
         Raises:
             ValueError: no tokens, or not of one source.
         """
-        import torch
-
         source = self.source_of(first)
         where = self.manifest.sources[source]
         stop = where.first_token + where.tokens
         if not first < last <= stop:
             raise ValueError(f"tokens [{first}, {last}) are not of one source")
-        rows = torch.tensor([first, min(last, stop - 1)])
-        start, end = self.take("tokens", rows, ("starts",))["starts"].tolist()
+        rows = np.array([first, min(last, stop - 1)])
+        start, end = self.array_take("tokens", rows, "starts").tolist()
         end = where.size if last == stop else end
         if not 0 <= start <= end <= where.size:
             why = f"tokens [{first}, {last}) are at [{start}, {end}) of {where.size:,} bytes"
@@ -289,13 +337,32 @@ class Document:
     def verify(self, on_bytes: Callable[[int], None] = lambda count: None) -> None:
         """Read everything; StateMismatch for the first block that is not what was written.
 
+        The word index is an exception, as it can be made again: see `damaged_words`.
+
         Args:
             on_bytes: gets the number of bytes after each piece, of the files and of the text.
         """
         for shard in self.manifest.shards:
-            for block in self.blocks(shard):
+            for block in self.blocks(shard) if shard.group != shards.WORDS else ():
                 on_bytes(len(block))
         self.verify_text(on_bytes)
+
+    def damaged_words(self, on_bytes: Callable[[int], None] = lambda count: None) -> list[str]:
+        """Read the word index; what is wrong with each of its files that is not what was written.
+
+        Args:
+            on_bytes: gets the number of bytes after each piece.
+        """
+        wrong = []
+        for shard, file in zip(self._words_shards, self._words, strict=True):
+            try:
+                if isinstance(file, StateMismatch):
+                    raise file
+                for block in self.blocks(shard):
+                    on_bytes(len(block))
+            except StateMismatch as exc:
+                wrong.append(str(exc))
+        return wrong
 
     def verify_text(self, on_bytes: Callable[[int], None] = lambda count: None) -> None:
         """Unpack all text; StateMismatch where a source is not the one that was read.
@@ -314,7 +381,8 @@ class Document:
                 raise damaged(self._folder, why)
 
     def _all_files(self) -> list[ShardFile]:
-        return [*self._text, *(file for files in self._groups.values() for file in files)]
+        words = [file for file in self._words if isinstance(file, TensorFile)]
+        return [*self._text, *words, *(f for files in self._groups.values() for f in files)]
 
     def _files(self, group: str) -> list[tuple[int, TensorFile]]:
         """The files of a group, each with its first row."""
@@ -336,13 +404,19 @@ class Document:
 
     def _newlines_before(self, position: int) -> int:
         """Newlines in the first `position` bytes of all text."""
-        import torch
-
         number = position // (shards.MEMBER * shards.MEMBERS)
         files = self._groups.get("lines", [])
         before = sum(file.shard.rows for file in files[:number])
         if number >= len(files):
             return before
         if self._lines[0] != number:
-            self._lines = (number, files[number].tensor("newlines"))
-        return before + int(torch.searchsorted(self._lines[1], position))
+            self._lines = (number, files[number].array("newlines"))
+        return before + int(np.searchsorted(self._lines[1], position))
+
+
+def _lenient(folder: Path, shard: Shard) -> TensorFile | StateMismatch:
+    """A file that can be made again, or what is wrong with it."""
+    try:
+        return TensorFile(folder, shard)
+    except StateMismatch as exc:
+        return exc

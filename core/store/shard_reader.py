@@ -1,7 +1,7 @@
 """Reading the files of a document: in part, by offset, and every block verified when first touched.
 
 `docs/format.md` specifies the bytes. This module knows nothing of libraries, manifests or methods.
-torch is imported where tensors are handled, so that listing a library does not wait for it.
+torch is imported where its tensors are asked for: text, places and words are read with numpy alone.
 """
 
 import json
@@ -13,6 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from xxhash import xxh3_128_hexdigest
 
 from longctx.core.errors import StateMismatch
@@ -102,12 +103,10 @@ class ShardFile:
 
 
 def _room(size: int) -> memoryview:
-    """Memory to read into."""
-    if size < _SMALL:  # as when a document is opened: that does not wait for torch
+    """Memory to read into, which may be written to."""
+    if size < _SMALL:
         return memoryview(bytearray(size))
-    import torch
-
-    return memoryview(torch.empty(size, dtype=torch.uint8).numpy())  # a bytearray: half as fast
+    return memoryview(np.empty(size, np.uint8))  # a bytearray would be half as fast
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int, int]:
@@ -146,6 +145,17 @@ class TextFile(ShardFile):
 _FORMS = {
     "lines": {"newlines": ("int64", 1)},
     "tokens": {"ids": ("int32", 1), "starts": ("int64", 1)},
+    "marks": {"starts": ("int64", 1), "numbers": ("int64", 1)},
+    "words": {
+        "terms": ("uint8", 1),
+        "heads": ("int32", 1),
+        "units": ("int32", 1),
+        "counts": ("uint8", 1),
+        "lengths": ("int32", 1),
+        "sources": ("int32", 1),
+        "tokens": ("int64", 1),
+        "bytes": ("int64", 1),
+    },
 }
 
 
@@ -161,6 +171,9 @@ class _Slot(NamedTuple):
 
 class TensorFile(ShardFile):
     """A safetensors file, of which tensors, or rows of them, are read without loading the rest.
+
+    What `array` and all that begins with it give is numpy's, and torch is not imported; what the
+    others give are torch's tensors. Neither is a copy of what was read.
 
     Attributes:
         form: dtype and dimensions after the first of each tensor, as all files of a group have.
@@ -203,6 +216,32 @@ class TensorFile(ShardFile):
             [self.rows(name, int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs]
         )
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All tensors by name; the file is read at once."""
+        data = self.read(0, self.shard.size)
+        return {
+            name: np.frombuffer(data[slot.start : slot.stop], slot.dtype).reshape(slot.shape)
+            for name, slot in self.slots.items()
+        }
+
+    def array(self, name: str) -> np.ndarray:
+        """One whole tensor, of any number of dimensions."""
+        slot = self._find(name)
+        return self._load_array(slot, slot.shape, 0)
+
+    def array_rows(self, name: str, first: int, last: int) -> np.ndarray:
+        """Rows [first, last) of one tensor, (last - first, ...)."""
+        slot = self._find(name)
+        return self._load_array(slot, (last - first, *slot.shape[1:]), first * slot.row_bytes)
+
+    def array_take(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """The rows at ascending positions `rows` (S,), S > 0: (S, ...)."""
+        gap = max(1, _GAP // max(1, self._find(name).row_bytes))
+        runs = np.split(rows, np.flatnonzero(np.diff(rows) > gap) + 1)
+        return np.concatenate(
+            [self.array_rows(name, int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs]
+        )
+
     def _find(self, name: str) -> _Slot:
         if name not in self.slots:
             raise damaged(self.path, f"it has no tensor {name!r}")
@@ -216,6 +255,13 @@ class TensorFile(ShardFile):
         if not size:  # torch refuses empty buffers
             return torch.empty(shape, dtype=dtype)
         return torch.frombuffer(self.read(slot.start + offset, size), dtype=dtype).view(shape)
+
+    def _load_array(self, slot: _Slot, shape: tuple[int, ...], offset: int) -> np.ndarray:
+        dtype = np.dtype(slot.dtype)  # numpy has all but bfloat16
+        size = math.prod(shape) * dtype.itemsize
+        if not size:
+            return np.empty(shape, dtype)
+        return np.frombuffer(self.read(slot.start + offset, size), dtype).reshape(shape)
 
     def _parse(self, header: memoryview) -> dict[str, _Slot]:
         try:
@@ -236,7 +282,7 @@ class TensorFile(ShardFile):
             raise ValueError("a tensor has a shape that none can have")
         if stop - start != math.prod(shape) * itemsize:
             raise ValueError("a tensor has more or fewer bytes than its shape")
-        if self.shard.group not in shards.SNAPSHOTS and shape[:1] != (self.shard.rows,):
+        if self.shard.group not in shards.ROWLESS and shape[:1] != (self.shard.rows,):
             raise ValueError(f"{shape[:1]} rows where {self.shard.rows} are recorded")
         row_bytes = math.prod(shape[1:]) * itemsize
         return _Slot(dtype, shape, self._data + start, self._data + stop, row_bytes)

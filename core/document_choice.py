@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from longctx.core import lexical
 from longctx.core.errors import StateMismatch
+from longctx.core.lexical import K1, B
 from longctx.core.store.document import Document
 from longctx.core.store.shards import AGAIN
 
+PASSAGE = 128  # tokens
 UNKNOWN = "\ufffd"  # in the text of a token that is part of a character
 
 
@@ -85,9 +86,9 @@ def _best_scores(counted: Sequence[tuple[Tensor, int]]) -> list[float]:
     scores = []
     for counts, tokens in counted:
         times = counts.float()
-        lengths = torch.full((len(counts), 1), float(lexical.PASSAGE))
-        lengths[-1:] = tokens - lexical.PASSAGE * (len(counts) - 1)
-        least = lexical.K1 * (1 - lexical.B + lexical.B * lengths / max(1.0, mean))
+        lengths = torch.full((len(counts), 1), float(PASSAGE))
+        lengths[-1:] = tokens - PASSAGE * (len(counts) - 1)
+        least = K1 * (1 - B + B * lengths / max(1.0, mean))
         found = (rarity * times / (times + least)).sum(dim=1)
         scores.append(float(found.max()) if len(found) else 0.0)
     return scores
@@ -95,7 +96,7 @@ def _best_scores(counted: Sequence[tuple[Tensor, int]]) -> list[float]:
 
 def _counts(document: Document, numbered: Tensor, terms: int) -> tuple[Tensor, int]:
     """How often each passage has each term, uint8 (passages, terms), and the document's tokens."""
-    total, size = document.manifest.tokens, lexical.PASSAGE
+    total, size = document.manifest.tokens, PASSAGE
     counts = torch.zeros(-(-total // size) * terms, dtype=torch.long)
     for first, rows in document.rows("tokens", ("ids",)):
         ids = rows["ids"].long()

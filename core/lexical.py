@@ -1,112 +1,194 @@
-"""The words of a document's passages, and BM25 by them; bm25s and PyStemmer do the counting.
+"""BM25 by the words of documents: over windows of two units, from the word index that is stored.
 
-A passage is 128 tokens of one source, the last one of a source what is left. Knows nothing of
-models and methods. Both libraries are imported when words are first counted: they are an extra.
+Where none is stored, or a part of it is damaged, that part is counted anew, in memory. Knows nothing
+of models and methods, and imports torch only where scores are asked for as tensors.
 """
 
-from collections.abc import Iterator
-from itertools import chain, pairwise
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from longctx.core.errors import StateMismatch
-from longctx.core.memory import Scores
+from longctx.core.stems import stems
 from longctx.core.store.document import Document
-from longctx.core.store.shards import AGAIN
+from longctx.core.unit_table import Units
+from longctx.core.word_tables import Table, count_tables, read_table, word_tables
 
 if TYPE_CHECKING:
-    from bm25s import BM25
-    from bm25s.tokenization import Tokenized
+    from longctx.core.memory import Scores
 
-PASSAGE = 128  # tokens
-K1, B = 1.5, 0.75  # how much repeated words count, and the passage's length
-_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # kana and Han, written without spaces
-# As bm25s has it, two or more letters or digits; but each of those characters is a word.
-WORD = rf"[{_UNSPACED}]|[^\W{_UNSPACED}]{{2,}}"
+K1, B = 1.5, 0.75  # how much repeated words count, and the window's length
 
 
 class PassageIndex:
-    """BM25 over a document's passages: English stop words left out, words cut to their stems.
+    """BM25 over documents' windows: English stop words left out, words cut to their stems.
 
-    It is made when it is first needed and kept: some seconds and 20 MB for a million tokens. Of
-    several documents, a word is as rare as it is in all of them.
+    A window is two neighbouring units of a source (`core/unit_table.py`), 128 tokens shifted by 64.
+    The words are read, or counted, when they are first needed, and kept: some milliseconds, or a
+    second, for a million tokens. Of several documents, a word is as rare as it is in all of them.
 
     Args:
-        documents: open; their passages and tokens are counted on from one to the next.
+        documents: open; their units and tokens are counted on from one to the next.
+
+    Attributes:
+        damaged: what is wrong with stored parts of the index that were counted anew; empty before
+            words were needed.
     """
+
+    stems = staticmethod(stems)
 
     def __init__(self, *documents: Document):
         self._documents = documents
-        self._lengths: Tensor | None = None  # of the passages, in tokens; None: nothing was counted
-        self._index: BM25 | None = None  # None then too: no passage has a word
+        self.damaged: list[str] = []
 
-    def scores(self, words: str) -> Scores:
-        """The score of each token's passage, (N,) float32; raw and pooled ones are the same.
-
-        Args:
-            words: of the question; those that no passage has do not count, none gives zeros.
+    @cached_property
+    def units(self) -> Units:
+        """The units and windows of the documents, with their first bytes.
 
         Raises:
-            StateMismatch: the document's text is not what was written.
+            StateMismatch: a document's text or tokens are not what was written.
         """
-        if self._lengths is None:
-            self._index = _index(*self._documents)
-            self._lengths = torch.cat([_lengths(document) for document in self._documents])
-        found = torch.zeros(len(self._lengths))
-        if self._index is not None:
-            known = self._index.get_tokens_ids(_counted([words], return_ids=False)[0])
-            found = torch.from_numpy(self._index.get_scores_from_ids(known))
-        spread = found.repeat_interleave(self._lengths)
+        units = Units.of(*(document.manifest for document in self._documents))
+        starts = [table["bytes"] for _, table in self._tables]
+        return replace(units, starts=np.concatenate([np.empty(0, np.int64), *starts]))
+
+    def window_scores(self, words: str) -> np.ndarray:
+        """Lucene's BM25 of each window, (windows,) float32.
+
+        Args:
+            words: of the question; one that stands in it twice counts twice, those that no window
+                has do not count, none gives zeros.
+
+        Raises:
+            StateMismatch: as `units`.
+        """
+        found = self._found(words)
+        scores = np.zeros(len(self._window_words), np.float32)
+        if len(found.windows):
+            mean = self._window_words.mean()
+            least = K1 * (1 - B + B * self._window_words[found.windows] / mean)
+            each = found.weights[found.terms] * found.counts / (found.counts + least)
+            scores += np.bincount(found.windows, each, len(scores))
+        return scores
+
+    def word_weights(self, words: str) -> dict[str, float]:
+        """Of each stem of a question how rare it is, ln(1 + (W - n + .5) / (n + .5)).
+
+        n of the W windows have it; stems that none has are left out.
+
+        Raises:
+            StateMismatch: as `units`.
+        """
+        found = self._found(words)
+        return dict(zip(found.stems, self._rarity(found.having).tolist(), strict=True))
+
+    def scores(self, words: str) -> "Scores":
+        """The better score of each token's windows, (N,) float32; raw and pooled ones are the same.
+
+        Args:
+            words: as of `window_scores`.
+
+        Raises:
+            StateMismatch: as `units`.
+        """
+        import torch
+
+        from longctx.core.memory import Scores
+
+        best = self.units.best(self.window_scores(words))
+        spread = torch.from_numpy(np.repeat(best, self.units.lengths))
         return Scores(spread, spread)
 
+    def _rarity(self, having: np.ndarray) -> np.ndarray:
+        """The weight of words that so many windows have."""
+        return np.log(1 + (len(self._window_words) - having + 0.5) / (having + 0.5))
 
-def _lengths(document: Document) -> Tensor:
-    """Tokens of each passage, in order."""
-    lengths = []
-    for source in document.manifest.sources:
-        whole, rest = divmod(source.tokens, PASSAGE)
-        lengths += [PASSAGE] * whole + [rest] * bool(rest)
-    return torch.tensor(lengths, dtype=torch.long)
+    @cached_property
+    def _tables(self) -> list[tuple[int, Table]]:
+        """The tables of all documents, each with its first unit."""
+        found, first = [], 0
+        for document in self._documents:
+            for table in _tables(document, self.damaged):
+                found.append((first, table))
+                first += len(table["sources"])
+        return found
+
+    @cached_property
+    def _terms(self) -> list[bytes]:
+        """Of each table its stems, each between two newlines."""
+        return [b"\n" + table["terms"].tobytes() for _, table in self._tables]
+
+    @cached_property
+    def _window_words(self) -> np.ndarray:
+        """Words of each window, (windows,) int64."""
+        lengths = [table["lengths"] for _, table in self._tables]
+        return self.units.sums(np.concatenate([np.empty(0, np.int64), *lengths]))
+
+    def _postings(self, stem: str) -> tuple[np.ndarray, np.ndarray]:
+        """The units that have a stem, ascending, and how often."""
+        units, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        wanted = b"\n%s\n" % stem.encode()
+        for (first, table), terms in zip(self._tables, self._terms, strict=True):
+            place = terms.find(wanted)
+            if place >= 0:
+                number = terms.count(b"\n", 0, place)
+                some = slice(*table["heads"][number : number + 2].tolist())
+                units.append(table["units"][some] + np.int64(first))
+                counts.append(table["counts"][some])
+        return np.concatenate(units), np.concatenate(counts)
+
+    def _found(self, words: str) -> "_Found":
+        """Where the stems of a question are, by windows."""
+        times = Counter(stem for _, _, stem in stems(words))
+        posted = {stem: self._postings(stem) for stem in times}
+        known = [stem for stem, (units, _) in posted.items() if len(units)]
+        empty = np.empty(0, np.int64)
+        units = np.concatenate([empty, *(posted[stem][0] for stem in known)])
+        counts = np.concatenate([empty, *(posted[stem][1] for stem in known)])
+        terms = np.repeat(np.arange(len(known)), [len(posted[stem][0]) for stem in known])
+        of_unit, total = self.units.of_unit[units].astype(np.int64), len(self._window_words)
+        both = (terms * total + of_unit.T)[of_unit.T >= 0]
+        places, inverse = np.unique(both, return_inverse=True)
+        counted = np.bincount(inverse, np.tile(counts, (2, 1))[of_unit.T >= 0], len(places))
+        terms, windows = np.divmod(places, max(1, total))
+        having = np.bincount(terms, minlength=len(known))
+        weights = self._rarity(having) * [times[stem] for stem in known]
+        return _Found(known, having, weights, terms, windows, counted)
 
 
-def _texts(document: Document) -> Iterator[str]:
-    """The text of each passage, in order."""
-    for number, source in enumerate(document.manifest.sources):
-        firsts = torch.arange(source.first_token, source.first_token + source.tokens, PASSAGE)
-        starts = document.take("tokens", firsts, ("starts",))["starts"].tolist()
-        for start, end in pairwise([*starts, source.size]):
-            try:
-                raw = document.text(number, start, end)
-            except ValueError as error:
-                name = document.manifest.name
-                raise StateMismatch(f"'{name}' is damaged", str(error), AGAIN) from error
-            yield raw.decode(source.encoding, errors="replace")
+@dataclass(frozen=True)
+class _Found:
+    """The n known stems of a question, and the f windows that have them, stem by stem.
+
+    Attributes:
+        stems: n of them.
+        having: (n,) int64, windows that have each.
+        weights: (n,) float64, rarity times how often it stands in the question.
+        terms: (f,) int64, which of the stems.
+        windows: (f,) int64, in which window.
+        counts: (f,) float64, how often.
+    """
+
+    stems: list[str]
+    having: np.ndarray
+    weights: np.ndarray
+    terms: np.ndarray
+    windows: np.ndarray
+    counts: np.ndarray
 
 
-def _index(*documents: Document) -> "BM25 | None":
-    """The index of all passages; None where they have no words: their mean length would be 0."""
-    from bm25s import BM25
-
-    counted = _counted(chain.from_iterable(map(_texts, documents)))
-    if not counted.vocab:
-        return None
-    index = BM25(k1=K1, b=B, method="lucene")
-    index.index(counted, show_progress=False)
-    return index
-
-
-def _counted(texts: "Iterator[str] | list[str]", return_ids: bool = True) -> "Tokenized":
-    """The stems of each text, in order, as numbers or as words."""
-    import Stemmer
-    from bm25s import tokenize
-
-    return tokenize(
-        texts,
-        token_pattern=WORD,
-        stopwords="en",
-        stemmer=Stemmer.Stemmer("english"),
-        return_ids=return_ids,
-        show_progress=False,
-    )
+def _tables(document: Document, damaged: list[str]) -> list[Table]:
+    """The tables of a document: those that are stored, the others counted; to `damaged` why."""
+    if not document.word_files:
+        return list(word_tables(document))
+    units, found = Units.of(document.manifest), []
+    for number in range(count_tables(units)):
+        try:
+            found.append(read_table(document, units, number))
+        except StateMismatch as exc:
+            damaged.append(str(exc))
+            found.append(next(word_tables(document, number)))
+    return found

@@ -48,8 +48,7 @@ class Document:
         self._lines: tuple[int, np.ndarray | None] = (-1, None)
         self._last_member: tuple[int, bytes] = (-1, b"")
         self._text = [TextFile(folder, shard) for shard in groups.pop("text", [])]
-        self._words_shards = groups.pop(shards.WORDS, [])
-        self._words = [_lenient(folder, shard) for shard in self._words_shards]
+        self._words = [_lenient(folder, shard) for shard in groups.pop(shards.WORDS, [])]
         self._groups = {
             group: [TensorFile(folder, shard) for shard in entries]
             for group, entries in groups.items()
@@ -337,7 +336,7 @@ class Document:
     def verify(self, on_bytes: Callable[[int], None] = lambda count: None) -> None:
         """Read everything; StateMismatch for the first block that is not what was written.
 
-        The word index is an exception, as it can be made again: see `damaged_words`.
+        But for the word index, which can be made again: a document without it is whole.
 
         Args:
             on_bytes: gets the number of bytes after each piece, of the files and of the text.
@@ -346,23 +345,6 @@ class Document:
             for block in self.blocks(shard) if shard.group != shards.WORDS else ():
                 on_bytes(len(block))
         self.verify_text(on_bytes)
-
-    def damaged_words(self, on_bytes: Callable[[int], None] = lambda count: None) -> list[str]:
-        """Read the word index; what is wrong with each of its files that is not what was written.
-
-        Args:
-            on_bytes: gets the number of bytes after each piece.
-        """
-        wrong = []
-        for shard, file in zip(self._words_shards, self._words, strict=True):
-            try:
-                if isinstance(file, StateMismatch):
-                    raise file
-                for block in self.blocks(shard):
-                    on_bytes(len(block))
-            except StateMismatch as exc:
-                wrong.append(str(exc))
-        return wrong
 
     def verify_text(self, on_bytes: Callable[[int], None] = lambda count: None) -> None:
         """Unpack all text; StateMismatch where a source is not the one that was read.

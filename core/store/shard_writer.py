@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from longctx.core.store import shards
 from longctx.core.store.durable import write_file
-from longctx.core.store.shards import DTYPES, SNAPSHOTS, Rows, Shard, is_group, shard_name
+from longctx.core.store.shards import DTYPES, ROWLESS, Rows, Shard, is_group, shard_name
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,7 @@ def write_tensors(folder: Path, group: str, name: str, tensors: Rows) -> Shard:
 
     Args:
         folder: where.
-        group: the group it belongs to; every group but SNAPSHOTS has rows.
+        group: the group it belongs to; every group but ROWLESS has rows.
         name: the file name.
         tensors: on any device; for rows, all with one first dimension.
 
@@ -54,7 +54,7 @@ def write_tensors(folder: Path, group: str, name: str, tensors: Rows) -> Shard:
             raise ValueError(f"{group}: tensor {key!r} is {tensor.dtype}, which is not stored")
     needed = sum(tensor.nbytes for tensor in tensors.values())
     blocks = write_file(folder, name, needed, partial(save_file, _separate(tensors)))
-    rows = 0 if group in SNAPSHOTS else len(next(iter(tensors.values())))
+    rows = 0 if group in ROWLESS else len(next(iter(tensors.values())))
     return Shard(name, group, rows, (folder / name).stat().st_size, tuple(blocks))
 
 

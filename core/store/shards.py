@@ -20,7 +20,7 @@ MEMBER = 1 << 20  # raw bytes in one gzip member
 MEMBERS = 64  # gzip members in one text file
 AGAIN = "Ingest the document again with --replace"
 SNAPSHOTS = ("memory", "boundary")  # groups of one file of tensors that are no rows
-WORDS = "words"  # the word index: files of tensors that are no rows
+WORDS = "words"  # the group of the word index: files of tensors that are no rows
 ROWLESS = (*SNAPSHOTS, WORDS)
 DTYPES = {  # of safetensors: torch's name, bytes of an element
     "F64": ("float64", 8),
@@ -47,8 +47,7 @@ class Shard:
 
     Args:
         file: the name, which carries group and number (`shard_name`).
-        group: "text", "lines", "tokens", "words", "memory", "boundary", or a group that a method
-            keeps.
+        group: "text", "lines", "tokens", "memory", "boundary", "words", or one that a method keeps.
         rows: first dimension of every tensor; gzip members of a text file; 0 for ROWLESS.
         size: bytes on disk.
         blocks: xxh3-128 (hex) of each 1 MiB block.

@@ -8,7 +8,7 @@ import torch
 from small_documents import HEADER
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from longctx.core import lexical
+from longctx.core import document_choice
 from longctx.core.document_choice import Terms, best_documents
 from longctx.core.errors import StateMismatch
 from longctx.core.store.document import Document
@@ -35,8 +35,8 @@ def document_of(tmp_path):
 
 
 def by_the_formula(texts: list[list[int]], question: list[int]) -> list[float]:
-    """The score of each text's best passage of `lexical.PASSAGE` tokens."""
-    size = lexical.PASSAGE
+    """The score of each text's best passage of `PASSAGE` tokens."""
+    size = document_choice.PASSAGE
     cut = [[t[i : i + size] for i in range(0, len(t), size)] for t in texts]
     passages = [passage for passages in cut for passage in passages]
     mean = sum(map(len, passages)) / len(passages)
@@ -54,7 +54,7 @@ def by_the_formula(texts: list[list[int]], question: list[int]) -> list[float]:
 
 
 def test_documents_rank_by_their_best_passage(document_of, monkeypatch):
-    monkeypatch.setattr(lexical, "PASSAGE", 6)
+    monkeypatch.setattr(document_choice, "PASSAGE", 6)
     generator = torch.Generator().manual_seed(3)
     texts = [
         torch.randint(0, 12, (size,), generator=generator).tolist()

@@ -1,0 +1,86 @@
+"""The words of texts and their stems: bm25s' tokenizer, English stop words, Snowball's stemmer.
+
+Words are what a document's index counts, and what is marked where a question is found. bm25s and
+PyStemmer are imported when words are first looked for.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bm25s.tokenization import Tokenized
+
+LONGEST = 256  # characters of a word; a longer run of letters is cut into words of this length
+_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # kana and Han, written without spaces
+# As bm25s has it, two or more letters or digits; but each of those characters is a word.
+WORD = rf"[{_UNSPACED}]|[^\W{_UNSPACED}]{{2,{LONGEST}}}"
+_LETTER = re.compile(rf"[^\W{_UNSPACED}]")
+_LETTERS = re.compile(rf"[^\W{_UNSPACED}]{{1,{LONGEST}}}")
+_GROWS = "\u0130"  # the one character whose small letter is two: I with a dot
+
+
+def tokenized(texts: Iterable[str]) -> "Tokenized":
+    """The stems of each text, in order, as numbers; `vocab` has the number of each stem."""
+    from bm25s import tokenize
+
+    return tokenize(
+        texts, token_pattern=WORD, stopwords="en", stemmer=_stemmer(), show_progress=False
+    )
+
+
+def stems(text: str) -> list[tuple[int, int, str]]:
+    """The words of a text that are no stop words: (start, end, stem), in characters of the text."""
+    lower = text.lower()
+    found = [match.span() for match in re.finditer(WORD, lower)]
+    kept = [(start, end) for start, end in found if lower[start:end] not in _stop_words()]
+    stemmed = _stemmer().stemWords([lower[start:end] for start, end in kept])
+    places = _places(text) if len(lower) != len(text) else range(len(text) + 1)
+    return [(places[s], places[e - 1] + 1, stem) for (s, e), stem in zip(kept, stemmed, strict=True)]
+
+
+def cut(text: str, place: int, low: int = 0) -> int:
+    """Where a text is cut in place of `place`, so that no word is: behind the word that is there.
+
+    Args:
+        text: goes on for LONGEST characters behind `place`, or ends.
+        place: a position in it.
+        low: a position before which no word is looked for; one that no word goes over.
+
+    Returns:
+        At least `place` and `low`.
+    """
+    start = max(low, place)
+    while start > low and _LETTER.match(text, start - 1):
+        start -= 1
+    while start < place:
+        start = _LETTERS.match(text, start).end()
+    return start
+
+
+def has_break(text: str) -> bool:
+    """Whether there is a character in a text that is no part of a longer word."""
+    return any(not _LETTER.match(character) for character in text)
+
+
+def _places(text: str) -> list[int]:
+    """Of each character of the text in small letters, and of its end, where it is in the text."""
+    places = []
+    for place, character in enumerate(text):
+        places += [place] * (2 if character == _GROWS else 1)
+    return [*places, len(text)]
+
+
+@cache
+def _stemmer() -> Any:
+    import Stemmer
+
+    return Stemmer.Stemmer("english")
+
+
+@cache
+def _stop_words() -> frozenset[str]:
+    from bm25s.stopwords import STOPWORDS_EN
+
+    return frozenset(STOPWORDS_EN)

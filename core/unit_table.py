@@ -1,0 +1,114 @@
+"""The units that documents are searched by, as numbers: made from manifests, nothing is read.
+
+A unit is 64 tokens of one source, the last one of a source what is left. A window is two
+neighbouring units of one source, so windows are shifted by half their length; a source of one unit
+has one window of that unit. BM25 and late interaction share them.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+
+from longctx.core.store.manifest import Manifest
+
+UNIT = 64  # tokens
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of documents, one document after another, and the windows made of them.
+
+    U units, W windows, D documents. Tokens and units are counted on from one document to the next.
+
+    Attributes:
+        documents: (U,) int32, index of the document each unit is of.
+        sources: (U,) int32, index of its source in that document.
+        tokens: (U,) int64, its first token.
+        lengths: (U,) int32, its tokens.
+        windows: (W, 2) int32, first and last unit of each window: the same in one of a single unit.
+        first_tokens: (D + 1,) int64, first token of each document, and the end.
+        first_units: (D + 1,) int64, likewise.
+        starts: (U,) int64, first byte of each unit in its source; None: it was not read.
+    """
+
+    documents: np.ndarray
+    sources: np.ndarray
+    tokens: np.ndarray
+    lengths: np.ndarray
+    windows: np.ndarray
+    first_tokens: np.ndarray
+    first_units: np.ndarray
+    starts: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, *manifests: Manifest) -> "Units":
+        """The units of documents, from what their manifests say of the sources."""
+        parts = [_of_one(manifest) for manifest in manifests]
+        first_tokens = [*accumulate((manifest.tokens for manifest in manifests), initial=0)]
+        counts = [len(sources) for sources, _, _ in parts]
+        sources, tokens, lengths = (
+            np.concatenate([np.empty(0, dtype), *column])
+            for dtype, column in zip(
+                (np.int32, np.int64, np.int32), zip(*parts, strict=True) or ((),) * 3, strict=True
+            )
+        )
+        documents = np.repeat(np.arange(len(parts), dtype=np.int32), counts)
+        return cls(
+            documents,
+            sources,
+            tokens + np.repeat(first_tokens[:-1], counts).astype(np.int64),
+            lengths,
+            _windows(documents, sources),
+            np.array(first_tokens, np.int64),
+            np.array([*accumulate(counts, initial=0)], np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @cached_property
+    def of_unit(self) -> np.ndarray:
+        """The windows of each unit, (U, 2) int32: where it is the last, and where the first.
+
+        -1: there is none; a unit that is a window by itself has only the second.
+        """
+        found = np.full((len(self), 2), -1, np.int32)
+        numbers = np.arange(len(self.windows), dtype=np.int32)
+        found[self.windows[:, 1], 0] = numbers
+        found[self.windows[:, 0], 1] = numbers
+        found[found[:, 0] == found[:, 1], 0] = -1
+        return found
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Of a number for each unit (U,) the sum over each window, (W,)."""
+        first, last = self.windows.T
+        return values[first] + np.where(first == last, 0, values[last])
+
+    def best(self, scores: np.ndarray) -> np.ndarray:
+        """The better of the scores (W,) of each unit's windows, (U,)."""
+        known = np.append(scores, np.array(-np.inf, scores.dtype))  # what -1 picks
+        return known[self.of_unit].max(axis=1, initial=-np.inf)
+
+
+def _of_one(manifest: Manifest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sources, first tokens in the document and lengths of its units."""
+    firsts = np.array([source.first_token for source in manifest.sources], np.int64)
+    tokens = np.array([source.tokens for source in manifest.sources], np.int64)
+    counts = -(-tokens // UNIT)
+    sources = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    before = np.cumsum(counts) - counts  # units of earlier sources
+    inside = (np.arange(len(sources)) - before[sources]) * UNIT
+    lengths = np.minimum(UNIT, tokens[sources] - inside).astype(np.int32)
+    return sources, firsts[sources] + inside, lengths
+
+
+def _windows(documents: np.ndarray, sources: np.ndarray) -> np.ndarray:
+    """First and last unit of each window, in order."""
+    same = np.ones(len(sources) + 1, bool)  # whether a unit goes on with the source before it
+    same[0] = same[-1] = False
+    same[1:-1] = (np.diff(documents) == 0) & (np.diff(sources) == 0)
+    alone = ~same[:-1] & ~same[1:]
+    first = np.flatnonzero(alone | same[1:])
+    return np.stack([first, np.where(alone[first], first, first + 1)], axis=1).astype(np.int32)

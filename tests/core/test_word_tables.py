@@ -6,11 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_documents import flip
 from small_words import put_words, store_words
 from word_documents import bytes_text, write_texts
 
-from longctx.core import unit_table, word_tables
+from longctx.core import lexical, unit_table, word_tables
 from longctx.core.errors import StateMismatch
 from longctx.core.stems import stems
 from longctx.core.store.document import Document
@@ -264,3 +266,45 @@ def test_a_file_that_is_not_what_was_written_counts_as_absent(folder, harm):
     with pytest.raises(StateMismatch, match="words-00001"):
         read(folder, 1)
     assert read(folder, 0)
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_numbers_by_chance_are_damage_or_give_scores(stored_once, data):
+    """Whatever stands in a table whose checksum fits: no crash, and no place outside the text."""
+    document, tables, usual = stored_once
+    table = {name: tensor.copy() for name, tensor in tables[1].items()}
+    name = data.draw(st.sampled_from([*TYPES]))
+    if len(table[name]) and data.draw(st.booleans()):
+        place = data.draw(st.integers(0, len(table[name]) - 1))
+        kind = np.iinfo(table[name].dtype)
+        near = st.integers(max(kind.min, -3), min(kind.max, 70))
+        table[name][place] = data.draw(st.one_of(near, st.integers(kind.min, kind.max)))
+    else:
+        table[name] = table[name][: data.draw(st.integers(0, len(table[name])))]
+    document.words = lambda number: table if number == 1 else tables[number]
+    index = lexical.PassageIndex(document)
+    scores = {word: index.window_scores(word) for word in ("boats", "кит боты", "watched 灯")}
+    units = index.units
+    assert all(np.isfinite(found).all() for found in scores.values())
+    assert (units.starts >= 0).all()
+    assert (units.starts <= document.manifest.sources[0].size).all()
+    if index.damaged:
+        assert all(np.array_equal(found, usual[word]) for word, found in scores.items())
+
+
+@pytest.fixture(scope="module")
+def stored_once(tmp_path_factory):
+    """A document of four tables, these, and what its words score."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unit_table, "UNIT", 4)
+        patch.setattr(word_tables, "FILE_TOKENS", 16)
+        library = Library.open(tmp_path_factory.mktemp("stored") / "library", create=True)
+        folder = write_texts(library, TEXT).folder
+        store_words(folder)
+        document = Document(folder)
+        tables = [document.words(number) for number in range(document.word_files)]
+        index = lexical.PassageIndex(document)
+        usual = {word: index.window_scores(word) for word in ("boats", "кит боты", "watched 灯")}
+        assert usual["boats"].any()
+        yield document, tables, usual

@@ -1,7 +1,7 @@
 """BM25 by the words of documents: over windows of two units, from the word index that is stored.
 
-Where none is stored, or a part of it is damaged, that part is counted anew, in memory. Knows nothing
-of models and methods, and imports torch only where scores are asked for as tensors.
+Where none is stored, or a part of it is damaged, that part is counted anew, in memory. Knows
+nothing of models and methods, and imports torch only where scores are asked for as tensors.
 """
 
 from collections import Counter

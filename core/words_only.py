@@ -1,4 +1,4 @@
-"""A search by words alone: the best windows of open documents, without a model and without torch."""
+"""A search by words alone: the best windows of open documents, without a model or torch."""
 
 from dataclasses import dataclass
 
@@ -60,9 +60,7 @@ def best_windows(
     return hits
 
 
-def _hit(
-    documents: tuple[Document, ...], units: Units, first: int, last: int, score: float
-) -> Hit:
+def _hit(documents: tuple[Document, ...], units: Units, first: int, last: int, score: float) -> Hit:
     document, number = int(units.documents[first]), int(units.sources[first])
     source = documents[document].manifest.sources[number]
     token = int(units.tokens[first] - units.first_tokens[document])

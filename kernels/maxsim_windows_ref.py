@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 UNIT = 64  # tokens of a unit at most
-ALONE, SHARED = 1024, 2048  # tokens at a time of one thread on a CPU, and of each of several
+ALONE, SHARED = 1024, 4096  # tokens at a time of one thread on a CPU, and of each of several
 BLOCK = 1 << 15  # tokens at a time elsewhere
 QUESTION = 64  # question tokens at a time
 

@@ -16,6 +16,7 @@ from longctx.kernels import choice
 from longctx.kernels import fused_attention as fused
 from longctx.kernels.attention_mass_ref import attention_mass as attention_mass_ref
 from longctx.kernels.gather_rows_ref import gather_rows as gather_rows_ref
+from longctx.kernels.maxsim_windows_ref import maxsim_windows as maxsim_windows_ref
 from longctx.kernels.rotated_rows_ref import rotated_rows as rotated_rows_ref
 from longctx.kernels.select_window_ref import Window
 from longctx.kernels.select_window_ref import select_window as select_window_ref
@@ -82,6 +83,40 @@ def sliding_max(raw: Tensor, reach: int) -> Tensor:
         lambda module: None,
         lambda module: module.sliding_max(raw, reach),
         lambda: sliding_max_ref(raw, reach),
+    )
+
+
+def maxsim_windows(
+    vectors: Tensor, scales: Tensor, query: Tensor, query_scales: Tensor, starts: Tensor
+) -> Tensor:
+    """Maximum over each unit's tokens of the mean over heads of their cosine with a question token.
+
+    Rows may come in shards of any size, whose ends may cut units. With `best` full of -inf at the
+    start, and for each shard of the m rows from `first` on, which has tokens of units i to j:
+
+        within = (starts[i : j + 1] - first).clamp(0, m)
+        part = maxsim_windows(vectors, scales, query, query_scales, within)
+        best[i:j] = torch.maximum(best[i:j], part)
+
+    gives the bits of one call with all rows. Units without a token in the shard may be among them.
+
+    Args:
+        vectors, scales: int8 (n, heads, D) and float16 (n, heads), the tokens.
+        query, query_scales: int8 (T, heads, D) and float16 (T, heads), the question's tokens.
+        starts: int64 (w + 1,) on the device of the vectors, ascending within 0..n; unit i is tokens
+            starts[i] to starts[i + 1], at most 64.
+
+    Returns:
+        (w, T) float32; -inf where a unit is empty, nan where it is longer than 64 tokens. Equal
+        units give equal bits, whatever stands before and after them.
+    """
+    given = (vectors, scales, query, query_scales, starts)
+    return choice.either(
+        "maxsim_windows",
+        vectors.device,
+        lambda module: module.refusal(*given),
+        lambda module: module.maxsim_windows(*given),
+        lambda: maxsim_windows_ref(*given),
     )
 
 

@@ -17,6 +17,8 @@ from longctx.core.bench.gpu_time import seconds
 from longctx.kernels import (
     attention_mass,
     fused_attention,
+    maxsim_windows,
+    maxsim_windows_ref,
     selected_attention,
     similarity_max,
     span_boxes,
@@ -26,6 +28,8 @@ from longctx.kernels import (
 H, G, D, QUERIES = 32, 8, 128, 128
 CHUNKS = {"8k after 8k": (8192, 8192), "32k after 32k": (32768, 32768)}
 TOKENS, HEADS, REACH = 1_000_000, 4, 64
+QUESTIONS = (1, 8, 32, 64, 256)  # words
+UNIT, CHECKED = maxsim_windows_ref.UNIT, 512  # CHECKED: units that are compared, at each end
 BLOCK, THRESHOLD = 128, 0.3  # tokens of a block; what is taken off an entry, summed over heads
 KEPT, SELECTED, SPAN, LISTS = 262_144, 8192, 32, 8  # eight lists' rows are more than a cache holds
 BAR_MASS, BAR_BANDWIDTH = 0.05, 0.70
@@ -58,13 +62,14 @@ def copy_bandwidth() -> float:
     return 2 * source.numel() / seconds(lambda: target.copy_(source))
 
 
+def embeddings(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random vectors and scales of so many tokens."""
+    vectors = torch.randint(-127, 128, (n, HEADS, D), dtype=torch.int8, device="cuda")
+    return vectors, torch.rand(n, HEADS, dtype=torch.float16, device="cuda") / 127
+
+
 def similarity(question: int, bandwidth: float) -> dict:
     """The search over a million tokens for a question of so many."""
-
-    def embeddings(n: int):
-        vectors = torch.randint(-127, 128, (n, HEADS, D), dtype=torch.int8, device="cuda")
-        return vectors, torch.rand(n, HEADS, dtype=torch.float16, device="cuda") / 127
-
     given = (*embeddings(TOKENS), *embeddings(question))
     spent = seconds(partial(similarity_max.similarity_max, *given))
     raw = similarity_max.similarity_max(*given)
@@ -75,6 +80,29 @@ def similarity(question: int, bandwidth: float) -> dict:
         "of a copy's bandwidth": rate / bandwidth,
         "meets the bar": rate >= BAR_BANDWIDTH * bandwidth,
         "sliding maximum ms": seconds(partial(similarity_max.sliding_max, raw, REACH)) * 1e3,
+    }
+
+
+def windows(question: int, file: int, bandwidth: float) -> dict:
+    """Best cosines in units of a million tokens, of files of so many tokens each, checked."""
+    within = torch.arange(0, file, UNIT, device="cuda")
+    starts = (torch.arange(0, TOKENS, file, device="cuda")[:, None] + within).flatten()
+    starts = torch.cat((starts[starts < TOKENS], starts.new_tensor([TOKENS])))
+    given = (*embeddings(TOKENS), *embeddings(question), starts)
+    best = maxsim_windows.maxsim_windows(*given)
+    rows = [x.cpu() for x in given]
+    for first in (0, len(best) - CHECKED):
+        bounds = rows[4][first : first + CHECKED + 1]
+        expected = maxsim_windows_ref.maxsim_windows(*rows[:4], bounds)
+        if not torch.equal(best[first : first + CHECKED].cpu(), expected):
+            raise SystemExit(f"maxsim_windows is not its definition for {question} words")
+    spent = seconds(partial(maxsim_windows.maxsim_windows, *given))
+    rate = (TOKENS * HEADS * (D + 2) + 4 * best.numel() + 8 * len(starts)) / spent
+    return {
+        "ms": spent * 1e3,
+        "GB/s": rate / 1e9,
+        "of a copy's bandwidth": rate / bandwidth,
+        "meets the bar": rate >= BAR_BANDWIDTH * bandwidth,
     }
 
 
@@ -128,6 +156,8 @@ def main() -> None:
         "triton": triton.__version__,
         "copy GB/s": bandwidth / 1e9,
         "similarity": {f"{n} words": similarity(n, bandwidth) for n in (1, 16, 32, 64, 256)},
+        "windows": {f"{n} words": windows(n, TOKENS, bandwidth) for n in QUESTIONS},
+        "windows of files of 1,000": {f"{n} words": windows(n, 1000, bandwidth) for n in QUESTIONS},
         "selected attention": {f"{n}-bit keys": selected(n, bandwidth) for n in (16, 8)},
         "span boxes": {f"{n} blocks": spans(n) for n in (1, 4)},
         "attention": {name: attention(*sizes) for name, sizes in CHUNKS.items()},

@@ -1,0 +1,96 @@
+"""Best int8 cosine of each question token with a token of each unit, in Triton.
+
+Tokens are read once for up to 64 question tokens. Dots are exact int32, and the float operations
+are those of `maxsim_windows_ref.py` in its order, unfused, so that the values are the same too.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from longctx.kernels import similarity_max
+
+UNIT = 64  # tokens of a unit at most
+
+
+def refusal(
+    vectors: Tensor, scales: Tensor, query: Tensor, query_scales: Tensor, starts: Tensor
+) -> str | None:
+    """Why the kernel does not compute this; None if it does."""
+    if starts.dtype != torch.int64:
+        return f"it takes no starts of {starts.dtype}"
+    return similarity_max.refusal(vectors, scales, query, query_scales)
+
+
+def maxsim_windows(
+    vectors: Tensor, scales: Tensor, query: Tensor, query_scales: Tensor, starts: Tensor
+) -> Tensor:
+    """Maximum over each unit's tokens of the mean over heads of their cosine with a question token.
+
+    Args:
+        vectors: int8 (n, heads, D), the tokens.
+        scales: float16 (n, heads).
+        query: int8 (T, heads, D), the question's tokens.
+        query_scales: float16 (T, heads).
+        starts: int64 (w + 1,), ascending within 0..n; unit i is tokens starts[i] to starts[i + 1],
+            at most 64.
+
+    Returns:
+        (w, T) float32, the values of the reference on a CPU; -inf where a unit is empty, nan where
+        it is longer than 64 tokens.
+    """
+    (n, heads, D), T, units = vectors.shape, len(query), len(starts) - 1
+    best = torch.empty(units, T, dtype=torch.float32, device=vectors.device)
+    if not units:
+        return best
+    BLOCK_D = max(32, triton.next_power_of_2(D))
+    BLOCK_T = min(64 if BLOCK_D <= 256 else 16, max(16, triton.next_power_of_2(T)))
+    UNITS = 2 if BLOCK_D <= 128 else 1  # of a program: the question is read once for all of them
+    tensors = (x.contiguous() for x in (vectors, scales, query, query_scales, starts))
+    _unit_cosines[(triton.cdiv(units, UNITS),)](
+        *tensors, best, n, units, T,
+        HEADS=heads, D=D, ROUNDS=triton.cdiv(T, BLOCK_T),
+        UNITS=UNITS, UNIT=UNIT, BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D,
+        # A product and a sum in one rounding would not be the reference's values.
+        num_warps=8 if BLOCK_T == 64 else 4, enable_fp_fusion=False,
+        num_stages=3 if BLOCK_D <= 256 else 2 if BLOCK_D <= 512 else 1,  # as shared memory has room
+    )  # fmt: skip
+    return best
+
+
+@triton.jit
+def _unit_cosines(
+    vectors, scales, query, query_scales, starts, best, n, units, T,
+    HEADS: tl.constexpr, D: tl.constexpr, ROUNDS: tl.constexpr,
+    UNITS: tl.constexpr, UNIT: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    first = tl.program_id(0).to(tl.int64) * UNITS
+    rows, columns = tl.arange(0, UNITS * UNIT), tl.arange(0, BLOCK_D)
+    inside = columns < D
+    # Row r is token r % UNIT of unit r // UNIT: where a unit is short, its last rows are nothing.
+    unit = tl.minimum(first + rows // UNIT, units - 1)
+    token = tl.load(starts + unit) + rows % UNIT
+    live = token < tl.minimum(tl.load(starts + unit + 1), n)
+    found = first + tl.arange(0, UNITS)
+    here = found < units
+    begin = tl.load(starts + found, mask=here, other=0)
+    too_long = tl.load(starts + found + 1, mask=here, other=0) - begin > UNIT
+    for start in tl.range(0, ROUNDS * BLOCK_T, BLOCK_T):
+        asked = start + tl.arange(0, BLOCK_T)
+        total = tl.zeros((UNITS * UNIT, BLOCK_T), tl.float32)
+        for h in tl.range(HEADS):
+            tokens = vectors + (token[:, None] * HEADS + h) * D + columns[None, :]
+            words = query + (asked[:, None] * HEADS + h) * D + columns[None, :]
+            row = tl.load(tokens, mask=live[:, None] & inside[None, :], other=0)
+            word = tl.load(words, mask=(asked < T)[:, None] & inside[None, :], other=0)
+            dots = tl.dot(row, tl.trans(word), out_dtype=tl.int32).to(tl.float32)
+            scale = tl.load(scales + token * HEADS + h, mask=live, other=0.0)
+            factor = tl.load(query_scales + asked * HEADS + h, mask=asked < T, other=0.0)
+            total += dots * scale.to(tl.float32)[:, None] * factor.to(tl.float32)[None, :]
+        total = tl.where(live[:, None], total, -float("inf"))
+        highest = tl.max(tl.reshape(total, (UNITS, UNIT, BLOCK_T)), 1)
+        mean = tl.div_rn(highest, tl.full((UNITS, BLOCK_T), HEADS, tl.float32))
+        mean = tl.where(too_long[:, None], float("nan"), mean)
+        places = best + found[:, None] * T + asked[None, :]
+        tl.store(places, mean, mask=here[:, None] & (asked < T)[None, :])

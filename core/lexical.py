@@ -34,8 +34,8 @@ class PassageIndex:
         documents: open; their units and tokens are counted on from one to the next.
 
     Attributes:
-        damaged: what is wrong with stored parts of the index that were counted anew; empty before
-            words were needed.
+        damaged: what is wrong with stored files of the index that were counted anew, one text each;
+            empty before words were needed.
     """
 
     stems = staticmethod(stems)
@@ -189,6 +189,6 @@ def _tables(document: Document, damaged: list[str]) -> list[Table]:
         try:
             found.append(read_table(document, units, number))
         except StateMismatch as exc:
-            damaged.append(str(exc))
+            damaged.append(f"{exc.what}: {exc.why}" if exc.why else exc.what)
             found.append(next(word_tables(document, number)))
     return found

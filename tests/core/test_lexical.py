@@ -237,6 +237,7 @@ def test_stored_words_score_the_same_and_damaged_ones_are_counted_anew(library, 
     assert len(index.damaged) == bool(harm)
     if harm:
         assert "damaged" in index.damaged[0] or "cannot read" in index.damaged[0]
+        assert "--replace" not in index.damaged[0]  # the document need not be made again
     assert np.array_equal(index.units.starts, usual.units.starts)
     assert not usual.damaged
 

@@ -39,18 +39,34 @@ def test_hits_are_windows_with_their_places(library, monkeypatch):
     assert min(scores) > 0
     places = [(h.document, h.source, h.token, h.tokens, h.start, h.end) for h in hits]
     assert places[0] == (0, 1, 9, 3, 0, 13)
-    assert set(places[1:]) == {(0, 0, 3, 6, 5, 20), (1, 0, 3, 4, 13, 32)}
+    assert set(places[1:]) == {(0, 0, 3, 6, 5, 20), (1, 0, 3, 4, 13, 32), (1, 0, 0, 3, 0, 13)}
     said = [documents[h.document].text(h.source, h.start, h.end).decode() for h in hits]
-    assert sorted(said) == [" d e f g h boat", " four boats six sev", "boat and boat"]
+    whole = [" d e f g h boat", " four boats six sev", "boat and boat"]
+    assert sorted(said) == [*whole, "one two three"]  # the last is what another has left
 
 
-def test_of_windows_that_share_a_unit_the_better_one_is_given(library, monkeypatch):
+def test_of_windows_that_share_a_unit_the_better_one_is_given_whole(library, monkeypatch):
     monkeypatch.setattr(unit_table, "UNIT", 2)
     document = write_texts(library, "aa bb rain boat boat boat gg hh ii jj kk boat")
     hits = search((document,), "boat")
-    assert [(hit.token, hit.tokens) for hit in hits] == [(2, 4), (8, 4)]
+    found = [(hit.token, hit.tokens) for hit in hits]
+    assert (found[0], found[2:]) == ((2, 4), [(0, 2), (8, 4)])
+    assert found[1] == (6, 2)  # of the window with two boats, one more than the last
     assert search((document,), "boat", 1) == hits[:1]
     assert search((document,), "boat", 0) == []
+
+
+def test_tokens_come_in_the_order_of_their_scores(library):
+    document = write_texts(library, "".join(LINES), "boats " * 300, "keeper")
+    index = PassageIndex(document)
+    words = "the keeper and boat 13, 57 or 170"
+    scores = index.scores(words).pooled
+    hits = best_windows((document,), index, words, 1000)
+    tokens = [token for hit in hits for token in range(hit.token, hit.token + hit.tokens)]
+    assert sorted(tokens) == scores.nonzero()[:, 0].tolist()
+    told = [float(scores[token]) for token in tokens]
+    assert told == sorted(told, reverse=True)
+    assert all(scores[hit.token] == hit.score for hit in hits)
 
 
 def test_equal_windows_come_in_order(library):

@@ -173,7 +173,7 @@ def named_pairs(document: str, questions: Sequence[str]) -> list[tuple[str, list
             pairs[-1][1].append(Path(word).expanduser())
         else:
             pairs.append((word, []))
-    if not pairs[0][1]:
+    if not pairs[0][1]:  # the others were named with a file
         remedy = "Name a file of questions after it, or give DOCUMENT=QUESTIONS."
         raise UsageError(f"cannot ask '{document}'", "there are no questions", remedy)
     return pairs

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
   longctx ingest tolstoy.txt && longctx eval qa tolstoy tolstoy.questions.jsonl
-  longctx ingest samples/*.md --name samples && longctx eval qa samples samples/questions/[!s]*.yaml
+  longctx ingest samples/manual.md && longctx eval qa manual samples/questions/manual.yaml
   longctx eval qa tolstoy=tolstoy.questions.jsonl log=log.questions.jsonl --no-answers --markdown
   longctx eval qa tolstoy questions.jsonl --gather-by method,bm25 --out results --json
 """

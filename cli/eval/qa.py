@@ -54,7 +54,7 @@ def run(
         ),
     ],
     questions: Annotated[
-        list[str] | None,
+        list[Path] | None,
         typer.Argument(
             metavar="QUESTIONS",
             show_default=False,
@@ -131,7 +131,7 @@ def run(
     budgets = lists.tokens(gather or ["1K,2K,4K,8K"])
     answer_tokens = None if answer_gather is None else lists.tokens([answer_gather])[0]
     library_folder = library_path(library)
-    pairs = named_pairs(document, questions or [])
+    pairs = named_pairs(document, [*map(str, questions or [])])
     sheets = _sheets(library_folder, pairs, out and out.expanduser())
     setup = {
         "model": model,

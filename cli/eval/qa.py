@@ -1,5 +1,7 @@
-"""`longctx eval qa`: questions on a document, with answers and their places known."""
+"""`longctx eval qa`: questions on documents, with answers and perhaps their places known."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,15 +12,36 @@ from longctx.cli.eval import lists
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import choose_document, open_session
 from longctx.cli.settings import library_path
+from longctx.core import scoring
+from longctx.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from longctx.core.eval.qa import Rate, Report
+    from longctx.core.eval.qa import Report, Wanted
+    from longctx.core.eval.qa_places import Placed
+    from longctx.core.session import Session
+    from longctx.core.store.document import Document
 
 EXAMPLES = """\
   longctx ingest tolstoy.txt && longctx eval qa tolstoy tolstoy.questions.jsonl
-  longctx eval qa tolstoy questions.jsonl --gather 1k,8k --no-answers
+  longctx ingest samples/manual.md && longctx eval qa manual samples/questions/manual.yaml
+  longctx eval qa tolstoy=tolstoy.questions.jsonl log=log.questions.jsonl --no-answers --markdown
   longctx eval qa tolstoy questions.jsonl --gather-by method,bm25 --out results --json
 """
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A document and questions on it.
+
+    Attributes:
+        document: of the library.
+        placed: the questions of one or more files.
+        folder: where finished pieces are kept; None: nowhere.
+    """
+
+    document: "Document"
+    placed: "list[Placed]"
+    folder: Path | None
 
 
 def run(
@@ -26,18 +49,19 @@ def run(
         str,
         typer.Argument(
             metavar="DOCUMENT",
-            help="A document of the library, by its name.",
+            help="A document of the library, by its name; or DOCUMENT=QUESTIONS.",
             autocompletion=completion.documents,
         ),
     ],
     questions: Annotated[
-        Path,
+        list[Path] | None,
         typer.Argument(
             metavar="QUESTIONS",
-            help="File of questions, one JSON object a line: question, answers, and where "
-            "(path, byte_offset).",
+            show_default=False,
+            help="Files of questions on it: YAML, or one JSON object a line. DOCUMENT=QUESTIONS "
+            "begins another table, of that document.",
         ),
-    ],
+    ] = None,
     library: options.LibraryDir = None,
     model: options.Model = None,
     profile: options.ProfileName = None,
@@ -61,7 +85,8 @@ def run(
             "--gather-by",
             metavar="NAME,...",
             show_default=False,
-            help="What is gathered by: method, bm25, hybrid, one after another; by default method.",
+            help=f"What is gathered by: {', '.join(scoring.names())}, one after another; by "
+            "default all that the document has something for.",
         ),
     ] = None,
     answers: Annotated[
@@ -88,23 +113,26 @@ def run(
             "default nothing is kept.",
         ),
     ] = None,
+    markdown: Annotated[
+        bool, options.flag("--markdown", "Print Markdown tables; off by default.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
-    """Asks a file of questions: gather recall, and answers.
+    """Asks files of questions: gather recall, and answers.
 
-    A question counts as gathered where the byte at which its answer stands is among the gathered
-    tokens. Answers are compared with the accepted ones: exactly and by F1, both without case,
-    punctuation and articles, and whether they contain one as whole words. Intervals are of 95%.
+    A question with the byte at which its answer stands counts as gathered where that byte is among
+    the gathered tokens; any other where an accepted answer stands in a gathered passage, as whole
+    words in any case, and begins on the question's line if it names one. Answers are compared with
+    the accepted ones: exactly and by F1, both without case, punctuation and articles, and whether
+    they contain one as whole words. Intervals are of 95%.
     """
-    from longctx.core.eval.qa_questions import place, read_items
-
-    path = questions.expanduser()
-    items = read_items(path)
+    if markdown and json:
+        raise UsageError("cannot print both forms", "", "Give one of --markdown and --json.")
     budgets = lists.tokens(gather or ["1K,2K,4K,8K"])
     answer_tokens = None if answer_gather is None else lists.tokens([answer_gather])[0]
-    folder = library_path(library)
-    chosen = choose_document(folder, document)
-    placed = place(path, items, chosen)
+    library_folder = library_path(library)
+    pairs = named_pairs(document, [*map(str, questions or [])])
+    sheets = _sheets(library_folder, pairs, out and out.expanduser())
     setup = {
         "model": model,
         "profile": profile,
@@ -114,46 +142,88 @@ def run(
         "dtype": dtype,
         "threads": threads,
     }
-    with open_session(folder, chosen, **setup) as session:
-        from longctx.core.eval.qa import Wanted
-        from longctx.core.eval.qa import run as run_qa
+    reports = []
+    for sheet in sheets:
+        with open_session(library_folder, sheet.document, **setup) as session:
+            from longctx.core.eval.qa import Wanted
 
-        by = lists.names(gather_by or ["method"])
-        wanted = Wanted(by, budgets, answers, answer_tokens)
-        pace = Pace(first_s=0)
-        report = run_qa(
-            session,
-            placed,
-            wanted,
-            out and out.expanduser(),
-            lambda what, done, total, kept: pace.tell(what, done, total, "questions", kept),
-        )
-    if not render.result(report.as_dict(), json):
-        _show(report)
+            by = lists.names(gather_by) if gather_by else None
+            wanted = Wanted(by, budgets, answers, answer_tokens)
+            reports.append(_report(session, sheet, wanted, len(sheets) > 1))
+    _print(reports, markdown, json)
 
 
-def _show(report: "Report") -> None:
-    budgets = report.settings["budgets"]
-    headers = ("gathered by", *(f"{budget:,}" for budget in budgets))
-    rates = {(rate.gather_by, rate.what, rate.budget): rate for rate in report.rates}
-    names = list(dict.fromkeys(rate.gather_by for rate in report.rates))
-    count = len(report.trials)
-    render.line(f"{report.document}: {report.tokens:,} tokens, {count:,} questions")
-    render.line("")
-    render.table(headers, [(by, *(_hits(rates[by, "recall", b]) for b in budgets)) for by in names])
-    judged = list(dict.fromkeys(r.what for r in report.rates if r.what != "recall"))
-    if judged:
-        render.line("")
-        gathered = report.settings["answer_gather"]
-        rows = [(by, *(_share(rates[by, what, gathered]) for what in judged)) for by in names]
-        render.table(("answered from", *(what.replace("_", " ") for what in judged)), rows)
+def named_pairs(document: str, questions: Sequence[str]) -> list[tuple[str, list[Path]]]:
+    """Documents with their files of questions, as the command's arguments name them.
+
+    Args:
+        document: a document's name, or DOCUMENT=QUESTIONS.
+        questions: files on the document before them, or DOCUMENT=QUESTIONS.
+
+    Raises:
+        UsageError: a document without a file.
+    """
+    pairs: list[tuple[str, list[Path]]] = []
+    for word in (document, *questions):
+        name, _, file = word.partition("=")
+        is_file = pairs and ("/" in name or Path(word).expanduser().exists())
+        if name and file and not is_file:
+            pairs.append((name, [Path(file).expanduser()]))
+        elif pairs:
+            pairs[-1][1].append(Path(word).expanduser())
+        else:
+            pairs.append((word, []))
+    if not pairs[0][1]:  # the others were named with a file
+        remedy = "Name a file of questions after it, or give DOCUMENT=QUESTIONS."
+        raise UsageError(f"cannot ask '{document}'", "there are no questions", remedy)
+    return pairs
 
 
-def _hits(rate: "Rate") -> str:
-    return (
-        f"{round(rate.rate * rate.total):,} of {rate.total:,} ({rate.low:.0%} to {rate.high:.0%})"
-    )
+def _sheets(
+    library: Path, pairs: Sequence[tuple[str, list[Path]]], out: Path | None
+) -> list[Sheet]:
+    """Reads and checks all questions, before a model is loaded."""
+    from longctx.core.eval.qa_places import place
+    from longctx.core.eval.qa_questions import read_items
+
+    read = [[item for file in files for item in read_items(file)] for _, files in pairs]
+    documents = [choose_document(library, name) for name, _ in pairs]
+    placed = [place(items, chosen) for items, chosen in zip(read, documents, strict=True)]
+    folders = _folders([chosen.manifest.name for chosen in documents], out)
+    return [*map(Sheet, documents, placed, folders)]
 
 
-def _share(rate: "Rate") -> str:
-    return f"{rate.rate:.1%} ({rate.low:.0%} to {rate.high:.0%})"
+def _folders(names: Sequence[str], out: Path | None) -> list[Path | None]:
+    """Where each document's pieces are kept: of several, each has a folder in the folder."""
+    if out is None or len(names) == 1:
+        return [out] * len(names)
+    counts = [names[: number + 1].count(name) for number, name in enumerate(names)]
+    return [
+        out / (name if count == 1 else f"{name}-{count}")
+        for name, count in zip(names, counts, strict=True)
+    ]
+
+
+def _report(session: "Session", sheet: Sheet, wanted: "Wanted", several: bool) -> "Report":
+    from longctx.core.eval.qa import run as run_qa
+
+    pace, name = Pace(first_s=0), sheet.document.manifest.name
+    before = f"{name}: " * several
+
+    def tell(what: str, done: int, total: int, kept: int) -> None:
+        pace.tell(f"{before}{what}", done, total, "questions", kept)
+
+    report = run_qa(session, sheet.placed, wanted, sheet.folder, tell)
+    for by, why in report.left_out.items():
+        render.note(f"{name} is not gathered by {by}: {why}")
+    return report
+
+
+def _print(reports: "Sequence[Report]", markdown: bool, json: bool) -> None:
+    from longctx.cli.eval import qa_tables
+    from longctx.core.eval.qa import as_dict
+
+    if render.result(as_dict(reports), json):
+        return
+    tables = [*qa_tables.of_reports(reports)]
+    (qa_tables.show_markdown if markdown else qa_tables.show)(tables)

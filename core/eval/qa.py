@@ -1,34 +1,36 @@
-"""Questions on a document that was read before: is the place gathered, and are the answers right?
+"""Questions on documents that were read before: are the places gathered, are the answers right?
 
-A document token counts as gathered where it is among the best at a budget: a question is scored
-once for each thing that is gathered by, and the scores are cut at every budget. Answers are those
-of `Session.ask`. How questions come from a file is known to `qa_questions.py`, and what makes an
-answer right to `text_match.py`.
+For each thing that is gathered by, a question's tokens at every budget come from one scoring.
+Answers are those of `Session.ask`. How questions come from a file is known to `qa_questions.py`,
+where their answers stand to `qa_places.py`, and what makes an answer right to `text_match.py`.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from longctx.core import scoring
-from longctx.core.errors import LongctxError, UsageError
+from longctx.core.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.eval.asking import How, ask
 from longctx.core.eval.intervals import wilson
 from longctx.core.eval.journal import Journal, Record
-from longctx.core.eval.qa_questions import Placed
+from longctx.core.eval.qa_places import LINE, PLACE, TEXT, Placed
 from longctx.core.eval.run_settings import of_model
 from longctx.core.eval.text_match import contained, exact_match, f1
 from longctx.core.gather import top_tokens
 from longctx.core.memory import Scores
-from longctx.core.scoring import METHOD
 from longctx.core.session import Session
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUDGETS = (1024, 2048, 4096, 8192)
 SCORERS = {"exact_match": exact_match, "f1": f1, "contained": contained}
+RECALL = "recall"
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,14 @@ class Wanted:
     """What is measured.
 
     Attributes:
-        gather_by: what is gathered by, one after another.
+        gather_by: what is gathered by, one after another; None: all that the document has
+            something for.
         budgets: tokens that are gathered, for recall.
         answers: also ask, and judge the answers.
         answer_gather: tokens to gather for an answer; None: the method's number.
     """
 
-    gather_by: tuple[str, ...] = (METHOD,)
+    gather_by: tuple[str, ...] | None = None
     budgets: tuple[int, ...] = BUDGETS
     answers: bool = True
     answer_gather: int | None = None
@@ -72,25 +75,53 @@ class Rate:
 
 @dataclass(frozen=True)
 class Report:
-    """What a run found.
+    """What a run on one document found.
 
     Attributes:
         document, tokens: its name and size.
+        files: of the questions.
         settings: what was asked for, and of what.
+        counted: how many questions are counted by `place`, `line` and `text`, and of the last how
+            many have their answer nowhere in the document (`absent`).
+        left_out: why something is not gathered by, by its name.
         rates: recall by source and budget, then scores of answers by source.
-        trials: one for each question: its line, words and place, `recall` by source and budget,
-            `best_score` by source, and `answers` by source.
+        trials: one for each question: which it is, where its answer stands, `recall` by source and
+            budget, `rank` by source (the smallest budget that gathers it), `answers` by source.
     """
 
     document: str
     tokens: int
+    files: tuple[str, ...]
     settings: Record
+    counted: dict[str, int]
+    left_out: dict[str, str]
     rates: list[Rate]
     trials: list[Record]
 
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON object of `eval qa`."""
-        return {"schema_version": SCHEMA_VERSION, "eval": "qa", **asdict(self)}
+
+def as_dict(reports: Sequence[Report]) -> dict[str, Any]:
+    """The JSON object of `eval qa`: the documents, and what they are in sum."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "eval": "qa",
+        "documents": [asdict(report) for report in reports],
+        "sum": {
+            "questions": sum(len(report.trials) for report in reports),
+            "rates": [asdict(rate) for rate in summed(reports)],
+        },
+    }
+
+
+def summed(reports: Sequence[Report]) -> list[Rate]:
+    """Rates over the questions of all documents, for what all of them were gathered by."""
+    gathered = [{rate.gather_by for rate in report.rates} for report in reports]
+    trials = [trial for report in reports for trial in report.trials]
+    first = reports[0].settings
+    names = [*dict.fromkeys(rate.gather_by for rate in reports[0].rates)]
+    by = tuple(name for name in names if all(name in one for one in gathered))
+    answers = any(rate.what != RECALL for rate in reports[0].rates)
+    wanted = Wanted(by, tuple(first["budgets"]), answers, first["answer_gather"])
+    return [*_rates(trials, by, wanted)]
 
 
 def run(
@@ -100,7 +131,7 @@ def run(
     folder: Path | None = None,
     on_done: Callable[[str, int, int, int], None] = lambda what, done, total, kept: None,
 ) -> Report:
-    """Scores and asks every question.
+    """Scores and asks every question on one document.
 
     Args:
         session: the open document.
@@ -118,38 +149,77 @@ def run(
     _require(wanted)
     settings = _settings(session, placed, wanted)
     with Journal(folder, settings) as journal:
-        for by in wanted.gather_by:
+        sources, left_out = _sources(session, placed, wanted, journal)
+        for by in sources:
             pieces = {
-                _recall_name(by, one): partial(_recall, session, one, by, wanted.budgets)
-                for one in placed
+                _recall_name(by, number): partial(_recall, session, one, by, wanted.budgets)
+                for number, one in enumerate(placed, 1)
             }
             journal.complete(pieces, partial(on_done, f"gathering by {by}"))
-        for by in wanted.gather_by if wanted.answers else ():
+        for by in sources if wanted.answers else ():
             pieces = {
-                _answer_name(by, one): partial(_answer, session, one, by, wanted) for one in placed
+                _answer_name(by, number): partial(_answer, session, one, by, wanted)
+                for number, one in enumerate(placed, 1)
             }
             journal.complete(pieces, partial(on_done, f"answering from what {by} gathers"))
-        trials = [_trial(journal, one, wanted) for one in placed]
-    manifest = session.document.manifest
-    return Report(manifest.name, manifest.tokens, settings, [*_rates(trials, wanted)], trials)
+        trials = [_trial(journal, n, one, sources, wanted) for n, one in enumerate(placed, 1)]
+    manifest, files = session.document.manifest, dict.fromkeys(one.item.file for one in placed)
+    rates, counted = [*_rates(trials, sources, wanted)], _counted(placed)
+    parts = (settings, counted, left_out, rates, trials)
+    return Report(manifest.name, manifest.tokens, tuple(files), *parts)
 
 
 def _require(wanted: Wanted) -> None:
-    if not wanted.gather_by or not wanted.budgets or min(wanted.budgets) < 1:
+    if wanted.gather_by == () or not wanted.budgets or min(wanted.budgets) < 1:
         why = "each question needs something to gather by, and budgets of a token or more"
         raise UsageError("cannot measure recall", why, "Correct --gather-by or --gather.")
-    for name in wanted.gather_by:
+    for name in wanted.gather_by or ():
         scoring.require(name)
+
+
+def _sources(
+    session: Session, placed: list[Placed], wanted: Wanted, journal: Journal
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """What is gathered by, and what is left out of all there is, with the reason.
+
+    Whether the document can be gathered by something is tried with the first question.
+
+    Raises:
+        StateMismatch: the state is damaged.
+        LongctxError: nothing can be gathered by.
+    """
+    if wanted.gather_by is not None:
+        return wanted.gather_by, {}
+    failed: dict[str, LongctxError] = {}
+    for name in scoring.names():
+        if journal.get(_recall_name(name, 1)) is not None:
+            continue
+        try:
+            scoring.require(name)
+            gathered(session, placed[0].query.question, name, wanted.budgets[:1])
+        except StateMismatch:
+            raise
+        except LongctxError as error:
+            failed[name] = error
+    found = tuple(name for name in scoring.names() if name not in failed)
+    if not found:
+        raise next(iter(failed.values()))
+    return found, {name: str(error) for name, error in failed.items()}
 
 
 def _settings(session: Session, placed: list[Placed], wanted: Wanted) -> Record:
     """What decides the results; what is gathered by may change from run to run."""
     manifest, engine = session.document.manifest, session.engine
+    asked = [
+        (one.item.question, one.item.answers, one.counted, one.tokens, one.query.spans)
+        for one in placed
+    ]
     return {
         "eval": "qa",
+        "schema": SCHEMA_VERSION,
         "document": manifest.name,
         "sources": [source.sha256 for source in manifest.sources],
-        "questions": sha256(repr([one.item for one in placed]).encode()).hexdigest(),
+        "questions": sha256(repr(asked).encode()).hexdigest(),
         "budgets": [*wanted.budgets],
         "answer_gather": wanted.answer_gather,
         "decode": str(engine.decoding),
@@ -160,16 +230,33 @@ def _settings(session: Session, placed: list[Placed], wanted: Wanted) -> Record:
     }
 
 
-def _recall_name(by: str, one: Placed) -> str:
-    return f"recall/{by}/{one.item.line}"
+def _recall_name(by: str, number: int) -> str:
+    return f"recall/{by}/{number}"
 
 
-def _answer_name(by: str, one: Placed) -> str:
-    return f"answer/{by}/{one.item.line}"
+def _answer_name(by: str, number: int) -> str:
+    return f"answer/{by}/{number}"
+
+
+def _counted(placed: list[Placed]) -> dict[str, int]:
+    ways = Counter(one.counted for one in placed)
+    absent = sum(not one.tokens for one in placed)
+    return {**{way: ways[way] for way in (PLACE, LINE, TEXT)}, "absent": absent}
 
 
 def _recall(session: Session, one: Placed, by: str, budgets: tuple[int, ...]) -> Record:
-    scores = session.score(one.query.question, gather_by=by)
+    chosen = gathered(session, one.query.question, by, budgets)
+    hits = map(one.is_among, chosen)
+    return {str(budget): hit for budget, hit in zip(budgets, hits, strict=True)}
+
+
+def gathered(session: Session, question: str, by: str, budgets: Sequence[int]) -> list[Tensor]:
+    """The tokens that `find --gather` would give at each budget, (n,) ascending each.
+
+    Raises:
+        LongctxError: the document cannot be gathered by that.
+    """
+    scores = session.score(question, gather_by=by)
     manifest = session.document.manifest
     if len(scores.raw) != manifest.tokens:
         raise LongctxError(
@@ -177,53 +264,61 @@ def _recall(session: Session, one: Placed, by: str, budgets: tuple[int, ...]) ->
             f"its method {manifest.method!r} scores no tokens",
             "Ingest it with --method reform.",
         )
-    hits = {str(budget): is_gathered(scores, one.token, budget) for budget in budgets}
-    return {"gathered": hits, "best_score": round(float(scores.raw.max()), 6)}
+    return [best(scores, budget) for budget in budgets]
 
 
-def is_gathered(scores: Scores, token: int, budget: int) -> bool:
-    """Whether a token is among those that `find` would give at a budget.
+def best(scores: Scores, budget: int) -> Tensor:
+    """The best tokens of scores, ascending, at most so many.
 
-    Args:
-        scores: of all N tokens. Where a question attends to what was kept, tokens that it did not
-            attend to are ranked under their own scores, and no budget gathers them.
-        token: its index.
-        budget: tokens that are gathered.
+    Where a question attends to what was kept, tokens that it did not attend to are ranked under
+    their own scores, and no budget gathers them.
     """
     attended = int((scores.pooled >= scores.raw).sum())
-    return token in top_tokens(scores, min(budget, attended), len(scores.raw), (0, 0))
+    return top_tokens(scores, min(budget, attended), len(scores.raw), (0, 0))
 
 
 def _answer(session: Session, one: Placed, by: str, wanted: Wanted) -> Record:
     how = How(wanted.answer_gather, gather_by=by)
     asked = asdict(ask(session, one.query, how))
     scores = {name: score(one.query.answers, asked["answer"]) for name, score in SCORERS.items()}
-    return {key: asked[key] for key in ("answer", "gathered", "tokens", "timings")} | scores
+    share = asked["gathered"]  # of all places where the answer stands, and one is enough
+    kept = {key: asked[key] for key in ("answer", "tokens", "timings")}
+    return {**kept, "gathered": None if share is None else float(share > 0), **scores}
 
 
-def _trial(journal: Journal, one: Placed, wanted: Wanted) -> Record:
-    found = {by: journal.get(_recall_name(by, one)) or {} for by in wanted.gather_by}
-    asked = {by: journal.get(_answer_name(by, one)) for by in wanted.gather_by}
-    span = one.query.spans[0]
+def _trial(
+    journal: Journal, number: int, one: Placed, sources: Sequence[str], wanted: Wanted
+) -> Record:
+    recall = {by: journal.get(_recall_name(by, number)) or {} for by in sources}
+    asked = {by: journal.get(_answer_name(by, number)) for by in sources}
+    span = one.query.spans[0] if one.query.spans else None
     return {
-        "line": one.item.line,
+        "file": one.item.file,
+        "number": one.item.number,
         "question": one.item.question,
-        "accepted": list(one.item.answers),
-        "source": span.source,
-        "byte_offset": span.start,
-        "token": one.token,
-        "recall": {by: values["gathered"] for by, values in found.items()},
-        "best_score": {by: values["best_score"] for by, values in found.items()},
+        "accepted": [*one.item.answers],
+        "counted": one.counted,
+        "places": len(one.tokens),
+        "source": span and span.source,
+        "byte_offset": span and span.start,
+        "token": one.tokens[0][0] if one.tokens else None,
+        "recall": recall,
+        "rank": {by: _rank(hits) for by, hits in recall.items()},
         "answers": asked if wanted.answers else {},
     }
 
 
-def _rates(trials: list[Record], wanted: Wanted) -> Iterator[Rate]:
-    for by in wanted.gather_by:
+def _rank(hits: Record) -> int | None:
+    """The smallest budget that gathers it; None: none does."""
+    return min((int(budget) for budget, hit in hits.items() if hit), default=None)
+
+
+def _rates(trials: list[Record], sources: Sequence[str], wanted: Wanted) -> Iterator[Rate]:
+    for by in sources:
         for budget in wanted.budgets:
             hits = [trial["recall"][by][str(budget)] for trial in trials]
-            yield _rate(by, "recall", budget, hits)
-    for by in wanted.gather_by if wanted.answers else ():
+            yield _rate(by, RECALL, budget, hits)
+    for by in sources if wanted.answers else ():
         for name in SCORERS:
             scores = [trial["answers"][by][name] for trial in trials]
             yield _rate(by, name, wanted.answer_gather, scores)

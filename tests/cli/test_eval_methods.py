@@ -2,14 +2,20 @@
 
 import csv
 import json
+import re
+import shutil
 from io import StringIO
+from pathlib import Path
 
 import pytest
 
 from longctx.cli.eval import COMMANDS, lists
 from longctx.cli.eval import pace as pace_file
 from longctx.cli.eval.pace import Pace
-from longctx.core.eval import compare
+from longctx.cli.eval.qa import named_pairs
+from longctx.core import scoring
+from longctx.core.errors import LongctxError
+from longctx.core.eval import compare, qa
 from longctx.core.eval.compare_rows import make_row
 
 BOOK = "the keeper wrote in his book"
@@ -46,26 +52,37 @@ def test_qa_as_tables(longctx, library, questions, model_options):
     result = longctx("eval", "qa", "book", questions, "--gather", "20,1m", "--device", "cpu")
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert lines[0].endswith("tokens, 2 questions")
+    assert lines[0].endswith("tokens, 2 questions, counted by place")
     assert lines[2].split() == ["gathered", "by", "20", "1,000,000"]
-    assert lines[3].startswith("method ")
-    assert "2 of 2 (34% to 100%)" in lines[3]
-    assert lines[5].split() == ["answered", "from", "exact", "match", "f1", "contained"]
+    rows = dict(zip(scoring.names(), lines[3:], strict=False))
+    for name, row in rows.items():
+        assert row.startswith(f"{name} ")
+        assert "2 of 2 (34% to 100%)" in row
+    answered = lines[len(rows) + 4 :]
+    assert answered[0].split() == ["answered", "from", "exact", "match", "f1", "contained"]
+    assert [row.split()[0] for row in answered[1:]] == scoring.names()
 
 
 def test_qa_as_json_goes_on_in_its_folder(longctx, library, questions, tmp_path, monkeypatch):
     options = ("--no-answers", "--gather", "20", "--out", tmp_path / "out", "--json")
     first = longctx("eval", "qa", "book", questions, *options, "--device", "cpu")
     values = json.loads(first.stdout)
-    assert (values["eval"], values["document"], len(values["trials"])) == ("qa", "book", 2)
-    assert [rate["what"] for rate in values["rates"]] == ["recall"]
-    monkeypatch.setattr("longctx.core.session.Session.score", None)  # it would be called
+    assert (values["eval"], values["schema_version"]) == ("qa", 2)
+    (found,) = values["documents"]
+    assert (found["document"], found["files"]) == ("book", [str(questions)])
+    assert [trial["number"] for trial in found["trials"]] == [1, 2]
+    assert [(rate["gather_by"], rate["what"]) for rate in found["rates"]] == [
+        (name, "recall") for name in scoring.names()
+    ]
+    assert values["sum"] == {"questions": 2, "rates": found["rates"]}
+    monkeypatch.setattr("longctx.core.eval.qa.gathered", None)  # it would be called
     again = longctx("eval", "qa", "book", questions, *options, "--device", "cpu")
     assert again.stdout == first.stdout
 
 
 def test_qa_tells_what_begins_and_what_was_done_before(longctx, library, questions, tmp_path):
     options = ("--no-answers", "--gather", "20", "--out", tmp_path / "out", "--device", "cpu")
+    options += ("--gather-by", "method")
     first = longctx("eval", "qa", "book", questions, *options)
     assert first.stderr.splitlines() == ["gathering by method: 0 of 2 questions"]
     results = tmp_path / "out" / "results.jsonl"
@@ -89,6 +106,113 @@ def test_qa_tells_what_is_wrong_before_the_model_is_loaded(
     assert "line 1 of" in wrong.stderr
     assert "not its first answer 'boot'" in wrong.stderr
     assert longctx("eval", "qa", "book", questions, "--gather", "9q").exit_code == 2
+
+
+SHEET = "document: book.txt\nquestions: [{question: who wrote, answer: keeper, line: 1}]\n"
+
+
+@pytest.fixture
+def sheet(tmp_path):
+    (tmp_path / "a.yaml").write_text(SHEET, "utf-8")
+    return tmp_path / "a.yaml"
+
+
+def recall(longctx, *args: object):
+    options = ("--no-answers", "--gather", "20", "--gather-by", "method", "--device", "cpu")
+    result = longctx("eval", "qa", *args, *options)
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+@pytest.mark.usefixtures("library")
+def test_qa_of_several_files_is_one_table(longctx, questions, sheet):
+    result = recall(longctx, "book", questions, sheet, "--json")
+    (found,) = json.loads(result.stdout)["documents"]
+    assert found["counted"] == {"place": 2, "line": 1, "text": 0, "absent": 0}
+    told = [(trial["file"], trial["number"]) for trial in found["trials"]]
+    assert told == [(str(questions), 1), (str(questions), 2), (str(sheet), 1)]
+
+
+def test_qa_of_several_documents_has_a_table_of_each_and_of_the_sum(
+    longctx, library, questions, sheet, tmp_path
+):
+    shutil.copytree(library, tmp_path / "copy")
+    assert longctx("rename", "book", "novel").exit_code == 0
+    shutil.copytree(tmp_path / "copy", library, dirs_exist_ok=True)
+    args = ("novel", questions, f"book={sheet}", "--out", tmp_path / "out")
+    result = recall(longctx, *args)
+    titles = [line for line in result.stdout.splitlines() if "questions" in line or ": " in line]
+    assert [title.split(":")[0] for title in titles] == ["novel", "book", "in sum"]
+    assert titles[1].endswith("1 question, counted by their text on a line")
+    ways = "2 by place, 1 by their text on a line"
+    assert titles[2] == f"in sum: 3 questions, counted {ways}"
+    told = [line.split(":")[0] for line in result.stderr.splitlines()]
+    assert told == ["novel", "book"]
+    assert sorted(folder.name for folder in (tmp_path / "out").iterdir()) == ["book", "novel"]
+    values = json.loads(recall(longctx, *args, "--json").stdout)
+    assert [one["document"] for one in values["documents"]] == ["novel", "book"]
+    assert values["sum"]["questions"] == 3
+
+
+@pytest.mark.usefixtures("library")
+def test_a_document_twice_has_a_table_for_each_of_its_files(longctx, questions, sheet, tmp_path):
+    args = (f"book={questions}", f"book={sheet}", "--out", tmp_path / "out", "--markdown")
+    lines = recall(longctx, *args).stdout.splitlines()
+    titles = [line.split(":")[0] for line in lines if "question" in line and "counted" in line]
+    assert titles == [f"book ({questions})", f"book ({sheet})", "in sum"]
+    tables = [line for line in lines if line.startswith("|")]
+    assert tables[:2] == ["| gathered by | 20 |", "| --- | --- |"]
+    assert len(tables) == 9
+    assert all(re.fullmatch(r"\| method \| \d of \d \(.*\) \|", row) for row in tables[2::3])
+    folders = sorted(folder.name for folder in (tmp_path / "out").iterdir())
+    assert folders == ["book", "book-2"]
+
+
+@pytest.mark.usefixtures("library")
+def test_qa_tells_how_many_answers_stand_nowhere(longctx, sheet):
+    text = SHEET.replace("keeper, line: 1", "wolf").replace("}]", "}, {question: a, answer: boat}]")
+    sheet.write_text(text, "utf-8")
+    title = recall(longctx, "book", sheet).stdout.splitlines()[0]
+    way = "2 questions, counted by their text anywhere"
+    assert title.endswith(f"{way}; the answers of 1 stand nowhere and count as not gathered")
+
+
+def test_qa_tells_what_it_leaves_out(longctx, library, sheet, monkeypatch):
+    gathered = qa.gathered
+
+    def some(session, question, by, budgets):
+        if by == "hybrid":
+            raise LongctxError("cannot mix", "\x1b[31mno embeddings")
+        return gathered(session, question, by, budgets)
+
+    monkeypatch.setattr(qa, "gathered", some)
+    result = longctx("eval", "qa", "book", sheet, "--no-answers", "--gather", "20")
+    assert result.exit_code == 0, result.stderr
+    assert "book is not gathered by hybrid: cannot mix: " in result.stderr
+    assert "\x1b" not in result.stderr
+    assert not any(line.startswith("hybrid") for line in result.stdout.splitlines())
+    named = longctx("eval", "qa", "book", sheet, "--no-answers", "--gather-by", "bm25,hybrid")
+    assert (named.exit_code, named.stdout) == (1, "")
+
+
+def test_arguments_name_documents_and_their_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b=c.jsonl").touch()
+    given = ["a.jsonl", "b=c.jsonl", "b=d.jsonl", "e.yaml", "x/y=z.jsonl"]
+    assert named_pairs("book", given) == [
+        ("book", [Path("a.jsonl"), Path("b=c.jsonl")]),
+        ("b", [Path("d.jsonl"), Path("e.yaml"), Path("x/y=z.jsonl")]),
+    ]
+    assert named_pairs("b=c.jsonl", []) == [("b", [Path("c.jsonl")])]
+
+
+def test_documents_without_questions_are_refused(longctx, sheet):
+    for args in (["book"], ["book", f"novel={sheet}"]):
+        result = longctx("eval", "qa", *args)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "cannot ask 'book': there are no questions" in result.stderr
+    both = longctx("eval", "qa", "book", sheet, "--json", "--markdown")
+    assert (both.exit_code, both.stdout) == (2, "")
 
 
 def test_settings_of_the_config_file_reach_subcommands(longctx, tmp_path, monkeypatch, questions):

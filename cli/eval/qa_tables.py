@@ -1,0 +1,127 @@
+"""The tables of `longctx eval qa`: a title, what it is gathered by, and a column for each budget.
+
+Each can be printed as text, and as Markdown for documents.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from longctx.cli import render
+from longctx.cli.text import one_line
+
+if TYPE_CHECKING:
+    from longctx.core.eval.qa import Rate, Report
+
+WAYS = {
+    "place": "by place",
+    "line": "by their text on a line",
+    "text": "by their text anywhere",
+}
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells.
+
+    Attributes:
+        title: a line above it; empty: it goes on from the table before.
+        headers: names of the columns.
+        rows: their cells.
+    """
+
+    title: str
+    headers: Row
+    rows: list[Row]
+
+
+def of_reports(reports: "Sequence[Report]") -> Iterator[Table]:
+    """Recall and, where there are any, answers: of each document, and of several in sum."""
+    from longctx.core.eval.qa import summed
+
+    for report in reports:
+        yield from _of_rates(_title(report, reports), report.rates)
+    if len(reports) > 1 and (rates := summed(reports)):
+        counted = {way: sum(report.counted[way] for report in reports) for way in WAYS}
+        absent = sum(report.counted["absent"] for report in reports)
+        title = f"in sum: {_questions({**counted, 'absent': absent})}"
+        yield from _of_rates(title, rates)
+
+
+def show(tables: Sequence[Table]) -> None:
+    """Prints them as text."""
+    for number, table in enumerate(tables):
+        if number:
+            render.line("")
+        if table.title:
+            render.line(table.title)
+            render.line("")
+        render.table(table.headers, table.rows)
+
+
+def show_markdown(tables: Sequence[Table]) -> None:
+    """Prints them as GitHub's Markdown."""
+    for number, table in enumerate(tables):
+        if number:
+            render.line("")
+        if table.title:
+            render.line(f"{_escaped(table.title)}\n")
+        rules = ("---",) * len(table.headers)
+        for row in (table.headers, rules, *table.rows):
+            render.line(f"| {' | '.join(map(_escaped, row))} |")
+
+
+def _title(report: "Report", reports: "Sequence[Report]") -> str:
+    same = [one for one in reports if one.document == report.document]
+    files = f" ({', '.join(map(one_line, report.files))})" if len(same) > 1 else ""
+    questions = _questions(report.counted)
+    return f"{report.document}{files}: {report.tokens:,} tokens, {questions}"
+
+
+def _questions(counted: dict[str, int]) -> str:
+    """How many questions, how they are counted, and of how many the answer stands nowhere."""
+    total = sum(counted[way] for way in WAYS)
+    ways = [
+        f"{counted[way]:,} {told}" if counted[way] < total else told
+        for way, told in WAYS.items()
+        if counted[way]
+    ]
+    text = f"{total:,} question{'s' * (total != 1)}, counted {', '.join(ways)}"
+    nowhere = f"; the answers of {counted['absent']:,} stand nowhere and count as not gathered"
+    return text + (nowhere if counted["absent"] else "")
+
+
+def _of_rates(title: str, rates: "Sequence[Rate]") -> Iterator[Table]:
+    from longctx.core.eval.qa import RECALL
+
+    recall = _by_source(rate for rate in rates if rate.what == RECALL)
+    judged = _by_source(rate for rate in rates if rate.what != RECALL)
+    budgets = [f"{rate.budget:,}" for rate in next(iter(recall.values()), [])]
+    rows = [(by, *map(_hits, found)) for by, found in recall.items()]
+    yield Table(title, ("gathered by", *budgets), rows)
+    if judged:
+        scorers = [rate.what.replace("_", " ") for rate in next(iter(judged.values()))]
+        rows = [(by, *map(_share, found)) for by, found in judged.items()]
+        yield Table("", ("answered from", *scorers), rows)
+
+
+def _by_source(rates: "Iterable[Rate]") -> "dict[str, list[Rate]]":
+    found: dict[str, list[Rate]] = {}
+    for rate in rates:
+        found.setdefault(rate.gather_by, []).append(rate)
+    return found
+
+
+def _hits(rate: "Rate") -> str:
+    return (
+        f"{round(rate.rate * rate.total):,} of {rate.total:,} ({rate.low:.0%} to {rate.high:.0%})"
+    )
+
+
+def _share(rate: "Rate") -> str:
+    return f"{rate.rate:.1%} ({rate.low:.0%} to {rate.high:.0%})"
+
+
+def _escaped(cell: str) -> str:
+    return " ".join(cell.split()).replace("|", "\\|")

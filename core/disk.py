@@ -13,6 +13,7 @@ from longctx.core.store.shard_writer import compress_member
 from longctx.core.store.space import folder_bytes, free_disk
 
 TOKEN_BYTES = 12  # an int32 id and an int64 offset
+WORD_BYTES = 2.5  # of the word index, about, for each token
 SAMPLE_BYTES = 1 << 18
 
 

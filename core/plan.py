@@ -22,7 +22,7 @@ from longctx.core.reader import Source
 from longctx.core.setup import Engine, Setup, prepare
 from longctx.core.sources.find import USUAL, open_sources
 from longctx.core.sources.rules import Rules
-from longctx.core.store.places import document_name
+from longctx.core.store.naming import called, called_after
 from longctx.core.store.shard_writer import compress_member, rows_of_shard
 from longctx.core.store.shards import MEMBER
 from longctx.core.store.space import folder_bytes, free_disk
@@ -106,7 +106,7 @@ def plan(
     if max_size is not None:
         free = min(free, max(0, max_size - folder_bytes(library)))
     return Plan(
-        name=name or document_name(paths[0]),
+        name=(called_after(paths[0]) if name is None else called(name))[0],
         tokens=count.tokens,
         bytes=count.bytes,
         disk_bytes=disk,

@@ -32,6 +32,7 @@ class Document:
 
     Args:
         folder: the document's folder. Sizes and headers of its files are checked here.
+        manifest: what is to be its manifest; None: the one that is there.
 
     Raises:
         StateMismatch: here and in every method: a file is missing, damaged or of another format.
@@ -39,8 +40,8 @@ class Document:
             can be made again; `words` says what is wrong with it.
     """
 
-    def __init__(self, folder: Path):
-        self.manifest = Manifest.read(folder)
+    def __init__(self, folder: Path, manifest: Manifest | None = None):
+        self.manifest = manifest or Manifest.read(folder)
         self._folder = folder
         groups = by_group(self.manifest.shards)
         self._manifest_size = (folder / MANIFEST).stat().st_size
@@ -127,6 +128,11 @@ class Document:
             for name, parts in taken.items() if low < high else ():
                 parts.append(file.take(name, rows[low:high] - first))
         return {name: torch.cat(parts) for name, parts in taken.items()}
+
+    @property
+    def has_snapshot(self) -> bool:
+        """Whether the method's snapshot is kept; else whoever needs it reads the tokens again."""
+        return "memory" in self._groups
 
     def snapshot(self) -> Rows:
         """The method's snapshot, whole."""

@@ -122,6 +122,7 @@ def as_format_2(folder: Path) -> None:
         data["shards"] = [shard for shard in data["shards"] if shard["group"] != "words"]
 
     forge(folder, older)
+    (folder / "manifest.json").write_text(Manifest.read(folder).to_json())
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -107,7 +107,7 @@ def test_documents_and_latest(library):
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
 def test_hostile_names_are_refused(library, name):
-    with pytest.raises((UsageError, NotFound), match="cannot be the name|no document"):
+    with pytest.raises((UsageError, NotFound), match=r"cannot be the name|no document"):
         library.document(name)
     with pytest.raises(UsageError), library.writer(name, HEADER):
         pass
@@ -118,7 +118,7 @@ def test_hostile_names_are_refused(library, name):
         lambda: library.rename("book", name),
     ):
         with pytest.raises(
-            (UsageError, NotFound), match="cannot be the name|no document"
+            (UsageError, NotFound), match=r"cannot be the name|no document"
         ) as caught:
             refused()
         assert "--name" not in str(caught.value)

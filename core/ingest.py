@@ -301,7 +301,7 @@ class Run:
         snapshot, boundary, arrive = self._snapshots(method)
         arrive()
         snapshot = None if self._is_cheap(method, boundary) else snapshot
-        words = int(WORD_BYTES * self._reading.tokens)
+        words = WORD_BYTES * self._reading.tokens
         self._require_size(self._writer.growth(snapshot, boundary) + words)
         self._writer.complete(snapshot, boundary, word_tables, report=self._reading.report())
 

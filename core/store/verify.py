@@ -49,13 +49,14 @@ def verify(
 
     Args:
         library: where they are.
-        name: one document; None: all.
+        name: one document, by name or title; None: all.
         on_progress: called after every block; its bytes are those of the files and of the text.
 
     Raises:
         UsageError: the name is not one that a document can have.
         NotFound: there is none of this name.
     """
+    name = None if name is None else library.name_of(name)
     folders = [path for path in library.folders() if name in (None, path.name) and _is_begun(path)]
     if name is not None and not folders:
         library.document(name, partial=True)  # says what is wrong with the name

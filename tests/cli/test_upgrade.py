@@ -125,8 +125,10 @@ def test_two_titles_alike_are_told_apart_by_name(longctx, titled, tmp_path, mode
     assert result.exit_code == 2
     assert f"{NAME}, other" in result.stderr
     assert longctx("find", "news", "--doc", "other", *model_options).exit_code == 0
+    assert longctx("rm", TITLE).exit_code == 2
     assert longctx("rm", "--yes", TITLE).exit_code == 2
     assert longctx("rm", "--yes", "other").exit_code == 0
+    assert "there is no terminal" in longctx("rm", TITLE).stderr
     assert longctx("rm", "--yes", TITLE).exit_code == 0
 
 

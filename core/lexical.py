@@ -1,7 +1,7 @@
 """BM25 by the words of documents: over windows of two units, from the word index that is stored.
 
-Where none is stored, or a part of it is damaged, that part is counted anew, in memory. Knows nothing
-of models and methods, and imports torch only where scores are asked for as tensors.
+Where none is stored, or a part of it is damaged, that part is counted anew, in memory. Knows
+nothing of models and methods, and imports torch only where scores are asked for as tensors.
 """
 
 from collections import Counter
@@ -34,8 +34,8 @@ class PassageIndex:
         documents: open; their units and tokens are counted on from one to the next.
 
     Attributes:
-        damaged: what is wrong with stored parts of the index that were counted anew; empty before
-            words were needed.
+        damaged: what is wrong with stored files of the index that were counted anew, one text each;
+            empty before words were needed.
     """
 
     stems = staticmethod(stems)
@@ -189,6 +189,6 @@ def _tables(document: Document, damaged: list[str]) -> list[Table]:
         try:
             found.append(read_table(document, units, number))
         except StateMismatch as exc:
-            damaged.append(str(exc))
+            damaged.append(f"{exc.what}: {exc.why}" if exc.why else exc.what)
             found.append(next(word_tables(document, number)))
     return found

@@ -1,7 +1,7 @@
 """The words of texts and their stems: bm25s' tokenizer, English stop words, Snowball's stemmer.
 
-Words are what a document's index counts, and what is marked where a question is found. bm25s and
-PyStemmer are imported when words are first looked for.
+Words are what a document's index counts, and what is marked where a question is found. PyStemmer is
+imported when words are first looked for, bm25s when a document's are counted.
 """
 
 import re
@@ -16,6 +16,44 @@ LONGEST = 256  # characters of a word; a longer run of letters is cut into words
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # kana and Han, written without spaces
 # As bm25s has it, two or more letters or digits; but each of those characters is a word.
 WORD = rf"[{_UNSPACED}]|[^\W{_UNSPACED}]{{2,{LONGEST}}}"
+# Lucene's, as bm25s has them for English; here, because importing it takes longer than a search.
+STOP_WORDS = frozenset(
+    [
+        "a",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "but",
+        "by",
+        "for",
+        "if",
+        "in",
+        "into",
+        "is",
+        "it",
+        "no",
+        "not",
+        "of",
+        "on",
+        "or",
+        "such",
+        "that",
+        "the",
+        "their",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "to",
+        "was",
+        "will",
+        "with",
+    ]
+)
 _LETTER = re.compile(rf"[^\W{_UNSPACED}]")
 _LETTERS = re.compile(rf"[^\W{_UNSPACED}]{{1,{LONGEST}}}")
 _GROWS = "\u0130"  # the one character whose small letter is two: I with a dot
@@ -26,7 +64,11 @@ def tokenized(texts: Iterable[str]) -> "Tokenized":
     from bm25s import tokenize
 
     return tokenize(
-        texts, token_pattern=WORD, stopwords="en", stemmer=_stemmer(), show_progress=False
+        texts,
+        token_pattern=WORD,
+        stopwords=sorted(STOP_WORDS),
+        stemmer=_stemmer(),
+        show_progress=False,
     )
 
 
@@ -34,10 +76,12 @@ def stems(text: str) -> list[tuple[int, int, str]]:
     """The words of a text that are no stop words: (start, end, stem), in characters of the text."""
     lower = text.lower()
     found = [match.span() for match in re.finditer(WORD, lower)]
-    kept = [(start, end) for start, end in found if lower[start:end] not in _stop_words()]
+    kept = [(start, end) for start, end in found if lower[start:end] not in STOP_WORDS]
     stemmed = _stemmer().stemWords([lower[start:end] for start, end in kept])
     places = _places(text) if len(lower) != len(text) else range(len(text) + 1)
-    return [(places[s], places[e - 1] + 1, stem) for (s, e), stem in zip(kept, stemmed, strict=True)]
+    return [
+        (places[s], places[e - 1] + 1, stem) for (s, e), stem in zip(kept, stemmed, strict=True)
+    ]
 
 
 def cut(text: str, place: int, low: int = 0) -> int:
@@ -77,10 +121,3 @@ def _stemmer() -> Any:
     import Stemmer
 
     return Stemmer.Stemmer("english")
-
-
-@cache
-def _stop_words() -> frozenset[str]:
-    from bm25s.stopwords import STOPWORDS_EN
-
-    return frozenset(STOPWORDS_EN)

@@ -48,12 +48,8 @@ class Units:
         parts = [_of_one(manifest) for manifest in manifests]
         first_tokens = [*accumulate((manifest.tokens for manifest in manifests), initial=0)]
         counts = [len(sources) for sources, _, _ in parts]
-        sources, tokens, lengths = (
-            np.concatenate([np.empty(0, dtype), *column])
-            for dtype, column in zip(
-                (np.int32, np.int64, np.int32), zip(*parts, strict=True) or ((),) * 3, strict=True
-            )
-        )
+        nothing = (np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int32))
+        sources, tokens, lengths = map(np.concatenate, zip(nothing, *parts, strict=True))
         documents = np.repeat(np.arange(len(parts), dtype=np.int32), counts)
         return cls(
             documents,

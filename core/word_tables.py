@@ -19,6 +19,7 @@ from longctx.core.unit_table import Units
 FILE_TOKENS = 1 << 16  # of a document, in one table
 MOST = 255  # how often a word of a unit is counted
 _AHEAD = 4 * LONGEST + 8  # bytes behind a unit that the rest of a word can take
+_PART = 3  # characters that the bytes of a part of one are taken for
 _BACK = 64  # units before a table in which the beginning of letters without a break is looked for
 
 Table = dict[str, np.ndarray]
@@ -133,20 +134,19 @@ def _runs(sources: np.ndarray) -> Iterator[tuple[int, int]]:
     return pairwise([0, *borders.tolist(), len(sources)])
 
 
-def _texts(
-    document: Document, units: Units, low: int, high: int, starts: np.ndarray
-) -> list[str]:
+def _texts(document: Document, units: Units, low: int, high: int, starts: np.ndarray) -> list[str]:
     """The text of each of the units [low, high) of one source, cut so that no word is."""
     number = int(units.sources[low])
     source = document.manifest.sources[number]
     end = source.size
     if high < len(units) and units.sources[high] == number:
         end = int(document.array_take("tokens", units.tokens[high : high + 1], "starts")[0])
-    text, places = _decoded(document, number, [*starts.tolist(), end])
-    cuts = [_spill(document, units, low, int(starts[0]))]
+    bounds = [*starts.tolist(), end]
+    text, places = _decoded(document, number, [_before(document, units, low, bounds[0]), *bounds])
+    cuts = [0]
     for place in places:
         cuts.append(cut(text, place, cuts[-1]))
-    return [text[start:stop] for start, stop in pairwise(cuts)]
+    return [text[start:stop] for start, stop in pairwise(cuts[1:])]
 
 
 def _decoded(document: Document, number: int, bounds: list[int]) -> tuple[str, list[int]]:
@@ -173,19 +173,24 @@ def _decoded(document: Document, number: int, bounds: list[int]) -> tuple[str, l
     return "".join(parts), places
 
 
-def _spill(document: Document, units: Units, unit: int, here: int) -> int:
-    """Characters from the start of a unit on, at byte `here`, that are of a word begun before."""
-    number, back = units.sources[unit], 1
+def _before(document: Document, units: Units, unit: int, here: int) -> int:
+    """A byte of the source before a unit's first, `here`, from which on its text is cut right.
+
+    It is the first of an earlier unit of the source, so that a word that goes over `here` begins
+    behind it; or _BACK units before.
+    """
+    number, back = int(units.sources[unit]), 1
     first = int(np.searchsorted(units.sources, number))  # of one document they ascend
     while unit > first:
         earlier = max(first, unit - back)
         row = units.tokens[earlier : earlier + 1]
         start = int(document.array_take("tokens", row, "starts")[0])
-        text, places = _decoded(document, int(number), [start, here])
-        if earlier == first or back == _BACK or has_break(text[: places[0]]):
-            return cut(text, places[0]) - places[0]
+        text, places = _decoded(document, number, [start, here])
+        # Where it begins within a character, what is left of that looks like a break.
+        if earlier == first or back == _BACK or has_break(text[_PART : places[0]]):
+            return start
         back *= 2
-    return 0
+    return here
 
 
 def _counted(texts: list[str]) -> tuple[np.ndarray, ...]:

@@ -1,4 +1,4 @@
-"""A search by words alone: the best windows of open documents, without a model and without torch."""
+"""A search by words alone: the best windows of open documents, without a model or torch."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from longctx.core.unit_table import Units
 
 @dataclass(frozen=True)
 class Hit:
-    """A window that has words of a question.
+    """A window that has words of a question, or what a better one has left of it.
 
     Attributes:
         document: index of its document among those that were searched.
@@ -36,7 +36,8 @@ def best_windows(
 ) -> list[Hit]:
     """The windows that fit a question best, the best first; ties go to the earlier one.
 
-    Of two windows that share a unit only the better one is given.
+    No unit is given twice: of a window that shares one with a better window only the other is. So
+    tokens come in the order of `PassageIndex.scores`.
 
     Args:
         documents: those of the index, in the same order.
@@ -48,21 +49,20 @@ def best_windows(
         StateMismatch: a document is not what was written.
     """
     scores, units = index.window_scores(words), index.units
-    having = np.flatnonzero(scores > 0)
-    hits, used = [], np.zeros(len(units), bool)
-    for window in having[np.argsort(-scores[having], kind="stable")].tolist():
+    matching, given = np.flatnonzero(scores > 0), np.zeros(len(units), bool)
+    hits = []
+    for window in matching[np.argsort(-scores[matching], kind="stable")].tolist():
         if len(hits) == most:
             break
-        first, last = units.windows[window].tolist()
-        if not (used[first] or used[last]):
-            used[first] = used[last] = True
-            hits.append(_hit(documents, units, first, last, float(scores[window])))
+        pair = units.windows[window]
+        new = pair[~given[pair]]
+        if len(new):
+            hits.append(_hit(documents, units, int(new[0]), int(new[-1]), float(scores[window])))
+            given[pair] = True
     return hits
 
 
-def _hit(
-    documents: tuple[Document, ...], units: Units, first: int, last: int, score: float
-) -> Hit:
+def _hit(documents: tuple[Document, ...], units: Units, first: int, last: int, score: float) -> Hit:
     document, number = int(units.documents[first]), int(units.sources[first])
     source = documents[document].manifest.sources[number]
     token = int(units.tokens[first] - units.first_tokens[document])

@@ -145,8 +145,7 @@ def test_all_documents_inside_the_budget_are_recomputed_whole(several, made):
 
 
 def test_by_words_a_word_is_as_rare_as_in_all_documents(several, monkeypatch):
-    pytest.importorskip("bm25s", reason="needs the extra longctx[bm25]")
-    monkeypatch.setattr("longctx.core.lexical.PASSAGE", 16)
+    monkeypatch.setattr("longctx.core.unit_table.UNIT", 8)
     session = several("d02", "d13", "attending", "whole", gather_by="bm25")
     answer = session.ask(QUESTION, 64, FEW, gather_by="bm25")
     assert answer.passages[0].document == "d13"
@@ -159,7 +158,6 @@ def test_by_words_a_word_is_as_rare_as_in_all_documents(several, monkeypatch):
 
 
 def test_hybrid_is_half_and_half_over_all_tokens(several):
-    pytest.importorskip("bm25s", reason="needs the extra longctx[bm25]")
     session = several("d02", "d13")
     own, words, mixed = (session.score(QUESTION, by).pooled.double() for by in scoring.names())
 

@@ -3,6 +3,7 @@
 import hashlib
 import random
 
+import numpy as np
 import pytest
 import torch
 from small_documents import (
@@ -14,8 +15,10 @@ from small_documents import (
     TOKENS,
     add_source,
     embeddings,
+    flip,
     write,
 )
+from small_words import store_words
 
 from longctx.core.errors import StateMismatch
 from longctx.core.store.open_files import opened
@@ -167,3 +170,51 @@ def test_an_open_document_does_not_read_the_files_of_its_successor(library):
     opened.cache_clear()  # as when a document has more files than that
     with pytest.raises(StateMismatch, match="replaced meanwhile"):
         document.take("tokens", rows)
+
+
+def test_rows_as_numpy_are_those_of_torch(library, small):
+    write(library)
+    document, expected = library.document("book"), embeddings(TOKENS)
+    for rows in ([0], [3, 4], [0, 5, 6, 7, 8, 21], [2, 2, 9], list(range(TOKENS)), []):
+        rows = np.array(rows, np.int64)
+        for name, tensor in expected.items():
+            taken = document.array_take("embeddings", rows, name)
+            assert torch.equal(torch.from_numpy(taken), tensor[rows])
+    for rows in ([4, 3], [-1], [TOKENS]):
+        with pytest.raises(ValueError, match="must ascend"):
+            document.array_take("embeddings", np.array(rows), "scales")
+
+
+def test_words_are_no_rows_and_nothing_that_a_question_reads_whole(library):
+    write(library)
+    before = library.document("book")
+    files = store_words(before.folder)
+    document = library.document("book")
+    assert (before.word_files, document.word_files) == (0, len(files))
+    assert document.groups == before.groups == ["embeddings", "tokens"]
+    assert document.read_whole() == before.read_whole()
+    assert [shard.rows for shard in files] == [0]
+    checked = document.checked_bytes
+    tables = document.words(0)
+    assert document.checked_bytes - checked == files[0].size
+    assert all(isinstance(table, np.ndarray) for table in tables.values())
+    assert sum(table.nbytes for table in tables.values()) < files[0].size
+    for number in (1, 7):
+        with pytest.raises(StateMismatch, match=f"no file {number}"):
+            document.words(number)
+
+
+@pytest.mark.parametrize("harm", ["flipped", "missing"])
+def test_a_document_without_its_words_is_whole(library, harm):
+    folder = library.path / "documents" / "book"
+    write(library)
+    path = folder / store_words(folder)[0].file
+    if harm == "missing":
+        path.unlink()
+    else:
+        flip(path, -1)
+    document = library.document("book")
+    document.verify()
+    assert document.word_files == 1
+    with pytest.raises(StateMismatch, match="words-00000"):
+        document.words(0)

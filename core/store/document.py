@@ -12,8 +12,6 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from longctx.core.errors import StateMismatch
 from longctx.core.store import shards
 from longctx.core.store.boundary import Boundary, unfolded
@@ -22,6 +20,7 @@ from longctx.core.store.shard_reader import ShardFile, TensorFile, TextFile
 from longctx.core.store.shards import Rows, Shard, damaged
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
 LARGE = 4 << 30  # bytes of a group
@@ -167,7 +166,7 @@ class Document:
         """Files of the word index that the manifest names; 0: there is none."""
         return len(self._words)
 
-    def words(self, number: int) -> dict[str, np.ndarray]:
+    def words(self, number: int) -> "dict[str, np.ndarray]":
         """The tables of one file of the word index, with the types and dimensions of the format.
 
         Nothing is known of their values; `core/word_tables.py` compares them with one another.
@@ -182,7 +181,7 @@ class Document:
             raise file
         return file.arrays()
 
-    def array_take(self, group: str, rows: np.ndarray, name: str) -> np.ndarray:
+    def array_take(self, group: str, rows: "np.ndarray", name: str) -> "np.ndarray":
         """Chosen rows of one tensor of a group, as `take`, without torch.
 
         Args:
@@ -193,6 +192,8 @@ class Document:
         Raises:
             ValueError: positions that are not ascending or not in the group.
         """
+        import numpy as np
+
         files = self._files(group)
         count = sum(file.shard.rows for _, file in files)
         if (np.diff(rows) < 0).any() or (rows < 0).any() or (rows >= count).any():
@@ -289,6 +290,8 @@ class Document:
 
     def _mark(self, source: int, offset: int) -> int | None:
         """The number of the last mark of a source up to a byte; None where it has none there."""
+        import numpy as np
+
         start = self.manifest.sources[source].text_start
         files = [file for file in self._groups.get("marks", []) if file.shard.rows]
         firsts = [int(file.array_rows("starts", 0, 1)[0]) for file in files]
@@ -316,6 +319,8 @@ class Document:
         Raises:
             ValueError: no tokens, or not of one source.
         """
+        import numpy as np
+
         source = self.source_of(first)
         where = self.manifest.sources[source]
         stop = where.first_token + where.tokens
@@ -392,6 +397,8 @@ class Document:
 
     def _newlines_before(self, position: int) -> int:
         """Newlines in the first `position` bytes of all text."""
+        import numpy as np
+
         number = position // (shards.MEMBER * shards.MEMBERS)
         files = self._groups.get("lines", [])
         before = sum(file.shard.rows for file in files[:number])

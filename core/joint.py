@@ -17,7 +17,7 @@ from longctx.core.errors import UsageError
 from longctx.core.gather import best_tokens, split, top_tokens
 from longctx.core.lexical import PassageIndex
 from longctx.core.memory import Method, Scores
-from longctx.core.setup import Engine
+from longctx.core.setup import Engine, saved_snapshot
 from longctx.core.store.document import Document
 
 EDGE = 32  # first tokens, and last, of a document that has something to say
@@ -73,7 +73,7 @@ class Joint(Gatherer):
         """Restores one document's state after another, and puts their scores in a row."""
         found = []
         for engine, document in self._states:
-            method = engine.new_method(document.snapshot(), document)
+            method = engine.method_of(document, saved_snapshot(document))
             found.append(score(self._way(engine, document, method)))
             del method  # before the next one comes
         return Scores(

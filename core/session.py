@@ -7,6 +7,7 @@ asks which method is in use.
 import logging
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from longctx.core.ahead import ReadAhead
@@ -15,7 +16,7 @@ from longctx.core.asking import Asking
 from longctx.core.errors import LongctxError
 from longctx.core.lexical import PassageIndex
 from longctx.core.scoring import METHOD
-from longctx.core.setup import Setup, memory_told, prepare, recorded
+from longctx.core.setup import Setup, memory_told, prepare, recorded, saved_snapshot
 from longctx.core.stages import facts, stage
 from longctx.core.store.library import Library
 from longctx.core.store.sameness import has_changed
@@ -77,7 +78,7 @@ class Session(Asking):
     def _load(self, setup: Setup) -> None:
         """Loads the model, and meanwhile reads what it will need of the document."""
         with ReadAhead() as ahead:
-            snapshot = ahead.submit(self.document.snapshot)
+            snapshot = ahead.submit(partial(saved_snapshot, self.document))
             ahead.warm(self.document.read_whole())
             self.engine = prepare(setup, recorded(self.document.manifest))
             self.document.require_model(self.engine.files.fingerprint().as_dict())
@@ -87,7 +88,7 @@ class Session(Asking):
                 snapshot.result()  # damage is told first: another model would not help
                 raise
             with memory_told(self.engine, LARGE_STATE):
-                self._method = self.engine.new_method(snapshot.result(), self.document)
+                self._method = self.engine.method_of(self.document, snapshot.result())
             self._index = PassageIndex(self.document)
             self._ways: dict[str | None, Answering] = {}
             self._way_by(METHOD)  # a wrong method is told now; the rest when asked

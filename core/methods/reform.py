@@ -87,7 +87,7 @@ class Method(Memory):
         place: where to keep the caches.
     """
 
-    recalls, ways = False, {}
+    recalls, ways, rereads = False, {}, True
 
     def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
         self.options = options

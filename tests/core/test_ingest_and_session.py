@@ -25,7 +25,7 @@ from longctx.core.ingest import ingest
 from longctx.core.plan import plan
 from longctx.core.session import Session
 from longctx.core.store.library import Library
-from longctx.core.store.places import document_name
+from longctx.core.store.naming import called_after
 
 LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(60)]
 QUESTIONS = [f"which boat came home on line {i}?" for i in range(20)]
@@ -316,7 +316,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(
     ],
 )
 def test_documents_are_named_after_their_first_source(path, name):
-    assert document_name(path) == name
+    assert called_after(path)[0] == name
 
 
 # --- plans, memory ---

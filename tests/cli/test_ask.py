@@ -78,26 +78,6 @@ def test_json_is_one_object_and_nothing_else(asking, shelf):
         assert passage["line"] == source[: passage["start"]].count(b"\n") + 1
 
 
-def test_find_prints_places_with_scores_best_first(asking):
-    result = asking("find", "news of rain", "--gather", 60)
-    assert result.exit_code == 0, result.output
-    found = [
-        re.fullmatch(r".*book\.txt:(\d+): (\d\.\d{3})  (.*)", s) for s in result.stdout.splitlines()
-    ]
-    assert len(found) > 1
-    scores = [float(match[2]) for match in found]
-    assert scores == sorted(scores, reverse=True)
-    one = asking("find", "news of rain", "--gather", 60, "--limit", 1)
-    assert one.stdout == result.stdout.splitlines(keepends=True)[0]
-
-
-def test_find_json_has_no_answer_and_every_passage(asking):
-    values = json.loads(asking("find", "rain", "--json", "--limit", 1, "--gather", 60).stdout)
-    assert values.keys() == FIND_KEYS
-    assert len(values["passages"]) > 1
-    assert values["tokens"]["gathered"] <= 60
-
-
 def test_no_character_of_a_document_reaches_the_terminal_as_a_command(asking):
     for command in ("ask", "find"):
         shown = asking(command, "red salt news", "--gather", 200).stdout

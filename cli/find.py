@@ -100,7 +100,7 @@ def run(
     partial: options.Partial = False,
     json: options.Json = False,
 ) -> None:
-    """Finds passages of one document or several: a grep by meaning and by words.
+    """Finds passages by words and by meaning: a grep for people.
 
     Each passage is told as `file:line: text`, best first, with the line of it that matches, after
     the document's name where several are searched. A passage that has the query as it stands comes
@@ -109,7 +109,7 @@ def run(
     from longctx.core.line_filter import LineFilter
 
     if gather_by is not None:
-        scoring.require(gather_by)
+        scoring.check(gather_by)
     if not query.strip() and regexp is None:
         raise UsageError("the query is empty", "", "Say what to look for, or give --regexp.")
     lines = None if regexp is None else LineFilter(regexp)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from longctx.core.answer import Answer, Found
     from longctx.core.gather import Passage
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MATCH = "bold red"  # as grep has it
 
 
@@ -255,10 +255,14 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def warn(found: "Found") -> None:
-    """What a person should know of an answer before believing it."""
-    if not found.found:
-        best = found.passages[0].score if found.passages else 0.0
-        note(f"the document seems not to answer this (best score {best:.3f})")
+    """What a person should know of an answer or a search before believing it."""
+    if found.found == "no":
+        several = len(found.documents) > 1
+        who = "the documents seem" if several else "the document seems"
+        note(f"{who} not to say this: too few of the question's words stand together anywhere")
+    if found.state["without_embeddings"]:
+        names = ", ".join(found.state["without_embeddings"])
+        note(f"chosen by words alone: there are no embeddings of {names}")
     _warn_of_left_out(found.documents, found.state)
     if found.tokens["dropped"]:
         note(f"the model's window had no room for {found.tokens['dropped']:,} gathered tokens")

@@ -218,8 +218,10 @@ class Method(Memory, Protocol):
 
     It may also have `fill(tokens)`, which makes its memory as if so many tokens had been read, with
     random contents: by it the speed of late chunks is measured without reading what comes before.
-    And it may say `searches = False`: it keeps nothing that tells which tokens fit a question; and
-    `rereads = True`: a document of less than a chunk may leave its snapshot out.
+    It may say `searches = False`: it keeps nothing that tells which tokens fit a question; and
+    `rereads = True`: a document of less than a chunk may leave its snapshot out. One that keeps the
+    group `embeddings` also has `embed(read)`: it runs a question through the model as `score` does,
+    and gives the embeddings of its T tokens, int8 (T, heads, D) and float16 scales (T, heads).
     """
 
     chunk: int

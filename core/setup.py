@@ -257,8 +257,16 @@ def weights_stay() -> Iterator[None]:
 
 
 def recorded(manifest: Manifest) -> Recorded:
-    """What a document says of how it was read."""
-    return Recorded(manifest.model["name"], manifest.profile, manifest.method, manifest.options)
+    """What a document says of how it was read.
+
+    The profile of a format 2 document has `gather_by: method` where nobody had chosen it: that was
+    the default then, so today's is taken. Its `threshold` of such scores is not used any more.
+    """
+    own = manifest.profile
+    if manifest.format == 2 and isinstance(own, dict):
+        gone = {"threshold", *(["gather_by"] if own.get("gather_by") == scoring.METHOD else [])}
+        own = {key: value for key, value in own.items() if key not in gone}
+    return Recorded(manifest.model["name"], own, manifest.method, manifest.options)
 
 
 @contextmanager

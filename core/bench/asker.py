@@ -16,12 +16,14 @@ from longctx.core.answering import Answering, Question, Recalling, way_of
 from longctx.core.bench import ceilings
 from longctx.core.bench.ceilings import Ceilings
 from longctx.core.bench.floors import entry_bytes, weight_bytes
-from longctx.core.bench.reading import random_ids
+from longctx.core.bench.reading import random_ids, text_of
 from longctx.core.bench.sizes import budget_of, reading_options
 from longctx.core.bench.states import NAME, make_state
 from longctx.core.decode import Generation
 from longctx.core.device import empty_cache, peak_memory, reset_peak_memory
 from longctx.core.embeddings import GROUP as EMBEDDINGS
+from longctx.core.kept_rows import KeptRows
+from longctx.core.lexical import PassageIndex
 from longctx.core.memory import Method
 from longctx.core.sampling import Sampling
 from longctx.core.setup import Engine
@@ -111,7 +113,8 @@ class Asker:
         self._engine, self._tokens, self._found, self._note = engine, tokens, found, on_note
         ids = random_ids(QUESTION, engine.files.config.vocab_size, seed=1)
         scored = torch.ones(QUESTION, dtype=torch.bool)
-        self._question = Question(ids, scored, ANSWER, gather)
+        words = text_of(ids.int()).decode()
+        self._question = Question(ids, scored, ANSWER, gather, words=words)
 
     def from_memory(self) -> list[Answer]:
         """From a memory that is filled at random, in the ways that need no more."""
@@ -123,7 +126,7 @@ class Asker:
         answers = []
         for name, way in _ways(self._engine, method).items():
             if way.recalls:
-                opened = _Open(Recalling(self._engine, document, way, name), way)
+                opened = _Open(Recalling(self._engine, document, way, name, PassageIndex()), way)
                 self._ask(name, opened, IN_MEMORY)  # uncounted: a GPU's kernels are chosen
                 answers.append(self._ask(name, opened, IN_MEMORY))
         return answers
@@ -157,7 +160,10 @@ class Asker:
         started = time.perf_counter()
         document = library.document(NAME)
         method = self._engine.new_method(document.snapshot(), document)
-        answering = way_of(replace(self._engine, asked_with=name), document, method)
+        kept, index = KeptRows(self._engine.device), PassageIndex(document)
+        kept.warm(document)
+        engine = replace(self._engine, asked_with=name)
+        answering = way_of(engine, document, method, index=index, stored=kept.of(document))
         ceilings.wait_for(self._engine.device)
         seconds = time.perf_counter() - started
         return _Open(answering, _ways(self._engine, method)[name], document, seconds)
@@ -180,7 +186,7 @@ class Asker:
             method=name,
             chunk=part.chunk,
             budget=budget_of(part),
-            gathered=len(begun.found()[1]),
+            gathered=len(begun.found().tokens),
             cache=cache,
             open_s=round(opened.seconds, 4),
             gather_s=round(clock.marks["gather"], 4),

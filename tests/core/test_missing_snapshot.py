@@ -50,7 +50,7 @@ def scores(library: Library, setup, name: str = "book") -> torch.Tensor:
         words = "who wrote of rain?"
         prompt, decoding = session.engine.prompt, session.engine.decoding
         question = Question(*prompt.question(words), 8, None, decoding, words)
-        return session._way_by("method").score(question).raw
+        return session._way("", "method").score(question).raw
 
 
 def test_a_document_of_less_than_a_chunk_has_none(tmp_path, setup_random):

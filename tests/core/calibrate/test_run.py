@@ -41,7 +41,7 @@ def setup(folder, models_loaded_once) -> Setup:
     file = folder / "wide.yaml"
     values = yaml.safe_load((folder / "profile.yaml").read_text("utf-8"))
     values["methods"].pop("ltri", None)  # blocks of a few tokens, into which no needle fits
-    file.write_text(yaml.safe_dump(values | {"window": 4096, "threshold": 0.7}), "utf-8")
+    file.write_text(yaml.safe_dump(values | {"window": 4096}), "utf-8")
     return Setup(model=str(folder), profile=str(file), device="cpu", dtype="fp32", threads=1)
 
 
@@ -99,7 +99,6 @@ def test_it_writes_a_profile_that_loads_and_tables_of_every_head(
     assert made.name == "mine"
     assert made.models == (setup.model,)
     assert (made.prompt, made.max_new_tokens, made.window) == (before.prompt, 8, 4096)
-    assert made.threshold is None  # of other heads' scores
     reform = {**before.methods["reform"], "heads": [list(head) for head in found.heads]}
     assert made.methods["reform"] == reform
     assert made.methods["reattention"] == before.methods["reattention"]

@@ -26,6 +26,7 @@ from longctx.core.kept_rows import KeptRows
 from longctx.core.lexical import PassageIndex
 from longctx.core.memory import Method
 from longctx.core.sampling import Sampling
+from longctx.core.scoring import METHOD, USUAL
 from longctx.core.setup import Engine
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
@@ -43,6 +44,7 @@ class Answer:
         tokens, state_bytes: of the document; None where it is not on disk.
         method: that answered.
         chunk, budget: with which its state was made; None: everything is kept.
+        gathered_by: of `core/scoring/`; "method" is its own published rule.
         gathered: tokens that were recomputed for the question, or that the answer stands on.
         cache: cold: nothing of the state is in memory; warm: all of it is in the page cache; same
             document: it was also opened and checked before; in memory: as after reading it.
@@ -63,6 +65,7 @@ class Answer:
     method: str
     chunk: int
     budget: int | None
+    gathered_by: str
     gathered: int
     cache: str
     open_s: float
@@ -138,24 +141,30 @@ class Asker:
         make_state(library, self._engine, self._tokens)
         answers = []
         for name in _ways(self._engine, self._engine.new_method()):
-            self._note(f"asking about {self._tokens:,} tokens with {name}")
-            answers += self._each_cache(library, name)
+            for by in self._gathers_by(name):
+                self._note(f"asking about {self._tokens:,} tokens with {name}, gathered by {by}")
+                answers += self._each_cache(library, name, by)
         library.remove(NAME)
         return answers
 
-    def _each_cache(self, library: Library, name: str) -> Iterator[Answer]:
+    def _gathers_by(self, name: str) -> tuple[str, ...]:
+        """The method's own rule, and beside it the usual one where passages are recomputed."""
+        recalls = _ways(self._engine, self._engine.new_method())[name].recalls
+        return (METHOD,) if recalls else (METHOD, USUAL)
+
+    def _each_cache(self, library: Library, name: str, by: str) -> Iterator[Answer]:
         """Cold, warm, and what is open already; what a system cannot do is left out."""
         [folder] = [folder for folder in library.folders() if folder.name == NAME]
-        opened = self._open(library, name)  # once uncounted, so that a GPU's kernels are chosen
+        opened = self._open(library, name, by)  # once uncounted, so that a GPU's kernels are chosen
         self._ask(name, opened, "")
         for cache, prepare in CACHES.items():
             opened = None  # it would take the room of what is opened next
             if all([prepare(file) for file in folder.iterdir()]):
-                opened = self._open(library, name)
+                opened = self._open(library, name, by)
                 yield self._ask(name, opened, cache)
         yield self._ask(name, replace(opened, seconds=0.0), "same document")
 
-    def _open(self, library: Library, name: str) -> _Open:
+    def _open(self, library: Library, name: str, by: str) -> _Open:
         empty_cache(self._engine.device)
         started = time.perf_counter()
         document = library.document(NAME)
@@ -163,7 +172,7 @@ class Asker:
         kept, index = KeptRows(self._engine.device), PassageIndex(document)
         kept.warm(document)
         engine = replace(self._engine, asked_with=name)
-        answering = way_of(engine, document, method, index=index, stored=kept.of(document))
+        answering = way_of(engine, document, method, by, index, kept.of(document))
         ceilings.wait_for(self._engine.device)
         seconds = time.perf_counter() - started
         return _Open(answering, _ways(self._engine, method)[name], document, seconds)
@@ -186,6 +195,7 @@ class Asker:
             method=name,
             chunk=part.chunk,
             budget=budget_of(part),
+            gathered_by=opened.answering.gathers_by,
             gathered=len(begun.found().tokens),
             cache=cache,
             open_s=round(opened.seconds, 4),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from longctx.core.answer import Answer, Found
     from longctx.core.gather import Passage
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 1
 MATCH = "bold red"  # as grep has it
 
 

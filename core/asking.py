@@ -21,6 +21,7 @@ from longctx.core.decoding import Decoding
 from longctx.core.device import dtype_name
 from longctx.core.evidence import judged
 from longctx.core.gather import passages
+from longctx.core.matching import Query
 from longctx.core.memory import Scores
 from longctx.core.ranked import Ranked
 from longctx.core.sampling import Sampling
@@ -203,7 +204,8 @@ class Asking(ABC):
         clock: "_Clock",
     ) -> Found:
         manifests = [document.manifest for document in way.documents]
-        runs = passages(way.documents, chosen.tokens, chosen.scores.raw)
+        query = Query(question.words, way.index.word_weights(question.words))
+        runs = passages(way.documents, chosen.tokens, chosen.scores.raw, query)
         timings = clock.timings()
         gathered = f"{len(chosen.tokens):,} tokens in {len(runs):,} passages"
         _log.info("gathered %s by %s: %s", gathered, way.gathers_by, timings)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from longctx.core.errors import LongctxError, UsageError
+from longctx.core.matching import Query, best_piece, pieces, shown
 from longctx.core.memory import Scores
 from longctx.core.store.document import Document
 
@@ -29,8 +30,9 @@ class Passage:
         start, end: byte offsets in the source; `source[start:end]` is the passage's bytes.
         score: its best token's own score.
         text: those bytes, decoded.
-        best_place, best_text: where its best token stands, and that line from shortly before the
-            token on; for people, not part of the JSON schema.
+        best_place, best_text: its line, or sentence, with most of the question's words, and where
+            that is; where it has none of them, its best token's line from shortly before the token
+            on. For people, not part of the JSON schema.
     """
 
     document: str
@@ -157,18 +159,21 @@ def split(tokens: Tensor, lengths: Sequence[int]) -> list[Tensor]:
     return [tokens[low:high] - first for (low, high), first in spans]
 
 
-def passages(documents: Sequence[Document], tokens: Tensor, raw: Tensor) -> list[Passage]:
+def passages(
+    documents: Sequence[Document], tokens: Tensor, raw: Tensor, query: Query
+) -> list[Passage]:
     """The gathered tokens as contiguous runs of one source each, best score first.
 
     Args:
         documents: open; tokens are counted on from one to the next.
         tokens: (n,) ascending token indices.
         raw: (N,) scores; empty where the method has none.
+        query: what was asked, with the weights of its words.
     """
     lengths = [document.manifest.tokens for document in documents]
     scores = raw.split(lengths) if len(raw) else [raw] * len(lengths)
     found = [
-        _passage(document, first, end, own)
+        _passage(document, first, end, own, query)
         for document, part, own in zip(documents, split(tokens, lengths), scores, strict=True)
         for first, end in _runs(document, part)
     ]
@@ -187,13 +192,22 @@ def _runs(document: Document, tokens: Tensor) -> Iterable[tuple[int, int]]:
         yield run[0], run[1]
 
 
-def _passage(document: Document, first: int, end: int, raw: Tensor) -> Passage:
+def _passage(document: Document, first: int, end: int, raw: Tensor, query: Query) -> Passage:
     source, start, stop = document.span(first, end)
     best = first + int(raw[first:end].argmax()) if len(raw) else first
     score = float(raw[best]) if len(raw) else 0.0
     _, best_start, _ = document.span(best, best + 1)
     info = document.manifest.sources[source]
     raw_text = document.text(source, start, stop)
+    text = raw_text.decode(info.encoding, errors="replace")
+    piece = best_piece(query, text, pieces(text, 0, len(text)))
+    if piece is None:
+        best_text = _around(raw_text, best_start - start, info.encoding)
+    else:
+        best_start = start + len(text[: piece.start].encode(info.encoding, errors="replace"))
+        best_text = text[piece.start : piece.end]
+        low, high = shown(best_text, query.marked(best_text))
+        best_text = best_text[low:high]
     return Passage(
         document=document.manifest.name,
         source=info.name,
@@ -202,9 +216,9 @@ def _passage(document: Document, first: int, end: int, raw: Tensor) -> Passage:
         start=start,
         end=stop,
         score=round(score, 6),
-        text=raw_text.decode(info.encoding, errors="replace"),
-        best_place=document.place(source, best_start),
-        best_text=_around(raw_text, best_start - start, info.encoding),
+        text=text,
+        best_place=document.place(source, min(best_start, stop)),
+        best_text=best_text,
     )
 
 

@@ -19,7 +19,8 @@ from longctx.core.store.manifest import FINGERPRINT, Manifest
 from longctx.core.store.manifest import Source as StoredSource
 from longctx.core.store.sameness import begins_with, is_same
 
-OF_ANSWERS = ("sampling", "decode", "decoding", "gather_by")  # what a profile says of answers alone
+# What a profile says of answers alone; `threshold` in those of older versions.
+OF_ANSWERS = ("sampling", "decode", "decoding", "gather_by", "threshold")
 
 
 def header(engine: Engine) -> dict[str, object]:

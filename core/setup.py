@@ -188,7 +188,7 @@ class Engine:
 
     def _prefix_of(self, document: Document) -> torch.Tensor:
         """What was read before a document; the user may ask with another profile."""
-        own = document.manifest.profile
+        own = recorded(document.manifest).profile
         if not isinstance(own, dict):
             return self.prompt.prefix()
         template = profile.parse(own, "the document's profile").prompt
@@ -259,11 +259,11 @@ def weights_stay() -> Iterator[None]:
 def recorded(manifest: Manifest) -> Recorded:
     """What a document says of how it was read.
 
-    The profile of a format 2 document has `gather_by: method` where nobody had chosen it: that was
-    the default then, so today's is taken. Its `threshold` of such scores is not used any more.
+    A profile with a `threshold` is one of before words and meaning decided together: its
+    `gather_by` was `method` where nobody had chosen anything, so today's default is taken.
     """
     own = manifest.profile
-    if manifest.format == 2 and isinstance(own, dict):
+    if isinstance(own, dict) and "threshold" in own:
         gone = {"threshold", *(["gather_by"] if own.get("gather_by") == scoring.METHOD else [])}
         own = {key: value for key, value in own.items() if key not in gone}
     return Recorded(manifest.model["name"], own, manifest.method, manifest.options)

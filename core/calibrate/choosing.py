@@ -16,6 +16,7 @@ Measured = Mapping[str, Mapping[str, Sequence[float]]]  # of a layer: by measure
 Ranks = Sequence[Measured]  # of a sample: by layer
 
 TAKEN = ("q", "k", "v")  # kinds that a profile can name
+EQUAL = 6  # digits in which heads differ; kept ranks are rounded
 EACH = 2  # heads of each task
 SHALLOW = 0.7  # share of the layers from which the pattern heads are taken
 
@@ -100,7 +101,7 @@ def _best_of_all(rows: Sequence[Row], layers: int) -> list[Head]:
     means: dict[Head, list[float]] = {}
     for row in rows:
         means.setdefault(row.named, []).append(row.mean)
-    best = sorted(means, key=lambda head: (fmean(sorted(means[head])), head))
+    best = sorted(means, key=lambda head: (round(fmean(means[head]), EQUAL), head))
     return best[: EACH * len(TASKS)]
 
 

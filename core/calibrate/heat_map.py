@@ -51,7 +51,7 @@ def draw(file: Path, found: Calibration) -> None:
         axis.set_axis_off()
     for axis in axes.flat:
         axis.tick_params(labelsize=6)
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     figure.supxlabel("head")
     figure.supylabel("layer")
     figure.suptitle(f"{found.model}, {found.samples} samples a task", fontsize=10)

@@ -110,7 +110,7 @@ def run(
         stop=tuple(stop) if stop else None,
     )
     if gather_by is not None:
-        scoring.require(gather_by)
+        scoring.check(gather_by)
     place = library_path(library)
     chosen = choose_documents(context, place, docs, everything, partial)
     setup = {

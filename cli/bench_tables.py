@@ -51,11 +51,12 @@ def show_readings(report: "ingesting.Report") -> None:
 def show_answers(report: "answering.Report") -> None:
     """The table of `bench ask`."""
     _show_machine(report.machine, report.ceilings)
-    headers = ("method", "tokens", "chunk/cache", "page cache", "opening", "gather", "least")
+    headers = ("method", "by", "tokens", "chunk/cache", "page cache", "opening", "gather", "least")
     headers = (*headers, "first token", "tokens/s", "at most", "peak memory")
     rows = [
         (
             r.method,
+            r.gathered_by,
             f"{r.tokens:,}",
             _sizes(r),
             r.cache,
@@ -70,7 +71,7 @@ def show_answers(report: "answering.Report") -> None:
         for r in report.answers
     ]
     render.line("")
-    render.table(headers, rows, right=headers[1:])
+    render.table(headers, rows, right=headers[2:])
 
 
 def show_curves(report: "stretches.Report") -> None:

@@ -40,7 +40,7 @@ def run(
     is damaged is not exported, and the file has its name only when all is written. The same
     document always gives the same bytes.
     """
-    from longctx.core.store.archive import export
+    from longctx.core.store.archive import export, sound
     from longctx.core.store.library import Library
 
     with (
@@ -48,7 +48,10 @@ def run(
         _target(file, replace) as out,
         progress.ByteProgress() as shown,
     ):
-        written = export(document, out, shown.tell)
+        manifest = sound(document)
+        if manifest is not document.manifest:
+            render.note("its word index is damaged and left out; `longctx upgrade` makes it again")
+        written = export(document, out, shown.tell, manifest)
     render.note(f"{name}: {size(written)} written to {'standard output' if file == '-' else file}")
 
 

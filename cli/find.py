@@ -1,26 +1,46 @@
-"""`longctx find`: the places in a document that a query is about."""
+"""`longctx find`: the places in documents that a query is about."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longctx.cli import options, render
+from longctx.cli import hyperlinks, options, render
+from longctx.cli.searching import Results, Search
 from longctx.cli.settings import library_path
 from longctx.cli.together import choose_documents, open_documents
+from longctx.cli.words_alone import open_for_words
 from longctx.core import scoring
+from longctx.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from longctx.core.candidates import Candidates
+    from longctx.core.finding import Hit
+    from longctx.core.store.document import Document
 
 EXAMPLES = """\
   longctx find "where the light went out"
-  longctx find "payment failed" --doc log --limit 3
-  longctx find "payment failed" --all
+  longctx find "payment failed" --doc log -k 3 -C 2
+  longctx find '"customer 53831" refund' --all
   longctx find "Aldous Crane" --gather-by bm25
-  longctx find "the storm" --json | jq '.passages[0]'
+  longctx find "timeout" -e 'ERROR|FATAL'
+  longctx find "the storm" --json | jq '.passages[0].match'
 """
+WORDS = "bm25"  # what is gathered by where no model is wanted
+EMBEDDINGS = "embeddings"  # the group; `core/embeddings.py` would import torch
 
 
 def run(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for, in any words.")],
+    query: Annotated[
+        str,
+        typer.Argument(
+            metavar="[QUERY]",
+            show_default=False,
+            help='What to look for, in any words; what stands in "..." as it is. Needed without '
+            "--regexp.",
+        ),
+    ] = "",
     docs: options.Documents = None,
     everything: options.AllDocuments = False,
     max_docs: options.MaxDocs = 16,
@@ -35,22 +55,71 @@ def run(
     gather_by: options.GatherBy = None,
     limit: Annotated[
         int,
-        options.setting(
-            "--limit", "Passages to print, best first; by default 10.", metavar="N", min=1
+        typer.Option(
+            "--limit",
+            "-k",
+            envvar="LONGCTX_LIMIT",
+            show_default=False,
+            metavar="N",
+            min=1,
+            help="Passages to find, at most; by default 10.",
         ),
     ] = 10,
+    around: Annotated[
+        int,
+        typer.Option(
+            "--context",
+            "-C",
+            envvar="LONGCTX_CONTEXT",
+            show_default=False,
+            metavar="N",
+            min=0,
+            help="Lines to print before and after each line that matches; by default 0.",
+        ),
+    ] = 0,
+    files: Annotated[
+        bool,
+        typer.Option(
+            "--files",
+            "-l",
+            show_default=False,
+            help="Print the names of files alone, each once; off by default.",
+        ),
+    ] = False,
+    regexp: Annotated[
+        str | None,
+        typer.Option(
+            "--regexp",
+            "-e",
+            show_default=False,
+            metavar="REGEX",
+            help="Only lines that this regular expression matches can be found; without words to "
+            "rank them by they are told in their order. By default all lines can.",
+        ),
+    ] = None,
     partial: options.Partial = False,
     json: options.Json = False,
 ) -> None:
-    """Finds passages of one document or several: a grep by meaning.
+    """Finds passages by words and by meaning: a grep for people.
 
-    Each line is `file:line: score text`, best first, as `grep -n` prints it, after the document's
-    name where several are searched; nothing is generated. JSON has every passage, whole.
+    Each passage is told as `file:line: text`, best first, with the line of it that matches, after
+    the document's name where several are searched. A passage that has the query as it stands comes
+    before all others. Nothing is generated. JSON has the passages, whole.
     """
+    from longctx.core.line_filter import LineFilter
+
     if gather_by is not None:
-        scoring.require(gather_by)
+        scoring.check(gather_by)
+    if not query.strip() and regexp is None:
+        raise UsageError("the query is empty", "", "Say what to look for, or give --regexp.")
+    lines = None if regexp is None else LineFilter(regexp)
     place = library_path(library)
     chosen = choose_documents(context, place, docs, everything, partial)
+    search = Search(query, lines, limit, files)
+    if _by_words_alone(chosen, gather_by, method, query):
+        with open_for_words(place, chosen, partial) as opened:
+            _tell(search.by_words(opened), files, around, json)
+        return
     setup = {
         "model": model,
         "profile": profile,
@@ -60,8 +129,97 @@ def run(
         "threads": threads,
     }
     with open_documents(place, chosen, partial, max_docs, gather_by, **setup) as session:
-        found = session.find(query, gather, gather_by)
-    if render.result(found.as_dict(), json):
+        found = search.by_model(session, place, partial, gather, gather_by)
+        _tell(found, files, around, json)
+
+
+def _by_words_alone(
+    chosen: "Document | Candidates", gather_by: str | None, method: str | None, query: str
+) -> bool:
+    """Whether no model is needed: words alone rank, or nothing does."""
+    if gather_by is not None:
+        return gather_by == WORDS or not query.strip()
+    manifests = getattr(chosen, "manifests", None) or (chosen.manifest,)
+    groups = {shard.group for manifest in manifests for shard in manifest.shards}
+    if EMBEDDINGS in groups or method is not None:
+        return not query.strip()
+    if query.strip():
+        render.note("there are no embeddings to search by: found by words alone (bm25)")
+    return True
+
+
+def _tell(found: Results, files: bool, around: int, json: bool) -> None:
+    """Prints what was found, as an object or as lines."""
+    if render.result(found.values, json):
         return
-    render.warn(found)
-    render.passages(found.passages[:limit], scores=True, names=len(found.documents) > 1)
+    render.warn_of_search(found.values)
+    if files:
+        render.lines((_line(found, hit, None, hit.match.start, ()) for hit in found.hits), False)
+    else:
+        render.lines(_groups(found, around), indent=around > 0)
+
+
+def _groups(found: Results, around: int) -> Iterator[render.Line | None]:
+    """The line of each hit, with those around it where they are wanted."""
+    for number, hit in enumerate(found.hits):
+        if around and number:
+            yield None
+        before, behind = _context(found, hit, around)
+        yield from before
+        yield _match(found, hit)
+        yield from behind
+
+
+def _match(found: Results, hit: "Hit") -> render.Line:
+    """The line of a hit that matches, cut where it is too long."""
+    low, high = hit.match.shown
+    lead, tail = "\u2026" * (low > 0), "\u2026" * (high < len(hit.match.text))
+    text, shift = f"{lead}{hit.match.text[low:high]}{tail}", len(lead) - low
+    marked = tuple(
+        (max(low, start) + shift, min(high, end) + shift)
+        for start, end in hit.match.marked
+        if start < high and end > low
+    )
+    return _line(found, hit, text, hit.match.start, marked)
+
+
+def _context(
+    found: Results, hit: "Hit", around: int
+) -> tuple[list[render.Line], list[render.Line]]:
+    """The lines before that of a hit and behind it."""
+    if not around:
+        return [], []
+    from longctx.core.matching import LONG
+    from longctx.core.near_lines import context
+
+    document, match = found.documents[hit.document], hit.match
+    sides = context(document, hit.source, match.start, match.end, around)
+    before, behind = (
+        [_line(found, hit, text[:LONG], start, (), matches=False) for start, text in side]
+        for side in sides
+    )
+    return before, behind
+
+
+def _line(
+    found: Results,
+    hit: "Hit",
+    text: str | None,
+    start: int,
+    marked: tuple[tuple[int, int], ...],
+    matches: bool = True,
+) -> render.Line:
+    """A line that begins at a byte of a hit's source; without a text, the file alone."""
+    document = found.documents[hit.document]
+    source = document.manifest.sources[hit.source]
+    place = (source.name,) if text is None else (source.name, document.place(hit.source, start))
+    plain = source.origin is None  # else the number is none of the file's lines
+    number = document.line(hit.source, start) if text is not None and plain else None
+    return render.Line(
+        place=place,
+        text=text,
+        marked=marked,
+        name=document.manifest.name if len(found.documents) > 1 else "",
+        matches=matches,
+        link=hyperlinks.link(source.path, number),
+    )

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Annotated
 
@@ -32,7 +32,8 @@ def run(
             "--name",
             metavar="NAME",
             show_default=False,
-            help="Name of the document; by default that of the file, without its ending.",
+            help="Name of the document, or its title in any script; by default the name is that of "
+            "the file, without its ending, and the title the document's own.",
         ),
     ] = None,
     replace: Annotated[
@@ -57,21 +58,27 @@ def run(
     from longctx.core.units import parse_bytes
 
     limit = parse_bytes(max_size) if max_size else None
-    chosen = name or _name(file)
+    chosen, title = _called(file, name)
     label = "standard input" if file == "-" else file
     with _source(file) as source, progress.ByteProgress() as shown:
-        manifest = receive(library_path(library), source, label, chosen, replace, limit, shown.tell)
+        given = chosen, replace, limit, shown.tell, title
+        manifest = receive(library_path(library), source, label, *given)
     if not render.result(summary(manifest), json):
         state = size(manifest.size)
-        render.line(f"{manifest.name}: imported, {manifest.tokens:,} tokens, state {state}")
+        render.line(f"{manifest.told}: imported, {manifest.tokens:,} tokens, state {state}")
 
 
-def _name(file: str) -> str:
+def _called(file: str, name: str | None) -> "tuple[str, Callable[[str | None], str | None]]":
+    """The document's name, and what title it gets where it has one, or none, in the file."""
+    from longctx.core.store.naming import called, called_after
+
+    if name is not None:
+        name, title = called(name)
+        return name, lambda own: title
     if file == "-":
         raise UsageError("the document needs a name", "standard input has none", "Add --name.")
-    from longctx.core.store.places import document_name
-
-    return document_name(file)
+    name, title = called_after(file)
+    return name, lambda own: own or title
 
 
 @contextmanager

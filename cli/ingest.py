@@ -38,7 +38,8 @@ def run(
         str | None,
         typer.Option(
             "--name",
-            help="Name of the document; by default that of the first file or folder.",
+            help="Name of the document, or its title in any script, of which a name is made; by "
+            "default that of the first file or folder.",
             metavar="NAME",
         ),
     ] = None,

@@ -36,13 +36,16 @@ class Job:
 
     @property
     def called(self) -> str:
-        """The name that the document has or gets."""
-        from longctx.core.store.places import document_name
+        """The title that the document has or gets, or else its name."""
+        from longctx.core.store.naming import called_after
 
-        return self.name or document_name(self.paths[0])
+        if self.name is not None:
+            return self.name
+        name, title = called_after(self.paths[0])
+        return title or name
 
     def require_there(self) -> None:
-        """NotFound unless there is a document of this name."""
+        """NotFound unless there is a document that is called so."""
         from longctx.core.store.library import Library
 
         Library.open(self.library).document(self.called)

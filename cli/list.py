@@ -18,8 +18,8 @@ EXAMPLES = """\
 def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
     """Lists the documents of a library.
 
-    With tokens, size of the text, method, model, status and size on disk of each, and the size on
-    disk of all on standard error.
+    With tokens, size of the text, method, model, status and size on disk of each, its title where
+    that is not its name, and the size on disk of all on standard error.
     """
     from longctx.core.store.library import Library
 
@@ -29,9 +29,11 @@ def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
     values = {"path": str(place), "state_bytes": total, "documents": documents}
     if render.result(values, json):
         return
+    titled = any(document["title"] != document["name"] for document in documents)
     rows = [
         (
             document["name"],
+            *([document["title"]] if titled else ()),
             f"{document['tokens']:,}",
             size(document["bytes"]),
             document["method"],
@@ -41,7 +43,8 @@ def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
         )
         for document in documents
     ]
-    headers = ("name", "tokens", "text", "method", "model", "status", "state")
+    titles = ("title",) if titled else ()
+    headers = ("name", *titles, "tokens", "text", "method", "model", "status", "state")
     render.table(headers, rows, right=("tokens", "text", "state"))
     render.note(f"{counted(len(documents), 'document')}, {size(total)} in '{place}'")
 
@@ -50,6 +53,7 @@ def summary(manifest: "Manifest") -> dict[str, Any]:
     """What a list tells of a document; `bytes` is its text, `state_bytes` what it takes on disk."""
     return {
         "name": manifest.name,
+        "title": manifest.shown,
         "tokens": manifest.tokens,
         "bytes": sum(source.size for source in manifest.sources),
         "method": manifest.method,

@@ -50,8 +50,10 @@ def choose_document(library: Path, doc: str | None, partial: bool = False) -> "D
 
     store = Library.open(library)
     if doc is None:
-        doc = store.latest()
-        render.note(f"document: {doc} (the latest)")
+        document = store.document(store.latest(), partial)
+        title = f", {document.manifest.title}" if document.manifest.title else ""
+        render.note(f"document: {document.manifest.name}{title} (the latest)")
+        return document
     return store.document(doc, partial)
 
 

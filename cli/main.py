@@ -29,6 +29,7 @@ from longctx.cli import (
     rename,
     rm,
     show,
+    upgrade,
     verify,
 )
 from longctx.cli.exit_codes import EXIT_CODES
@@ -45,6 +46,7 @@ COMMANDS = {
     "export": export,
     "import": import_,
     "verify": verify,
+    "upgrade": upgrade,
     "gc": gc,
     "niah": niah,
     "eval": eval,

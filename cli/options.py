@@ -149,9 +149,10 @@ GatherBy = Annotated[
     str | None,
     setting(
         "--gather-by",
-        "What the tokens are chosen by: method (the scores of the document's own method), bm25 "
-        "(words that passages of 128 tokens share with the question) or hybrid (half of each); the "
-        "last two need longctx[bm25]. By default the profile's, or method.",
+        "What passages are chosen by: hybrid (words and embeddings together), bm25 (the "
+        "question's words alone, without a model), maxsim (embeddings alone) or method (the rule "
+        "of the document's own method, as published). By default the profile's, or hybrid; what is "
+        "asked by attending to all that was kept is so without it.",
         metavar="NAME",
         autocompletion=completion.gathered_by,
     ),

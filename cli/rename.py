@@ -9,6 +9,7 @@ from longctx.cli.settings import library_path
 
 EXAMPLES = """\
   longctx rename book novel
+  longctx rename book "Война и мир"
 """
 
 
@@ -23,15 +24,19 @@ def run(
     ],
     new: Annotated[
         str,
-        typer.Argument(metavar="NEW", help="Its new name: 1 to 100 letters, digits, . _ or -."),
+        typer.Argument(metavar="NEW", help="Its new name, or a title in any script."),
     ],
     library: options.LibraryDir = None,
 ) -> None:
     """Gives a document another name.
 
-    The document must be complete, nobody may be using it, and no other may have the new name.
+    A name is 1 to 100 letters of English, digits, . _ or -. What is none becomes the title of the
+    document, and its name is made of it. The document must be complete, nobody may be using it, and
+    no other may have the new name.
     """
     from longctx.core.store.library import Library
+    from longctx.core.store.naming import called
 
-    Library.open(library_path(library)).rename(old, new)
-    render.note(f"renamed {old} to {new}")
+    name, title = called(new)
+    Library.open(library_path(library)).rename(old, name, title)
+    render.note(f"renamed {old} to {f'{name} ({title})' if title else name}")

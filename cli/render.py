@@ -7,10 +7,14 @@ markup.
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any
 
+from longctx.cli import hyperlinks
 from longctx.cli.run import current
 from longctx.cli.text import clean, counted, one_line
 
@@ -20,7 +24,8 @@ if TYPE_CHECKING:
     from longctx.core.answer import Answer, Found
     from longctx.core.gather import Passage
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+MATCH = "bold red"  # as grep has it
 
 
 def line(text: str) -> None:
@@ -109,6 +114,89 @@ def passages(found: "Iterable[Passage]", scores: bool, names: bool = False) -> N
         )
 
 
+@dataclass(frozen=True)
+class Line:
+    """A line of a source as it is printed.
+
+    Attributes:
+        place: `file:line`, or the file alone.
+        text: the line; None: the place alone.
+        marked: what of it stands out, in characters, ascending.
+        name: its document's, where several are searched; else empty.
+        matches: it is a hit, and no context.
+        link: an address that a terminal can open; None: there is none.
+    """
+
+    place: tuple[str, ...]
+    text: str | None
+    marked: tuple[tuple[int, int], ...] = ()
+    name: str = ""
+    matches: bool = True
+    link: str | None = None
+
+
+def lines(found: Iterable[Line | None], indent: bool) -> None:
+    """Lines of sources as grep prints them; None is the border of two groups.
+
+    Args:
+        found: in the order in which they are printed.
+        indent: the space at their beginning stays.
+    """
+    linked = hyperlinks.are_shown(os.environ, sys.stdout.isatty())
+    styles = sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+    console = open_console(sys.stdout) if styles and not os.environ.get("NO_COLOR") else None
+    for each in found:
+        parts = [("--", "dim")] if each is None else _parts(each, indent)
+        link = each.link if each is not None and linked else None
+        if console is not None:
+            console.print(_linked(parts, link), soft_wrap=True)
+        else:  # nothing to style: importing rich would take longer than all else
+            texts = [text for text, _ in parts]
+            if link:
+                texts[_PLACE] = f"\x1b]8;;{link}\x1b\\{texts[_PLACE]}\x1b]8;;\x1b\\"
+            print("".join(texts))
+    sys.stdout.flush()
+
+
+_PLACE = 1  # of the parts of a line
+
+
+def _parts(line: Line, indent: bool) -> list[tuple[str, str]]:
+    """A line's name, its place, and its text, each with its style; all of it is clean."""
+    mark, style = (":", "bold") if line.matches else ("-", "")
+    parts = [
+        (f"{one_line(line.name)}: " if line.name else "", "dim"),
+        (mark.join(one_line(part) for part in line.place), style),
+    ]
+    if line.text is None:
+        return parts
+    parts.append((mark, style))
+    borders = [0, *(place for span in line.marked for place in span), len(line.text)]
+    pieces = [_spaced(line.text[low:high], indent) for low, high in pairwise(borders)]
+    pieces[-1] = pieces[-1].rstrip()
+    if not indent:
+        pieces[0] = pieces[0].lstrip()
+    parts.append((" ", ""))
+    return parts + [(piece, MATCH if n % 2 else "") for n, piece in enumerate(pieces)]
+
+
+def _spaced(text: str, indent: bool) -> str:
+    """Clean text on one line, with one space for any white space, or with its white space."""
+    return re.sub(r"[^\S \t]+" if indent else r"\s+", " ", clean(text))
+
+
+def _linked(parts: Sequence[tuple[str, str]], link: str | None) -> Any:
+    """Text of rich's, with a link on its place."""
+    from rich.style import Style
+    from rich.text import Text
+
+    styled_parts = [(text, Style.parse(style)) for text, style in parts]
+    if link:
+        text, style = styled_parts[_PLACE]
+        styled_parts[_PLACE] = text, style + Style(link=link)
+    return Text.assemble(*styled_parts)
+
+
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
     """A table on standard output.
 
@@ -168,15 +256,33 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
 
 def warn(found: "Found") -> None:
     """What a person should know of an answer or a search before believing it."""
-    if not found.found:
-        best = found.passages[0].score if found.passages else 0.0
-        note(f"the document seems not to answer this (best score {best:.3f})")
-    left_out = found.state.get("left_out")
-    if left_out:
-        asked = f"{counted(len(found.documents), 'document')} asked, {left_out:,} left out"
-        note(f"{asked}: {', '.join(found.documents)}")
+    if found.found == "no":
+        several = len(found.documents) > 1
+        who = "the documents seem" if several else "the document seems"
+        note(f"{who} not to say this: too few of the question's words stand together anywhere")
+    if found.state["without_embeddings"]:
+        names = ", ".join(found.state["without_embeddings"])
+        note(f"chosen by words alone: there are no embeddings of {names}")
+    _warn_of_left_out(found.documents, found.state)
     if found.tokens["dropped"]:
         note(f"the model's window had no room for {found.tokens['dropped']:,} gathered tokens")
+
+
+def warn_of_search(values: dict[str, Any]) -> None:
+    """The same of a search, from its JSON object."""
+    if not values["passages"]:
+        note("nothing was found")
+    elif not values["found"]:
+        best = max(passage["score"] for passage in values["passages"])
+        note(f"the document seems not to answer this (best score {best:.3f})")
+    _warn_of_left_out(values["documents"], values["state"])
+
+
+def _warn_of_left_out(documents: Sequence[str], state: dict[str, Any]) -> None:
+    left_out = state.get("left_out")
+    if left_out:
+        asked = f"{counted(len(documents), 'document')} asked, {left_out:,} left out"
+        note(f"{asked}: {', '.join(documents)}")
 
 
 def warn_of_answer(answer: "Answer") -> None:

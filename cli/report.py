@@ -13,7 +13,7 @@ from typing import Any
 from longctx.cli.run import Run
 from longctx.core.errors import LongctxError, UsageError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 PACKAGES = ("longctx", "torch", "transformers", "tokenizers", "safetensors", "numpy", "triton")
 ASKS = 2  # results from which on there is a list of them
 

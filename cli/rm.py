@@ -30,6 +30,7 @@ def run(
     from longctx.core.store.library import Library
 
     documents = Library.open(library_path(library))
+    name = documents.name_of(name)
     if not yes and not _agreed(name, documents):
         raise typer.Exit(1)
     documents.remove(name)

@@ -40,6 +40,7 @@ def _manifest(library: "Library", name: str) -> "Manifest":
         NotFound: there is none of this name.
     """
     known = {manifest.name: manifest for manifest in reversed(library.documents())}
+    name = library.name_of(name)
     return known[name] if name in known else library.document(name).manifest
 
 
@@ -49,6 +50,7 @@ def _details(manifest: "Manifest") -> dict[str, Any]:
     return {
         **summary(manifest),
         "format": manifest.format,
+        "units": manifest.units,
         "sources": [asdict(source) for source in manifest.sources],
         "fingerprint": manifest.model,
         "options": manifest.options,
@@ -68,6 +70,7 @@ def _facts(manifest: "Manifest") -> list[tuple[str, str]]:
     ]
     return [
         ("name", manifest.name),
+        *([("title", manifest.title)] if manifest.title else ()),
         ("status", told["error"] or status(told)),
         ("tokens", f"{manifest.tokens:,}"),
         ("sources", "\n".join(sources)),
@@ -75,7 +78,10 @@ def _facts(manifest: "Manifest") -> list[tuple[str, str]]:
         ("method", manifest.method),
         ("options", _pairs(manifest.options)),
         ("read with", _pairs(manifest.recorded)),
-        ("state", f"{size(manifest.size)} in {len(manifest.shards)} files"),
+        (
+            "state",
+            f"{size(manifest.size)} in {len(manifest.shards)} files, format {manifest.format}",
+        ),
     ]
 
 

@@ -53,7 +53,7 @@ def run(
     values = {"documents": [asdict(checked) for checked in found]}
     if not render.result(values, json) and not found:
         render.note("no documents")
-    _leave({checked.status for checked in found})
+    leave({checked.status for checked in found})
 
 
 def _told(checked: "Verified") -> str:
@@ -63,7 +63,7 @@ def _told(checked: "Verified") -> str:
     return f"{name}: {checked.status}, {size(checked.bytes)}"
 
 
-def _leave(statuses: set[str]) -> None:
+def leave(statuses: set[str]) -> None:
     """Leaves with the exit code of the worst.
 
     Raises:

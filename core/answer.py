@@ -10,7 +10,7 @@ from longctx.core.decoding import Decoding
 from longctx.core.gather import Passage
 from longctx.core.policy import Spent
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 INTERRUPTED = "interrupted"  # what ended an answer
 
 
@@ -20,7 +20,9 @@ class Found:
 
     Attributes:
         question: the user's words.
-        found: whether the best score reaches the profile's threshold.
+        found: whether the documents seem to say what is asked: "yes", "unsure" or "no".
+        evidence: the share of the question's words, weighed by how rare they are, that stands
+            together in one place; None: it has no words that count.
         documents: names of the documents that were searched.
         passages: every contiguous run of gathered tokens, best first.
         tokens: counts: document, gathered, question, answer, dropped.
@@ -29,7 +31,8 @@ class Found:
     """
 
     question: str
-    found: bool
+    found: str
+    evidence: float | None
     documents: list[str]
     passages: list[Passage]
     tokens: dict[str, int]

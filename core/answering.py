@@ -1,4 +1,4 @@
-"""The two ways to an answer: tokens are gathered and recomputed, or all are attended to.
+"""The two ways to an answer: passages are gathered and recomputed, or all is attended to.
 
 Which one it is says the method (`Method.recalls`), unless the user names what to gather by
 (`core/scoring/`). Both give a memory to decode from, and the tokens that the answer stands on.
@@ -6,7 +6,7 @@ Which one it is says the method (`Method.recalls`), unless the user names what t
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,20 +14,24 @@ import torch
 from torch import Tensor
 
 from longctx.core import decoding, embeddings, scoring
+from longctx.core.best_passages import Chosen, best_passages, token_scores
 from longctx.core.decoding import Decoding
 from longctx.core.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.gather import room, top_tokens
 from longctx.core.kv import kept
+from longctx.core.late_interaction import Maxima, maxima
 from longctx.core.lexical import PassageIndex
-from longctx.core.memory import Chunked, Method, Recalled, Scores
+from longctx.core.memory import Chunked, Method, Recalled, Scores, Stored
 from longctx.core.policy import Policy
+from longctx.core.ranked import Ranked
 from longctx.core.recompute import recompute
 from longctx.core.scoring import METHOD, Sought
 from longctx.core.setup import Engine
 from longctx.core.store.document import Document
 from longctx.core.store.shards import AGAIN
+from longctx.core.unit_table import Units
 
-GATHER = 8192  # prefix and document tokens, by other scores than those of a method without a number
+GATHER = 8192  # prefix and document tokens, for a method that has no number of its own
 
 
 @dataclass(frozen=True)
@@ -65,15 +69,14 @@ class Begun:
         hidden: the last hidden state (1, E).
         prompt: (n,) token ids that the model has seen in full.
         dropped: tokens that were wanted and had no place.
-        found: what the answer stands on: scores of all tokens, and those chosen, ascending. Asked
-            when the answer is there.
+        found: what the answer stands on. Asked when the answer is there.
     """
 
     policy: Policy
     hidden: Tensor
     prompt: Tensor
     dropped: int
-    found: Callable[[], tuple[Scores, Tensor]]
+    found: Callable[[], Chosen]
 
 
 class Answering(Protocol):
@@ -82,22 +85,24 @@ class Answering(Protocol):
     Attributes:
         name: of the method that answers.
         gathers_by: what its scores are, as `--gather-by` names it.
-        threshold: best score under which a document seems not to answer; None: it is not known.
+        without: names of documents without embeddings, where these would have counted.
+        index: the words of the documents' windows.
         documents: that are asked. Of several, scores and chosen tokens are counted on from one to
             the next.
     """
 
     name: str
     gathers_by: str
-    threshold: float | None
+    without: Sequence[str]
+    index: PassageIndex
     documents: tuple[Document, ...]
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
         """Reads the question; `on_gathered` is called when it is known what it needs."""
         ...
 
-    def find(self, question: Question) -> tuple[Scores, Tensor]:
-        """Scores of all tokens and those chosen, ascending; nothing is decoded."""
+    def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
+        """What is chosen at some numbers of tokens (None: the usual); nothing is decoded."""
         ...
 
     def score(self, question: Question) -> Scores:
@@ -111,16 +116,20 @@ def way_of(
     method: Method,
     gather_by: str | None = None,
     index: PassageIndex | None = None,
-) -> Answering:
+    stored: Stored | None = None,
+    finding: bool = False,
+) -> "Answering":
     """How a document is asked.
 
     Args:
         engine: the model, and the way that the user named, if any.
         document: the open document.
         method: restored from it.
-        gather_by: what the user wants tokens gathered by; None: what the profile says where the
-            method has scores to gather by, else as the method answers.
-        index: the words of its passages; None: one of its own.
+        gather_by: what the user wants gathered by; None: what the profile says where passages are
+            recomputed or looked for, else as the method answers.
+        index: the words of its windows; None: one of its own.
+        stored: its rows; None: as they are on disk.
+        finding: nothing is asked, passages alone are wanted.
 
     Raises:
         UsageError: it cannot be gathered by that.
@@ -135,18 +144,21 @@ def way_of(
             "Leave --method out, or ingest the document again with it.",
         )
     chosen = ways[name]
+    index = PassageIndex(document) if index is None else index
     if gather_by is None:
-        gather_by = engine.profile.gather_by if has_scores(chosen, document) else METHOD
-    scoring.require(gather_by)
+        named = chosen.recalls and engine.asked_with is not None
+        choosing = not named if finding else has_scores(chosen, document)
+        gather_by = engine.profile.gather_by if choosing else METHOD
+    scoring.check(gather_by)
     if chosen.recalls and gather_by == METHOD:
-        return Recalling(engine, document, chosen, name)
+        return Recalling(engine, document, chosen, name, index)
     if chosen.recalls and engine.asked_with is not None:
         raise UsageError(
             f"cannot gather by {gather_by!r} with the method {name!r}",
             "it attends to everything that was kept, and nothing is gathered",
             f"Leave --method out, or use --gather-by {METHOD}.",
         )
-    return Gathering(engine, document, chosen, name, gather_by, index)
+    return Gathering(engine, document, chosen, name, gather_by, index, stored)
 
 
 def has_scores(method: Method, document: Document) -> bool:
@@ -160,18 +172,21 @@ def has_embeddings(document: Document) -> bool:
 
 
 class Gatherer(ABC):
-    """Tokens that are chosen by their scores are recomputed with the question.
+    """What is chosen of documents is recomputed with the question.
 
     Args:
         engine: the model.
         documents: open; what is told of "tokens" is of all of them, counted on.
         name: of the method.
-        gathers_by: whose scores they are; see `core/scoring/`.
-        index: the words of the documents' passages.
+        gathers_by: by what they are chosen; see `core/scoring/`.
+        index: the words of the documents' windows.
+
+    Raises:
+        LongctxError: a document has no embeddings, and they alone are gathered by.
     """
 
     _gather: int | None  # prefix and document tokens, unless the question says how many
-    _edges: tuple[int, int]  # first and last tokens that are recomputed in any case
+    _edges: tuple[int, int]  # first and last tokens that the method recomputes in any case
 
     def __init__(
         self,
@@ -183,9 +198,17 @@ class Gatherer(ABC):
     ):
         self._engine, self.documents, self.name = engine, documents, name
         self._prefix = engine.prompt.prefix()
-        self.gathers_by, self._index = gathers_by, index
+        self.gathers_by, self.index = gathers_by, index
         self._total = sum(document.manifest.tokens for document in documents)
-        self.threshold = engine.profile.threshold if gathers_by == METHOD else None
+        if scoring.needs_embeddings(gathers_by):
+            self._require_embeddings()
+
+    @property
+    def without(self) -> list[str]:
+        """Documents without embeddings, where these would have counted."""
+        if self.gathers_by in (METHOD, scoring.WORDS):
+            return []
+        return [d.manifest.name for d in self.documents if not self._has_embeddings(d)]
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
         """Gathers, and recomputes.
@@ -199,8 +222,8 @@ class Gatherer(ABC):
         options = question.decoding.options
         fit = room(self._engine.window, *self._lengths(question), wanted, options.less)
         options.require(len(self._prefix) + fit.tokens + len(question.ids))
-        found = self._chosen(question, fit.tokens, self._edges)
-        ids = self._ids(found[1])
+        (found,) = self._chosen(question, [fit.tokens], self._edges)
+        ids = self._ids(found.tokens)
         on_gathered()
         parts = (self._prefix, ids, question.ids)
         reserved, observed = question.reserved, options.observed
@@ -208,8 +231,8 @@ class Gatherer(ABC):
         policy = decoding.load(question.decoding.name).Policy(options, prompt, self._engine.window)
         return Begun(policy, hidden, torch.cat(parts), fit.dropped, lambda: found)
 
-    def find(self, question: Question) -> tuple[Scores, Tensor]:
-        """The tokens that score best; they may be more than the window.
+    def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
+        """What fits best, at some numbers of tokens; they may be more than the window.
 
         Raises:
             UsageError: the question leaves no room in the window.
@@ -217,8 +240,8 @@ class Gatherer(ABC):
         """
         self.require_search()
         room(self._engine.window, *self._lengths(question), self._gather)
-        count = self._gather if question.gather is None else question.gather
-        return self._chosen(question, count, (0, 0))
+        counts = [self._gather if budget is None else budget for budget in budgets]
+        return self._chosen(question, counts, (0, 0))
 
     def score(self, question: Question) -> Scores:
         """The scores of what is gathered by.
@@ -227,34 +250,62 @@ class Gatherer(ABC):
             LongctxError: the document's method keeps nothing to search by.
         """
         self.require_search()
-        return self._scores(question)
-
-    def _scores(self, question: Question) -> Scores:
         if self.gathers_by == METHOD:
             return self._method_scores(question)
-        sought = Sought(question.words, lambda: self.own_scores(question), self._index)
+        return token_scores(self.ranked(question))
+
+    def ranked(self, question: Question) -> Ranked:
+        """How well each window fits, by anything but the method's own rule.
+
+        Raises:
+            StateMismatch: a document is not what was written.
+        """
+        with_meaning = all(map(self._has_embeddings, self.documents))
+        sought = Sought(
+            question.words, (lambda: self._maxima(question)) if with_meaning else None, self.index
+        )
         return scoring.load(self.gathers_by)(sought)
 
     def _lengths(self, question: Question) -> tuple[int, int, int, int]:
         return len(self._prefix), len(question.ids), question.reserved, self._total
 
     def _chosen(
-        self, question: Question, count: int, edges: tuple[int, int]
-    ) -> tuple[Scores, Tensor]:
-        scores = self._scores(question)
-        return scores, top_tokens(scores, count, self._total, edges)
+        self, question: Question, counts: Sequence[int], edges: tuple[int, int]
+    ) -> list[Chosen]:
+        """What is gathered at each number of tokens; `edges` are the published rule's alone."""
+        if self.gathers_by == METHOD:
+            scores = self._method_scores(question)
+            tokens = [self._top_tokens(scores, count, edges) for count in counts]
+            return [Chosen(scores, some) for some in tokens]
+        ranked = self.ranked(question)
+        scores = token_scores(ranked)
+        passages = best_passages(ranked, self.documents, counts)
+        return [Chosen(scores, some, ranked) for some in passages]
+
+    def _require_embeddings(self) -> None:
+        for document in self.documents:
+            if not self._has_embeddings(document):
+                raise LongctxError(
+                    f"cannot gather by {self.gathers_by!r} from {document.manifest.name!r}",
+                    f"method {document.manifest.method!r} keeps no embeddings to score by",
+                    f"Ingest it with --method reform, or use --gather-by {scoring.WORDS}.",
+                )
 
     @abstractmethod
-    def own_scores(self, question: Question) -> Scores:
-        """The method's scores, for others to take part in.
+    def _has_embeddings(self, document: Document) -> bool:
+        """Whether a question can be compared with a document's embeddings."""
 
-        Raises:
-            LongctxError: it has none.
-        """
+    @abstractmethod
+    def _maxima(self, question: Question) -> Maxima:
+        """How near the question's tokens come to each unit."""
 
     @abstractmethod
     def _method_scores(self, question: Question) -> Scores:
         """The method's scores; none where it has none."""
+
+    @abstractmethod
+    def _top_tokens(self, scores: Scores, count: int, edges: tuple[int, int]) -> Tensor:
+        """The tokens that the method's rule gathers, ascending."""
 
     @abstractmethod
     def require_search(self) -> None:
@@ -270,15 +321,17 @@ class Gatherer(ABC):
 
 
 class Gathering(Gatherer):
-    """The tokens of one document that score best are recomputed with the question.
+    """What fits best of one document is recomputed with the question.
 
     Args:
         engine: the model.
         document: the open document.
-        method: scores its tokens, and says how many are gathered and which in any case.
+        method: embeds the question, and says how many tokens are gathered and, where its own
+            rule is used, which.
         name: the method's.
-        gathers_by: whose scores they are; see `core/scoring/`.
-        index: the words of the document's passages; None: one of its own.
+        gathers_by: by what they are chosen; see `core/scoring/`.
+        index: the words of the document's windows.
+        stored: its rows; None: as they are on disk.
     """
 
     def __init__(
@@ -287,58 +340,55 @@ class Gathering(Gatherer):
         document: Document,
         method: Method,
         name: str,
-        gathers_by: str = METHOD,
-        index: PassageIndex | None = None,
+        gathers_by: str,
+        index: PassageIndex,
+        stored: Stored | None = None,
     ):
-        index = PassageIndex(document) if index is None else index
-        super().__init__(engine, (document,), name, gathers_by, index)
         self._document, self._method = document, method
+        self._stored = document if stored is None else stored
+        super().__init__(engine, (document,), name, gathers_by, index)
         self._gather, self._edges = method.gather, method.edges
-        if gathers_by != METHOD:
-            self._leave_a_choice()
+        if gathers_by != METHOD and self._gather in (None, sys.maxsize):
+            self._gather = min(GATHER, self._engine.window // 2)
 
     @property
     def gather(self) -> int | None:
         """Prefix and document tokens that are wanted for a question; None: all."""
         return self._gather
 
-    def _leave_a_choice(self) -> None:
-        """For other scores, where the method wants all tokens or chooses them by place."""
-        by_place = self._gather is not None and sum(self._edges) >= self._gather
-        if by_place:
-            self._edges = (0, 0)
-        if self._gather in (None, sys.maxsize):
-            self._gather = min(GATHER, self._engine.window // 2)
-
-    def own_scores(self, question: Question) -> Scores:
-        """See `Gatherer.own_scores`."""
-        self.require_scores()
-        return self._method_scores(question)
-
-    def require_scores(self) -> None:
-        """Refuses a method without scores for others to take part in.
+    def unit_maxima(self, question: Question) -> Tensor:
+        """How near the question's tokens come to each unit, (U, T) on the model's device.
 
         Raises:
-            LongctxError: it is such a method.
+            StateMismatch: the embeddings are not what was written.
         """
-        if not has_scores(self._method, self._document):
-            raise LongctxError(
-                f"cannot gather by {self.gathers_by!r} from {self._document.manifest.name!r}",
-                f"method {self._engine.method_name!r} keeps no embeddings to score by",
-                "Ingest it with --method reform, or use --gather-by bm25.",
-            )
+        found = self._method.embed(lambda memory: self._read(question, memory))
+        units, rows = Units.of(self._document.manifest), self._stored.rows(embeddings.GROUP)
+        best, count = maxima(found, question.scored, rows, units)
+        _require_all(count, self._document, embeddings.GROUP)
+        return best
+
+    def _maxima(self, question: Question) -> Maxima:
+        return Maxima(Units.of(self._document.manifest), self.unit_maxima(question))
+
+    def _has_embeddings(self, document: Document) -> bool:
+        return has_scores(self._method, document)
+
+    def _read(self, question: Question, memory: Chunked) -> None:
+        for chunk in question.ids.split(memory.chunk):
+            self._engine.decoder.read(chunk, memory, self._method.depth)
 
     def _method_scores(self, question: Question) -> Scores:
-        decoder, method = self._engine.decoder, self._method
-
-        def read(memory: Chunked) -> None:
-            for chunk in question.ids.split(memory.chunk):
-                decoder.read(chunk, memory, method.depth)
-
-        scores = method.score(read, question.scored, self._document)
+        method = self._method
+        scores = method.score(
+            lambda memory: self._read(question, memory), question.scored, self._stored
+        )
         if _searches(method):
-            _require_all(scores, self._document, embeddings.GROUP)
+            _require_all(len(scores.raw), self._document, embeddings.GROUP)
         return Scores(scores.raw.cpu(), scores.pooled.cpu())
+
+    def _top_tokens(self, scores: Scores, count: int, edges: tuple[int, int]) -> Tensor:
+        return top_tokens(scores, count, self._total, edges)
 
     def require_search(self) -> None:
         """See `Gatherer.require_search`."""
@@ -357,13 +407,16 @@ class Recalling:
         document: the open document.
         method: has kept it.
         name: the method's.
+        index: the words of the document's windows.
     """
 
-    gathers_by, threshold = METHOD, None
+    gathers_by, without = METHOD, ()
 
-    def __init__(self, engine: Engine, document: Document, method: Method, name: str):
+    def __init__(
+        self, engine: Engine, document: Document, method: Method, name: str, index: PassageIndex
+    ):
         self._engine, self._document, self._method, self.name = engine, document, method, name
-        self.documents = (document,)
+        self.documents, self.index = (document,), index
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
         """Reads the question against the document.
@@ -378,7 +431,7 @@ class Recalling:
         on_gathered()
         prompt = torch.cat([self._engine.prompt.prefix(), question.ids])
         decoded = policy(question.decoding.options, memory, self._engine.window)
-        return Begun(decoded, hidden, prompt, 0, lambda: self._chosen(memory, question))
+        return Begun(decoded, hidden, prompt, 0, lambda: self._chosen(memory, question.gather))
 
     def _policy(self, name: str, memory: Recalled) -> Callable[..., Policy]:
         modules = {name: decoding.load(name) for name in {name, *decoding.names()}}
@@ -393,8 +446,8 @@ class Recalling:
             "Choose one of them with --decode, or another --method.",
         )
 
-    def find(self, question: Question) -> tuple[Scores, Tensor]:
-        """What the question itself attends to.
+    def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
+        """What the question itself attends to, at some numbers of tokens.
 
         Raises:
             LongctxError: the document's method keeps nothing to search by.
@@ -402,7 +455,7 @@ class Recalling:
         _require_search(self._method, self.name, self._document)
         memory = self._method.recall()
         self._read(memory, question)
-        return self._chosen(memory, question)
+        return [self._chosen(memory, budget) for budget in budgets]
 
     def score(self, question: Question) -> Scores:
         """How much the question attends to each token.
@@ -421,15 +474,15 @@ class Recalling:
             hidden = self._engine.decoder.read(chunk, memory)
         return hidden[-1:]
 
-    def _chosen(self, memory: Recalled, question: Question) -> tuple[Scores, Tensor]:
+    def _chosen(self, memory: Recalled, budget: int | None) -> Chosen:
         scores = self._scores(memory)
-        wanted = self._method.gather if question.gather is None else question.gather
+        wanted = self._method.gather if budget is None else budget
         count = min(wanted, int((scores.pooled >= 0).sum()))
-        return scores, top_tokens(scores, count, self._document.manifest.tokens, (0, 0))
+        return Chosen(scores, top_tokens(scores, count, self._document.manifest.tokens, (0, 0)))
 
     def _scores(self, memory: Recalled) -> Scores:
         scores = memory.scores(self._document.manifest.tokens)
-        _require_all(scores, self._document, kept.GROUP)
+        _require_all(len(scores.raw), self._document, kept.GROUP)
         return Scores(scores.raw.cpu(), scores.pooled.cpu())
 
 
@@ -463,9 +516,9 @@ def _require_search(method: Method, name: str, document: Document) -> None:
         )
 
 
-def _require_all(scores: Scores, document: Document, group: str) -> None:
-    if len(scores.raw) != document.manifest.tokens:
-        raise _damaged(document, f"{len(scores.raw):,} rows of {group!r}")
+def _require_all(rows: int, document: Document, group: str) -> None:
+    if rows != document.manifest.tokens:
+        raise _damaged(document, f"{rows:,} rows of {group!r}")
 
 
 def _damaged(document: Document, has: str) -> StateMismatch:

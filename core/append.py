@@ -28,7 +28,7 @@ from longctx.core.sources.rules import Rules
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import Manifest
+from longctx.core.store.manifest import UNITS, Manifest
 from longctx.core.store.reopening import Longer
 from longctx.core.store.space import require_size
 from longctx.core.store.writer import Writer
@@ -81,6 +81,7 @@ def append(
         more = more_of(document, open_sources(paths, rules))
         if not more.bytes and not more.new:
             return as_it_was(document)
+        _require_one_text(document)
         boundary = document.boundary()
         if boundary is None:
             raise StateMismatch(
@@ -124,6 +125,21 @@ def engine_for(document: Document, setup: Setup) -> Engine:
     return engine
 
 
+def _require_one_text(document: Document) -> None:
+    """Refuses a document whose sources were read each by itself.
+
+    Raises:
+        StateMismatch: it is such a one.
+    """
+    if document.manifest.units != UNITS[0]:
+        raise StateMismatch(
+            f"cannot append to '{document.manifest.name}'",
+            "each of its sources was read by itself, and this longctx reads on only where all "
+            "were read as one text",
+            f"Read everything anew: {anew(document)}",
+        )
+
+
 def _start(more: More, boundary: Boundary, stream: TokenStream) -> tuple[int, Start]:
     """The source that the boundary is in, and where to begin to read it again."""
     document = more.document
@@ -151,7 +167,8 @@ def _writer(
     """
     manifest = longer.document.manifest
     header = {"recorded": engine.recorded()}
-    header |= {part: getattr(manifest, part) for part in ("model", "method", "options", "profile")}
+    kept = ("model", "method", "options", "profile", "title")
+    header |= {part: getattr(manifest, part) for part in kept}
     if longer.begun:
         _require_append(longer.begun.manifest)
         fixed = len(manifest.sources) - (more.file is not None)

@@ -7,20 +7,24 @@ here asks which method is in use.
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, Self
 
 from torch import Tensor
 
 from longctx.core.answer import INTERRUPTED, Answer, Found, decoded
-from longctx.core.answering import Answering, Question
+from longctx.core.answering import Answering, Gatherer, Question
+from longctx.core.best_passages import Chosen
 from longctx.core.decode import Generation
 from longctx.core.decoding import Decoding
 from longctx.core.device import dtype_name
+from longctx.core.evidence import judged
 from longctx.core.gather import passages
 from longctx.core.memory import Scores
+from longctx.core.ranked import Ranked
 from longctx.core.sampling import Sampling
+from longctx.core.scoring import METHOD
 from longctx.core.setup import Engine, memory_told, policy
 
 _log = logging.getLogger(__name__)
@@ -44,8 +48,8 @@ class Asking(ABC):
     _held: ExitStack
 
     @abstractmethod
-    def _way(self, words: str, gather_by: str | None) -> Answering:
-        """How a question is answered, with what the user wants gathered by."""
+    def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:
+        """How a question is answered, or passages are found, with what they are gathered by."""
 
     def __enter__(self) -> Self:
         return self
@@ -76,8 +80,8 @@ class Asking(ABC):
             sampling: how to decode; what it leaves open is the profile's.
             on_text: gets the answer's text as it comes.
             decode: decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the setup's.
-            gather_by: what tokens are gathered by, of `scoring.names()`; None: the profile's, or
-                the method's scores.
+            gather_by: what passages are gathered by, of `scoring.names()`; None: the profile's
+                where passages are recomputed, else the method answers from all that it kept.
 
         Raises:
             UsageError: an empty question, one longer than the window, or a decode policy or a
@@ -115,7 +119,7 @@ class Asking(ABC):
         rate = answer.tokens_per_s
         counts = {"question": len(asked.ids), "answer": answer.count, "dropped": begun.dropped}
         _log.info("answered with %s tokens by %s, %s tokens/s", answer.count, decoding.name, rate)
-        found = self._found(way, question, *begun.found(), counts, clock)
+        found = self._found(way, asked, begun.found(), counts, clock)
         return Answer(
             **vars(found),
             answer=text,
@@ -144,51 +148,79 @@ class Asking(ABC):
         Args:
             query: the user's words.
             gather: tokens to gather; None: the method's.
-            gather_by: what they are gathered by; see `ask`.
+            gather_by: what they are gathered by, of `scoring.names()`; None: the profile's.
 
         Raises:
             UsageError: as `ask`.
             LongctxError: the document's method keeps nothing to search by.
         """
-        clock, way = _Clock(self._load_s), self._way(query, gather_by)
-        asked = Question(*self.engine.prompt.question(query), gather=gather, words=query)
-        found = way.find(asked)
+        clock, way, asked = self._looking_for(query, gather_by)
+        (chosen,) = way.find(asked, [gather])
         clock.mark("gather_s")
         counts = {"question": len(asked.ids), "answer": 0, "dropped": 0}
-        return self._found(way, query, *found, counts, clock)
+        return self._found(way, asked, chosen, counts, clock)
+
+    def gathered(self, query: str, gather_by: str | None, budgets: Sequence[int]) -> list[Tensor]:
+        """The tokens that `find` gives at some budgets, (n,) each, ascending; for others see there.
+
+        Args:
+            query: the user's words.
+            gather_by: as of `find`.
+            budgets: tokens to gather at most.
+        """
+        _, way, asked = self._looking_for(query, gather_by)
+        return [chosen.tokens for chosen in way.find(asked, budgets)]
+
+    def ranked(self, query: str, gather_by: str | None = None) -> Ranked | None:
+        """How well each window fits a query; None where a method's own rule scores tokens.
+
+        Args:
+            query: the user's words.
+            gather_by: as of `find`.
+        """
+        _, way, asked = self._looking_for(query, gather_by)
+        if not isinstance(way, Gatherer) or way.gathers_by == METHOD:
+            return None
+        return way.ranked(asked)
 
     def score(self, query: str, gather_by: str | None = None) -> Scores:
-        """The scores of every document token for a query, on the CPU; for `gather_by` see `ask`."""
-        asked = Question(*self.engine.prompt.question(query), words=query)
-        return self._way(query, gather_by).score(asked)
+        """The scores of all tokens for a query, on the CPU; for `gather_by` see `find`."""
+        _, way, asked = self._looking_for(query, gather_by)
+        return way.score(asked)
+
+    def _looking_for(
+        self, query: str, gather_by: str | None
+    ) -> tuple["_Clock", Answering, Question]:
+        clock, way = _Clock(self._load_s), self._way(query, gather_by, finding=True)
+        return clock, way, Question(*self.engine.prompt.question(query), words=query)
 
     def _found(
         self,
         way: Answering,
-        question: str,
-        scores: Scores,
-        chosen: Tensor,
+        question: Question,
+        chosen: Chosen,
         counts: dict[str, int],
         clock: "_Clock",
     ) -> Found:
-        threshold, manifests = way.threshold, [document.manifest for document in way.documents]
-        best = float(scores.raw.max()) if len(scores.raw) else None
-        runs = passages(way.documents, chosen, scores.raw)
+        manifests = [document.manifest for document in way.documents]
+        runs = passages(way.documents, chosen.tokens, chosen.scores.raw)
         timings = clock.timings()
-        gathered = f"{len(chosen):,} tokens in {len(runs):,} passages"
+        gathered = f"{len(chosen.tokens):,} tokens in {len(runs):,} passages"
         _log.info("gathered %s by %s: %s", gathered, way.gathers_by, timings)
+        found, evidence = judged(way.index, question.words)
         return Found(
-            question=question,
-            found=threshold is None or best is None or best >= threshold,
+            question=question.words,
+            found=found,
+            evidence=evidence,
             documents=[manifest.name for manifest in manifests],
             passages=runs,
             tokens={
                 "document": sum(manifest.tokens for manifest in manifests),
-                "gathered": len(chosen),
+                "gathered": len(chosen.tokens),
                 **counts,
             },
             timings=timings,
-            state=self._state(way, chosen),
+            state=self._state(way, chosen.tokens),
         )
 
     def _state(self, way: Answering, chosen: Tensor) -> dict[str, Any]:
@@ -201,6 +233,7 @@ class Asking(ABC):
             "checked_bytes": sum(document.checked_bytes for document in way.documents),
             "method": way.name,
             "gathered_by": way.gathers_by,
+            "without_embeddings": [*way.without],
             "model": self.engine.files.name,
             "device": self.engine.device,
             "dtype": dtype_name(self.engine.dtype),

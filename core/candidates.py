@@ -39,13 +39,18 @@ class Candidates:
 def of_names(library: Library, names: Sequence[str], partial: bool = False) -> Candidates:
     """The documents that a user names, in that order; one that is named twice counts once.
 
+    Args:
+        library: where they are.
+        names: their names or titles.
+        partial: also take what the last checkpoint holds.
+
     Raises:
         LongctxError: as `Library.document`, and StateMismatch where one was read with another
             model than the first.
     """
-    wanted = dict.fromkeys(names)
-    manifests = tuple(library.document(name, partial).manifest for name in wanted)
-    return Candidates(library, _of_one_model(manifests), partial)
+    opened = (library.document(name, partial).manifest for name in dict.fromkeys(names))
+    manifests = {manifest.name: manifest for manifest in opened}
+    return Candidates(library, _of_one_model(tuple(manifests.values())), partial)
 
 
 def of_all(library: Library, partial: bool = False) -> Candidates:

@@ -13,6 +13,7 @@ from longctx.core.store.shard_writer import compress_member
 from longctx.core.store.space import folder_bytes, free_disk
 
 TOKEN_BYTES = 12  # an int32 id and an int64 offset
+WORD_BYTES = 4  # of the word index, about, for each token
 SAMPLE_BYTES = 1 << 18
 
 
@@ -100,6 +101,7 @@ def _tokens_and_bytes(engine: Engine, sources: list[Source], row: int) -> tuple[
         return 0, 0
     backend = engine.files.tokenizer.backend_tokenizer
     tokens = len(backend.encode(data.decode("utf-8", "replace"), add_special_tokens=False).ids)
-    each = tokens / len(data) * (TOKEN_BYTES + row) + len(compress_member(data)) / len(data)
+    each = tokens / len(data) * (TOKEN_BYTES + WORD_BYTES + row)
+    each += len(compress_member(data)) / len(data)
     size = sum(source.expected_size or 0 for source in sources)
     return int(size * tokens / len(data)), int(size * each)

@@ -22,8 +22,9 @@ from longctx.core.reader import Source
 from longctx.core.setup import Setup, prepare
 from longctx.core.sources.find import USUAL, check, open_sources
 from longctx.core.sources.rules import Rules
+from longctx.core.store.naming import LONGEST
+from longctx.core.store.naming import named as named_so
 
-LONGEST = 100  # characters of a document's name
 _OTHER = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -91,10 +92,12 @@ def ingest_each(
         LongctxError: what would fail for every file.
     """
     result = Each() if result is None else result
-    named, engine = named_sources(paths, rules), prepare(setup)
+    titles: dict[str, str] = {}
+    named, engine = named_sources(paths, rules, titles), prepare(setup)
     for name, source in named.items():
         source.header = ""  # there is nothing to tell it from
-        given = name, replace, new_cadence(), max_size, partial(_named, on_progress, name)
+        tell = partial(_named, on_progress, name)
+        given = name, replace, new_cadence(), max_size, tell, titles.get(name)
         try:
             _look_into(source)
             done = ingest_sources(library, [source], engine, *given)
@@ -136,23 +139,35 @@ def _look_into(source: Source) -> None:
         raise UnreadableInput(error.what, error.why, error.remedy) from error
 
 
-def named_sources(paths: list[str], rules: Rules) -> dict[str, Source]:
+def named_sources(paths: list[str], rules: Rules, titles: dict[str, str]) -> dict[str, Source]:
     """The sources of a command by the names that their documents get, all different.
 
     A name is the path from the folder, pattern or file that the user named, with `-` for slashes
     and for what a name cannot have. Where that is too long, or taken, a hash of the path ends it.
+
+    Args:
+        paths, rules: as of `ingest`.
+        titles: gets the paths of those whose names have lost more than slashes.
     """
     check(paths, rules)
     named: dict[str, Source] = {}
     for path in paths:
         for source in open_sources([path], rules):
             label = _label(path, source.name)
-            name = _OTHER.sub("-", label).strip(".-") or "document"
+            plain = _OTHER.sub("-", label).strip(".-")
+            name, title = named_so(label) if _has_lost(label, plain) else (plain, None)
             if len(name) > LONGEST or name in named:
                 mark = hashlib.sha256(f"{path}\0{label}".encode("utf-8", "replace")).hexdigest()[:8]
                 name = f"{name[: LONGEST - 9]}-{mark}"
             named[name] = source
+            if title:
+                titles[name] = title
     return named
+
+
+def _has_lost(label: str, name: str) -> bool:
+    """Whether a path has letters that its name has not."""
+    return not name or any(c.isalnum() and not c.isascii() for c in label)
 
 
 def _label(path: str, name: str) -> str:

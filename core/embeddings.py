@@ -88,7 +88,7 @@ def search(
     query, scales = (part[scored.to(part.device)] for part in question)
     parts = []
     for _, block in rows:
-        vectors, factors = _fitting(block, query)
+        vectors, factors = fitting(block, query)
         parts.append(
             similarity_max(vectors.to(query.device), factors.to(query.device), query, scales)
         )
@@ -96,7 +96,7 @@ def search(
     return Scores(raw, sliding_max(raw, pool))
 
 
-def _fitting(block: Rows, query: Tensor) -> tuple[Tensor, Tensor]:
+def fitting(block: Rows, query: Tensor) -> tuple[Tensor, Tensor]:
     """Vectors and scales of stored rows; StateMismatch where they are not as `rows` gives."""
     vectors, scales = (block.get(name, torch.zeros(0)) for name in ("vectors", "scales"))
     shape = (len(vectors), *query.shape[1:])

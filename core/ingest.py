@@ -18,11 +18,11 @@ from longctx.core.boundaries import Boundaries, on_host
 from longctx.core.cadence import Cadence
 from longctx.core.detect import NotText
 from longctx.core.device import peak_memory
-from longctx.core.disk import expected_tokens, require_disk, require_memory
+from longctx.core.disk import WORD_BYTES, expected_tokens, require_disk, require_memory
 from longctx.core.encode import encode
 from longctx.core.errors import UnreadableInput
 from longctx.core.gather import room
-from longctx.core.memory import Method, Snapshot
+from longctx.core.memory import Method, Snapshot, can_be_made_again
 from longctx.core.reader import Source
 from longctx.core.reading import CannotGoOn, Reading
 from longctx.core.resume import difference, header, unchanged
@@ -34,10 +34,11 @@ from longctx.core.store.behind import WriterBehind, to_host
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.places import document_name
+from longctx.core.store.naming import called, called_after
 from longctx.core.store.space import require_size
 from longctx.core.store.writer import Writer
 from longctx.core.tokens import TokenStream
+from longctx.core.word_tables import word_tables
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class Ingested:
     """What an ingest did.
 
     Attributes:
-        name: the document's.
+        name, title: the document's; the title is its name where it has no other.
         status: complete, or unchanged where it was there already.
         tokens, reused_tokens: of the document; taken over from an earlier run.
         bytes, state_bytes: of the sources; of the state on disk.
@@ -97,6 +98,7 @@ class Ingested:
     tokens: int
     bytes: int
     state_bytes: int
+    title: str = ""
     reused_tokens: int = 0
     seconds: float = 0.0
     tokens_per_s: float = 0.0
@@ -136,7 +138,7 @@ def ingest(
         library: the library's folder; made if absent.
         paths: files, folders, patterns, or `-` for standard input.
         setup: model, method and device.
-        name: the document's name; None: after the first source.
+        name: what the document is called, in any script; None: after the first source.
         replace: put the new state in the place of a finished one of this name, and begin anew
             where a reading of this name was begun from something else.
         cadence: when to write a checkpoint; None: the usual one.
@@ -152,8 +154,9 @@ def ingest(
         LongctxError: no room for the model or the state.
     """
     sources, engine = open_sources(paths, rules), engine or prepare(setup)
-    name = name or document_name(paths[0])
-    return ingest_sources(library, sources, engine, name, replace, cadence, max_size, on_progress)
+    name, title = called_after(paths[0]) if name is None else called(name)
+    given = name, replace, cadence, max_size, on_progress, title
+    return ingest_sources(library, sources, engine, *given)
 
 
 def ingest_sources(
@@ -165,8 +168,14 @@ def ingest_sources(
     cadence: Cadence | None,
     max_size: int | None,
     on_progress: Callable[[Progress], None],
+    title: str | None = None,
 ) -> Ingested:
-    """As `ingest`, of sources that were opened and with an engine that may be used again."""
+    """As `ingest`, of sources that were opened and with an engine that may be used again.
+
+    Args:
+        name: of the document, one that a folder can have.
+        title: what it is called where that is not its name.
+    """
     store = Library.open(library, create=True)
     settled = store.settle(name)
     if (settled or not replace) and (known := unchanged(store, name, sources, engine)):
@@ -176,7 +185,7 @@ def ingest_sources(
     require_disk(store, name, engine, method, sources, max_size)
     require_memory(engine, method, sources)
     differs = partial(difference, engine, sources)
-    with store.writer(name, header(engine), replace, differs) as writer:
+    with store.writer(name, {**header(engine), "title": title}, replace, differs) as writer:
         expected = expected_tokens(engine, sources)
         within = partial(require_size, store.path, max_size)
         try:
@@ -227,6 +236,7 @@ def as_it_was(document: Document) -> Ingested:
     manifest = document.manifest
     return Ingested(
         name=manifest.name,
+        title=manifest.shown,
         status="unchanged",
         tokens=manifest.tokens,
         sources=len(manifest.sources),
@@ -290,8 +300,16 @@ class Run:
             raise
         snapshot, boundary, arrive = self._snapshots(method)
         arrive()
-        self._require_size(self._writer.growth(snapshot, boundary))
-        self._writer.complete(snapshot, boundary, report=self._reading.report())
+        snapshot = None if self._is_cheap(method, boundary) else snapshot
+        words = WORD_BYTES * self._reading.tokens
+        self._require_size(self._writer.growth(snapshot, boundary) + words)
+        self._writer.complete(snapshot, boundary, word_tables, report=self._reading.report())
+
+    def _is_cheap(self, method: Method, boundary: Boundary | None) -> bool:
+        """Whether the snapshot need not be kept: to make it again is less than an answer takes."""
+        tokens = len(self._engine.prompt.prefix()) + self._reading.tokens
+        begins_anew = boundary is not None and not boundary.tokens
+        return begins_anew and can_be_made_again(method, tokens)
 
     def _snapshots(self, method: Method) -> tuple[Snapshot, Boundary | None, Callable]:
         """The method's snapshot and the last boundary, on their way to the CPU."""
@@ -368,6 +386,7 @@ class Run:
         manifest, reading = document.manifest, self._reading
         return Ingested(
             name=manifest.name,
+            title=manifest.shown,
             status="complete",
             tokens=manifest.tokens,
             sources=len(manifest.sources),

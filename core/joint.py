@@ -1,26 +1,41 @@
-"""Asking several documents at once: their tokens are ranked together, and share one budget.
+"""Asking several documents at once: their passages are ranked together, and share one budget.
 
-Each document scores the question against its own state, one after another, so that one state at a
-time is in memory. Of each document that has a token among the best, the first and the last tokens
-are recomputed too. The prompt holds nothing but the documents' tokens: which document and line a
-passage is of is known from where its tokens stand.
+Each document compares the question with its own state, one after another, so that one state at a
+time is in memory. Where methods' own rules choose tokens, the first and the last tokens of each
+document that has one among the best are recomputed too. The prompt
+holds nothing but the documents' tokens: which document and line a passage is of is known from where
+its tokens stand.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from longctx.core.answering import Gatherer, Gathering, Question, Recalling, token_ids, way_of
+from longctx.core.answering import (
+    Gatherer,
+    Gathering,
+    Question,
+    Recalling,
+    has_embeddings,
+    token_ids,
+    way_of,
+)
 from longctx.core.errors import UsageError
 from longctx.core.gather import best_tokens, split, top_tokens
+from longctx.core.kept_rows import KeptRows
+from longctx.core.late_interaction import Maxima
 from longctx.core.lexical import PassageIndex
 from longctx.core.memory import Method, Scores
-from longctx.core.setup import Engine
+from longctx.core.setup import Engine, saved_snapshot
 from longctx.core.store.document import Document
+from longctx.core.unit_table import Units
 
 EDGE = 32  # first tokens, and last, of a document that has something to say
+
+T = TypeVar("T")
 
 
 class Joint(Gatherer):
@@ -30,7 +45,8 @@ class Joint(Gatherer):
         engines: the model, with the method of each document.
         documents: open, in their order.
         gathers_by: whose scores they are; see `core/scoring/`.
-        index: the words of all their passages.
+        index: the words of all their windows.
+        rows: of documents that are asked, as long as there is room for them.
 
     Raises:
         UsageError: one attends to what it kept, and nothing of it is gathered.
@@ -43,55 +59,54 @@ class Joint(Gatherer):
         documents: tuple[Document, ...],
         gathers_by: str,
         index: PassageIndex,
+        rows: KeptRows,
     ):
         self._states = list(zip(engines, documents, strict=True))
-        self._index = index
+        self._index, self._rows = index, rows
         self._asked_by = gathers_by
-        ways = [self._way(*state, state[0].new_method()) for state in self._states]
-        name = ", ".join(dict.fromkeys(way.name for way in ways))
+        self._ways = [self._way(*state, state[0].new_method()) for state in self._states]
+        name = ", ".join(dict.fromkeys(way.name for way in self._ways))
         super().__init__(engines[0], documents, name, gathers_by, index)
-        self._ways, self._edges = ways, (EDGE, EDGE)
+        self._edges = (EDGE, EDGE)
         self.require_search()
-        self._gather = max(way.gather for way in ways)
+        self._gather = max(way.gather for way in self._ways)
 
     def _way(self, engine: Engine, document: Document, method: Method) -> Gathering:
-        way = way_of(engine, document, method, self._asked_by, self._index)
+        stored = self._rows.of(document)
+        way = way_of(engine, document, method, self._asked_by, self._index, stored)
         if isinstance(way, Recalling):
             raise alone(document.manifest.name, way.name)
         return way
 
-    def own_scores(self, question: Question) -> Scores:
-        """The methods' scores of all tokens; see `Gatherer.own_scores`."""
-        for way in self._ways:
-            way.require_scores()
-        return self._each(lambda way: way.own_scores(question))
+    def _has_embeddings(self, document: Document) -> bool:
+        return has_embeddings(document)
+
+    def _maxima(self, question: Question) -> Maxima:
+        parts = [*self._each(lambda way: way.unit_maxima(question))]
+        return Maxima.joined(Units.of(*(document.manifest for document in self.documents)), parts)
 
     def _method_scores(self, question: Question) -> Scores:
-        return self._each(lambda way: way.score(question))
-
-    def _each(self, score: Callable[[Gathering], Scores]) -> Scores:
-        """Restores one document's state after another, and puts their scores in a row."""
-        found = []
-        for engine, document in self._states:
-            method = engine.new_method(document.snapshot(), document)
-            found.append(score(self._way(engine, document, method)))
-            del method  # before the next one comes
+        found = [*self._each(lambda way: way.score(question))]
         return Scores(
             torch.cat([scores.raw for scores in found]),
             torch.cat([scores.pooled for scores in found]),
         )
+
+    def _each(self, ask: Callable[[Gathering], T]) -> Iterator[T]:
+        """Restores one document's state after another, and asks it."""
+        for engine, document in self._states:
+            method = engine.method_of(document, saved_snapshot(document))
+            yield ask(self._way(engine, document, method))
+            del method  # before the next one comes
 
     def require_search(self) -> None:
         """See `Gatherer.require_search`."""
         for way in self._ways:
             way.require_search()
 
-    def _chosen(
-        self, question: Question, count: int, edges: tuple[int, int]
-    ) -> tuple[Scores, Tensor]:
-        scores = self._scores(question)
+    def _top_tokens(self, scores: Scores, count: int, edges: tuple[int, int]) -> Tensor:
         lengths = [document.manifest.tokens for document in self.documents]
-        return scores, joint_tokens(scores, count, lengths, edges)
+        return joint_tokens(scores, count, lengths, edges)
 
     def _ids(self, chosen: Tensor) -> Tensor:
         parts = split(chosen, [document.manifest.tokens for document in self.documents])
@@ -108,7 +123,7 @@ def alone(name: str, method: str) -> UsageError:
     return UsageError(
         f"cannot ask '{name}' together with other documents",
         f"the method {method!r} attends to everything that it kept of one document",
-        "Ask it alone, or use --gather-by bm25.",
+        "Ask it alone, or use --gather-by hybrid.",
     )
 
 

@@ -14,13 +14,14 @@ from typing import Any
 from torch import Tensor
 
 from longctx.core import methods
-from longctx.core.answering import Answering, has_embeddings
+from longctx.core.answering import Answering
 from longctx.core.asking import Asking
 from longctx.core.candidates import Candidates, why_gone
 from longctx.core.document_choice import Terms, best_documents
 from longctx.core.errors import Locked, NotFound
 from longctx.core.gather import split
 from longctx.core.joint import Joint, alone
+from longctx.core.kept_rows import KeptRows
 from longctx.core.lexical import PassageIndex
 from longctx.core.scoring import METHOD
 from longctx.core.setup import Engine, Setup, beside, prepare, recorded
@@ -92,6 +93,7 @@ class JointSession(Asking):
         if len(candidates.manifests) <= self._max_docs:
             self._opened(candidates.names)
         _ = self.engine.decoder
+        self._kept = KeptRows(self.engine.device)
 
     def _tell(self) -> None:
         """Logs what may be asked."""
@@ -109,23 +111,22 @@ class JointSession(Asking):
         """Names of sources of open documents whose files have other content now."""
         return [name for names in self._changed.values() for name in names]
 
-    def _require_gathered(self, gather_by: str | None) -> None:
+    def _require_gathered(self, gather_by: str | None, finding: bool = False) -> None:
         """Refuses what attends to all that was kept of one document."""
-        if gather_by not in (None, METHOD):
+        if gather_by not in (None, METHOD) or (finding and gather_by is None):
             return
         for manifest in self._candidates.manifests:
             name = self.engine.asked_with or manifest.method
             if methods.load(name).Method.recalls:
                 raise alone(manifest.name, name)
 
-    def _way(self, words: str, gather_by: str | None) -> Answering:
-        self._require_gathered(gather_by)
+    def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:
+        self._require_gathered(gather_by, finding)
         documents = self._opened(self._names_for(words))
         if gather_by is None:
-            scored = all(has_embeddings(document) for document in documents)
-            gather_by = self.engine.profile.gather_by if scored else METHOD
+            gather_by = self.engine.profile.gather_by
         engines = [self._engine_of(document) for document in documents]
-        return Joint(engines, documents, gather_by, self._index_of(documents))
+        return Joint(engines, documents, gather_by, self._index_of(documents), self._kept)
 
     def _engine_of(self, document: Document) -> Engine:
         return beside(self.engine, recorded(document.manifest))

@@ -5,14 +5,15 @@ nothing of models and methods, and imports torch only where scores are asked for
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
+from math import log1p
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from longctx.core.errors import StateMismatch
-from longctx.core.stems import stems
+from longctx.core.stems import asked, stems
 from longctx.core.store.document import Document
 from longctx.core.unit_table import Units
 from longctx.core.word_tables import Table, count_tables, read_table, word_tables
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from longctx.core.memory import Scores
 
 K1, B = 1.5, 0.75  # how much repeated words count, and the window's length
+WINDOW, STRETCH = 2, 8  # units: of a window, and of what stands around one
+BEYOND = 1000  # stretches of other texts, without a word: what is rare in a page may be usual
 
 
 class PassageIndex:
@@ -55,24 +58,27 @@ class PassageIndex:
         starts = [table["bytes"] for _, table in self._tables]
         return replace(units, starts=np.concatenate([np.empty(0, np.int64), *starts]))
 
-    def window_scores(self, words: str) -> np.ndarray:
+    def window_scores(self, words: str, width: int = WINDOW) -> np.ndarray:
         """Lucene's BM25 of each window, (windows,) float32.
 
         Args:
             words: of the question; one that stands in it twice counts twice, those that no window
                 has do not count, none gives zeros.
+            width: units of a window; see `Units.spans`.
 
         Raises:
             StateMismatch: as `units`.
         """
-        found = self._found(words)
-        scores = np.zeros(len(self._window_words), np.float32)
-        if len(found.windows):
-            mean = self._window_words.mean()
-            least = K1 * (1 - B + B * self._window_words[found.windows] / mean)
-            each = found.weights[found.terms] * found.counts / (found.counts + least)
-            scores += np.bincount(found.windows, each, len(scores))
-        return scores
+        spans = self.units.spans(width)
+        held = _summed(self._unit_words, spans)  # words of each window
+        least = K1 * (1 - B + B * held / max(1.0, held.mean())) if len(held) else held
+        scores = np.zeros(len(spans))
+        for stem, times in Counter(asked(words)).items():
+            found = self._counts(stem, spans)
+            having = np.flatnonzero(found)
+            weight = times * _rarity(len(having), len(spans))
+            scores[having] += weight * found[having] / (found[having] + least[having])
+        return scores.astype(np.float32)
 
     def word_weights(self, words: str) -> dict[str, float]:
         """Of each stem of a question how rare it is, ln(1 + (W - n + .5) / (n + .5)).
@@ -82,8 +88,31 @@ class PassageIndex:
         Raises:
             StateMismatch: as `units`.
         """
-        found = self._found(words)
-        return dict(zip(found.stems, self._rarity(found.having).tolist(), strict=True))
+        spans = self.units.spans(WINDOW)
+        counts = {stem: self._counts(stem, spans) for stem in asked(words)}
+        having = {stem: int(np.count_nonzero(found)) for stem, found in counts.items()}
+        return {stem: _rarity(count, len(spans)) for stem, count in having.items() if count}
+
+    def shared(self, words: str, width: int = STRETCH) -> float | None:
+        """How much of a question's words stands together: the best share of their weight.
+
+        Args:
+            words: of the question.
+            width: units of the stretches in which they are looked for.
+
+        Returns:
+            From 0 to 1, each stem of the question counted once; None where it has none.
+
+        Raises:
+            StateMismatch: as `units`.
+        """
+        spans = self.units.spans(width)
+        held, total = np.zeros(len(spans)), 0.0
+        for stem in set(asked(words)):
+            has = self._counts(stem, spans) > 0
+            weight = _rarity(np.count_nonzero(has), len(spans) + BEYOND)
+            held, total = held + weight * has, total + weight
+        return float(held.max(initial=0) / total) if total else None
 
     def scores(self, words: str) -> "Scores":
         """The better score of each token's windows, (N,) float32; raw and pooled ones are the same.
@@ -102,10 +131,6 @@ class PassageIndex:
         spread = torch.from_numpy(np.repeat(best, self.units.lengths))
         return Scores(spread, spread)
 
-    def _rarity(self, having: np.ndarray) -> np.ndarray:
-        """The weight of words that so many windows have."""
-        return np.log(1 + (len(self._window_words) - having + 0.5) / (having + 0.5))
-
     @cached_property
     def _tables(self) -> list[tuple[int, Table]]:
         """The tables of all documents, each with its first unit."""
@@ -122,10 +147,17 @@ class PassageIndex:
         return [b"\n" + table["terms"].tobytes() for _, table in self._tables]
 
     @cached_property
-    def _window_words(self) -> np.ndarray:
-        """Words of each window, (windows,) int64."""
+    def _unit_words(self) -> np.ndarray:
+        """Words of each unit, (units,) float64."""
         lengths = [table["lengths"] for _, table in self._tables]
-        return self.units.sums(np.concatenate([np.empty(0, np.int64), *lengths]))
+        return np.concatenate([np.empty(0), *lengths])
+
+    def _counts(self, stem: str, spans: np.ndarray) -> np.ndarray:
+        """How often each stretch of units has a stem, (S,) float64."""
+        units, counts = self._postings(stem)
+        found = np.zeros(len(self.units))
+        found[units] = counts
+        return _summed(found, spans)
 
     def _postings(self, stem: str) -> tuple[np.ndarray, np.ndarray]:
         """The units that have a stem, ascending, and how often."""
@@ -140,44 +172,16 @@ class PassageIndex:
                 counts.append(table["counts"][some])
         return np.concatenate(units), np.concatenate(counts)
 
-    def _found(self, words: str) -> "_Found":
-        """Where the stems of a question are, by windows."""
-        times = Counter(stem for _, _, stem in stems(words))
-        posted = {stem: self._postings(stem) for stem in times}
-        known = [stem for stem, (units, _) in posted.items() if len(units)]
-        empty = np.empty(0, np.int64)
-        units = np.concatenate([empty, *(posted[stem][0] for stem in known)])
-        counts = np.concatenate([empty, *(posted[stem][1] for stem in known)])
-        terms = np.repeat(np.arange(len(known)), [len(posted[stem][0]) for stem in known])
-        of_unit, total = self.units.of_unit[units].astype(np.int64), len(self._window_words)
-        both = (terms * total + of_unit.T)[of_unit.T >= 0]
-        places, inverse = np.unique(both, return_inverse=True)
-        counted = np.bincount(inverse, np.tile(counts, (2, 1))[of_unit.T >= 0], len(places))
-        terms, windows = np.divmod(places, max(1, total))
-        having = np.bincount(terms, minlength=len(known))
-        weights = self._rarity(having) * [times[stem] for stem in known]
-        return _Found(known, having, weights, terms, windows, counted)
+
+def _rarity(having: int, total: int) -> float:
+    """The weight of a word that so many of all windows have."""
+    return log1p((total - having + 0.5) / (having + 0.5))
 
 
-@dataclass(frozen=True)
-class _Found:
-    """The n known stems of a question, and the f windows that have them, stem by stem.
-
-    Attributes:
-        stems: n of them.
-        having: (n,) int64, windows that have each.
-        weights: (n,) float64, rarity times how often it stands in the question.
-        terms: (f,) int64, which of the stems.
-        windows: (f,) int64, in which window.
-        counts: (f,) float64, how often.
-    """
-
-    stems: list[str]
-    having: np.ndarray
-    weights: np.ndarray
-    terms: np.ndarray
-    windows: np.ndarray
-    counts: np.ndarray
+def _summed(values: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    """Of a number for each unit (U,) the sum over each stretch (S, 2) of units, (S,)."""
+    until = np.append(0.0, np.cumsum(values))
+    return until[spans[:, 1] + 1] - until[spans[:, 0]]
 
 
 def _tables(document: Document, damaged: list[str]) -> list[Table]:

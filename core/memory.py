@@ -218,7 +218,10 @@ class Method(Memory, Protocol):
 
     It may also have `fill(tokens)`, which makes its memory as if so many tokens had been read, with
     random contents: by it the speed of late chunks is measured without reading what comes before.
-    And it may say `searches = False`: it keeps nothing that tells which tokens fit a question.
+    It may say `searches = False`: it keeps nothing that tells which tokens fit a question; and
+    `rereads = True`: a document of less than a chunk may leave its snapshot out. One that keeps the
+    group `embeddings` also has `embed(read)`: it runs a question through the model as `score` does,
+    and gives the embeddings of its T tokens, int8 (T, heads, D) and float16 scales (T, heads).
     """
 
     chunk: int
@@ -309,3 +312,14 @@ class Held:
 
     device: int = 0
     host: int = 0
+
+
+def can_be_made_again(method: Method, tokens: int) -> bool:
+    """Whether a snapshot may be left out: to read the tokens again is less than an answer takes.
+
+    Args:
+        method: that has read.
+        tokens: of prefix and document.
+    """
+    least = min(method.chunk, method.gather or 0)
+    return getattr(method, "rereads", False) and tokens < least

@@ -17,16 +17,17 @@ from longctx.core.detect import NotText
 from longctx.core.device import dtype_name, free_memory, peak_memory, synchronize
 from longctx.core.disk import TOKEN_BYTES, holds
 from longctx.core.errors import UnreadableInput
-from longctx.core.memory import Held
+from longctx.core.memory import Held, can_be_made_again
 from longctx.core.reader import Source
 from longctx.core.setup import Engine, Setup, prepare
 from longctx.core.sources.find import USUAL, open_sources
 from longctx.core.sources.rules import Rules
-from longctx.core.store.places import document_name
+from longctx.core.store.naming import called, called_after
 from longctx.core.store.shard_writer import compress_member, rows_of_shard
 from longctx.core.store.shards import MEMBER
 from longctx.core.store.space import folder_bytes, free_disk
 from longctx.core.tokens import TokenStream
+from longctx.core.word_sizes import SAMPLE, word_bytes
 
 NEWLINE_BYTES = 8
 MANIFEST_BYTES = 4096
@@ -94,7 +95,8 @@ def plan(
     counted = time.perf_counter() - started
     trial = _Trial(engine, count.tokens, count.unsafe)
     row = TOKEN_BYTES + trial.row_bytes
-    disk = count.text_bytes + count.tokens * row + trial.snapshot_bytes + MANIFEST_BYTES
+    disk = count.text_bytes + count.word_bytes + count.tokens * row + MANIFEST_BYTES
+    disk += trial.snapshot_bytes
     peak = trial.peak
     if peak is not None:
         peak += trial.held.device
@@ -106,7 +108,7 @@ def plan(
     if max_size is not None:
         free = min(free, max(0, max_size - folder_bytes(library)))
     return Plan(
-        name=name or document_name(paths[0]),
+        name=(called_after(paths[0]) if name is None else called(name))[0],
         tokens=count.tokens,
         bytes=count.bytes,
         disk_bytes=disk,
@@ -128,19 +130,20 @@ def plan(
 
 
 class _Count:
-    """Tokens of the sources, how many of the last are not safe, and bytes of text in the store."""
+    """Tokens of the sources, how many of the last are not safe, bytes of text and words stored."""
 
     def __init__(self, engine: Engine, sources: list[Source]):
-        self.tokens, self.text_bytes, self.bytes, self.unsafe = 0, 0, 0, 0
+        self.tokens, self.text_bytes, self.bytes, self.unsafe, self._read = 0, 0, 0, 0, 0
         self.skipped: list[str] = []
         self.left_out: list[str] = []
-        self._waiting = bytearray()
+        self._waiting, self._first = bytearray(), bytearray()
         stream = TokenStream(engine.files.tokenizer)
         for source in sources:
             self._add(source, stream)
         if not self.tokens:
             raise UnreadableInput("nothing to read", " ".join(self.skipped or self.left_out[:3]))
         self.text_bytes += len(compress_member(bytes(self._waiting)))
+        self.word_bytes = word_bytes(bytes(self._first), self._read, self.tokens)
 
     def _add(self, source: Source, stream: TokenStream) -> None:
         try:
@@ -156,6 +159,8 @@ class _Count:
 
     def _take(self, data: bytes) -> None:
         self.text_bytes += NEWLINE_BYTES * data.count(b"\n")
+        self._read += len(data)
+        self._first += data[: SAMPLE - len(self._first)]
         self._waiting += data
         while len(self._waiting) >= MEMBER:
             self.text_bytes += len(compress_member(bytes(self._waiting[:MEMBER])))
@@ -194,6 +199,8 @@ class _Trial:
             seconds, size = (took, rest) if not seconds else (seconds, size)
         self.snapshot_bytes += self._growth(done, total)
         self.snapshot_bytes *= 1 + more
+        if can_be_made_again(method, total):
+            self.snapshot_bytes = 0
         now, end = method.held_bytes(done), method.held_bytes(total)
         self.held = Held(end.device - now.device, end.host - now.host)
         self.peak = peak_memory(engine.device)  # before memory is filled for measurements

@@ -61,14 +61,13 @@ class Profile:
             one.
         method: the reading method that is used unless another is named.
         methods: options by method, overriding the method's own defaults.
-        threshold: best score under which a document seems not to answer; None: never said.
         max_new_tokens: length limit of an answer.
         sampling: how an answer is chosen and what ends it, unless the user says otherwise.
         decode: the decode policy that is used unless another is named, as `--decode` takes it;
             None: the usual one.
         decoding: options by decode policy, overriding the policy's own defaults.
-        gather_by: what tokens are gathered by where the method has scores for it, as `--gather-by`
-            takes it.
+        gather_by: what passages are gathered by where they are recomputed or looked for, as
+            `--gather-by` takes it.
     """
 
     name: str
@@ -78,12 +77,11 @@ class Profile:
     prompt: Prompt | Chat | None = None
     method: str = "reform"
     methods: dict[str, dict[str, Any]] = field(default_factory=dict)
-    threshold: float | None = None
     max_new_tokens: int = 64
     sampling: Sampling = field(default_factory=Sampling)
     decode: str | None = None
     decoding: dict[str, dict[str, Any]] = field(default_factory=dict)
-    gather_by: str = "method"
+    gather_by: str = "hybrid"
 
 
 def build(kind: type, values: Any, where: str, remedy: str = "Correct the profile.") -> Any:

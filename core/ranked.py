@@ -1,13 +1,17 @@
 """What a search gives of every window before anything is chosen: by what it is ranked, and why.
 
-Values alone: every source of scores gives them, and hits are made from them (`core/finding.py`).
+Every source of scores gives this, and hits are made from it (`core/finding.py`).
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from longctx.core.unit_table import Units
+
+if TYPE_CHECKING:
+    from longctx.core.lexical import PassageIndex
 
 
 @dataclass(frozen=True)
@@ -27,3 +31,13 @@ class Ranked:
     scores: np.ndarray
     words: np.ndarray | None
     meaning: np.ndarray | None
+
+
+def by_words(index: "PassageIndex", query: str) -> Ranked:
+    """The windows of an index, ranked by their words alone.
+
+    Raises:
+        StateMismatch: a document's text or tokens are not what was written.
+    """
+    scores = index.window_scores(query).astype(np.float64)
+    return Ranked(index.units, index.units.windows, scores, scores, None)

@@ -1,9 +1,9 @@
 """Where sentences and lines begin and end, and ranges of tokens that grow until they do.
 
 A line ends at a newline. Within a line a sentence ends at . ! ? or … with the quotes and brackets
-that close behind it, before white space; at 。 ！ and ？ also without. An abbreviation, an initial
-and a mark before a small letter end none. Code and logs are so cut into lines, prose into
-sentences.
+that close behind it, before white space; at a Chinese or Japanese mark also without. An
+abbreviation, an initial and a mark before a small letter end none. Code and logs are so cut into
+lines, prose into sentences.
 """
 
 import re
@@ -31,6 +31,7 @@ _END = re.compile(
 _LAST_WORD = re.compile(r"[^\W_](?:[^\W_]|['\u2019.-](?=[^\W_]))*\Z")
 _NEXT = re.compile(r"[^\S\n]*[\"'\u201c\u2018«\u2039(\[{*_`]*(\S?)")
 _LOOK_BACK = 32  # characters: longer than any abbreviation
+_SIGHT = 200  # characters before a place in which the end of a sentence is looked for
 _ABBREVIATIONS = frozenset(
     re.findall(
         r"\S+",
@@ -64,6 +65,17 @@ def sentences(text: str) -> list[tuple[int, int]]:
             begun = match.end()
     trimmed = (stripped(text, *span) for span in [*found, (begun, len(text))])
     return [(start, end) for start, end in trimmed if start < end]
+
+
+def begins_sentence(text: str, place: int) -> bool:
+    """Whether what begins at a place is no rest of a sentence that an earlier line began."""
+    low = max(0, place - _SIGHT)
+    before = text[low:place]
+    if not before.strip() or before[len(before.rstrip()) :].count("\n") > 1:
+        return True
+    marks = [match for match in _END.finditer(text, low, place) if match[0] != "\n"]
+    last = marks[-1] if marks else None
+    return last is not None and not text[last.end() : place].strip() and _ends(text, last)
 
 
 def stripped(text: str, start: int, end: int) -> tuple[int, int]:

@@ -7,15 +7,17 @@ asks which method is in use.
 import logging
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from longctx.core.ahead import ReadAhead
 from longctx.core.answering import Answering, way_of
 from longctx.core.asking import Asking
 from longctx.core.errors import LongctxError
+from longctx.core.kept_rows import KeptRows
 from longctx.core.lexical import PassageIndex
 from longctx.core.scoring import METHOD
-from longctx.core.setup import Setup, memory_told, prepare, recorded
+from longctx.core.setup import Setup, memory_told, prepare, recorded, saved_snapshot
 from longctx.core.stages import facts, stage
 from longctx.core.store.library import Library
 from longctx.core.store.sameness import has_changed
@@ -77,27 +79,28 @@ class Session(Asking):
     def _load(self, setup: Setup) -> None:
         """Loads the model, and meanwhile reads what it will need of the document."""
         with ReadAhead() as ahead:
-            snapshot = ahead.submit(self.document.snapshot)
+            snapshot = ahead.submit(partial(saved_snapshot, self.document))
             ahead.warm(self.document.read_whole())
             self.engine = prepare(setup, recorded(self.document.manifest))
             self.document.require_model(self.engine.files.fingerprint().as_dict())
+            kept = KeptRows(self.engine.device)
+            ahead.submit(partial(kept.warm, self.document))
             try:
                 _ = self.engine.decoder
             except LongctxError:
                 snapshot.result()  # damage is told first: another model would not help
                 raise
             with memory_told(self.engine, LARGE_STATE):
-                self._method = self.engine.new_method(snapshot.result(), self.document)
+                self._method = self.engine.method_of(self.document, snapshot.result())
             self._index = PassageIndex(self.document)
-            self._ways: dict[str | None, Answering] = {}
-            self._way_by(METHOD)  # a wrong method is told now; the rest when asked
+            self._rows = kept.of(self.document)
+            self._ways: dict[tuple[str | None, bool], Answering] = {}
+            self._way("", METHOD)  # a wrong method is told now; the rest when asked
 
-    def _way(self, words: str, gather_by: str | None) -> Answering:
-        return self._way_by(gather_by)
-
-    def _way_by(self, gather_by: str | None) -> Answering:
+    def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:
         """How the document is asked with what the user wants gathered by; all share one index."""
-        if gather_by not in self._ways:
+        key = gather_by, finding
+        if key not in self._ways:
             parts = self.engine, self.document, self._method
-            self._ways[gather_by] = way_of(*parts, gather_by, self._index)
-        return self._ways[gather_by]
+            self._ways[key] = way_of(*parts, gather_by, self._index, self._rows, finding)
+        return self._ways[key]

@@ -22,15 +22,18 @@ from longctx.core.device import (
     peak_memory,
     set_threads,
 )
-from longctx.core.errors import LongctxError, UsageError
+from longctx.core.encode import encode
+from longctx.core.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.load import load_decoder
-from longctx.core.memory import Method, Place, Snapshot, Stored
+from longctx.core.memory import Method, Place, Rows, Snapshot, Stored
 from longctx.core.model import Decoder
 from longctx.core.model_files import BUNDLED, ModelFiles, cached_json, open_model_files, require_fit
 from longctx.core.profile import Profile
 from longctx.core.prompt import PromptEncoder
 from longctx.core.stages import facts, stage
-from longctx.core.store.manifest import Manifest
+from longctx.core.store.document import Document
+from longctx.core.store.manifest import UNITS, Manifest
+from longctx.core.store.shards import AGAIN
 from longctx.kernels import choice
 
 _log = logging.getLogger(__name__)
@@ -159,6 +162,46 @@ class Engine:
             method.restore(snapshot, stored, reading)
         return method
 
+    def method_of(self, document: Document, snapshot: Snapshot | None) -> Method:
+        """The memory of a document, to be asked.
+
+        Args:
+            document: the open document.
+            snapshot: its own, as of `saved_snapshot`; None: it is made again, by reading the
+                prefix, and behind it the document's tokens where they were read as one text.
+
+        Raises:
+            StateMismatch: the document is damaged, or of another method.
+        """
+        if snapshot is None:
+            snapshot = self._snapshot_again(document)
+        return self.new_method(snapshot, document)
+
+    def _snapshot_again(self, document: Document) -> Snapshot:
+        method, prefix = self.new_method(), self._prefix_of(document)
+        whole = document.manifest.units == UNITS[0]
+        ids = self._ids_of(document) if whole else ()
+        with stage(_log, "read_again", f"{document.manifest.name}: its snapshot made again"):
+            for _ in encode(self.decoder, method, prefix, ids, _Nowhere()):
+                pass
+        return {name: tensor.cpu() for name, tensor in method.snapshot().items()}
+
+    def _prefix_of(self, document: Document) -> torch.Tensor:
+        """What was read before a document; the user may ask with another profile."""
+        own = document.manifest.profile
+        if not isinstance(own, dict):
+            return self.prompt.prefix()
+        template = profile.parse(own, "the document's profile").prompt
+        return PromptEncoder(resolve(template, self.files.tokenizer), self.files.tokenizer).prefix()
+
+    def _ids_of(self, document: Document) -> Iterator[torch.Tensor]:
+        for _, rows in document.rows("tokens", ("ids",)):
+            ids = rows["ids"].long()
+            if ((ids < 0) | (ids >= self.files.config.vocab_size)).any():
+                why = "it has tokens that the model does not have"
+                raise StateMismatch(f"'{document.manifest.name}' is damaged", why, AGAIN)
+            yield ids
+
     def _room(self) -> int | None:
         """Bytes that what is kept may take beside the model; None: the device is the host."""
         if not self.device.startswith("cuda"):
@@ -175,6 +218,22 @@ class Engine:
             "torch": torch.__version__,
             "transformers": transformers.__version__,
         }
+
+
+class _Nowhere:
+    """Takes rows that the store has already."""
+
+    def append(self, group: str, rows: Rows) -> None:
+        """Drops them."""
+
+
+def saved_snapshot(document: Document) -> Snapshot | None:
+    """A document's snapshot; None where it was left out, because it can be made again.
+
+    Raises:
+        StateMismatch: the document is damaged.
+    """
+    return document.snapshot() if document.has_snapshot else None
 
 
 _stays: list[None] = []  # one for each `weights_stay` that has been entered
@@ -198,8 +257,16 @@ def weights_stay() -> Iterator[None]:
 
 
 def recorded(manifest: Manifest) -> Recorded:
-    """What a document says of how it was read."""
-    return Recorded(manifest.model["name"], manifest.profile, manifest.method, manifest.options)
+    """What a document says of how it was read.
+
+    The profile of a format 2 document has `gather_by: method` where nobody had chosen it: that was
+    the default then, so today's is taken. Its `threshold` of such scores is not used any more.
+    """
+    own = manifest.profile
+    if manifest.format == 2 and isinstance(own, dict):
+        gone = {"threshold", *(["gather_by"] if own.get("gather_by") == scoring.METHOD else [])}
+        own = {key: value for key, value in own.items() if key not in gone}
+    return Recorded(manifest.model["name"], own, manifest.method, manifest.options)
 
 
 @contextmanager

@@ -54,6 +54,10 @@ STOP_WORDS = frozenset(
         "with",
     ]
 )
+# What makes a question of words tells nothing of what they are about.
+QUESTION_WORDS = frozenset(
+    ["who", "whom", "whose", "what", "which", "where", "when", "why", "how", "do", "does", "did"]
+)
 _LETTER = re.compile(rf"[^\W{_UNSPACED}]")
 _LETTERS = re.compile(rf"[^\W{_UNSPACED}]{{1,{LONGEST}}}")
 _GROWS = "\u0130"  # the one character whose small letter is two: I with a dot
@@ -82,6 +86,16 @@ def stems(text: str) -> list[tuple[int, int, str]]:
     return [
         (places[s], places[e - 1] + 1, stem) for (s, e), stem in zip(kept, stemmed, strict=True)
     ]
+
+
+def asked(question: str) -> list[str]:
+    """The stems by which a question is looked for: those of its words but the question words.
+
+    Of a question that has no others, these.
+    """
+    found = stems(question)
+    kept = [stem for start, end, stem in found if question[start:end].lower() not in QUESTION_WORDS]
+    return kept or [stem for _, _, stem in found]
 
 
 def cut(text: str, place: int, low: int = 0) -> int:

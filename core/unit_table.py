@@ -82,6 +82,31 @@ class Units:
         first, last = self.windows.T
         return values[first] + np.where(first == last, 0, values[last])
 
+    @cached_property
+    def ends(self) -> np.ndarray:
+        """(U,) int64, the last unit of each one's source."""
+        last = np.append(self._is_first[1:], True)
+        places = np.flatnonzero(last)
+        return places[np.cumsum(last) - last]
+
+    @cached_property
+    def _is_first(self) -> np.ndarray:
+        """(U,) bool, whether a unit is the first of its source."""
+        before = np.stack([self.documents, self.sources])
+        return np.append(np.ones(min(1, len(self)), bool), (np.diff(before) != 0).any(axis=0))
+
+    def spans(self, width: int) -> np.ndarray:
+        """The stretches of so many neighbouring units of one source, shifted by one.
+
+        Returns:
+            (S, 2) int64, first and last unit of each; a source of fewer units has one of all of
+            them. Of two units: the windows.
+        """
+        first = np.arange(len(self))
+        last = np.minimum(first + width - 1, self.ends)
+        kept = (last - first == width - 1) | self._is_first
+        return np.stack([first[kept], last[kept]], axis=1)
+
     def best(self, scores: np.ndarray) -> np.ndarray:
         """The better of the scores (W,) of each unit's windows, (U,)."""
         known = np.append(scores, np.array(-np.inf, scores.dtype))  # what -1 picks

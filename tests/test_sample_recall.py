@@ -16,7 +16,7 @@ SAMPLES = Path(__file__).parent.parent / "samples"
 NAMES = sorted(path.stem for path in SAMPLES.glob("*.md"))  # the log's document is made, and long
 BUDGET = 1024
 # Of 140, among 45,017 tokens: what was measured. Raise a number when more are gathered.
-FLOORS = {"method": 78, "bm25": 79, "hybrid": 85}
+FLOORS = {"hybrid": 107, "bm25": 97, "maxsim": 89, "method": 78}
 
 
 @pytest.fixture(scope="module")

@@ -16,14 +16,17 @@ from longctx.core.answering import Answering, Question, Recalling, way_of
 from longctx.core.bench import ceilings
 from longctx.core.bench.ceilings import Ceilings
 from longctx.core.bench.floors import entry_bytes, weight_bytes
-from longctx.core.bench.reading import random_ids
+from longctx.core.bench.reading import random_ids, text_of
 from longctx.core.bench.sizes import budget_of, reading_options
 from longctx.core.bench.states import NAME, make_state
 from longctx.core.decode import Generation
 from longctx.core.device import empty_cache, peak_memory, reset_peak_memory
 from longctx.core.embeddings import GROUP as EMBEDDINGS
+from longctx.core.kept_rows import KeptRows
+from longctx.core.lexical import PassageIndex
 from longctx.core.memory import Method
 from longctx.core.sampling import Sampling
+from longctx.core.scoring import METHOD, USUAL
 from longctx.core.setup import Engine
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
@@ -41,6 +44,7 @@ class Answer:
         tokens, state_bytes: of the document; None where it is not on disk.
         method: that answered.
         chunk, budget: with which its state was made; None: everything is kept.
+        gathered_by: of `core/scoring/`; "method" is its own published rule.
         gathered: tokens that were recomputed for the question, or that the answer stands on.
         cache: cold: nothing of the state is in memory; warm: all of it is in the page cache; same
             document: it was also opened and checked before; in memory: as after reading it.
@@ -61,6 +65,7 @@ class Answer:
     method: str
     chunk: int
     budget: int | None
+    gathered_by: str
     gathered: int
     cache: str
     open_s: float
@@ -111,7 +116,8 @@ class Asker:
         self._engine, self._tokens, self._found, self._note = engine, tokens, found, on_note
         ids = random_ids(QUESTION, engine.files.config.vocab_size, seed=1)
         scored = torch.ones(QUESTION, dtype=torch.bool)
-        self._question = Question(ids, scored, ANSWER, gather)
+        words = text_of(ids.int()).decode()
+        self._question = Question(ids, scored, ANSWER, gather, words=words)
 
     def from_memory(self) -> list[Answer]:
         """From a memory that is filled at random, in the ways that need no more."""
@@ -123,7 +129,7 @@ class Asker:
         answers = []
         for name, way in _ways(self._engine, method).items():
             if way.recalls:
-                opened = _Open(Recalling(self._engine, document, way, name), way)
+                opened = _Open(Recalling(self._engine, document, way, name, PassageIndex()), way)
                 self._ask(name, opened, IN_MEMORY)  # uncounted: a GPU's kernels are chosen
                 answers.append(self._ask(name, opened, IN_MEMORY))
         return answers
@@ -135,29 +141,38 @@ class Asker:
         make_state(library, self._engine, self._tokens)
         answers = []
         for name in _ways(self._engine, self._engine.new_method()):
-            self._note(f"asking about {self._tokens:,} tokens with {name}")
-            answers += self._each_cache(library, name)
+            for by in self._gathers_by(name):
+                self._note(f"asking about {self._tokens:,} tokens with {name}, gathered by {by}")
+                answers += self._each_cache(library, name, by)
         library.remove(NAME)
         return answers
 
-    def _each_cache(self, library: Library, name: str) -> Iterator[Answer]:
+    def _gathers_by(self, name: str) -> tuple[str, ...]:
+        """The method's own rule, and beside it the usual one where passages are recomputed."""
+        recalls = _ways(self._engine, self._engine.new_method())[name].recalls
+        return (METHOD,) if recalls else (METHOD, USUAL)
+
+    def _each_cache(self, library: Library, name: str, by: str) -> Iterator[Answer]:
         """Cold, warm, and what is open already; what a system cannot do is left out."""
         [folder] = [folder for folder in library.folders() if folder.name == NAME]
-        opened = self._open(library, name)  # once uncounted, so that a GPU's kernels are chosen
+        opened = self._open(library, name, by)  # once uncounted, so that a GPU's kernels are chosen
         self._ask(name, opened, "")
         for cache, prepare in CACHES.items():
             opened = None  # it would take the room of what is opened next
             if all([prepare(file) for file in folder.iterdir()]):
-                opened = self._open(library, name)
+                opened = self._open(library, name, by)
                 yield self._ask(name, opened, cache)
         yield self._ask(name, replace(opened, seconds=0.0), "same document")
 
-    def _open(self, library: Library, name: str) -> _Open:
+    def _open(self, library: Library, name: str, by: str) -> _Open:
         empty_cache(self._engine.device)
         started = time.perf_counter()
         document = library.document(NAME)
         method = self._engine.new_method(document.snapshot(), document)
-        answering = way_of(replace(self._engine, asked_with=name), document, method)
+        kept, index = KeptRows(self._engine.device), PassageIndex(document)
+        kept.warm(document)
+        engine = replace(self._engine, asked_with=name)
+        answering = way_of(engine, document, method, by, index, kept.of(document))
         ceilings.wait_for(self._engine.device)
         seconds = time.perf_counter() - started
         return _Open(answering, _ways(self._engine, method)[name], document, seconds)
@@ -180,7 +195,8 @@ class Asker:
             method=name,
             chunk=part.chunk,
             budget=budget_of(part),
-            gathered=len(begun.found()[1]),
+            gathered_by=opened.answering.gathers_by,
+            gathered=len(begun.found().tokens),
             cache=cache,
             open_s=round(opened.seconds, 4),
             gather_s=round(clock.marks["gather"], 4),

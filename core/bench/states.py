@@ -10,6 +10,7 @@ from longctx.core.resume import header
 from longctx.core.setup import Engine
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.library import Library
+from longctx.core.word_tables import word_tables
 
 NAME = "random"
 BLOCK = 4096  # rows that are written at a time
@@ -34,7 +35,7 @@ def make_state(library: Library, engine: Engine, tokens: int) -> None:
                 for group, rows in _drawn(like, count).items():
                     behind.append(group, rows)
                 reading.store(start + count)
-        writer.complete(snapshot, report=reading.report())
+        writer.complete(snapshot, words=word_tables, report=reading.report())
 
 
 def _drawn(like: Groups, count: int) -> Groups:

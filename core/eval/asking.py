@@ -42,7 +42,7 @@ class How:
 
     def __post_init__(self) -> None:
         if self.gather_by is not None:
-            scoring.require(self.gather_by)
+            scoring.check(self.gather_by)
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def _checked(setup: Setup, wanted: Wanted, engine: Engine) -> Wanted:
         methods.load(method)
         prepare(replace(setup, method=method))
     for name in wanted.gather_by:
-        scoring.require(name)
+        scoring.check(name)
     for policy in wanted.decode:
         decoding.choose(policy, engine.profile.decoding)
     found = [tasks.find(name) for name in wanted.tasks]

@@ -13,8 +13,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from longctx.core import scoring
 from longctx.core.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.eval.asking import How, ask
@@ -23,8 +21,6 @@ from longctx.core.eval.journal import Journal, Record
 from longctx.core.eval.qa_places import LINE, PLACE, TEXT, Placed
 from longctx.core.eval.run_settings import of_model
 from longctx.core.eval.text_match import contained, exact_match, f1
-from longctx.core.gather import top_tokens
-from longctx.core.memory import Scores
 from longctx.core.session import Session
 
 SCHEMA_VERSION = 2
@@ -174,7 +170,7 @@ def _require(wanted: Wanted) -> None:
         why = "each question needs something to gather by, and budgets of a token or more"
         raise UsageError("cannot measure recall", why, "Correct --gather-by or --gather.")
     for name in wanted.gather_by or ():
-        scoring.require(name)
+        scoring.check(name)
 
 
 def _sources(
@@ -195,8 +191,7 @@ def _sources(
         if journal.get(_recall_name(name, 1)) is not None:
             continue
         try:
-            scoring.require(name)
-            gathered(session, placed[0].query.question, name, wanted.budgets[:1])
+            session.gathered(placed[0].query.question, name, wanted.budgets[:1])
         except StateMismatch:
             raise
         except LongctxError as error:
@@ -245,36 +240,9 @@ def _counted(placed: list[Placed]) -> dict[str, int]:
 
 
 def _recall(session: Session, one: Placed, by: str, budgets: tuple[int, ...]) -> Record:
-    chosen = gathered(session, one.query.question, by, budgets)
+    chosen = session.gathered(one.query.question, by, budgets)
     hits = map(one.is_among, chosen)
     return {str(budget): hit for budget, hit in zip(budgets, hits, strict=True)}
-
-
-def gathered(session: Session, question: str, by: str, budgets: Sequence[int]) -> list[Tensor]:
-    """The tokens that `find --gather` would give at each budget, (n,) ascending each.
-
-    Raises:
-        LongctxError: the document cannot be gathered by that.
-    """
-    scores = session.score(question, gather_by=by)
-    manifest = session.document.manifest
-    if len(scores.raw) != manifest.tokens:
-        raise LongctxError(
-            f"cannot search document {manifest.name!r}",
-            f"its method {manifest.method!r} scores no tokens",
-            "Ingest it with --method reform.",
-        )
-    return [best(scores, budget) for budget in budgets]
-
-
-def best(scores: Scores, budget: int) -> Tensor:
-    """The best tokens of scores, ascending, at most so many.
-
-    Where a question attends to what was kept, tokens that it did not attend to are ranked under
-    their own scores, and no budget gathers them.
-    """
-    attended = int((scores.pooled >= scores.raw).sum())
-    return top_tokens(scores, min(budget, attended), len(scores.raw), (0, 0))
 
 
 def _answer(session: Session, one: Placed, by: str, wanted: Wanted) -> Record:

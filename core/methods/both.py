@@ -129,9 +129,13 @@ class Recomputing:
 
     def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
         """Cosines with the question's embeddings; see `Method.score` in `core/memory.py`."""
+        return search(self.embed(read), scored, stored.rows(GROUP), self._options.pool)
+
+    def embed(self, read: Callable[[Chunked], None]) -> tuple[Tensor, Tensor]:
+        """The question's own embeddings; see `Method.embed` in `core/memory.py`."""
         asked = Tapped(Taps(self._options.heads, self._layers), self._kv.recall())
         read(asked)
-        return search(asked.taps.embeddings(), scored, stored.rows(GROUP), self._options.pool)
+        return asked.taps.embeddings()
 
 
 class Tapped:

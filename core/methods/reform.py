@@ -87,7 +87,7 @@ class Method(Memory):
         place: where to keep the caches.
     """
 
-    recalls, ways = False, {}
+    recalls, ways, rereads = False, {}, True
 
     def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
         self.options = options
@@ -173,11 +173,15 @@ class Method(Memory):
 
     def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
         """Best cosine with any of the user's tokens, then the maximum over the neighbours (3.3)."""
+        return search(self.embed(read), scored, stored.rows(GROUP), self.options.pool)
+
+    def embed(self, read: Callable[[Chunked], None]) -> tuple[Tensor, Tensor]:
+        """The question's own embeddings; see `Method.embed` in `core/memory.py`."""
         asked = copy.copy(self)
         asked._caches, asked._evicts = list(self._caches), False
         asked._taps = Taps(self.options.heads, self._layers)
         read(asked)
-        return search(asked._taps.embeddings(), scored, stored.rows(GROUP), self.options.pool)
+        return asked._taps.embeddings()
 
     def recall(self) -> Recalled:
         """Is never reached: gathered tokens are recomputed."""

@@ -1,45 +1,48 @@
-"""By what a document's tokens are gathered, one file each; the folder is the registry.
+"""By what a document's passages are gathered, one file each; the folder is the registry.
 
-`--gather-by bm25` loads `bm25.py`, whose function `scores` takes a `Sought` and gives a score to
-every token. `method` has no file: these are the scores of the method that read the document.
-Importing this loads no model libraries.
+`--gather-by bm25` loads `bm25.py`, whose function `rank` takes a `Sought` and says how well each
+window fits. `method` has no file: it is the rule of the method that read the document, as its paper
+has it. Importing this loads no model libraries.
 """
 
 import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from longctx.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from longctx.core.late_interaction import Maxima
     from longctx.core.lexical import PassageIndex
-    from longctx.core.memory import Scores
+    from longctx.core.ranked import Ranked
 
-METHOD = "method"  # the scores of the document's own method
-EXTRA = ("bm25s", "Stemmer")  # what every file here needs beside the core's own dependencies
+METHOD = "method"  # the rule of the document's own method
+USUAL = "hybrid"  # what finds most: docs/benchmarks.md, "Gather recall"
+WORDS = "bm25"  # what needs no embeddings
 
 
 @dataclass(frozen=True)
 class Sought:
-    """What is looked for, and what is known of the document.
+    """What is looked for, and what is known of the documents.
 
     Attributes:
         words: the user's words.
-        own: gives the scores of the document's own method; LongctxError where it has none.
-        index: the words of the document's passages.
+        maxima: gives how near each of the question's tokens comes to each unit; None: a document
+            has no embeddings.
+        index: the words of the documents' windows.
     """
 
     words: str
-    own: "Callable[[], Scores]"
+    maxima: "Callable[[], Maxima] | None"
     index: "PassageIndex"
 
 
 def names() -> list[str]:
     """What there is to gather by, the usual one first."""
-    return [METHOD, *sorted(module.name for module in pkgutil.iter_modules(__path__))]
+    found = {METHOD, *(module.name for module in pkgutil.iter_modules(__path__))}
+    return [USUAL, *sorted(found - {USUAL})]
 
 
 def check(name: str) -> None:
@@ -52,27 +55,18 @@ def check(name: str) -> None:
         raise UsageError(f"cannot gather by {name!r}", "", f"Known: {', '.join(names())}.")
 
 
-def require(name: str) -> None:
-    """Refuses a name that cannot be used here.
+def load(name: str) -> "Callable[[Sought], Ranked]":
+    """The function `rank` of a name that is not METHOD.
 
     Raises:
-        UsageError: as `check`, or it needs libraries that are not installed.
+        UsageError: as `check`.
     """
     check(name)
-    missing = [library for library in EXTRA if find_spec(library) is None]
-    if name != METHOD and missing:
-        raise UsageError(
-            f"cannot gather by {name!r}",
-            f"{' and '.join(missing)} cannot be imported",
-            f"pip install 'longctx[bm25]', or use --gather-by {METHOD}.",
-        )
+    return importlib.import_module(f"{__name__}.{name}").rank
 
 
-def load(name: str) -> "Callable[[Sought], Scores]":
-    """The function `scores` of a name that is not METHOD.
-
-    Raises:
-        UsageError: as `require`.
-    """
-    require(name)
-    return importlib.import_module(f"{__name__}.{name}").scores
+def needs_embeddings(name: str) -> bool:
+    """Whether a source finds nothing where a document has no embeddings."""
+    return name != METHOD and getattr(
+        importlib.import_module(f"{__name__}.{name}"), "NEEDS_EMBEDDINGS", False
+    )

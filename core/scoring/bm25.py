@@ -1,12 +1,14 @@
-"""BM25: a token has the score of its passage of 128 tokens, by the words of the question in it.
+"""BM25: windows of 128 tokens by the words of the question in them.
 
-No model takes part. Knows nothing of how passages are found or words counted: see `PassageIndex`.
+No model takes part. Knows nothing of how windows are made or words counted: see `PassageIndex`.
 """
 
-from longctx.core.memory import Scores
+from longctx.core.lexical import WINDOW
+from longctx.core.ranked import Ranked
 from longctx.core.scoring import Sought
 
 
-def scores(sought: Sought) -> Scores:
-    """The passages' scores, spread over their tokens; ties go to the earlier token."""
-    return sought.index.scores(sought.words)
+def rank(sought: Sought) -> Ranked:
+    """The windows by BM25."""
+    units, words = sought.index.units, sought.index.window_scores(sought.words)
+    return Ranked(units, units.spans(WINDOW), words, words, None)

@@ -1,41 +1,51 @@
-"""Half the scores of the document's own method, half BM25's, each as z-scores over all tokens.
+"""Words and meaning together, of a window and of what stands around it.
 
-REFORM (4.4) mixes its scores with those of another retriever and prints no weights; these are ours.
+Standardised MaxSim and BM25 are added as z-scores over all windows, twice: for windows of 128
+tokens, and for stretches of 512, whose best one a window is in. A passage that answers stands among
+others of its subject more often than alone. Which scales and which sum was decided on the
+development questions (docs/benchmarks.md, "Gather recall").
 """
 
-from torch import Tensor
+import numpy as np
 
-from longctx.core.memory import Scores
+from longctx.core.lexical import STRETCH, WINDOW
+from longctx.core.ranked import Ranked
 from longctx.core.scoring import Sought
 
-SHARE = 0.5  # of the method's own scores
 
-
-def scores(sought: Sought) -> Scores:
-    """The mean of the z-scores of the method's pooled scores and of BM25's.
-
-    A token's raw score has its unpooled score in place of the pooled one, on the same scale: ties
-    go to the token that fits better by itself, then to the earlier one.
-
-    Raises:
-        LongctxError: the document's method gives no scores.
-    """
-    own = sought.own()  # first: where there are none, no words need be counted
-    words = (1 - SHARE) * _z(sought.index.scores(sought.words).pooled)
-    return Scores(
-        raw=SHARE * _z(own.raw, own.pooled) + words,
-        pooled=SHARE * _z(own.pooled) + words,
+def rank(sought: Sought) -> Ranked:
+    """The windows by both; by words alone where there are no embeddings."""
+    units = sought.index.units
+    words = sought.index.window_scores(sought.words)
+    maxima = sought.maxima() if sought.maxima else None
+    meaning = maxima.scores(WINDOW) if maxima else None
+    windows, stretches = units.spans(WINDOW), units.spans(STRETCH)
+    around = _both(
+        sought.index.window_scores(sought.words, STRETCH), maxima and maxima.scores(STRETCH)
     )
+    best = _best(around, stretches, len(units))
+    near = z_scores(best[windows].mean(axis=1))
+    return Ranked(units, windows, _both(words, meaning) + near, words, meaning)
 
 
-def _z(values: Tensor, among: Tensor | None = None) -> Tensor:
-    """Distances (N,) from a mean in standard deviations, which are those of `among` (N,).
+def _both(words: np.ndarray, meaning: np.ndarray | None) -> np.ndarray:
+    """The sum of z-scores, itself standardised."""
+    parts = [words] if meaning is None else [words, meaning]
+    return z_scores(sum(map(z_scores, parts)))
 
-    Where nothing varies a deviation counts as 1, so that the pooled scores are all 0.
-    """
-    values, among = values.double(), (values if among is None else among).double()
-    if not len(among):
-        return values
-    varies = bool(among.min() < among.max())
-    mean = among.mean() if varies else among[0]  # exactly: a mean of equal numbers is rounded
-    return (values - mean) / (among.std(correction=0) if varies else 1.0)
+
+def z_scores(values: np.ndarray) -> np.ndarray:
+    """Distances (n,) from their mean in standard deviations; zeros where nothing varies."""
+    if not len(values) or values.min() == values.max():
+        return np.zeros(len(values))
+    values = values.astype(np.float64)
+    return (values - values.mean()) / values.std()
+
+
+def _best(scores: np.ndarray, stretches: np.ndarray, units: int) -> np.ndarray:
+    """The best score of the stretches that each unit is in, (U,)."""
+    best = np.full(units, -np.inf)
+    first, last = stretches.T
+    for step in range(int((last - first).max(initial=0)) + 1):
+        np.maximum.at(best, np.minimum(first + step, last), scores)
+    return best

@@ -11,6 +11,7 @@ import secrets
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -21,9 +22,10 @@ from longctx.core.store import shards
 from longctx.core.store.document import Document
 from longctx.core.store.durable import TEMPORARY, storing, sync_folder, write_text
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import MANIFEST, Manifest
-from longctx.core.store.shards import Shard
+from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest
+from longctx.core.store.shards import WORDS, Shard
 from longctx.core.store.space import folder_bytes, free_disk
+from longctx.core.store.word_files import damaged_words
 from longctx.core.units import show_bytes
 
 MANIFEST_BYTES = 1 << 26  # the largest manifest that is taken from an archive
@@ -70,8 +72,20 @@ def whole_file(path: Path, replace: bool = False) -> Iterator[IO[bytes]]:
         ) from exc
 
 
+def sound(document: Document) -> Manifest:
+    """What is exported of a document: all of it, but not a word index that is damaged."""
+    manifest = document.manifest
+    if not damaged_words(document):
+        return manifest
+    kept = tuple(shard for shard in manifest.shards if shard.group != WORDS)
+    return replace(manifest, shards=kept)
+
+
 def export(
-    document: Document, out: IO[bytes], on_progress: OnProgress = lambda done, total: None
+    document: Document,
+    out: IO[bytes],
+    on_progress: OnProgress = lambda done, total: None,
+    manifest: Manifest | None = None,
 ) -> int:
     """Write a document to a file; every block is verified on its way.
 
@@ -79,6 +93,7 @@ def export(
         document: a complete one.
         out: where to; it need not be one that can be sought in.
         on_progress: called after every block.
+        manifest: as of `sound`; None: the document's own.
 
     Returns:
         Bytes written. The same document gives the same bytes.
@@ -87,27 +102,28 @@ def export(
         StateMismatch: it is damaged. What was written is of no use then.
         LongctxError: its manifest is too long.
     """
-    text = document.manifest.to_json().encode("ascii")
+    manifest = manifest or document.manifest
+    text = manifest.to_json().encode("ascii")
     if len(text) > MANIFEST_BYTES:
         raise LongctxError(
-            f"cannot export '{document.manifest.name}'",
+            f"cannot export '{manifest.name}'",
             f"its manifest has {len(text):,} bytes, and {MANIFEST_BYTES:,} is the most",
             "Copy the folder of the document instead",
         )
-    total = document.manifest.size + len(text)
+    total = manifest.size + len(text)
     written = 0
-    for piece in _pieces(document, text):
+    for piece in _pieces(document, manifest, text):
         out.write(piece)
         written += len(piece)
         on_progress(min(written, total), total)
     return written
 
 
-def _pieces(document: Document, text: bytes) -> Iterator[bytes | memoryview]:
+def _pieces(document: Document, manifest: Manifest, text: bytes) -> Iterator[bytes | memoryview]:
     yield _header(MANIFEST, len(text))
     yield text
     yield _padding(len(text))
-    for shard in document.manifest.shards:
+    for shard in manifest.shards:
         yield _header(shard.file, shard.size)
         yield from document.blocks(shard)
         yield _padding(shard.size)
@@ -145,6 +161,7 @@ def receive(
     replace: bool = False,
     max_size: int | None = None,
     on_progress: OnProgress = lambda done, total: None,
+    title: Callable[[str | None], str | None] = lambda own: own,
 ) -> Manifest:
     """Take a document into a library from what `export` wrote.
 
@@ -156,6 +173,8 @@ def receive(
         replace: a document of this name, or a reading of it that was stopped, gives way.
         max_size: bytes that the library may have; None: as many as the disk has.
         on_progress: called after every block.
+        title: gives the document's title in this library for the one in the file. With another
+            one, a document of an older format gets this one, without a word index.
 
     Returns:
         The document's manifest.
@@ -168,7 +187,7 @@ def receive(
             errors the library is as it was, or it has the whole document.
     """
     archive = _Archive(file, label)
-    manifest = archive.manifest(name)
+    manifest = titled(archive.manifest(name), title)
     _require_room(library, label, manifest, max_size)
     with Library.open(library, create=True).receiving(name, replace) as (folder, publish):
         done = 0
@@ -185,6 +204,12 @@ def receive(
             raise archive.unfit(f"{what}: {exc.why}") from exc
         publish()
     return manifest
+
+
+def titled(manifest: Manifest, title: Callable[[str | None], str | None]) -> Manifest:
+    """A manifest with another title; as it is, where it has that one."""
+    own = title(manifest.title)
+    return manifest if own == manifest.title else replace(manifest, format=FORMAT, title=own)
 
 
 def _require_room(library: Path, label: str, manifest: Manifest, max_size: int | None) -> None:

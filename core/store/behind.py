@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from longctx.core.overlap import Behind
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.shards import Rows
+from longctx.core.store.word_files import MakeWords
 from longctx.core.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -69,13 +70,19 @@ class WriterBehind(Behind):
         """Writes all that came so far, now: for a call that is made by `do`."""
         self._writer.checkpoint(snapshot, boundary, **changes)
 
-    def growth(self, snapshot: Rows, boundary: Boundary | None) -> int:
+    def growth(self, snapshot: Rows | None, boundary: Boundary | None) -> int:
         """Bytes that `complete` would add; after the context."""
         return self._writer.growth(snapshot, boundary)
 
-    def complete(self, snapshot: Rows, boundary: Boundary | None, **changes: Any) -> None:
+    def complete(
+        self,
+        snapshot: Rows | None,
+        boundary: Boundary | None,
+        words: MakeWords | None,
+        **changes: Any,
+    ) -> None:
         """Writes the rest and gives the document its place; after the context."""
-        self._writer.complete(snapshot, boundary, **changes)
+        self._writer.complete(snapshot, boundary, words, **changes)
 
 
 def to_host(rows: Rows) -> tuple[Rows, Callable[[], object]]:

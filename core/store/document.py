@@ -12,8 +12,6 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from longctx.core.errors import StateMismatch
 from longctx.core.store import shards
 from longctx.core.store.boundary import Boundary, unfolded
@@ -22,6 +20,7 @@ from longctx.core.store.shard_reader import ShardFile, TensorFile, TextFile
 from longctx.core.store.shards import Rows, Shard, damaged
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
 LARGE = 4 << 30  # bytes of a group
@@ -32,6 +31,7 @@ class Document:
 
     Args:
         folder: the document's folder. Sizes and headers of its files are checked here.
+        manifest: what is to be its manifest; None: the one that is there.
 
     Raises:
         StateMismatch: here and in every method: a file is missing, damaged or of another format.
@@ -39,8 +39,8 @@ class Document:
             can be made again; `words` says what is wrong with it.
     """
 
-    def __init__(self, folder: Path):
-        self.manifest = Manifest.read(folder)
+    def __init__(self, folder: Path, manifest: Manifest | None = None):
+        self.manifest = manifest or Manifest.read(folder)
         self._folder = folder
         groups = by_group(self.manifest.shards)
         self._manifest_size = (folder / MANIFEST).stat().st_size
@@ -128,6 +128,11 @@ class Document:
                 parts.append(file.take(name, rows[low:high] - first))
         return {name: torch.cat(parts) for name, parts in taken.items()}
 
+    @property
+    def has_snapshot(self) -> bool:
+        """Whether the method's snapshot is kept; else whoever needs it reads the tokens again."""
+        return "memory" in self._groups
+
     def snapshot(self) -> Rows:
         """The method's snapshot, whole."""
         _, file = self._files("memory")[0]
@@ -161,7 +166,7 @@ class Document:
         """Files of the word index that the manifest names; 0: there is none."""
         return len(self._words)
 
-    def words(self, number: int) -> dict[str, np.ndarray]:
+    def words(self, number: int) -> "dict[str, np.ndarray]":
         """The tables of one file of the word index, with the types and dimensions of the format.
 
         Nothing is known of their values; `core/word_tables.py` compares them with one another.
@@ -176,7 +181,7 @@ class Document:
             raise file
         return file.arrays()
 
-    def array_take(self, group: str, rows: np.ndarray, name: str) -> np.ndarray:
+    def array_take(self, group: str, rows: "np.ndarray", name: str) -> "np.ndarray":
         """Chosen rows of one tensor of a group, as `take`, without torch.
 
         Args:
@@ -187,6 +192,8 @@ class Document:
         Raises:
             ValueError: positions that are not ascending or not in the group.
         """
+        import numpy as np
+
         files = self._files(group)
         count = sum(file.shard.rows for _, file in files)
         if (np.diff(rows) < 0).any() or (rows < 0).any() or (rows >= count).any():
@@ -283,6 +290,8 @@ class Document:
 
     def _mark(self, source: int, offset: int) -> int | None:
         """The number of the last mark of a source up to a byte; None where it has none there."""
+        import numpy as np
+
         start = self.manifest.sources[source].text_start
         files = [file for file in self._groups.get("marks", []) if file.shard.rows]
         firsts = [int(file.array_rows("starts", 0, 1)[0]) for file in files]
@@ -310,6 +319,8 @@ class Document:
         Raises:
             ValueError: no tokens, or not of one source.
         """
+        import numpy as np
+
         source = self.source_of(first)
         where = self.manifest.sources[source]
         stop = where.first_token + where.tokens
@@ -386,6 +397,8 @@ class Document:
 
     def _newlines_before(self, position: int) -> int:
         """Newlines in the first `position` bytes of all text."""
+        import numpy as np
+
         number = position // (shards.MEMBER * shards.MEMBERS)
         files = self._groups.get("lines", [])
         before = sum(file.shard.rows for file in files[:number])

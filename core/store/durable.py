@@ -4,10 +4,11 @@ A failed write becomes one error that names the file and the room on the disk. T
 nothing of what the files hold; it returns the checksums of their blocks.
 """
 
+import errno
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -18,7 +19,9 @@ from xxhash import xxh3_128_hexdigest
 
 from longctx.core.errors import LongctxError
 from longctx.core.store import shards
+from longctx.core.store.shards import Shard
 
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES}
 TEMPORARY = ".tmp-"  # unfinished files; no shard and no document can have such a name
 
 
@@ -76,7 +79,37 @@ def write_file(folder: Path, name: str, needed: int, write: Callable[[Path], obj
     return blocks
 
 
-def write_text(folder: Path, name: str, text: str) -> None:
-    """Write a file of ASCII text; LongctxError where it cannot be written."""
+def write_text(folder: Path, name: str, text: str, mtime_ns: int | None = None) -> None:
+    """Write a file of ASCII text; LongctxError where it cannot be written.
+
+    Args:
+        folder, name: of the file.
+        text: what it holds.
+        mtime_ns: the modification time that it gets; None: now.
+    """
     data = text.encode("ascii")
-    write_file(folder, name, len(data), lambda path: path.write_bytes(data))
+
+    def write(path: Path) -> None:
+        path.write_bytes(data)
+        if mtime_ns is not None:
+            os.utime(path, ns=(mtime_ns, mtime_ns))
+
+    write_file(folder, name, len(data), write)
+
+
+def link_files(source: Path, folder: Path, files: Iterable[Shard]) -> None:
+    """The same files in another folder; copies, where the file system has no links.
+
+    Raises:
+        LongctxError: they cannot be there.
+    """
+    with storing(folder):
+        for shard in files:
+            try:
+                os.link(source / shard.file, folder / shard.file)
+            except OSError as exc:
+                if exc.errno not in _NO_LINKS:
+                    raise
+                copy = partial(shutil.copyfile, source / shard.file)
+                write_file(folder, shard.file, shard.size, copy)
+        sync_folder(folder)

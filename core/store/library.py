@@ -17,15 +17,16 @@ from pathlib import Path
 from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.store.document import Document
 from longctx.core.store.durable import TEMPORARY, storing, sync_folder, write_text
-from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, canonical_json
+from longctx.core.store.manifest import FORMAT, FORMATS, MANIFEST, Manifest, canonical_json
+from longctx.core.store.naming import NAME, called, composed
 from longctx.core.store.places import (
     DOCUMENTS,
-    NAME,
     UNFINISHED,
     Places,
     age,
     describe,
     is_complete,
+    write_title,
 )
 from longctx.core.store.reopening import Longer
 from longctx.core.store.shard_writer import SHARD_ROWS
@@ -66,6 +67,10 @@ class Library:
         """Folders of all documents, then of the unfinished, whatever is in them."""
         return self._places.folders(DOCUMENTS) + self._places.folders(UNFINISHED)
 
+    def names(self) -> list[str]:
+        """Names of all complete documents."""
+        return sorted(self._places.complete())
+
     def latest(self) -> str:
         """The name of the document that was completed last; NotFound where there is none."""
         folders = self._places.complete()
@@ -75,11 +80,42 @@ class Library:
             )
         return max(folders.values(), key=lambda folder: (age(folder), folder.name)).name
 
+    def name_of(self, text: str) -> str:
+        """The name of the document that is called so: by its name, or else by its title.
+
+        Args:
+            text: what the user calls it.
+
+        Returns:
+            A name that a document can have, whether there is one or not.
+
+        Raises:
+            UsageError: several documents have this title; or it can be neither name nor title.
+            NotFound: it can only be a title, and none has it.
+        """
+        can_be = NAME.fullmatch(text) is not None
+        places = self._places
+        if can_be and any(p.is_dir() for p in (places.finished(text), places.unfinished(text))):
+            return text
+        title = composed(text)
+        titled = {manifest.name for manifest in self.documents() if manifest.title == title}
+        if len(titled) > 1:
+            raise UsageError(
+                f"{len(titled)} documents are called '{text}'",
+                f"their names are {', '.join(sorted(titled))}",
+                "Say which one by its name",
+            )
+        if titled or can_be:
+            return titled.pop() if titled else text
+        if called(text)[1] is None:
+            _check_name(text)
+        raise self._no_document(text)
+
     def document(self, name: str, partial: bool = False) -> Document:
         """Open a document.
 
         Args:
-            name: the document's.
+            name: the document's, or its title.
             partial: also what the last checkpoint holds of one whose reading was stopped.
 
         Raises:
@@ -97,6 +133,7 @@ class Library:
         Raises:
             as `document`; and Locked where it is just being replaced or removed.
         """
+        name = self.name_of(name)
         folder = self._folder_of(name, partial)
         with self._places.shared(folder):
             if not folder.is_dir():  # published or removed since we looked
@@ -160,21 +197,49 @@ class Library:
             StateMismatch: it is damaged.
             LongctxError: the library cannot be written.
         """
+        name = self.name_of(name)
         self._folder_of(name, partial=False)
         with self._places.alone(name, UNFINISHED):
-            finished, unfinished = self._places.finished(name), self._places.unfinished(name)
-            with storing(finished):
-                if is_complete(unfinished):
-                    self._places.publish(name)
-                self._places.delete(self._places.aside(name), name)
-            if not finished.is_dir():  # removed since we looked
-                raise self._no_document(name)
-            begun = _begun(unfinished)
+            finished = self._settled(name)
+            begun = _begun(self._places.unfinished(name))
             yield Longer(Document(finished), begun, self._places)
+
+    @contextmanager
+    def changing(self, name: str) -> Iterator[Path]:
+        """The folder of a complete document, to change what its manifest says, alone.
+
+        The manifest is written last, and as a whole: until then the document is what it was.
+
+        Raises:
+            UsageError, NotFound: as `document`.
+            Locked: another process uses the document, or writes it.
+            LongctxError: the library cannot be written.
+        """
+        name = self.name_of(name)
+        self._folder_of(name, partial=False)
+        with self._places.alone(name, UNFINISHED):
+            finished = self._settled(name)
+            with self._places.alone(name, DOCUMENTS):
+                yield finished
+
+    def mark(self) -> None:
+        """Say that no document is of an older format, where that is so.
+
+        Raises:
+            LongctxError: the library cannot be written.
+        """
+        complete = self._places.complete().values()
+        if self.format < FORMAT and all(describe(p).format == FORMAT for p in complete):
+            write_text(self.path, self._mark.name, canonical_json({"format": FORMAT}))
+
+    @property
+    def format(self) -> int:
+        """What the library says of its format."""
+        return json.loads(self._mark.read_bytes())["format"]
 
     def is_waiting(self, name: str) -> bool:
         """Whether a complete document waits for those who read the one in whose place it comes."""
-        return is_complete(self._places.unfinished(name))
+        return is_complete(self._places.unfinished(self.name_of(name)))
 
     def settle(self, name: str) -> bool:
         """Give a complete document its place, if only that was left to do.
@@ -233,7 +298,7 @@ class Library:
             Locked: it is being written, or questions are asked of it.
             LongctxError: it cannot be deleted.
         """
-        _check_name(name)
+        name = self.name_of(name)
         aside = self._places.aside(name)
         places = (aside, self._places.finished(name), self._places.unfinished(name))
         if not any(place.exists() for place in places):
@@ -242,8 +307,15 @@ class Library:
             for place in places:
                 self._places.delete(place, name)
 
-    def rename(self, name: str, new: str) -> None:
-        """Give a complete document another name.
+    def rename(self, name: str, new: str, title: str | None = None) -> None:
+        """Give a complete document another name and title.
+
+        A kill on the way may leave it with the new title and the old name.
+
+        Args:
+            name: the document's, or its title.
+            new: its new name; it may be the one that it has, where the title is another.
+            title: its new title; None: it is called by its name.
 
         Raises:
             UsageError: a bad name, or there is a document `new`, or one of that name is begun.
@@ -252,9 +324,11 @@ class Library:
             LongctxError: the library cannot be written.
         """
         _check_name(new)
+        name = self.name_of(name)
         source = self._folder_of(name, partial=False)
         if new == name:
-            raise UsageError(f"the document '{new}' exists", remedy="Choose another name")
+            self._retitle(name, title)
+            return
         target = self._places.finished(new)
         alone = self._places.alone
         with alone(name, UNFINISHED, DOCUMENTS), alone(new, UNFINISHED):
@@ -262,14 +336,32 @@ class Library:
                 source = self._folder_of(name, partial=False)
             if target.exists() or self._places.unfinished(new).exists():
                 raise UsageError(f"the document '{new}' exists", remedy="Choose another name")
+            write_title(source, title)
             with storing(target):
                 source.replace(target)
                 sync_folder(target.parent)
                 sync_folder(source.parent)
 
+    def _retitle(self, name: str, title: str | None) -> None:
+        with self.changing(name) as folder:
+            if describe(folder).title == title:
+                raise UsageError(f"the document '{name}' exists", remedy="Choose another name")
+            write_title(folder, title)
+
+    def _settled(self, name: str) -> Path:
+        """The folder of a document, after what an earlier run completed has got its place."""
+        finished = self._places.finished(name)
+        with storing(finished):
+            if is_complete(self._places.unfinished(name)):
+                self._places.publish(name)
+            self._places.delete(self._places.aside(name), name)
+        if not finished.is_dir():  # removed since we looked
+            raise self._no_document(name)
+        return finished
+
     def _folder_of(self, name: str, partial: bool) -> Path:
         """The folder of a complete document or, with `partial`, of the last checkpoint of one."""
-        _check_name(name)
+        name = self.name_of(name)
         finished, unfinished = self._places.finished(name), self._places.unfinished(name)
         if finished.is_dir():
             return finished
@@ -357,10 +449,10 @@ class Library:
             found = json.loads(self._mark.read_bytes())
         except (OSError, ValueError) as exc:
             raise damaged(self._mark, str(exc)) from exc
-        if found != {"format": FORMAT}:
+        if found not in [{"format": number} for number in FORMATS]:
             raise StateMismatch(
                 f"the library '{self.path}' is {found}",
-                f"this longctx uses format {FORMAT}",
+                f"this longctx uses formats {' and '.join(map(str, FORMATS))}",
                 "Name another folder with --library",
             )
 

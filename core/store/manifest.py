@@ -18,10 +18,13 @@ from xxhash import xxh3_128_hexdigest
 
 from longctx.core.encodings import ENCODINGS
 from longctx.core.errors import StateMismatch
-from longctx.core.store import shards
+from longctx.core.store import naming, shards
 from longctx.core.store.shards import AGAIN, Shard, damaged
 
-FORMAT = 2
+FORMAT = 3  # that is written
+FORMATS = (2, 3)  # that are read
+UNITS = ("document", "source")  # what was read as one text
+NEW = {"title", "units"}  # fields that format 2 did not have
 MANIFEST = "manifest.json"
 FINGERPRINT = ("config", "tokenizer", "weights")  # what makes a model the same model
 # How the canonical text begins: "checksum" comes first of the keys.
@@ -87,7 +90,9 @@ class Manifest:
     """What a document records of itself; `docs/format.md` describes every field.
 
     `name` is that of the folder and not stored. `status` is "complete", "reading", or, only in the
-    list of a library, "damaged"; then `report` says why under "error".
+    list of a library, "damaged"; then `report` says why under "error". `title` is None where the
+    document is called by its name. `units` is "source" where each source was read by itself,
+    behind the prefix, and not behind those before it. Format 2 has neither of the two.
     """
 
     name: str
@@ -102,6 +107,23 @@ class Manifest:
     profile: dict | str
     report: dict
     shards: tuple[Shard, ...]
+    title: str | None = None
+    units: str = UNITS[0]
+
+    @property
+    def shown(self) -> str:
+        """What people call the document: its title, or its name."""
+        return self.title or self.name
+
+    @property
+    def told(self) -> str:
+        """What people and commands call it: the name, with the title where that is another."""
+        return f"{self.name} ({self.title})" if self.title else self.name
+
+    @property
+    def has_words(self) -> bool:
+        """Whether files of the word index belong to it, as they are on the disk or damaged."""
+        return any(shard.group == shards.WORDS for shard in self.shards)
 
     @property
     def size(self) -> int:
@@ -112,6 +134,8 @@ class Manifest:
         """The canonical text, with its checksum."""
         data = asdict(self)
         del data["name"]
+        if self.format < FORMAT:
+            data = {key: value for key, value in data.items() if key not in NEW}
         for shard in data["shards"]:
             if shard["members"] is None:
                 del shard["members"], shard["raw"]
@@ -135,6 +159,8 @@ class Manifest:
             raise ValueError("it does not have the checksum that it records")
         if "name" in data:
             raise ValueError("it has a name, which only its folder has")
+        if NEW & data.keys() != (set() if data["format"] < FORMAT else NEW):
+            raise ValueError("its title or units are not those of its format")
         manifest = _decode(cls, {**data, "name": name})
         manifest._check()
         return manifest
@@ -169,7 +195,20 @@ class Manifest:
                 raise ValueError(f"a file of {group!r} follows the one of a checkpoint")
         if self.status == "complete" and any(s.checkpoint is not None for s in self.shards):
             raise ValueError("it is complete and names files of a checkpoint")
+        self._check_form()
         self._check_sources()
+
+    def _check_form(self) -> None:
+        """The same of what format 3 has brought."""
+        if self.title is not None and not naming.is_title(self.title):
+            raise ValueError(f"its title is {self.title!r:.40}")
+        if self.units not in UNITS:
+            raise ValueError(f"its units are {self.units!r:.40}")
+        if self.has_words and (self.format < FORMAT or self.status != "complete"):
+            raise ValueError("it names files of words, which only whole documents of format 3 have")
+        snapshots = any(shard.group in shards.SNAPSHOTS for shard in self.shards)
+        if self.units != UNITS[0] and snapshots and self.status == "complete":
+            raise ValueError("its sources were read one by one, and it has a snapshot of all")
 
     def _check_sources(self) -> None:
         sizes = [source.size for source in self.sources]
@@ -217,13 +256,13 @@ def _check_format(name: str, data: Any) -> None:
     found = data.get("format") if isinstance(data, dict) else None
     if type(found) is not int:
         raise ValueError("it does not say which format it has")
-    if found != FORMAT:
+    if found not in FORMATS:
         known = data.get("sources")
         paths = [s.get("path") for s in known if isinstance(s, dict)] if type(known) is list else []
         sources = shlex.join(path for path in paths if isinstance(path, str)) or "SOURCE"
         raise StateMismatch(
             f"'{name}' has format {found}",
-            f"this longctx reads format {FORMAT}",
+            f"this longctx reads formats {' and '.join(map(str, FORMATS))}",
             f"Make it again: longctx ingest {sources} --name {name} --replace",
         )
 

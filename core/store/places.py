@@ -5,19 +5,18 @@ gives way steps aside under a hidden name first. Who moves a folder holds its lo
 folder's content only what its manifest says.
 """
 
-import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from longctx.core.errors import Locked, StateMismatch
-from longctx.core.store.durable import storing, sync_folder
+from longctx.core.store.durable import storing, sync_folder, write_text
 from longctx.core.store.locks import Locks
 from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest
+from longctx.core.store.naming import NAME
 
-NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,100}")
 DOCUMENTS, UNFINISHED = "documents", "unfinished"
 PATIENCE = 60.0  # seconds that a new document waits for the readers of the one it replaces
 
@@ -159,15 +158,6 @@ def unnamed(folder: Path, manifest: Manifest) -> list[Path]:
     return sorted(p for p in folder.iterdir() if p.name not in named and not p.is_dir())
 
 
-def document_name(path: str) -> str:
-    """A document's name after a file, a folder or `-`: its own, without a file's ending."""
-    own = Path(os.path.abspath(path))  # "." and ".." have no name of their own
-    stem = "stdin" if path == "-" else own.name if own.is_dir() else own.stem
-    stem = stem.removesuffix(".tar")
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in stem)
-    return kept.strip(".-")[:100] or "document"
-
-
 def is_complete(folder: Path) -> bool:
     """Whether a folder's manifest can be read and says so."""
     return describe(folder).status == "complete"
@@ -200,3 +190,26 @@ def age(folder: Path) -> int:
         return (folder / MANIFEST).stat().st_mtime_ns
     except OSError:
         return 0
+
+
+def write_title(folder: Path, title: str | None) -> None:
+    """Give the document in a folder another title, alone; one that is damaged has none.
+
+    Raises:
+        StateMismatch: it is to have one, and is damaged.
+        LongctxError: it cannot be written.
+    """
+    if describe(folder).title == title:
+        return
+    write_manifest(folder, replace(Manifest.read(folder), format=FORMAT, title=title))
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Put a manifest in the place of another; the document is no later than it was.
+
+    Raises:
+        LongctxError: it cannot be written.
+    """
+    text = manifest.to_json()
+    Manifest.from_json(text, folder.name)  # it can be read back
+    write_text(folder, MANIFEST, text, age(folder) or None)

@@ -4,9 +4,6 @@ The files that stay as they are become links, so nothing is copied but what fill
 document stays as it is until the longer one takes its place. Knows nothing of tokens or models.
 """
 
-import errno
-import os
-import shutil
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,15 +11,13 @@ from typing import Any
 
 from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.document import Document
-from longctx.core.store.durable import storing, sync_folder, write_file, write_text
+from longctx.core.store.durable import link_files, write_text
 from longctx.core.store.manifest import MANIFEST, Manifest, Source
 from longctx.core.store.marks import marks_before
 from longctx.core.store.places import Places
 from longctx.core.store.shard_writer import SHARD_ROWS, GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import SNAPSHOTS, Shard, shard_name
 from longctx.core.store.writer import Writer
-
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES}
 
 
 @dataclass
@@ -73,7 +68,8 @@ class Longer:
     def _writer(self, header: dict[str, Any], begun: Document | None) -> Writer:
         name = self.document.manifest.name
         publish = partial(self.places.publish, name)
-        return Writer(self.places.unfinished(name), header, self.shard_rows, publish, begun)
+        folder = self.places.unfinished(name)
+        return Writer(folder, header, self.shard_rows, publish, begun, self.document)
 
 
 def reopen(
@@ -121,7 +117,7 @@ def reopen(
 def _text(document: Document, folder: Path, size: int) -> TextWriter:
     """The first `size` bytes of the text."""
     full = document.full_text(size)
-    _link(document.folder, folder, full)
+    link_files(document.folder, folder, full)
     writer = TextWriter(folder, full)
     for piece in document.raw(sum(shard.raw or 0 for shard in full), size):
         writer.add(piece)
@@ -131,22 +127,8 @@ def _text(document: Document, folder: Path, size: int) -> TextWriter:
 def _group(document: Document, folder: Path, group: str, rows: int, shard_rows: int) -> GroupWriter:
     """The first rows of a group."""
     full = document.full(group, rows)
-    _link(document.folder, folder, full)
+    link_files(document.folder, folder, full)
     rest = document.first_rows(group, len(full), rows)
     writer = GroupWriter(folder, group, rest, shard_rows, full)
     writer.append(rest)
     return writer
-
-
-def _link(source: Path, folder: Path, files: list[Shard]) -> None:
-    """The same files in another folder; copies, where the file system has no links."""
-    with storing(folder):
-        for shard in files:
-            try:
-                os.link(source / shard.file, folder / shard.file)
-            except OSError as exc:
-                if exc.errno not in _NO_LINKS:
-                    raise
-                copy = partial(shutil.copyfile, source / shard.file)
-                write_file(folder, shard.file, shard.size, copy)
-        sync_folder(folder)

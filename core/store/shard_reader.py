@@ -13,7 +13,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 from xxhash import xxh3_128_hexdigest
 
 from longctx.core.errors import StateMismatch
@@ -22,6 +21,7 @@ from longctx.core.store.open_files import opened
 from longctx.core.store.shards import AGAIN, DTYPES, Shard, damaged
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
 HEADER_BYTES = 1 << 20  # the longest header of a safetensors file
@@ -104,8 +104,10 @@ class ShardFile:
 
 def _room(size: int) -> memoryview:
     """Memory to read into, which may be written to."""
-    if size < _SMALL:
+    if size < _SMALL:  # as when a document is opened: a list does not wait for numpy
         return memoryview(bytearray(size))
+    import numpy as np
+
     return memoryview(np.empty(size, np.uint8))  # a bytearray would be half as fast
 
 
@@ -216,26 +218,30 @@ class TensorFile(ShardFile):
             [self.rows(name, int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs]
         )
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> "dict[str, np.ndarray]":
         """All tensors by name; the file is read at once."""
+        import numpy as np
+
         data = self.read(0, self.shard.size)
         return {
             name: np.frombuffer(data[slot.start : slot.stop], slot.dtype).reshape(slot.shape)
             for name, slot in self.slots.items()
         }
 
-    def array(self, name: str) -> np.ndarray:
+    def array(self, name: str) -> "np.ndarray":
         """One whole tensor, of any number of dimensions."""
         slot = self._find(name)
         return self._load_array(slot, slot.shape, 0)
 
-    def array_rows(self, name: str, first: int, last: int) -> np.ndarray:
+    def array_rows(self, name: str, first: int, last: int) -> "np.ndarray":
         """Rows [first, last) of one tensor, (last - first, ...)."""
         slot = self._find(name)
         return self._load_array(slot, (last - first, *slot.shape[1:]), first * slot.row_bytes)
 
-    def array_take(self, name: str, rows: np.ndarray) -> np.ndarray:
+    def array_take(self, name: str, rows: "np.ndarray") -> "np.ndarray":
         """The rows at ascending positions `rows` (S,), S > 0: (S, ...)."""
+        import numpy as np
+
         gap = max(1, _GAP // max(1, self._find(name).row_bytes))
         runs = np.split(rows, np.flatnonzero(np.diff(rows) > gap) + 1)
         return np.concatenate(
@@ -256,7 +262,9 @@ class TensorFile(ShardFile):
             return torch.empty(shape, dtype=dtype)
         return torch.frombuffer(self.read(slot.start + offset, size), dtype=dtype).view(shape)
 
-    def _load_array(self, slot: _Slot, shape: tuple[int, ...], offset: int) -> np.ndarray:
+    def _load_array(self, slot: _Slot, shape: tuple[int, ...], offset: int) -> "np.ndarray":
+        import numpy as np
+
         dtype = np.dtype(slot.dtype)  # numpy has all but bfloat16
         size = math.prod(shape) * dtype.itemsize
         if not size:

@@ -15,6 +15,7 @@ from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.locks import Locks
 from longctx.core.store.manifest import MANIFEST, Manifest
+from longctx.core.store.word_files import damaged_words
 
 OnProgress = Callable[[int, int], None]  # gets bytes done, and bytes in all
 
@@ -48,13 +49,14 @@ def verify(
 
     Args:
         library: where they are.
-        name: one document; None: all.
+        name: one document, by name or title; None: all.
         on_progress: called after every block; its bytes are those of the files and of the text.
 
     Raises:
         UsageError: the name is not one that a document can have.
         NotFound: there is none of this name.
     """
+    name = None if name is None else library.name_of(name)
     folders = [path for path in library.folders() if name in (None, path.name) and _is_begun(path)]
     if name is not None and not folders:
         library.document(name, partial=True)  # says what is wrong with the name
@@ -105,8 +107,20 @@ def _verify(library: Library, folder: Path, on_done: Callable[[int], None]) -> V
                 return None
             document = Document(folder)
             document.verify(add)
+            wrong = damaged_words(document, add)
+            if wrong:
+                return Verified(name, unfinished, "damaged", error=_told(wrong))
             return Verified(name, unfinished, "ok", document.size())
     except Locked as exc:
         return Verified(name, unfinished, "locked", error=str(exc))
     except StateMismatch as exc:
         return Verified(name, unfinished, "damaged", error=str(exc))
+
+
+def _told(wrong: dict[str, str]) -> str:
+    """What is said of files of a word index that are damaged."""
+    files = "; ".join(f"'{file}': {why}" for file, why in wrong.items())
+    return (
+        f"its word index is damaged ({files}), and nothing else is. Questions can be asked; "
+        "`longctx upgrade` makes it again"
+    )

@@ -15,13 +15,14 @@ from typing import Any
 from longctx.core.errors import LongctxError
 from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.document import Document
-from longctx.core.store.durable import storing, write_text
+from longctx.core.store.durable import link_files, storing, write_text
 from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, Origin, Source, by_group
 from longctx.core.store.places import sweep
 from longctx.core.store.shard_writer import GroupWriter, TextWriter, write_tensors
-from longctx.core.store.shards import MEMBER, SNAPSHOTS, Rows, damaged, shard_name
+from longctx.core.store.shards import MEMBER, ROWLESS, Rows, Shard, damaged, shard_name
+from longctx.core.store.word_files import MakeWords, unchanged_words, write_words
 
-RESERVED = ("text", "lines", *SNAPSHOTS)  # groups that are not rows of a method
+RESERVED = ("text", "lines", *ROWLESS)  # groups that are not rows of a method
 
 
 class Writer:
@@ -36,6 +37,7 @@ class Writer:
         shard_rows: rows of a full shard.
         publish: puts the complete folder in its place.
         begun: the last checkpoint of an earlier run, to go on from.
+        shorter: the document that is made longer; what stays of its word index is kept.
 
     Raises:
         StateMismatch: `begun` is damaged.
@@ -49,10 +51,11 @@ class Writer:
         shard_rows: int,
         publish: Callable[[], None],
         begun: Document | None = None,
+        shorter: Document | None = None,
     ):
         import torch
 
-        self.begun = begun
+        self.begun, self._shorter = begun, shorter
         self._beside = False
         self._folder, self._shard_rows, self._publish = folder, shard_rows, publish
         self._text = TextWriter(folder)
@@ -184,13 +187,19 @@ class Writer:
         self._checkpoints += 1
 
     def complete(
-        self, snapshot: Rows, boundary: Boundary | None = None, **changes: Any
+        self,
+        snapshot: Rows | None,
+        boundary: Boundary | None = None,
+        words: MakeWords | None = None,
+        **changes: Any,
     ) -> Manifest:
         """Write the rest and give the document its place under documents/.
 
         Args:
-            snapshot: what the method needs to answer questions.
+            snapshot: what the method needs to answer questions; None: it can be made again by
+                reading the tokens.
             boundary: as of `checkpoint`.
+            words: gives the tables of the word index; None: the document has none.
             **changes: fields of the manifest.
 
         Raises:
@@ -199,13 +208,14 @@ class Writer:
         """
         if self._source_so_far():
             raise ValueError(f"source {self._open.name!r} is still open")
-        manifest = self._save("complete", snapshot, boundary, None, changes)
+        manifest = self._save("complete", snapshot, boundary, None, changes, words)
         self._publish()
         return manifest
 
-    def growth(self, snapshot: Rows, boundary: Boundary | None = None) -> int:
-        """Bytes that `complete` would add to the folder, but for headers."""
+    def growth(self, snapshot: Rows | None, boundary: Boundary | None = None) -> int:
+        """Bytes that `complete` would add to the folder, but for headers and the word index."""
         self._settle()
+        snapshot = snapshot or {}
         kept = folded(boundary.snapshot, snapshot) if boundary else {}
         files = [file.held_bytes for file in (self._text, *self._groups.values())]
         snapshots = sum(tensor.nbytes for tensor in (*snapshot.values(), *kept.values()))
@@ -256,17 +266,18 @@ class Writer:
     def _save(
         self,
         status: str,
-        snapshot: Rows,
+        snapshot: Rows | None,
         boundary: Boundary | None,
         checkpoint: int | None,
         changes: dict,
+        words: MakeWords | None = None,
     ) -> Manifest:
-        tensors = {"memory": snapshot}
+        tensors = {} if snapshot is None else {"memory": snapshot}
         if boundary:
             report = changes.get("report", self._manifest.report)
             changes = {**changes, "report": {**report, "boundary": boundary.told()}}
         if boundary and boundary.tokens:
-            tensors["boundary"] = folded(boundary.snapshot, snapshot)
+            tensors["boundary"] = folded(boundary.snapshot, snapshot or {})
         entries = [
             *(
                 write_tensors(self._folder, group, shard_name(group, 0, checkpoint), rows)
@@ -280,12 +291,29 @@ class Writer:
             status=status,
             tokens=self._groups["tokens"].rows,
             sources=(*self._sources, *self._source_so_far()),
-            shards=tuple(sorted(entries, key=lambda shard: shard.group)),
+            shards=_sorted(entries),
             **changes,
         )
+        if words:
+            files = self._write_words(words)
+            self._manifest = replace(self._manifest, shards=_sorted([*entries, *files]))
         written = self._write_manifest()
         sweep(self._folder, written)
         return written
+
+    def _write_words(self, words: MakeWords) -> list[Shard]:
+        """Writes the word index of what the manifest describes; the manifest is written later."""
+        kept: list[Shard] = []
+        if self._shorter and self._decoded_alike(self._shorter):
+            boundary = self._shorter.manifest.report.get("boundary", {})
+            kept = unchanged_words(self._shorter, boundary.get("tokens", 0))
+            link_files(self._shorter.folder, self._folder, kept)
+        return write_words(Document(self._folder, self._manifest), self._folder, words, kept)
+
+    def _decoded_alike(self, shorter: Document) -> bool:
+        """Whether the text of a document that is made longer is read in the same encodings."""
+        pairs = zip(shorter.manifest.sources, self._manifest.sources, strict=False)
+        return all(old.encoding == new.encoding for old, new in pairs)
 
     def _write_manifest(self) -> Manifest:
         """Write the manifest; ValueError, and nothing written, if it could not be read back."""
@@ -302,3 +330,8 @@ class Writer:
     def _closed_now(self) -> Source:
         tokens = self._groups["tokens"].rows - self._open.first_token
         return replace(self._open, sha256=self._sha256.hexdigest(), tokens=tokens)
+
+
+def _sorted(files: list[Shard]) -> tuple[Shard, ...]:
+    """As a manifest has them: by group, and in their order."""
+    return tuple(sorted(files, key=lambda shard: shard.group))

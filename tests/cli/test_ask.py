@@ -5,7 +5,6 @@ import re
 import signal
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,15 @@ from longctx.core.decoding.dense import Policy
 
 pytestmark = pytest.mark.usefixtures("library")
 QUESTION = "who wrote of the boat?"
-FIND_KEYS = {"schema_version", "question", "found", "documents", "passages", "tokens"} | {
+FIND_KEYS = {
+    "schema_version",
+    "question",
+    "found",
+    "evidence",
+    "documents",
+    "passages",
+    "tokens",
+} | {
     "timings",
     "state",
 }
@@ -32,14 +39,6 @@ UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 def asking(longctx, model_options):
     """Runs `ask` or `find` with the random model."""
     return lambda command, *args, **more: longctx(command, *args, *model_options, **more)
-
-
-@pytest.fixture
-def strict_profile(model_folder, tmp_path) -> Path:
-    """A profile by which no document answers anything."""
-    text = (model_folder / "profile.yaml").read_text("utf-8")
-    (tmp_path / "strict.yaml").write_text(f"{text}threshold: 2.0\n", "utf-8")
-    return tmp_path / "strict.yaml"
 
 
 def test_the_answer_then_the_passages(asking, shelf):
@@ -78,26 +77,6 @@ def test_json_is_one_object_and_nothing_else(asking, shelf):
         assert passage["line"] == source[: passage["start"]].count(b"\n") + 1
 
 
-def test_find_prints_places_with_scores_best_first(asking):
-    result = asking("find", "news of rain", "--gather", 60)
-    assert result.exit_code == 0, result.output
-    found = [
-        re.fullmatch(r".*book\.txt:(\d+): (\d\.\d{3})  (.*)", s) for s in result.stdout.splitlines()
-    ]
-    assert len(found) > 1
-    scores = [float(match[2]) for match in found]
-    assert scores == sorted(scores, reverse=True)
-    one = asking("find", "news of rain", "--gather", 60, "--limit", 1)
-    assert one.stdout == result.stdout.splitlines(keepends=True)[0]
-
-
-def test_find_json_has_no_answer_and_every_passage(asking):
-    values = json.loads(asking("find", "rain", "--json", "--limit", 1, "--gather", 60).stdout)
-    assert values.keys() == FIND_KEYS
-    assert len(values["passages"]) > 1
-    assert values["tokens"]["gathered"] <= 60
-
-
 def test_no_character_of_a_document_reaches_the_terminal_as_a_command(asking):
     for command in ("ask", "find"):
         shown = asking(command, "red salt news", "--gather", 200).stdout
@@ -119,16 +98,16 @@ def test_no_color(asking, monkeypatch):
     assert "\x1b" not in asking("find", "rain").stdout
 
 
-def test_a_document_that_seems_not_to_answer(asking, longctx, model_folder, strict_profile):
-    options = ["--model", model_folder, "--profile", strict_profile]
-    result = longctx("ask", QUESTION, *options)
+def test_a_document_that_seems_not_to_say_it(asking):
+    question = "Which ambassador signed the treaty of Vienna?"
+    result = asking("ask", question)
     assert result.exit_code == 0
-    assert re.search(
-        r"^the document seems not to answer this \(best score \d\.\d+\)$", result.stderr, re.M
-    )
+    said = "the document seems not to say this: too few of the question's words stand together"
+    assert said in result.stderr
     assert "book.txt:" in result.stdout
-    assert json.loads(longctx("ask", QUESTION, "--json", *options).stdout)["found"] is False
-    assert "seems not to answer" not in asking("ask", QUESTION).stderr
+    values = json.loads(asking("ask", question, "--json").stdout)
+    assert (values["found"], values["evidence"]) == ("no", 0.0)
+    assert "seems not to say" not in asking("ask", QUESTION).stderr
 
 
 def test_what_has_no_room_in_the_window_is_told(asking):

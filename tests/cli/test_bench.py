@@ -47,7 +47,8 @@ def test_answering_as_a_table_and_as_json(bench):
     shown = bench("ask", "--tokens", "300", "--gather", "40")
     assert shown.exit_code == 0, shown.stderr
     rows = [line.split() for line in shown.stdout.splitlines()]
-    assert ["reform", "300", "32/24", "warm"] in [row[:4] for row in rows]
+    for by in ("method", "hybrid"):
+        assert ["reform", by, "300", "32/24", "warm"] in [row[:5] for row in rows]
     values = json.loads(bench("ask", "--tokens", "300", "--gather", "40", "--json").stdout)
     assert {answer["gathered"] for answer in values["answers"]} == {39}  # and the prefix's token
 
@@ -96,7 +97,7 @@ def test_answering_over_a_filled_memory(keeping):
     shown = keeping(*asked)
     assert shown.exit_code == 0, shown.stderr
     rows = [line.split() for line in shown.stdout.splitlines()]
-    assert ["reattention", "600", "256/all", "in", "memory"] in [row[:5] for row in rows]
+    assert ["reattention", "method", "600", "256/all", "in", "memory"] in [row[:6] for row in rows]
     [answer] = json.loads(keeping(*asked, "--json").stdout)["answers"]
     assert (answer["cache"], answer["state_bytes"]) == ("in memory", None)
 

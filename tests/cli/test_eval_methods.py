@@ -15,8 +15,9 @@ from longctx.cli.eval.pace import Pace
 from longctx.cli.eval.qa import named_pairs
 from longctx.core import scoring
 from longctx.core.errors import LongctxError
-from longctx.core.eval import compare, qa
+from longctx.core.eval import compare
 from longctx.core.eval.compare_rows import make_row
+from longctx.core.session import Session
 
 BOOK = "the keeper wrote in his book"
 
@@ -75,7 +76,7 @@ def test_qa_as_json_goes_on_in_its_folder(longctx, library, questions, tmp_path,
         (name, "recall") for name in scoring.names()
     ]
     assert values["sum"] == {"questions": 2, "rates": found["rates"]}
-    monkeypatch.setattr("longctx.core.eval.qa.gathered", None)  # it would be called
+    monkeypatch.setattr("longctx.core.session.Session.gathered", None)  # it would be called
     again = longctx("eval", "qa", "book", questions, *options, "--device", "cpu")
     assert again.stdout == first.stdout
 
@@ -178,14 +179,14 @@ def test_qa_tells_how_many_answers_stand_nowhere(longctx, sheet):
 
 
 def test_qa_tells_what_it_leaves_out(longctx, library, sheet, monkeypatch):
-    gathered = qa.gathered
+    gathered = Session.gathered
 
     def some(session, question, by, budgets):
         if by == "hybrid":
             raise LongctxError("cannot mix", "\x1b[31mno embeddings")
         return gathered(session, question, by, budgets)
 
-    monkeypatch.setattr(qa, "gathered", some)
+    monkeypatch.setattr(Session, "gathered", some)
     result = longctx("eval", "qa", "book", sheet, "--no-answers", "--gather", "20")
     assert result.exit_code == 0, result.stderr
     assert "book is not gathered by hybrid: cannot mix: " in result.stderr

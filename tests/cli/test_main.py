@@ -133,7 +133,7 @@ def test_an_error_is_one_line_and_an_exit_code(longctx, monkeypatch, error, code
     told = longctx("list", "--json")
     assert (told.exit_code, told.stdout) == (code, "")
     last = json.loads(told.stderr.splitlines()[-1])
-    assert (last["schema_version"], last["error"]["code"]) == (1, code)
+    assert (last["schema_version"], last["error"]["code"]) == (2, code)
     assert last["error"]["message"] == result.stderr.removeprefix("error: ").removesuffix("\n")
 
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from longctx.cli.main import COMMANDS
+from longctx.core.device import choose_dtype, dtype_name
 from longctx.core.store.library import Library
 
 KEYS = {
@@ -60,7 +61,7 @@ def test_a_reading_and_its_questions(longctx, model_options, report, tmp_path):
     told = report.read()
     assert told["result"] == json.loads(done.stdout)
     assert told["arguments"]["paths"] == [str(book)]
-    assert told["device"]["dtype"] == "fp32"
+    assert told["device"]["dtype"] == dtype_name(choose_dtype("auto", "cpu"))
     assert told["model"]["type"] == "llama"
     assert {"total_s", "reading_s", "load_model_s"} <= told["timings"].keys()
     asked = longctx("ask", "who?", "--json", *common)

@@ -19,9 +19,15 @@ QUESTION = "who wrote of the boat?"
 PLACE = re.compile(r"(\w+): .*?(\w+)\.txt:\d+: ")
 EXTRA_STATE = {"asked", "left_out", "skipped"}
 USUAL_STATE = {
+    "without_embeddings",
     *("reused_tokens", "status", "changed_sources", "checked_bytes", "method", "gathered_by"),
     *("model", "device", "dtype"),
 }
+
+
+@pytest.fixture(autouse=True)
+def small_units(monkeypatch):
+    monkeypatch.setattr("longctx.core.unit_table.UNIT", 8)
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +61,8 @@ BOTH = ["--doc", "letter", "--doc", "book"]
 @pytest.mark.parametrize("command", ["ask", "find"])
 @pytest.mark.parametrize(("which", "names"), [(BOTH, "letter book"), (["--all"], "book letter")])
 def test_passages_are_told_with_their_documents(asking, command, which, names):
-    result = asking(command, QUESTION, "--gather", 150, *which)
+    words = "news of salt for the keeper, and a boat that came home"
+    result = asking(command, words, "--gather", 200, *which)
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     told = [found for line in result.stdout.splitlines() if (found := PLACE.match(line))]
     assert {match[1] for match in told} == {"book", "letter"}

@@ -198,8 +198,8 @@ def test_answers_have_all_figures(tmp_path):
 
 def test_answers_over_all_that_was_kept(tmp_path):
     report = ask(replace(KEEPING, method="both"), [900], [(128, None)], gather=50)
-    warm = [answer.method for answer in report.answers if answer.cache == "warm"]
-    assert warm == ["reform", "reattention"]
+    warm = [(a.method, a.gathered_by) for a in report.answers if a.cache == "warm"]
+    assert warm == [("reform", "method"), ("reform", "hybrid"), ("reattention", "method")]
     recalled = [answer for answer in report.answers if answer.gather_floor_s is None]
     assert [answer.cache for answer in recalled][-2:] == ["warm", "same document"]
     for answer in recalled:

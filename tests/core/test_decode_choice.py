@@ -196,7 +196,7 @@ def test_raas_answers_beyond_the_window(setup_random, tmp_path, book, monkeypatc
 def test_a_prompt_that_a_policy_refuses_is_not_read(setup_random, tmp_path, book, monkeypatch):
     ingest(tmp_path / "library", [book], setup_random)
     with Session(tmp_path / "library", None, setup_random) as session:
-        monkeypatch.setattr(type(session._way_by(METHOD)), "score", None)
+        monkeypatch.setattr(type(session._way("", METHOD)), "ranked", None)
         monkeypatch.setattr(answering, "recompute", None)
         with pytest.raises(UsageError, match=r"RaaS has . pages.*Raise `budget` to \d+ or more"):
             session.ask("who?", decode="raas:budget=80")

@@ -1,15 +1,13 @@
-"""Documents of every method, asked and searched by other scores than the method's own."""
+"""Documents of every method, asked and searched by every gather source."""
 
 import dataclasses
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import torch
 
 from longctx.core import answering, lexical, scoring, unit_table
 from longctx.core.errors import LongctxError, UsageError
-from longctx.core.gather import top_tokens
 from longctx.core.ingest import ingest
 from longctx.core.sampling import Sampling
 from longctx.core.session import Session
@@ -18,7 +16,7 @@ from longctx.core.setup import Setup
 LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(60)]
 for number in (54, 55, 56):  # one of them at least is not cut by the border of a passage
     LINES[number] += " past a zeppelin"
-QUESTION = "who saw the zeppelin?"
+QUESTION = "which boat came past the zeppelin?"
 QUERY = "home line 41 zeppelin keeper"
 FEW = Sampling(max_new_tokens=3)
 WAYS = {
@@ -76,15 +74,16 @@ def without_timings(found) -> dict:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_by_the_method_is_as_ever(opened, way):
+def test_what_is_usual(opened, way):
     session = opened(way)
+    by = "hybrid" if way in ("reform", "both") else "method"
     usual, named = (
-        without_timings(session.ask(QUESTION, sampling=FEW, gather_by=by))
-        for by in (None, "method")
+        without_timings(session.ask(QUESTION, sampling=FEW, gather_by=by)) for by in (None, by)
     )
     usual["state"]["checked_bytes"] = named["state"]["checked_bytes"]
     assert usual == named
-    assert usual["state"]["gathered_by"] == "method"
+    assert usual["state"]["gathered_by"] == by
+    assert session.find(QUESTION).state["gathered_by"] == "hybrid"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -97,7 +96,7 @@ def test_by_bm25_the_passages_that_share_words_are_recomputed(opened, way, monke
     answer = session.ask(QUESTION, sampling=FEW, gather_by="bm25")
     assert "zeppelin" in answer.passages[0].text
     assert answer.tokens["answer"] > 0
-    assert (answer.state["gathered_by"], answer.found) == ("bm25", True)
+    assert (answer.state["gathered_by"], answer.found) == ("bm25", "yes")
     assert len(seen) == 1  # also where it would attend to what was kept
     assert len(seen[0]) == answer.tokens["gathered"]
 
@@ -107,74 +106,62 @@ def test_what_cannot_be_searched_is_searched_by_words_and_not_shown_whole(opened
     session = opened(way)
     for refused in (session.find, session.score):
         with pytest.raises(LongctxError, match="--gather-by bm25"):
-            refused(QUESTION)
-    found = session.find("zeppelins", gather_by="bm25")
+            refused(QUESTION, gather_by="method")
+    found = session.find("zeppelins")
     assert "zeppelin" in found.passages[0].text
-    assert found.tokens["gathered"] == session.engine.window // 2 < found.tokens["document"]
+    assert found.state["without_embeddings"] == [way]
+    half = session.engine.window // 2
+    assert half - 40 < found.tokens["gathered"] <= half < found.tokens["document"]
+    assert session.find("zeppelins", gather_by="bm25").state["without_embeddings"] == []
     assert session.ask(QUESTION, sampling=FEW, gather_by="bm25").tokens["dropped"] == 0
-
-
-def test_a_profile_that_names_words_is_of_use_without_them(opened, monkeypatch):
-    monkeypatch.setattr(scoring, "EXTRA", ("no_such_library",))
-    session = opened(profile="\ngather_by: bm25\n")
-    assert session.find("zeppelins", gather=130, gather_by="method").passages
-    with pytest.raises(UsageError, match=r"longctx\[bm25\]"):
-        session.find("zeppelins")
 
 
 def test_a_rare_word_is_found_in_a_long_document(opened):
     session = opened()
     assert session.document.manifest.tokens > 1000
     found = session.find("zeppelins", gather=130, gather_by="bm25").passages
-    text, with_words = "\n".join(LINES), [p for p in found if p.score > 0]
-    assert 1 <= len(with_words) < len(found)
+    text = "\n".join(LINES)
+    assert "zeppelin" in found[0].text
+    assert found[0].score > 0
     for passage in found:
-        assert ("zeppelin" in passage.text) == (passage.score > 0)
         assert text[passage.start : passage.end] == passage.text
-    assert found[0] in with_words
 
 
-def test_the_budget_is_filled_exactly_with_the_best_passages_between_the_edges(opened):
+def test_passages_begin_and_end_with_lines_and_stay_within_the_budget(opened):
     session = opened()
-    total, edges = session.document.manifest.tokens, session.engine.options
-    scores = session.score(QUERY, gather_by="bm25")
-    ranked = sorted(range(edges.first, total - edges.last), key=lambda i: (-scores.pooled[i], i))
-    pinned = [*range(edges.first), *range(total - edges.last, total)]
-    for gather in (64, 150, 200, 203):
-        answer = session.ask(QUERY, gather, FEW, gather_by="bm25")
-        count = gather - 1  # the prefix
-        assert answer.tokens["gathered"] == count
-        wanted = sorted(pinned + ranked[: count - len(pinned)])
-        spans = [session.document.span(token, token + 1) for token in wanted]
-        inside = [
-            any(p.start <= start and end <= p.end for p in answer.passages)
-            for _, start, end in spans
-        ]
-        assert all(inside)
-        assert sum(p.end - p.start for p in answer.passages) == sum(e - s for _, s, e in spans)
+    ends = {0}
+    for line in LINES:
+        ends.add(max(ends) + len(line) + 1)
+    for gather in (150, 200, 203):
+        found = session.find(QUERY, gather, gather_by="bm25")
+        assert gather / 2 < found.tokens["gathered"] <= gather
+        for passage in found.passages:
+            assert passage.start in ends
+            assert passage.end in {*ends, *(end - 1 for end in ends)}
 
 
-def test_without_a_shared_word_the_earliest_tokens_are_gathered(opened):
+def test_the_beginning_is_no_part_of_the_choice(opened):
+    session = opened()
+    answer = session.ask(QUESTION, 40, FEW, gather_by="bm25")
+    assert not any(passage.start == 0 for passage in answer.passages)
+
+
+def test_without_a_shared_word_nothing_is_preferred(opened):
     session = opened()
     found = session.find("whales?", gather=70, gather_by="bm25")
     assert [(p.start, p.line, p.score) for p in found.passages] == [(0, 1, 0.0)]
-    assert (found.tokens["gathered"], found.found) == (70, True)
-    assert session.ask("whales?", sampling=FEW, gather_by="bm25").tokens["gathered"] == 63
+    assert (found.found, found.evidence) == ("no", 0.0)
+    assert session.find("the?", gather=70).found == "unsure"
 
 
-def test_hybrid_is_half_the_method_s_and_half_bm25_s(opened):
+def test_budgets_are_asked_at_once(opened):
     session = opened()
-    own, words, mixed = (session.score(QUESTION, by).pooled for by in scoring.names())
-
-    def z(values: torch.Tensor) -> torch.Tensor:
-        return (values.double() - values.double().mean()) / values.double().std(correction=0)
-
-    assert torch.allclose(mixed, (z(own) + z(words)) / 2)
-    found = session.find(QUESTION, gather=30, gather_by="hybrid")
-    chosen = top_tokens(session.score(QUESTION, "hybrid"), 30, len(own), (0, 0))
-    assert found.passages[0].score == round(float(session.score(QUESTION, "hybrid").raw.max()), 6)
-    assert found.tokens["gathered"] == len(chosen) == 30
-    assert found.state["gathered_by"] == "hybrid"
+    for by in scoring.names():
+        at_once = session.gathered(QUERY, by, (100, 40))
+        for tokens, budget in zip(at_once, (100, 40), strict=True):
+            assert len(tokens) <= budget
+            assert tokens.tolist() == session.gathered(QUERY, by, [budget])[0].tolist()
+            assert session.find(QUERY, budget, by).tokens["gathered"] == len(tokens)
 
 
 def test_a_document_inside_gather_is_answered_alike_by_all(tmp_path, setup):
@@ -192,41 +179,40 @@ def test_a_method_that_wants_all_gathers_a_number_by_words(opened):
     whole = session.ask(QUESTION, sampling=FEW)
     assert whole.tokens["gathered"] == session.document.manifest.tokens
     some = session.ask(QUESTION, sampling=FEW, gather_by="bm25")
-    assert some.tokens["gathered"] == 127  # half the window, of which one is the prefix
+    assert 90 < some.tokens["gathered"] <= 127  # half the window, of which one is the prefix
     assert some.tokens["dropped"] == 0
-    few = session.ask(QUESTION, 20, FEW, gather_by="bm25")
-    assert few.tokens["gathered"] == 19
-    assert session.find(QUESTION, gather_by="bm25").tokens["gathered"] == 128
+    assert session.ask(QUESTION, 20, FEW, gather_by="bm25").tokens["gathered"] <= 19
     assert answering.GATHER == 8192
 
 
-def test_a_method_that_chooses_by_place_leaves_its_place_to_words(opened):
+def test_only_the_published_rule_keeps_the_edges(opened):
     session = opened()
-    method = session._method
-    method.edges = (32, 32)  # its whole budget of 64
-    ways = [
-        answering.way_of(session.engine, session.document, method, by) for by in ("method", "bm25")
-    ]
+    session._method.edges = (32, 32)  # its whole budget of 64
     encoded = session.engine.prompt.question(QUESTION)
     asked = answering.Question(*encoded, answer=3, words=QUESTION)
-    by_place, by_words = (way.begin(asked, lambda: None).found()[1].tolist() for way in ways)
-    total, best = session.document.manifest.tokens, session.score(QUESTION, "bm25").pooled
-    assert by_place == [*range(31), *range(total - 32, total)]
-    assert len(by_words) == 63
-    assert set(by_words) <= set(best.argsort(descending=True, stable=True)[:63].tolist())
+    chosen = {}
+    for by in ("method", "bm25"):
+        way = answering.way_of(session.engine, session.document, session._method, by)
+        chosen[by] = way.begin(asked, lambda: None).found().tokens.tolist()
+    total = session.document.manifest.tokens
+    assert chosen["method"] == [*range(31), *range(total - 32, total)]
+    assert 0 not in chosen["bm25"]
+    assert len(chosen["bm25"]) <= 63
 
 
 # --- which way it is asked ---
 
 
 @pytest.mark.parametrize("way", ["reattention", "full"])
-def test_hybrid_needs_scores_of_the_method(opened, way, monkeypatch):
+def test_without_embeddings_words_decide_and_meaning_alone_is_refused(opened, way):
     session = opened(way)
-    monkeypatch.setattr(lexical, "_tables", lambda *given: pytest.fail("words were counted"))
-    said = f"cannot gather by 'hybrid' from '{way}': method '{way}' keeps no embeddings.*bm25"
+    found = session.find(QUESTION, gather=60, gather_by="hybrid")
+    assert "zeppelin" in found.passages[0].text
+    assert found.state["without_embeddings"] == [way]
+    said = f"cannot gather by 'maxsim' from '{way}': method '{way}' keeps no embeddings.*bm25"
     for call in (session.ask, session.find, session.score):
         with pytest.raises(LongctxError, match=said):
-            call(QUESTION, gather_by="hybrid")
+            call(QUESTION, gather_by="maxsim")
 
 
 def test_both_gathers_by_all(opened):
@@ -234,13 +220,13 @@ def test_both_gathers_by_all(opened):
     for by in scoring.names():
         answer = session.ask(QUESTION, sampling=FEW, gather_by=by)
         assert (answer.state["method"], answer.state["gathered_by"]) == ("reform", by)
-        assert answer.tokens["gathered"] == 63
+        assert 30 < answer.tokens["gathered"] <= 63
 
 
 @pytest.mark.parametrize("way", ["reattention", "both"])
 def test_attending_to_everything_and_gathering_exclude_each_other(opened, way):
     session = opened(way, asked="reattention")
-    for by in ("bm25", "hybrid"):
+    for by in ("bm25", "hybrid", "maxsim"):
         with pytest.raises(UsageError, match=rf"by '{by}' with the method 'reattention'.*--method"):
             session.ask(QUESTION, gather_by=by)
     kept = session.ask(QUESTION, sampling=FEW, gather_by="method")
@@ -250,10 +236,11 @@ def test_attending_to_everything_and_gathering_exclude_each_other(opened, way):
 def test_a_reattention_state_is_recomputed_with_the_number_of_its_profile(opened):
     session = opened("reattention")
     answer = session.ask(QUESTION, sampling=FEW, gather_by="bm25")
-    assert answer.tokens["gathered"] == 63
+    assert 30 < answer.tokens["gathered"] <= 63
     assert answer.policy == {"name": "dense"}
     few = session.ask(QUESTION, 20, FEW, gather_by="bm25", decode="raas:budget=256")
-    assert (few.tokens["gathered"], few.policy["name"]) == (19, "raas")
+    assert few.tokens["gathered"] <= 19
+    assert few.policy["name"] == "raas"
 
 
 def test_what_there_is_not_is_refused(opened):
@@ -263,20 +250,13 @@ def test_what_there_is_not_is_refused(opened):
             call(QUESTION, gather_by="nope")
 
 
-# --- what belongs to the method's own scores alone, or to all questions ---
-
-
-def test_the_threshold_is_for_the_method_s_scores(opened):
-    session = opened(profile="threshold: 50.0\n")
-    found = {by: session.find(QUESTION, gather_by=by).found for by in scoring.names()}
-    assert found == {"method": False, "bm25": True, "hybrid": True}
+# --- what all questions share ---
 
 
 def test_words_are_counted_once_for_all_questions(opened, monkeypatch):
     counted, count = [], lexical._tables
     monkeypatch.setattr(lexical, "_tables", lambda *given: counted.append(1) or count(*given))
     session = opened()
-    session.ask(QUESTION, sampling=FEW)
     assert counted == []
     session.ask(QUESTION, sampling=FEW, gather_by="bm25")
     session.find("boat", gather_by="bm25")
@@ -290,7 +270,7 @@ def test_a_profile_says_what_is_usual(opened, setup, library, tmp_path):
     assert session.ask(QUESTION, sampling=FEW).state["gathered_by"] == "bm25"
     assert session.find(QUESTION).state["gathered_by"] == "bm25"
     assert session.find(QUESTION, gather_by="method").state["gathered_by"] == "method"
-    for way in ("reattention", "full"):  # nothing is gathered by scores there
+    for way in ("reattention", "full"):  # nothing is gathered there
         usual = opened(way, profile=by_words).ask(QUESTION, sampling=FEW)
         assert usual.state["gathered_by"] == "method"
     # The state is the same: it is not read anew.

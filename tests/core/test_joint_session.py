@@ -10,10 +10,11 @@ import pytest
 import torch
 from small_documents import forge
 
-from longctx.core import answering, candidates, joint, scoring, setup
+from longctx.core import answering, candidates, joint, setup
 from longctx.core.errors import Locked, LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.ingest import ingest
 from longctx.core.joint_session import JointSession
+from longctx.core.late_interaction import Maxima
 from longctx.core.sampling import Sampling
 from longctx.core.session import Session
 from longctx.core.setup import Engine, Setup
@@ -24,6 +25,11 @@ FEW = Sampling(max_new_tokens=3)
 QUESTION = "who saw the zeppelin?"
 COUNT = 20
 WITH_ZEPPELIN = 13
+
+
+@pytest.fixture(autouse=True)
+def small_units(monkeypatch):
+    monkeypatch.setattr("longctx.core.unit_table.UNIT", 8)
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +81,11 @@ def usual_names() -> list[str]:
 
 def test_scores_are_each_documents_own(several, library, setup_random):
     names = ["d13", "d02", "both"]
-    joint = several(*names).score(QUESTION)
+    joint = several(*names).score(QUESTION, "method")
     single = []
     for name in names:
         with Session(library.path, name, setup_random) as session:
-            single.append(session.score(QUESTION))
+            single.append(session.score(QUESTION, "method"))
     assert torch.equal(joint.raw, torch.cat([scores.raw for scores in single]))
     assert torch.equal(joint.pooled, torch.cat([scores.pooled for scores in single]))
 
@@ -105,15 +111,19 @@ def test_the_prompt_has_each_documents_tokens_in_their_order(several, monkeypatc
 def test_one_budget_is_shared(several):
     session = several("d13", "d02", "d07")
     for gather in (40, 100, 160):
+        whole = session.ask(QUESTION, gather, FEW, gather_by="method")
+        assert whole.tokens["gathered"] == gather - 1  # the prefix
         answer = session.ask(QUESTION, gather, FEW)
-        assert answer.tokens["gathered"] == gather - 1  # the prefix
-        parts = [part["gathered"] for part in answer.state["asked"]]
-        assert sum(parts) == gather - 1
+        assert gather / 2 < answer.tokens["gathered"] < gather
+        for found in (whole, answer):
+            parts = [part["gathered"] for part in found.state["asked"]]
+            assert sum(parts) == found.tokens["gathered"]
     assert answer.tokens["document"] == sum(part["tokens"] for part in answer.state["asked"])
-    assert session.ask(QUESTION, sampling=FEW).tokens["gathered"] == 63  # the method's number
+    usual = session.ask(QUESTION, sampling=FEW, gather_by="method")
+    assert usual.tokens["gathered"] == 63  # the method's number
 
 
-def test_32_first_and_32_last_tokens_of_each_document_are_asked_for(several, monkeypatch):
+def test_the_published_rule_takes_the_edges_of_each_document(several, monkeypatch):
     seen, choose = [], joint.joint_tokens
 
     def noted(scores, count, lengths, edges):
@@ -121,12 +131,14 @@ def test_32_first_and_32_last_tokens_of_each_document_are_asked_for(several, mon
         return choose(scores, count, lengths, edges)
 
     monkeypatch.setattr(joint, "joint_tokens", noted)
+    several("d13", "d02").ask(QUESTION, 160, FEW, gather_by="method")
+    assert seen == [(32, 32)]
     several("d13", "d02").ask(QUESTION, 160, FEW)
     assert seen == [(32, 32)]
 
 
 def test_passages_say_what_they_are_of(several, made):
-    found = several("d02", "d13").find("boat tower", gather=150)
+    found = several("d02", "d13").find("boat 26 tower", gather=100)
     assert {passage.document for passage in found.passages} == {"d02", "d13"}
     for passage in found.passages:
         source = (made.parent / f"{passage.document}.txt").read_bytes()
@@ -144,8 +156,7 @@ def test_all_documents_inside_the_budget_are_recomputed_whole(several, made):
     }
 
 
-def test_by_words_a_word_is_as_rare_as_in_all_documents(several, monkeypatch):
-    monkeypatch.setattr("longctx.core.unit_table.UNIT", 8)
+def test_by_words_a_word_is_as_rare_as_in_all_documents(several):
     session = several("d02", "d13", "attending", "whole", gather_by="bm25")
     answer = session.ask(QUESTION, 64, FEW, gather_by="bm25")
     assert answer.passages[0].document == "d13"
@@ -153,24 +164,26 @@ def test_by_words_a_word_is_as_rare_as_in_all_documents(several, monkeypatch):
     assert answer.state["method"] == "reform, reattention, full"
     parts = {part["name"]: part["gathered"] for part in answer.state["asked"]}
     assert parts["d13"] >= 32
+    assert answer.state["without_embeddings"] == []
+    mixed = session.ask(QUESTION, 64, FEW, gather_by="hybrid")
+    assert mixed.state["without_embeddings"] == ["attending", "whole"]
+    assert mixed.passages[0] == answer.passages[0] or "zeppelin" in mixed.passages[0].text
     with pytest.raises(LongctxError, match=r"'attending'.*no embeddings"):
-        session.ask(QUESTION, gather_by="hybrid")
+        session.ask(QUESTION, gather_by="maxsim")
 
 
-def test_hybrid_is_half_and_half_over_all_tokens(several):
-    session = several("d02", "d13")
-    own, words, mixed = (session.score(QUESTION, by).pooled.double() for by in scoring.names())
-
-    def z(values: torch.Tensor) -> torch.Tensor:
-        return (values - values.mean()) / values.std(correction=0)
-
-    assert torch.allclose(mixed, (z(own) + z(words)) / 2)
-
-
-def test_words_need_their_libraries(several, monkeypatch):
-    monkeypatch.setattr(scoring, "EXTRA", ("no_such_library",))
-    with pytest.raises(UsageError, match=r"longctx\[bm25\]"):
-        several("d02", "d13").find(QUESTION, gather_by="bm25")
+def test_scores_are_standardised_over_all_documents(several, library, setup_random):
+    names = ["d02", "d13"]
+    joint = several(*names).ranked(QUESTION, "hybrid")
+    parts = []
+    for name in names:
+        with Session(library.path, name, setup_random) as session:
+            way = session._way(QUESTION, "maxsim")
+            asked = answering.Question(*session.engine.prompt.question(QUESTION), words=QUESTION)
+            parts.append(way.unit_maxima(asked))
+    together = Maxima.joined(joint.units, parts)
+    assert torch.equal(torch.from_numpy(joint.meaning), torch.from_numpy(together.scores(2)))
+    assert joint.windows[int(joint.words.argmax())][0] >= joint.units.first_units[1]
 
 
 # --- which can be asked ---
@@ -182,7 +195,7 @@ def test_what_attends_to_all_that_was_kept_is_asked_alone(several, monkeypatch):
         (("d02", "attending"), None, "'attending'.*'reattention'"),
         (("both", "d02"), "reattention", "'both'.*'reattention'"),
     ]:
-        with pytest.raises(UsageError, match=rf"cannot ask {said}.*--gather-by bm25"):
+        with pytest.raises(UsageError, match=rf"cannot ask {said}.*--gather-by hybrid"):
             several(*names, asked=asked)
 
 
@@ -194,7 +207,9 @@ def test_a_state_with_both_is_asked_the_way_that_gathers(several):
 
 def test_what_keeps_nothing_to_search_by_needs_words(several):
     with pytest.raises(LongctxError, match="cannot search document 'whole'"):
-        several("d02", "whole").ask(QUESTION)
+        several("d02", "whole").ask(QUESTION, gather_by="method")
+    found = several("d02", "whole").ask(QUESTION, sampling=FEW)
+    assert found.state["without_embeddings"] == ["whole"]
 
 
 def test_another_model_is_refused_by_the_documents_name(library):

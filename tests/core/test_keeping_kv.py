@@ -202,12 +202,12 @@ def test_a_question_longer_than_the_window_s_local_part_is_read_in_chunks(
 def test_a_question_read_in_chunks_has_the_scores_of_one_read_at_once(library, book, setup_random):
     ingest(library, [book], setup_random)
     with Session(library, None, setup_random) as session:
-        method = session._way_by(METHOD)._method
+        method = session._way("", METHOD)._method
         question = " ".join([QUESTION] * 4)
         method.chunk = 7
-        parts = session.score(question)
+        parts = session.score(question, METHOD)
         method.chunk = 1000
-        whole = session.score(question)
+        whole = session.score(question, METHOD)
     assert (parts.raw - whole.raw).abs().max() < 0.02  # two steps of int8
 
 
@@ -232,7 +232,7 @@ def test_an_answer_from_the_state_is_that_of_another_dtype_nearly(library, book,
     passages = []
     for name in ("book", "half"):
         with Session(library, name, setup_random) as session:
-            scores = session.score(QUESTION)
+            scores = session.score(QUESTION, METHOD)
             passages.append({int(n) for n in (scores.pooled > 0).nonzero()})
     shared = len(passages[0] & passages[1]) / len(passages[0] | passages[1])
     assert shared > 0.8

@@ -32,7 +32,7 @@ def document_of(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "gb18030", "cp1251"])
 def test_every_character_has_its_byte(document_of, encoding):
-    text = "Маяк a-b\nнет " + ("" if encoding == "cp1251" else "看守 \U0001f600 é")
+    text = "Маяк a-b\nдым " + ("" if encoding == "cp1251" else "看守 \U0001f600 é")
     data = text.encode(encoding)
     snippet = Snippet.of(document_of(data, encoding), 0, 0, len(data))
     assert snippet.text == text

@@ -1,9 +1,9 @@
-"""Reads documents in processes of their own that are killed where a test says.
+"""Reads, upgrades, renames documents in processes of their own that are killed where a test says.
 
 A server, so that torch is imported once: it takes one JSON line a job on standard input, forks,
-and the child ingests. A job names an event at which the child kills itself: the n-th time that
-Python opens, renames or deletes a file of the library, just before it happens. Nothing in longctx
-knows of this. Answers with one JSON line: the events seen, and how the child ended.
+and the child does what it says. A job names an event at which the child kills itself: the n-th time
+that Python opens, renames or deletes a file of the library, just before it happens. Nothing in
+longctx knows of this. Answers with one JSON line: the events seen, and how the child ended.
 """
 
 import errno
@@ -26,6 +26,9 @@ from longctx.core.cadence import Cadence
 from longctx.core.errors import LongctxError
 from longctx.core.session import Session
 from longctx.core.setup import Setup, prepare
+from longctx.core.store.library import Library
+from longctx.core.store.upgrade import upgrade
+from longctx.core.word_tables import word_tables
 
 EVENTS = {"open": 0, "os.rename": 0, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0}
 FAILED = 70  # exit code of a child whose ingest ended with an error
@@ -64,6 +67,14 @@ def read(job: dict, told: int) -> None:
         if job.get("ask"):
             with Session(Path(job["library"]), None, Setup(**job["setup"])) as session:
                 session.ask(job["ask"])
+            os._exit(0)
+        if job.get("upgrade"):
+            store = Library.open(Path(job["library"]))
+            done = [done.status for done in upgrade(store, word_tables)]
+            print(json.dumps({"statuses": done}), file=sys.stderr)
+            os._exit(0)
+        if job.get("rename"):
+            Library.open(Path(job["library"])).rename(*job["rename"])
             os._exit(0)
         done = ingesting.ingest(
             Path(job["library"]),

@@ -28,7 +28,6 @@ WHOLE = {
         "full": {},
         "streaming": {"budget": 24, "first": 4},
     },
-    "threshold": 0.5,
     "max_new_tokens": 8,
     "sampling": {"temperature": 0.5, "top_k": 3, "stop": ["END"], "seed": 1},
     "decode": "quest:budget=64",

@@ -3,25 +3,16 @@
 import json
 
 import pytest
-import torch
 
 from longctx.core import scoring
 from longctx.core.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.eval import qa
-from longctx.core.eval.qa import Wanted, as_dict, best, run, summed
+from longctx.core.eval.qa import Wanted, as_dict, run, summed
 from longctx.core.eval.qa_places import place
 from longctx.core.eval.qa_questions import read_items
-from longctx.core.memory import Scores
 from longctx.core.session import Session
 
 METHOD = ("method",)
-
-
-def test_tokens_that_were_not_attended_to_are_gathered_at_no_budget():
-    raw, pooled = torch.tensor([0.0, 2.0, 0.0, 0.0]), torch.tensor([-1.0, 2.0, 2.0, -1.0])
-    assert [best(Scores(raw, pooled), b).tolist() for b in (1, 2, 3)] == [[1], [1, 2], [1, 2]]
-    hybrid = Scores(torch.tensor([-3.0, -2.0, -1.5]), torch.tensor([-2.0, -1.0, -1.0]))
-    assert best(hybrid, 2).tolist() == [1, 2]
 
 
 @pytest.fixture
@@ -78,9 +69,9 @@ def test_answers_are_judged_by_what_was_said(found, monkeypatch):
 
 def test_a_second_run_asks_nothing_again(session, found, monkeypatch, tmp_path):
     asked, scored = [], []
-    ask, gathered = Session.ask, qa.gathered
+    ask, gathered = Session.ask, Session.gathered
     monkeypatch.setattr(Session, "ask", lambda s, *a, **k: asked.append(a) or ask(s, *a, **k))
-    monkeypatch.setattr(qa, "gathered", lambda *a: scored.append(a) or gathered(*a))
+    monkeypatch.setattr(Session, "gathered", lambda *a: scored.append(a) or gathered(*a))
     wanted = Wanted(METHOD, budgets=(20, 40, 60))
     first = found(wanted, tmp_path / "out")
     assert (len(asked), len(scored)) == (3, 3)  # once for all budgets
@@ -144,14 +135,14 @@ def test_everything_that_there_is_is_gathered_by(found):
 
 def refusing(monkeypatch, error: LongctxError, *refused: str) -> None:
     """What is gathered by some names fails as a document does that has nothing for them."""
-    gathered = qa.gathered
+    gathered = Session.gathered
 
     def some(session, question, by, budgets):
         if by in refused:
             raise error
         return gathered(session, question, by, budgets)
 
-    monkeypatch.setattr(qa, "gathered", some)
+    monkeypatch.setattr(Session, "gathered", some)
 
 
 def test_what_cannot_be_gathered_by_is_left_out_unless_it_is_named(found, monkeypatch):

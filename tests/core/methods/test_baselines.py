@@ -138,9 +138,8 @@ def test_truncation_gathers_both_ends_of_any_document(library, book, setup_rando
         assert found.tokens["dropped"] == total - count
         first, last = sorted(found.passages, key=lambda passage: passage.start)
         for gather in (None, 51):
-            chosen = (
-                session._way_by(METHOD).begin(_question(session, gather), lambda: None).found()[1]
-            )
+            begun = session._way("", METHOD).begin(_question(session, gather), lambda: None)
+            chosen = begun.found().tokens
             half = len(chosen) // 2
             rest = len(chosen) - half
             assert chosen.tolist() == [*range(half), *range(total - rest, total)]
@@ -170,14 +169,14 @@ def test_a_short_document_is_answered_by_full_attention(library, tmp_path, setup
 
 
 @pytest.mark.parametrize("method", BASELINES)
-def test_nothing_can_be_searched(library, book, setup_random, method):
+def test_nothing_can_be_searched_but_words(library, book, setup_random, method):
     ingest(library, [book], with_method(setup_random, method))
     said = f"method '{method}' keeps no embeddings.*--method reform"
     with (
         Session(library, None, setup_random) as session,
         pytest.raises(LongctxError, match=said),
     ):
-        session.find("keeper")
+        session.find("keeper", gather_by="method")
 
 
 @pytest.mark.parametrize("method", EVICTING)

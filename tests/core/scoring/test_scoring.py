@@ -1,40 +1,61 @@
-"""What tokens may be gathered by: its names, what it needs, and the mixture of two scores."""
+"""What passages may be gathered by: its names, and each source against sums by hand."""
 
-import sys
-
+import numpy as np
 import pytest
 import torch
 
 from longctx.cli import options
 from longctx.core import scoring
-from longctx.core.errors import LongctxError, UsageError
-from longctx.core.gather import top_tokens
-from longctx.core.memory import Scores
-from longctx.core.scoring import Sought, bm25, hybrid
+from longctx.core.errors import UsageError
+from longctx.core.late_interaction import Maxima
+from longctx.core.scoring import Sought, bm25, hybrid, maxsim
+from longctx.core.unit_table import Units
+
+
+def units_of(*sources: int) -> Units:
+    """Units of one document whose sources have so many of them, 64 tokens each."""
+    count = sum(sources)
+    of = np.repeat(np.arange(len(sources), dtype=np.int32), sources)
+    tokens = np.arange(count, dtype=np.int64) * 64
+    return Units(
+        np.zeros(count, np.int32),
+        of,
+        tokens,
+        np.full(count, 64, np.int32),
+        np.zeros((0, 2), np.int32),
+        np.array([0, count * 64]),
+        np.array([0, count]),
+    )
 
 
 class Index:
-    """Stands for the words of a document."""
+    """Stands for the words of documents: scores of units, of which a stretch has the sum."""
 
-    def __init__(self, *values: float):
-        self.values, self.asked = torch.tensor(values), []
+    def __init__(self, units: Units, values: list[float]):
+        self.units, self._values = units, np.array(values, float)
 
-    def scores(self, words: str) -> Scores:
-        self.asked.append(words)
-        return Scores(self.values, self.values)
+    def window_scores(self, words: str, width: int = 2) -> np.ndarray:
+        assert words == "who?"
+        return np.array([self._values[a : b + 1].sum() for a, b in self.units.spans(width)])
 
 
-def sought(raw: list[float], pooled: list[float], words: list[float]) -> Sought:
-    own = Scores(torch.tensor(raw), torch.tensor(pooled))
-    return Sought("who?", lambda: own, Index(*words))
+def sought(units: Units, words: list[float], maxima: torch.Tensor | None) -> Sought:
+    found = None if maxima is None else (lambda: Maxima(units, maxima))
+    return Sought("who?", found, Index(units, words))
+
+
+def z(values: np.ndarray) -> np.ndarray:
+    return (values - values.mean()) / values.std()
 
 
 def test_the_folder_is_the_registry():
-    assert scoring.names() == ["method", "bm25", "hybrid"]
-    assert scoring.load("hybrid") is hybrid.scores
+    assert scoring.names() == ["hybrid", "bm25", "maxsim", "method"]
+    assert scoring.load("hybrid") is hybrid.rank
     for refused in ("nope", "", "__init__", "Method"):
-        with pytest.raises(UsageError, match=r"cannot gather by '.*Known: method, bm25, hybrid\."):
-            scoring.require(refused)
+        said = r"cannot gather by '.*Known: hybrid, bm25, maxsim, method\."
+        with pytest.raises(UsageError, match=said):
+            scoring.check(refused)
+    assert [name for name in scoring.names() if scoring.needs_embeddings(name)] == ["maxsim"]
 
 
 def test_the_help_names_all():
@@ -42,69 +63,79 @@ def test_the_help_names_all():
     assert all(f"{name} (" in setting.help for name in scoring.names())
 
 
-@pytest.mark.parametrize("library", scoring.EXTRA)
-def test_without_the_extra_only_the_method_s_scores_are_there(monkeypatch, library):
-    monkeypatch.setitem(sys.modules, library, None)
-    scoring.require("method")
-    for name in ("bm25", "hybrid"):
-        said = rf"gather by '{name}': {library} cannot .*pip install 'longctx\[bm25\]', or use "
-        with pytest.raises(UsageError, match=said + "--gather-by method"):
-            scoring.load(name)
-        scoring.check(name)  # a profile may still name it
+def test_bm25_is_the_index_s_and_asks_for_no_embeddings():
+    units = units_of(3)
+    found = bm25.rank(Sought("who?", lambda: pytest.fail("asked"), Index(units, [1, 2, 4])))
+    assert found.scores.tolist() == found.words.tolist() == [3, 6]
+    assert found.windows.tolist() == [[0, 1], [1, 2]]
+    assert found.meaning is None
 
 
-def test_bm25_is_the_index_s_and_asks_for_no_other_scores():
-    index = Index(1.0, 2.0)
-    found = bm25.scores(Sought("who?", lambda: pytest.fail("asked"), index))
-    assert found.pooled.tolist() == [1.0, 2.0]
-    assert index.asked == ["who?"]
+def test_maxsim_is_standardised_over_windows_and_asks_for_no_words():
+    units = units_of(3, 1)
+    best = torch.tensor([[0.1, 0.9], [0.3, 0.2], [0.2, 0.1], [0.8, 0.2]])
+    found = maxsim.rank(Sought("who?", lambda: Maxima(units, best), Index(units, [])))
+    windows = np.array([[0.3, 0.9], [0.3, 0.2], [0.8, 0.2]])  # the last is of one unit
+    wanted = sum(np.maximum(z(column), 0) for column in windows.T)
+    assert np.allclose(found.scores, wanted, atol=1e-6)
+    assert found.scores is found.meaning
+    assert found.words is None
 
 
-def test_hybrid_by_hand():
-    found = hybrid.scores(sought([1, 2, 5, 3], [2, 5, 5, 4], [0, 0, 6, 6]))
-    # Pooled: mean 4, variance (4 + 1 + 1 + 0) / 4; words: mean 3, deviation 3.
-    deviation = 1.5**0.5
-    pooled = [-2 / deviation - 1, 1 / deviation - 1, 1 / deviation + 1, 1]
-    raw = [-3 / deviation - 1, -2 / deviation - 1, 1 / deviation + 1, -1 / deviation + 1]
-    assert torch.allclose(found.pooled, torch.tensor(pooled).double() / 2)
-    assert torch.allclose(found.raw, torch.tensor(raw).double() / 2)
+def test_hybrid_adds_both_at_two_scales():
+    generator = np.random.default_rng(7)
+    units = units_of(11, 3, 1)
+    words = generator.integers(0, 4, 15).astype(float)
+    best = torch.from_numpy(generator.random((15, 4)).astype(np.float32))
+    found = hybrid.rank(sought(units, words.tolist(), best))
 
+    sources = [(0, 11), (11, 14), (14, 15)]
 
-def test_ties_of_hybrid_go_to_the_token_s_own_score_then_to_the_earlier():
-    found = hybrid.scores(sought([1, 3, 2, 3, 3], [3, 3, 3, 3, 0], [4, 4, 4, 4, 0]))
-    assert found.pooled[:4].unique().numel() == 1
-    chosen = [top_tokens(found, count, 5, (0, 0)).tolist() for count in (1, 2, 3, 4)]
-    assert chosen == [[1], [1, 3], [1, 2, 3], [0, 1, 2, 3]]
+    def stretches(width: int) -> list[list[int]]:
+        parts = []
+        for first, end in sources:
+            if end - first <= width:
+                parts.append([*range(first, end)])
+            else:
+                parts += [[*range(i, i + width)] for i in range(first, end - width + 1)]
+        return parts
+
+    def at(width: int) -> np.ndarray:
+        parts = stretches(width)
+        cosines = np.array([best.numpy()[part].max(0) for part in parts], float)
+        meaning = sum(np.maximum(z(column), 0) for column in cosines.T)
+        return z(z(np.array([words[part].sum() for part in parts])) + z(meaning))
+
+    around = at(8)
+    unit = [
+        max(s for s, part in zip(around, stretches(8), strict=True) if i in part) for i in range(15)
+    ]
+    near = z(np.array([np.mean([unit[i] for i in part]) for part in stretches(2)]))
+    assert found.windows.tolist() == [[part[0], part[-1]] for part in stretches(2)]
+    assert np.allclose(found.scores, at(2) + near)
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e-30, 3e8])
-def test_scores_that_do_not_vary_leave_the_choice_to_the_others(constant):
-    same = [constant] * 7
-    ranks = [3.0, 1, 7, 2, 6, 4, 5]
-    for raw, pooled, words in ((ranks, ranks, same), (same, same, ranks)):
-        found = hybrid.scores(sought(raw, pooled, words))
-        assert found.pooled.isfinite().all()
-        assert found.pooled.argsort().tolist() == torch.tensor(ranks).argsort().tolist()
-        assert found.pooled.std(correction=0) == pytest.approx(0.5)
-    none = hybrid.scores(sought(same, same, same))
-    assert none.pooled.tolist() == none.raw.tolist() == [0.0] * 7
+def test_a_part_that_does_not_vary_leaves_the_choice_to_the_other(constant):
+    units, ranks = units_of(6), [3.0, 1, 7, 2, 6, 4]
+    same = torch.full((6, 3), constant)
+    by_words = hybrid.rank(sought(units, ranks, same))
+    assert np.isfinite(by_words.scores).all()
+    assert np.allclose(by_words.scores, hybrid.rank(sought(units, ranks, None)).scores)
+    by_meaning = hybrid.rank(sought(units, [constant] * 6, torch.tensor(ranks)[:, None]))
+    assert by_meaning.scores.argmax() == by_meaning.meaning.argmax()
+    nothing = hybrid.rank(sought(units, [0.0] * 6, same))
+    assert nothing.scores.tolist() == [0.0] * 5
 
 
-def test_ties_where_nothing_pooled_varies_still_go_to_the_token_s_own_score():
-    found = hybrid.scores(sought([1, 3, 2], [3, 3, 3], [0, 0, 0]))
-    assert [top_tokens(found, n, 3, (0, 0)).tolist() for n in (1, 2)] == [[1], [1, 2]]
+def test_hybrid_without_embeddings_is_words_at_both_scales():
+    units = units_of(12)
+    found = hybrid.rank(sought(units, [0.0] * 8 + [5, 0, 0, 1], None))
+    assert found.meaning is None
+    assert found.scores.argmax() in (7, 8)
 
 
-def test_hybrid_counts_no_words_where_the_method_has_no_scores():
-    index = Index(1.0)
-
-    def none() -> Scores:
-        raise LongctxError("none", "", "")
-
-    with pytest.raises(LongctxError):
-        hybrid.scores(Sought("who?", none, index))
-    assert index.asked == []
-
-
-def test_no_tokens_have_no_scores():
-    assert hybrid.scores(sought([], [], [])).pooled.tolist() == []
+def test_no_units_have_no_windows():
+    units = units_of()
+    assert hybrid.rank(sought(units, [], torch.zeros(0, 3))).scores.tolist() == []
+    assert maxsim.rank(sought(units, [], torch.zeros(0, 3))).scores.tolist() == []

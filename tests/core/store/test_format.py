@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from small_documents import HEADER, SNAPSHOT, add_source, embeddings, files_of, forge
+from small_documents import (
+    HEADER,
+    SNAPSHOT,
+    add_source,
+    embeddings,
+    files_of,
+    forge,
+    word_table,
+)
 from xxhash import xxh3_128_hexdigest
 
 from longctx.core.encodings import ENCODINGS
@@ -24,10 +32,11 @@ GOLDEN = {
     "memory-00000": "319b7e1e40701a749b77de375595f757aeb2e123663bee529fec9cd93f4e3fa8",
     "tokens-00000": "5d337c346d87167e65b1858ae44bd7ffa252fb6c80e72e5b8e955411c1e79ccc",
     "tokens-00001": "7ba5dcde4feae5f698c6a5058c3fb6c5b3d556942a49b7dee8e1579f1eab63e2",
+    "words-00000": "e41f7ea9a82923821648e90a4a04af35fcd6210ca2733f590be3ceb782a7f9eb",
 }
 GOLDEN_MANIFEST = """\
 {
- "format": 2,
+ "format": 3,
  "method": "reform",
  "model": {
   "config": "c0",
@@ -114,6 +123,15 @@ GOLDEN_MANIFEST = """\
    "group": "tokens",
    "rows": 2,
    "size": 152
+  },
+  {
+   "blocks": [
+    "cd457378245562f0d9b983b59b366d03"
+   ],
+   "file": "words-00000.safetensors",
+   "group": "words",
+   "rows": 0,
+   "size": 529
   }
  ],
  "sources": [
@@ -143,18 +161,21 @@ GOLDEN_MANIFEST = """\
   }
  ],
  "status": "complete",
- "tokens": 6
+ "title": null,
+ "tokens": 6,
+ "units": "document"
 }
 """
 
 
 def test_golden_bytes(library):
-    """The files of format 2. If this fails, the format has changed: that needs another version."""
+    """The files of format 3. If this fails, the format has changed: that needs another version."""
     with library.writer("golden", {**HEADER, "profile": {"name": "tiny"}}, shard_rows=4) as writer:
         add_source(writer, "a.txt", b"one\ntwo\n", path="in/a.txt", mtime_ns=1)
         add_source(writer, "-", b"\xff3\n")
         writer.append("embeddings", embeddings(6))
-        writer.complete(SNAPSHOT, report={"forced_splits": 0})
+        words = iter([word_table()])
+        writer.complete(SNAPSHOT, words=lambda *given: words, report={"forced_splits": 0})
     files = files_of(library.path / "documents" / "golden")
     text = files.pop("text-00000.gz")  # deflate may differ between builds of zlib
     assert text[:10] == b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
@@ -169,7 +190,8 @@ def test_golden_bytes(library):
     assert rest == expected.replace("HASH", xxh3_128_hexdigest(text))
 
 
-def test_an_independent_writer_of_the_format_is_read(library):
+@pytest.mark.parametrize("new", [{}, {"title": "Рука", "units": "document"}], ids=["2", "3"])
+def test_an_independent_writer_of_the_format_is_read(library, new):
     """The files alone, made by hand from docs/format.md, are a document."""
     folder = library.path / "documents" / "hand"
     folder.mkdir(parents=True)
@@ -205,7 +227,8 @@ def test_an_independent_writer_of_the_format_is_read(library):
     }
     manifest = {
         **HEADER,
-        "format": 2,
+        **new,
+        "format": 3 if new else 2,
         "status": "complete",
         "tokens": 2,
         "sources": [source],
@@ -218,6 +241,9 @@ def test_an_independent_writer_of_the_format_is_read(library):
     document = library.document("hand")
     assert document.text(*document.span(1, 2)) == b"and by head\n"
     assert document.line(0, 8) == 2
+    assert document.manifest.shown == ("Рука" if new else "hand")
+    assert document.manifest.units == "document"
+    assert library.name_of("Рука" if new else "hand") == "hand"
     assert (
         document.manifest.to_json()
         == json.dumps(json.loads((folder / "manifest.json").read_text()), sort_keys=True, indent=1)
@@ -231,5 +257,5 @@ def test_the_encodings_of_sources_are_those_of_the_page():
     assert sorted(re.findall("`(.*?)`", listed)) == sorted(ENCODINGS)
 
 
-def test_the_format_version_is_two():
-    assert FORMAT == 2
+def test_the_format_version_is_three():
+    assert FORMAT == 3

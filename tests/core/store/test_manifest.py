@@ -24,11 +24,11 @@ def test_every_byte_of_a_manifest_counts(library):
 def test_another_format_version_names_both_and_the_way_out(library):
     write(library)
     folder = library.path / "documents" / "book"
-    forge(folder, lambda data: data.update(format=3, novel=1))
+    forge(folder, lambda data: data.update(format=4, novel=1))
     with pytest.raises(StateMismatch) as caught:
         library.document("book")
-    assert "has format 3" in str(caught.value)
-    assert "reads format 2" in str(caught.value)
+    assert "has format 4" in str(caught.value)
+    assert "reads formats 2 and 3" in str(caught.value)
     assert "longctx ingest in/one.txt --name book --replace" in str(caught.value)
 
 
@@ -49,6 +49,16 @@ def in_source(**changes):
         lambda data: data.update(options=[]),
         lambda data: data.update(sources={}),
         lambda data: data.update(format="1"),
+        lambda data: data.update(format=2),
+        lambda data: data.pop("title"),
+        lambda data: data.pop("units"),
+        lambda data: data.update(title=""),
+        lambda data: data.update(title="x" * 201),
+        lambda data: data.update(title="a\nb"),
+        lambda data: data.update(title="\udcff"),
+        lambda data: data.update(title=3),
+        lambda data: data.update(units="page"),
+        lambda data: data.update(units="source"),  # with a snapshot of all
         lambda data: data["model"].pop("weights"),
         lambda data: data["shards"].reverse(),
         lambda data: data["shards"].append(data["shards"][0]),

@@ -1,0 +1,100 @@
+"""Documents opened for a search by words: no model, and none of its libraries imported."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longctx.cli import render
+
+if TYPE_CHECKING:
+    from longctx.core.candidates import Candidates
+    from longctx.core.store.document import Document
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Documents that are searched by their words.
+
+    Attributes:
+        documents: open; nobody can delete or replace them meanwhile.
+        changed: names of their sources whose files have other content now.
+        skipped: why a document of the library is none of them, by its name; None: one was meant.
+        load_s: seconds that opening took.
+    """
+
+    documents: tuple["Document", ...]
+    changed: list[str]
+    skipped: dict[str, str] | None
+    load_s: float
+
+    def state(self) -> dict[str, Any]:
+        """What JSON says of the state that was searched; no model, device or number format."""
+        manifests = [document.manifest for document in self.documents]
+        told = {
+            "reused_tokens": sum(manifest.tokens for manifest in manifests),
+            "status": max(manifest.status for manifest in manifests),  # "reading" if one is
+            "changed_sources": self.changed,
+            "checked_bytes": sum(document.checked_bytes for document in self.documents),
+            "method": manifests[0].method,
+            "gathered_by": "bm25",
+            **{"model": manifests[0].model["name"], "device": None, "dtype": None},
+        }
+        if self.skipped is None:
+            return told
+        skipped = [{"name": name, "why": why} for name, why in self.skipped.items()]
+        return {**told, "left_out": 0, "skipped": skipped}
+
+
+@contextmanager
+def open_for_words(
+    library: Path, chosen: "Document | Candidates", partial: bool
+) -> Iterator[Opened]:
+    """Opens what was chosen, all of it, and says what a person should know of it.
+
+    Args:
+        library: the library's folder.
+        chosen: one document, or several.
+        partial: also take what the last checkpoint holds.
+
+    Raises:
+        LongctxError: a document that was named has gone, or is damaged; or all have gone.
+    """
+    from longctx.core.candidates import Candidates, why_gone
+    from longctx.core.errors import Locked, NotFound
+    from longctx.core.store.library import Library
+    from longctx.core.store.sameness import has_changed
+
+    started, several = time.perf_counter(), isinstance(chosen, Candidates)
+    names = chosen.names if several else [chosen.manifest.name]
+    skipped = dict(chosen.skipped) if several else {}
+    store, documents = Library.open(library), []
+    with ExitStack() as held:
+        for name in names:
+            try:
+                documents.append(held.enter_context(store.reading(name, partial)))
+            except (NotFound, Locked) as error:
+                if not several or chosen.named:
+                    raise
+                skipped[name] = why_gone(error)
+        if not documents:
+            told = "; ".join(f"'{name}' {why}" for name, why in skipped.items())
+            raise NotFound("no document can be searched", told, "Run the command again")
+        sources = [source for document in documents for source in document.manifest.sources]
+        changed = [source.name for source in sources if has_changed(source)]
+        _tell(documents, changed)
+        load_s = time.perf_counter() - started
+        yield Opened(tuple(documents), changed, skipped if several else None, load_s)
+
+
+def _tell(documents: "list[Document]", changed: list[str]) -> None:
+    for document in documents:
+        manifest = document.manifest
+        if manifest.status != "complete":
+            read = f"{manifest.tokens:,} tokens"
+            render.note(f"{manifest.name} is not finished: only its first {read} count")
+    for name in changed:
+        told = "has changed since it was read; answers are from what was read"
+        render.note(f"{render.one_line(name)} {told}")

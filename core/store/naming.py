@@ -1,0 +1,76 @@
+"""What a document is called: a title in any script for people, and a safe name for its folder.
+
+Titles are compared in Unicode's composed form (NFC), in which they are kept. Opens no file but to
+see whether a path is a folder.
+"""
+
+import hashlib
+import os
+import re
+import unicodedata
+from pathlib import Path
+
+NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,100}")
+LONGEST = 100  # characters of a name
+TITLE = 200  # characters of a title at most
+_MARK = 8  # hex digits that tell names apart of which letters were lost
+_CONTROL = ("Cc", "Cs", "Zl", "Zp")  # of Unicode: controls, halves of pairs, ends of lines
+
+
+def is_title(text: str) -> bool:
+    """Whether a manifest may have it as a title."""
+    return 0 < len(text) <= TITLE and not any(
+        unicodedata.category(character) in _CONTROL for character in text
+    )
+
+
+def composed(text: str) -> str:
+    """A title as it is kept and compared."""
+    return unicodedata.normalize("NFC", text)
+
+
+def called(text: str) -> tuple[str, str | None]:
+    """The name and the title of a document that a user calls so.
+
+    Returns:
+        The name; and the title, None where it is the name. What can be neither comes back as it
+        is: a library refuses it.
+    """
+    title = composed(text)
+    usable = is_title(title) and not set("/\\") & set(title) and any(map(str.isalnum, title))
+    if NAME.fullmatch(text) or not usable:
+        return text, None
+    return safe_name(title), title
+
+
+def called_after(path: str) -> tuple[str, str | None]:
+    """The name and the title of a document after a file, a folder or `-`: without an ending."""
+    own = Path(os.path.abspath(path))  # "." and ".." have no name of their own
+    stem = "stdin" if path == "-" else own.name if own.is_dir() else own.stem
+    return named(stem.removesuffix(".tar"))
+
+
+def named(text: str) -> tuple[str, str | None]:
+    """The name and the title that a text of any kind comes to; there is always a name."""
+    shown = "".join("\ufffd" if unicodedata.category(c) == "Cs" else c for c in composed(text))
+    kept = "".join(c for c in shown if unicodedata.category(c) not in _CONTROL).strip()[:TITLE]
+    name = safe_name(kept)
+    is_name = NAME.fullmatch(kept) or not any(map(str.isalnum, kept))
+    return name, None if is_name else kept
+
+
+def safe_name(title: str) -> str:
+    """A folder's name for a title: the same for the same title.
+
+    Accents are dropped, other characters become `-`. Where letters are lost by that, or the end
+    of a long one, a hash of the title tells it from others.
+    """
+    apart = unicodedata.normalize("NFKD", title)
+    plain = "".join(c for c in apart if not unicodedata.combining(c))
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in plain)
+    kept = kept.strip(".-")
+    if len(kept) <= LONGEST and not any(c.isalnum() and not c.isascii() for c in plain):
+        return kept or "document"
+    mark = hashlib.sha256(title.encode("utf-8", "surrogatepass")).hexdigest()[:_MARK]
+    kept = re.sub("-{2,}", "-", kept)[: LONGEST - _MARK - 1].rstrip(".-")
+    return f"{kept or 'document'}-{mark}"

@@ -1,0 +1,95 @@
+"""Bringing documents of an older format up to this one: their word index, and what they are called.
+
+Nothing is read again and no model is needed. Document by document, each alone; a kill on the way
+leaves each as it was or as it is to be. What makes the tables of the index is handed in.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from longctx.core.errors import Locked, StateMismatch
+from longctx.core.store.document import Document
+from longctx.core.store.library import Library
+from longctx.core.store.manifest import FORMAT, Manifest
+from longctx.core.store.places import sweep, write_manifest
+from longctx.core.store.shards import WORDS
+from longctx.core.store.word_files import MakeWords, damaged_words, write_words
+
+
+@dataclass(frozen=True)
+class Upgraded:
+    """What became of a document.
+
+    Attributes:
+        name, title: the document's.
+        status: upgraded; current, where there was nothing to do; damaged or locked, where it stays
+            what it was.
+        format: that it had; None where nobody can say.
+        bytes: of its state now.
+        error: what is wrong.
+    """
+
+    name: str
+    title: str
+    status: str
+    format: int | None = None
+    bytes: int = 0
+    error: str | None = None
+
+
+def upgrade(library: Library, make: MakeWords, names: Sequence[str] = ()) -> Iterator[Upgraded]:
+    """Brings documents up to this format, and then what the library says of itself.
+
+    Args:
+        library: where they are.
+        make: gives the tables of the word index.
+        names: their names or titles; none: all that are complete.
+
+    Raises:
+        UsageError, NotFound: there is no such document, or it is not finished.
+        LongctxError: the library cannot be written. Documents are as they were, or upgraded.
+    """
+    wanted = [library.name_of(name) for name in names] or library.names()
+    for name in wanted if names else ():
+        _require_there(library, name)
+    for name in dict.fromkeys(wanted):
+        try:
+            yield _upgrade(library, name, make)
+        except Locked as error:
+            yield Upgraded(name, name, "locked", error=str(error))
+        except StateMismatch as error:
+            yield Upgraded(name, name, "damaged", error=str(error))
+    library.mark()
+
+
+def _require_there(library: Library, name: str) -> None:
+    with suppress(Locked, StateMismatch):  # told in its turn
+        library.document(name)
+
+
+def _upgrade(library: Library, name: str, make: MakeWords) -> Upgraded:
+    with library.reading(name) as document:
+        if _is_current(document):
+            return _told(document.manifest, "current", FORMAT)
+    with library.changing(name) as folder:
+        document = Document(folder)
+        before = document.manifest
+        files = [shard for shard in before.shards if shard.group != WORDS]
+        files += write_words(document, folder, make)
+        shards = tuple(sorted(files, key=lambda shard: shard.group))
+        manifest = replace(before, format=FORMAT, shards=shards)
+        write_manifest(folder, manifest)
+        sweep(folder, manifest)
+    return _told(manifest, "upgraded", before.format)
+
+
+def _is_current(document: Document) -> bool:
+    """Whether it has this format and a word index that is whole."""
+    manifest = document.manifest
+    whole = manifest.format == FORMAT and manifest.has_words
+    return whole and not damaged_words(document)
+
+
+def _told(manifest: Manifest, status: str, found: int) -> Upgraded:
+    return Upgraded(manifest.name, manifest.shown, status, found, manifest.size)

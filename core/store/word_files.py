@@ -1,0 +1,113 @@
+"""The word index of a document as files: which are written, and which a longer document keeps.
+
+What is in them somebody else makes: a callable is handed in that gives the tables of each file.
+`docs/format.md` specifies both. A file holds the units, of 64 tokens of one source, that begin in
+one stretch of the document's tokens, so what is added at the end leaves the files before as they
+are. This module counts no words.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from longctx.core.errors import StateMismatch
+from longctx.core.store.document import Document
+from longctx.core.store.manifest import Manifest
+from longctx.core.store.shard_writer import write_tensors
+from longctx.core.store.shards import WORDS, Shard, shard_name
+
+if TYPE_CHECKING:
+    import numpy
+
+UNIT = 64  # tokens of one source
+FILE_TOKENS = 1 << 16  # a file has the units whose first token is one of so many
+_LOOK = 256  # tokens in which a word is looked for that ends
+
+# Gets a document and the number of a file, and gives the tables of that file and of all after it.
+MakeWords = Callable[[Document, int], "Iterator[dict[str, numpy.ndarray]]"]
+
+
+def write_words(
+    document: Document, folder: Path, make: MakeWords, kept: list[Shard] | None = None
+) -> list[Shard]:
+    """Writes the word index of a document.
+
+    Args:
+        document: whose text and tokens are read.
+        folder: where to.
+        make: gives the tables of the files.
+        kept: first files, that are in the folder already.
+
+    Returns:
+        All files of the index.
+
+    Raises:
+        StateMismatch: the document is damaged.
+        LongctxError: a file cannot be written.
+    """
+    import torch
+
+    files = [*(kept or ())]
+    for tables in make(document, len(files)):
+        tensors = {name: torch.from_numpy(table) for name, table in tables.items()}
+        files.append(write_tensors(folder, WORDS, shard_name(WORDS, len(files), None), tensors))
+    return files
+
+
+def words_of(manifest: Manifest) -> list[Shard]:
+    """The files of a document's word index."""
+    return [shard for shard in manifest.shards if shard.group == WORDS]
+
+
+def damaged_words(
+    document: Document, on_bytes: Callable[[int], None] = lambda count: None
+) -> dict[str, str]:
+    """What is wrong with files of a document's word index, by their names; each is read.
+
+    Args:
+        document: open.
+        on_bytes: gets the number of bytes after each piece.
+    """
+    found = {}
+    for shard in words_of(document.manifest):
+        try:
+            for block in document.blocks(shard):
+                on_bytes(len(block))
+        except StateMismatch as error:
+            found[shard.file] = error.why or error.what
+    return found
+
+
+def unchanged_words(document: Document, tokens: int) -> list[Shard]:
+    """The first files of a word index that stay as they are when the document is made longer.
+
+    Args:
+        document: a whole one.
+        tokens: that stay what they are, and so does their text.
+
+    Raises:
+        StateMismatch: the document's text or tokens are damaged.
+    """
+    found: list[Shard] = []
+    damaged = damaged_words(document)
+    for shard in words_of(document.manifest):
+        end = (len(found) + 1) * FILE_TOKENS
+        if shard.file in damaged or end + UNIT > tokens or not _is_over(document, end, tokens):
+            break
+        found.append(shard)
+    return found
+
+
+def _is_over(document: Document, end: int, tokens: int) -> bool:
+    """Whether the last word of the units that begin before token `end` is sure to end there.
+
+    A word that a unit's end cuts is the unit's as a whole, so what follows is looked at.
+    """
+    source = document.manifest.sources[document.source_of(end - 1)]
+    units = -(-(end - source.first_token) // UNIT)
+    first, stop = source.first_token + units * UNIT, source.first_token + source.tokens
+    if first >= stop:
+        return True
+    last = min(first + _LOOK, tokens, stop)
+    text = document.text(*document.span(first, last)).decode(source.encoding, errors="replace")
+    return any(character.isspace() for character in text)

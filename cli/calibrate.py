@@ -77,6 +77,19 @@ def run(
             "--seed", metavar="N", show_default=False, help="Decides all texts; by default 0."
         ),
     ] = 0,
+    rank_by: Annotated[
+        str,
+        typer.Option(
+            "--rank-by",
+            metavar="MEASURE",
+            show_default=False,
+            autocompletion=completion.measures,
+            help="By what REFORM's heads are chosen: maxsim (where late interaction ranks the "
+            "windows that hold the answer, which documents are gathered by) or mnr (the mean "
+            "normalised rank of its tokens, as REFORM has it); by default maxsim. Both are "
+            "measured, so another choice takes no time.",
+        ),
+    ] = "maxsim",
     profile: options.ProfileName = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -86,9 +99,9 @@ def run(
     """Finds a model's heads, and writes a profile.
 
     They are those of REFORM and Ltri-LLM. Sentences are hidden in the package's own prose. Every
-    head is ranked by how well its states find what a question needs, and by how often it looks at
-    what is being copied into an answer. Ltri-LLM's thresholds come from a random search
-    (docs/calibration.md).
+    head is ranked by how well its states find what a question needs, by late interaction and by
+    REFORM's own rule, and by how often it looks at what is being copied into an answer. Ltri-LLM's
+    thresholds come from a random search (docs/calibration.md).
     """
     setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
     from longctx.core.calibrate.run import run as calibrate
@@ -102,6 +115,7 @@ def run(
         amounts=amounts if samples is None else replace(amounts, samples=samples),
         length=parse_tokens(length),
         seed=seed,
+        rank_by=rank_by,
     )
     with _kept(wanted), _told() as tell:
         found = calibrate(setup, wanted, tell)

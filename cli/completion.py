@@ -62,6 +62,11 @@ def gathered_by(incomplete: str) -> list[str]:
     return _beginning(incomplete, scoring.names())
 
 
+def measures(incomplete: str) -> list[str]:
+    """By what `calibrate` chooses heads."""
+    return _beginning(incomplete, ("maxsim", "mnr"))
+
+
 def _library(ctx: typer.Context) -> Path | None:
     """The library's folder as the options, the environment or the config file name it."""
     given = ctx.params.get("library")

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from longctx.core.calibrate.ranks import KINDS
-from longctx.core.calibrate.report import Calibration
+from longctx.core.calibrate.report import TITLES, Calibration
 from longctx.core.calibrate.tasks import TASKS
 from longctx.core.eval import figures
 
@@ -16,7 +17,7 @@ Cells = list[list[float]]
 
 
 def draw(file: Path, found: Calibration) -> None:
-    """Draws a row of grids for each task, one for each kind, and one of the copy scores.
+    """Draws a row of grids for each measure and task, one for each kind; and the copy scores.
 
     Args:
         file: .png or .svg.
@@ -30,20 +31,19 @@ def draw(file: Path, found: Calibration) -> None:
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import MaxNLocator
 
-    rows = [*((task, [_ranks(found, task, kind) for kind in KINDS]) for task in TASKS)]
     copying = grid([(each.layer, each.head, each.score) for each in found.copying])
-    widths = [max(4, len(cells[0])) for cells in rows[0][1]]
-    size = (3 + INCH * sum(widths), 2.5 + 3 * max(1.4, INCH * len(copying)))
+    widths = [max(4, len(_ranks(found, found.rank_by, TASKS[0], kind)[0])) for kind in KINDS]
+    count = len(found.measures) * len(TASKS) + 1
+    size = (3 + INCH * sum(widths), 2.5 + count * max(1.4, INCH * len(copying)))
     figure, axes = pyplot.subplots(
-        3, len(KINDS), figsize=size, squeeze=False, width_ratios=widths, layout="constrained"
+        count, len(KINDS), figsize=size, squeeze=False, width_ratios=widths, layout="constrained"
     )
-    colours = LogNorm(min(row.mean for row in found.rows), WORST)
-    for place, (task, grids) in zip(axes, rows, strict=False):
-        for axis, kind, cells in zip(place, KINDS, grids, strict=True):
-            shown = axis.imshow(cells, cmap="viridis_r", norm=colours, aspect="auto")
-            axis.set_title(f"{task}: {kind}", fontsize=7)
-    figure.colorbar(shown, ax=axes[:2], label="mean normalised rank")
-    last = axes[2]
+    for number, measure in enumerate(found.measures):
+        own = axes[number * len(TASKS) : (number + 1) * len(TASKS)]
+        colours = LogNorm(min(row.mean for row in found.rows if row.measure == measure), WORST)
+        shown = _draw_ranks(own, found, measure, colours)
+        figure.colorbar(shown, ax=own, label=TITLES[measure])
+    last = axes[-1]
     shown = last[0].imshow(copying, cmap="viridis", vmin=0, vmax=1, aspect="auto")
     last[0].set_title("copy score", fontsize=7)
     figure.colorbar(shown, ax=last, label="copy score")
@@ -51,12 +51,22 @@ def draw(file: Path, found: Calibration) -> None:
         axis.set_axis_off()
     for axis in axes.flat:
         axis.tick_params(labelsize=6)
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     figure.supxlabel("head")
     figure.supylabel("layer")
     figure.suptitle(f"{found.model}, {found.samples} samples a task", fontsize=10)
     figure.savefig(file, dpi=POINTS)
     pyplot.close(figure)
+
+
+def _draw_ranks(axes: Any, found: Calibration, measure: str, colours: Any) -> Any:
+    """A row for each task, on axes (tasks, kinds); returns one of the images."""
+    for place, task in zip(axes, TASKS, strict=True):
+        for axis, kind in zip(place, KINDS, strict=True):
+            cells = _ranks(found, measure, task, kind)
+            shown = axis.imshow(cells, cmap="viridis_r", norm=colours, aspect="auto")
+            axis.set_title(f"{task}: {kind}", fontsize=7)
+    return shown
 
 
 def grid(entries: Sequence[tuple[int, int, float]]) -> Cells:
@@ -71,5 +81,5 @@ def grid(entries: Sequence[tuple[int, int, float]]) -> Cells:
     return cells
 
 
-def _ranks(found: Calibration, task: str, kind: str) -> Cells:
-    return grid([(row.layer, row.head, row.mean) for row in found.of_task(task, kind)])
+def _ranks(found: Calibration, measure: str, task: str, kind: str) -> Cells:
+    return grid([(row.layer, row.head, row.mean) for row in found.of_task(measure, task, kind)])

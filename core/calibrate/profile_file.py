@@ -1,7 +1,7 @@
 """The profile of a calibration: all that is known of a model, with the heads that were found.
 
-What the model's profile says stays, but for heads, spans, and a threshold, which is one of other
-heads' scores. Where it says nothing of a method's sizes, they follow from the model's window.
+What the model's profile says stays, but for heads and spans. Where it says nothing of a method's
+sizes, they follow from the model's window.
 """
 
 from collections.abc import Sequence

@@ -7,12 +7,17 @@ from typing import Any
 
 from longctx.core.calibrate.choosing import Head, Row
 from longctx.core.calibrate.copying import RetrievalHead
+from longctx.core.calibrate.measures import MAXSIM, MEASURES, MNR
 from longctx.core.calibrate.ranks import KINDS
 from longctx.core.calibrate.tasks import TASKS
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BEST = 3  # of each kind, as in table 1 of the REFORM paper
 SHOWN = 10  # heads of each task, and of the copy scores
+TITLES = {MAXSIM: "rank of windows by MaxSim", MNR: "mean normalised rank"}
+HEADERS = {MAXSIM: ("MaxSim", "error"), MNR: ("MNR", "error")}
+
+Ranked = tuple[Head, Sequence[Row]]  # a head, and how it did by each of the measures
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,8 @@ class Calibration:
     Attributes:
         model, device, dtype: what was run, and where.
         length, samples, seed: of the ranked samples; `samples` of each task.
-        rows: every head in every task, best first.
+        rows: every head in every task by every measure, best first.
+        rank_by: the measure by which REFORM's heads were chosen.
         heads: that REFORM takes.
         copying: every query head, best first.
         needles, answered: how many were asked for copying, and how many answers had the value.
@@ -41,6 +47,7 @@ class Calibration:
     samples: int
     seed: int
     rows: Sequence[Row]
+    rank_by: str
     heads: Sequence[Head]
     copying: Sequence[RetrievalHead]
     needles: int
@@ -52,9 +59,30 @@ class Calibration:
     folder: Path
     seconds: float
 
-    def of_task(self, task: str, kind: str | None = None) -> list[Row]:
-        """Rows of a task, best first; None: of all kinds."""
-        return [row for row in self.rows if row.task == task and kind in (None, row.kind)]
+    def of_task(self, measure: str, task: str, kind: str | None = None) -> list[Row]:
+        """Rows of a task by a measure, best first; None: of all kinds."""
+        which = measure, task
+        own = [row for row in self.rows if (row.measure, row.task) == which]
+        return [row for row in own if kind in (None, row.kind)]
+
+    def ranks(self, task: str, shown: int, each: int = 0) -> list[Ranked]:
+        """The best heads of a task by `rank_by`, with their ranks by every measure.
+
+        Args:
+            task: one of TASKS.
+            shown: how many.
+            each: of every kind at least so many.
+        """
+        own = self.of_task(self.rank_by, task)
+        kinds = [row for kind in KINDS for row in self.of_task(self.rank_by, task, kind)[:each]]
+        rows = {(row.measure, row.named): row for row in self.rows if row.task == task}
+        heads = dict.fromkeys(row.named for row in [*own[:shown], *kinds])
+        return [(head, [rows[name, head] for name in self.measures]) for head in heads]
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """All of them, first the one by which heads were chosen."""
+        return self.rank_by, *(name for name in MEASURES if name != self.rank_by)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `calibrate`."""
@@ -83,13 +111,12 @@ def _lines(found: Calibration) -> Iterator[str]:
     yield f"# Heads of {found.model}"
     yield ""
     yield f"{found.samples} samples a task, {found.length:,} tokens each, seed {found.seed}."
-    yield f"REFORM's heads: {', '.join(named(*head) for head in found.heads)}."
+    heads = ", ".join(named(*head) for head in found.heads)
+    yield f"REFORM's heads, by {TITLES[found.rank_by]}: {heads}."
     for task in TASKS:
-        yield from ("", f"## Mean normalised rank, {task} (lower is better)", "")
-        best = found.of_task(task)[:SHOWN]
-        others = [row for kind in KINDS for row in found.of_task(task, kind)[:BEST]]
-        shown = [*best, *(row for row in others if row not in best)]
-        yield from _table(("layer", "kind", "head", "MNR", "error"), map(rank_cells, shown))
+        yield from ("", f"## Ranks, {task} (lower is better)", "")
+        ranks = found.ranks(task, SHOWN, BEST)
+        yield from _table(rank_headers(found), map(rank_cells, ranks))
     yield from ("", "## Copy score (higher is better)", "")
     yield f"{found.answered} of {found.needles} needles were answered."
     yield ""
@@ -106,9 +133,16 @@ def named(layer: int, kind: str, head: int) -> str:
     return f"[{layer}, {kind}, {head}]"
 
 
-def rank_cells(row: Row) -> tuple[str, ...]:
-    """A row of ranks: layer, kind, head, mean, standard error."""
-    return (f"{row.layer}", row.kind, f"{row.head}", f"{row.mean:.4f}", _fixed(row.error, 4))
+def rank_headers(found: Calibration) -> tuple[str, ...]:
+    """Of `rank_cells`; first the measure by which heads were chosen."""
+    return ("layer", "kind", "head", *(text for name in found.measures for text in HEADERS[name]))
+
+
+def rank_cells(ranked: Ranked) -> tuple[str, ...]:
+    """Layer, kind, head; then mean and standard error by each measure."""
+    (layer, kind, head), rows = ranked
+    cells = (text for row in rows for text in (f"{row.mean:.4f}", _fixed(row.error, 4)))
+    return (f"{layer}", kind, f"{head}", *cells)
 
 
 def copy_cells(each: RetrievalHead) -> tuple[str, ...]:

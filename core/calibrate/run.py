@@ -12,8 +12,6 @@ from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import Any
 
-import torch
-
 from longctx.core import methods
 from longctx.core.calibrate import (
     choosing,
@@ -24,8 +22,8 @@ from longctx.core.calibrate import (
     tapping,
     writing,
 )
+from longctx.core.calibrate.measures import layer_ranks
 from longctx.core.calibrate.needles import Haystacks
-from longctx.core.calibrate.ranks import layer_ranks
 from longctx.core.calibrate.report import Calibration
 from longctx.core.calibrate.tasks import TASKS, Sample, Samples, prose
 from longctx.core.calibrate.wanted import Wanted, require, require_no_less
@@ -37,7 +35,7 @@ from longctx.core.stages import facts, stage
 
 _log = logging.getLogger(__name__)
 
-VERSION = 1  # of what is measured; journals of others are not gone on with
+VERSION = 2  # of what is measured; journals of others are not gone on with
 READER = "h2o"  # the method whose options every model has, with or without a profile
 BESIDE = 256  # tokens of the window that prefix, question and answer may take
 DIGITS = 7  # of a rank that is kept
@@ -140,14 +138,18 @@ def _ranked(engine: Engine, samples: Samples, task: str, number: int) -> Record:
     return {"ranks": _rank(engine, samples.make(task, number))}
 
 
-def _rank(engine: Engine, sample: Sample) -> list[dict[str, list[float]]]:
-    gold = torch.cat([torch.arange(*span) for span in sample.gold])
+def _rank(engine: Engine, sample: Sample) -> list[dict[str, dict[str, list[float]]]]:
+    """By layer, measure, kind and head."""
     sizes = tapping.options(engine.window)
     read = tapping.read(engine.decoder, sizes, engine.prompt, sample.ids, sample.question)
     return [
-        {kind: [round(rank, DIGITS) for rank in heads] for kind, heads in ranks.items()}
-        for ranks in (layer_ranks(states, gold) for states in read)
+        {measure: _rounded(ranks) for measure, ranks in layer_ranks(states, sample.gold).items()}
+        for states in read
     ]
+
+
+def _rounded(ranks: dict[str, list[float]]) -> dict[str, list[float]]:
+    return {kind: [round(rank, DIGITS) for rank in heads] for kind, heads in ranks.items()}
 
 
 def _copied(
@@ -216,7 +218,8 @@ def _found(
         samples=wanted.amounts.samples,
         seed=wanted.seed,
         rows=rows,
-        heads=choosing.choose(rows, len(layers)),
+        rank_by=wanted.rank_by,
+        heads=choosing.choose(rows, len(layers), wanted.rank_by),
         copying=heads,
         needles=len(copied),
         answered=sum(n["value"].casefold() in n["answer"].casefold() for n in copied),

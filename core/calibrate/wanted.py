@@ -6,6 +6,7 @@ Knows no model.
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from longctx.core.calibrate.measures import MAXSIM, MEASURES
 from longctx.core.calibrate.profile_file import HEADER
 from longctx.core.errors import LongctxError, UsageError
 from longctx.core.eval.journal import Record
@@ -43,12 +44,14 @@ class Wanted:
         amounts: how much is measured.
         length: tokens of a ranked document.
         seed: decides all samples.
+        rank_by: the measure by which REFORM's heads are chosen; both are measured.
     """
 
     out: Path
     amounts: Amounts = FULL
     length: int = LENGTH
     seed: int = 0
+    rank_by: str = MAXSIM
 
     @property
     def folder(self) -> Path:
@@ -60,13 +63,16 @@ def require(wanted: Wanted) -> None:
     """Refuses what cannot work, and a profile that no calibration has written.
 
     Raises:
-        UsageError: too few samples, or a file that is not to be written.
+        UsageError: too few samples, no such measure, or a file that is not to be written.
         LongctxError: the file that is there cannot be read.
     """
     out = wanted.out
     if wanted.amounts.samples < 2:
         why = "means have standard errors only from two on"
         raise UsageError(f"cannot rank by {wanted.amounts.samples} samples", why, "Give 2 or more.")
+    if wanted.rank_by not in MEASURES:
+        known = f"Known: {', '.join(MEASURES)}."
+        raise UsageError(f"cannot rank heads by {wanted.rank_by!r}", "", known)
     if out.suffix not in (".yaml", ".yml"):
         raise UsageError(f"cannot write a profile '{out}'", "it is no .yaml file", "Rename it.")
     if not out.parent.is_dir():

@@ -17,9 +17,12 @@ from longctx.core.calibrate.wanted import FULL, QUICK
 from longctx.core.eval.journal import RESULTS, Journal
 
 ROWS = [
-    Row("pattern", 2, "k", 1, 0.0125, 0.0011),
-    Row("pattern", 3, "attention", 0, 0.25, 0.02),
-    Row("multi-hop", 6, "v", 0, 0.0321, 0.004),
+    Row("maxsim", "pattern", 2, "k", 1, 0.0081, 0.0),
+    Row("maxsim", "pattern", 3, "attention", 0, 0.125, 0.01),
+    Row("maxsim", "multi-hop", 6, "v", 0, 0.0412, None),
+    Row("mnr", "pattern", 3, "attention", 0, 0.0025, 0.02),
+    Row("mnr", "pattern", 2, "k", 1, 0.0125, 0.0011),
+    Row("mnr", "multi-hop", 6, "v", 0, 0.0321, 0.004),
 ]
 HEADS = [[2, "k", 1], [6, "v", 0]]
 HEAD = RetrievalHead(7, 3, 0.875, 0.05)
@@ -27,7 +30,8 @@ HEAD = RetrievalHead(7, 3, 0.875, 0.05)
 
 def found(**changed) -> Calibration:
     values = {"model": "tiny", "device": "cpu", "dtype": "fp32", "length": 8000, "samples": 8}
-    values |= {"seed": 0, "rows": ROWS, "heads": ((2, "k", 1), (6, "v", 0))}
+    values |= {"seed": 0, "rows": ROWS, "rank_by": "maxsim"}
+    values |= {"heads": ((2, "k", 1), (6, "v", 0))}
     values |= {"copying": [HEAD], "needles": 20, "answered": 19, "retrieval_heads": [HEAD]}
     values |= {
         "spans": {"theta": [0.9], "phi": [0.1], "lam": [3.0], "f1": [0.5]},
@@ -54,17 +58,31 @@ def test_tables_and_what_was_taken(call):
     result, asked = call(found())
     assert result.exit_code == 0
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert ["2", "k", "1", "0.0125", "0.0011"] in rows
-    assert ["6", "v", "0", "0.0321", "0.0040"] in rows
+    both = ["layer", "kind", "head", "MaxSim", "error", "MNR", "error"]
+    best = ["2", "k", "1", "0.0081", "0.0000", "0.0125", "0.0011"]
+    assert rows[1:3] == [both, best]
+    assert rows[3] == ["3", "attention", "0", "0.1250", "0.0100", "0.0025", "0.0200"]
+    assert ["6", "v", "0", "0.0412", "0.0321", "0.0040"] in rows  # one without a standard error
     assert ["7", "3", "0.875", "0.050"] in rows
     assert "copy score (19 of 20 needles were answered)" in result.stdout
-    assert "REFORM's heads   [2, k, 1], [6, v, 0]" in result.stdout
+    heads = "REFORM's heads   [2, k, 1], [6, v, 0], by rank of windows by MaxSim"
+    assert heads in result.stdout
     assert "retrieval heads  [7, 3, 0.88]" in result.stdout
     assert "1:15" in result.stdout
     assert not result.stderr
     setup, wanted, _ = asked[0]
     assert setup.model == "tiny"
     assert (wanted.out, wanted.amounts, wanted.length) == (Path("tiny.yaml"), FULL, 8000)
+    assert wanted.rank_by == "maxsim"
+
+
+def test_the_measure_that_was_asked_for_comes_first(call):
+    result, asked = call(found(rank_by="mnr"), "--rank-by", "mnr")
+    assert asked[0][1].rank_by == "mnr"
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert rows[1] == ["layer", "kind", "head", "MNR", "error", "MaxSim", "error"]
+    assert rows[2] == ["3", "attention", "0", "0.0025", "0.0200", "0.1250", "0.0100"]
+    assert "[6, v, 0], by mean normalised rank" in result.stdout
 
 
 def test_options_reach_core(call):
@@ -80,9 +98,12 @@ def test_options_reach_core(call):
 def test_json_has_every_row(call):
     result, _ = call(found(), "--json")
     values = json.loads(result.stdout)
-    assert values["schema_version"] == 1
+    assert values["schema_version"] == 2
     assert values["heads"] == HEADS
-    assert values["rows"][2] == {
+    assert values["rank_by"] == "maxsim"
+    assert len(values["rows"]) == 6
+    assert values["rows"][5] == {
+        "measure": "mnr",
         "task": "multi-hop",
         "layer": 6,
         "kind": "v",
@@ -208,6 +229,7 @@ def test_what_begins_is_told_at_once(monkeypatch, longctx):
         (("--samples", "1"), "cannot rank by 1 samples"),
         (("--out", "heads.json"), "it is no .yaml file"),
         (("--length", "many"), "cannot use 'many'"),
+        (("--rank-by", "recall"), "cannot rank heads by 'recall'. Known: maxsim, mnr."),
         (("--length", "200"), "samples of 200 tokens are too short"),
     ],
 )

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from longctx.core import decoding, methods
+from longctx.core.calibrate.measures import MEASURES
 from longctx.core.profile import shipped
 
 SHELLS = ["bash", "zsh", "fish", "powershell"]
@@ -74,6 +75,7 @@ def test_names(offered):
     assert offered("longctx ask --profile ") == sorted(p.name for p in shipped())
     assert offered("longctx ask --model t") == offered("longctx calibrate t") == ["tiny"]
     assert offered("longctx calibrate tiny --profile ti") == ["tiny"]
+    assert offered("longctx calibrate tiny --rank-by m") == [*MEASURES]
     assert offered("longctx ask --method re") == ["reattention", "reform"]
     assert offered("longctx find --gather-by b") == ["bm25"]
     assert "--report" in offered("longctx --re")

@@ -9,6 +9,8 @@ import yaml
 
 from longctx.core import methods, profile
 from longctx.core.calibrate import copying, needles, run, span_search, tapping, tasks, writing
+from longctx.core.calibrate.choosing import choose
+from longctx.core.calibrate.measures import MAXSIM, MEASURES, MNR
 from longctx.core.calibrate.profile_file import HEADER
 from longctx.core.calibrate.report import as_markdown
 from longctx.core.calibrate.span_search import Shape, SpanFit
@@ -85,7 +87,7 @@ def test_it_writes_a_profile_that_loads_and_tables_of_every_head(
     monkeypatch.setattr(writing, "can_draw", lambda: True)
     found = run.run(setup, wanted, lambda *each: told.append(each))
     heads = HEADS + 2 * GROUPS + HEADS + 1
-    assert len(found.rows) == 2 * LAYERS * heads
+    assert len(found.rows) == len(MEASURES) * 2 * LAYERS * heads
     assert all(0 < row.mean <= 1 and row.error is not None for row in found.rows)
     assert len(found.heads) == 4
     assert len({*found.heads}) == 4
@@ -143,6 +145,26 @@ def test_a_stopped_run_goes_on_where_it_was(setup, wanted, monkeypatch, searched
     more = replace(wanted, amounts=replace(AMOUNTS, samples=3))
     assert run.run(setup, more).samples == 3
     assert len(count) == 4 + 4 + 2
+
+
+def test_another_measure_chooses_among_what_was_measured(setup, wanted, monkeypatch):
+    by_windows = run.run(setup, wanted)
+    monkeypatch.setattr(tapping, "read", None)  # nothing is read again
+    as_published = run.run(setup, replace(wanted, rank_by=MNR))
+    assert (by_windows.rank_by, as_published.rank_by) == (MAXSIM, MNR)
+    assert as_published.rows == by_windows.rows
+    for found in (by_windows, as_published):
+        assert found.heads == choose(found.rows, LAYERS, found.rank_by)
+    made = profile.find(str(wanted.out), "any").methods["reform"]
+    assert made["heads"] == [list(head) for head in as_published.heads]
+
+
+def test_what_was_measured_otherwise_is_not_gone_on_with(setup, wanted, monkeypatch):
+    monkeypatch.setattr(run, "VERSION", 1)  # before ranks had a measure
+    run.run(setup, wanted)
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="calibration was 1 there, and is 2 now"):
+        run.run(setup, wanted)
 
 
 def test_what_an_earlier_run_has_finished_is_told_of_and_not_counted_as_done(setup, wanted):
@@ -276,6 +298,7 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(setup, wanted, tm
             run.run(replace(setup, model="nowhere"), changed)
         return str(error.value)
 
+    assert refused(replace(wanted, rank_by="recall")).startswith("cannot rank heads by 'recall'")
     one = replace(wanted, amounts=replace(AMOUNTS, samples=1))
     assert refused(one).startswith("cannot rank by 1 samples")
     assert "no .yaml file" in refused(replace(wanted, out=tmp_path / "mine.json"))

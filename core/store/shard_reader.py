@@ -183,6 +183,7 @@ class TensorFile(ShardFile):
 
     def __init__(self, folder: Path, shard: Shard):
         super().__init__(folder, shard)
+        self._kept: dict[str, np.ndarray] = {}
         length = int.from_bytes(self._read(0, 8), "little") if shard.size >= 8 else shard.size
         self._data = 8 + length  # where the tensors begin
         if self._data > shard.size:
@@ -239,10 +240,18 @@ class TensorFile(ShardFile):
         return self._load_array(slot, (last - first, *slot.shape[1:]), first * slot.row_bytes)
 
     def array_take(self, name: str, rows: "np.ndarray") -> "np.ndarray":
-        """The rows at ascending positions `rows` (S,), S > 0: (S, ...)."""
+        """The rows at ascending positions `rows` (S,), S > 0: (S, ...).
+
+        A tensor of no more than a block, all of which is checked anyway, is kept.
+        """
         import numpy as np
 
-        gap = max(1, _GAP // max(1, self._find(name).row_bytes))
+        slot = self._find(name)
+        if slot.stop - slot.start <= shards.BLOCK:
+            if name not in self._kept:
+                self._kept[name] = self.array(name)
+            return self._kept[name][rows]
+        gap = max(1, _GAP // max(1, slot.row_bytes))
         runs = np.split(rows, np.flatnonzero(np.diff(rows) > gap) + 1)
         return np.concatenate(
             [self.array_rows(name, int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs]

@@ -19,7 +19,7 @@ QUESTION = "who wrote of the boat?"
 PLACE = re.compile(r"(\w+): .*?(\w+)\.txt:\d+: ")
 EXTRA_STATE = {"asked", "left_out", "skipped"}
 USUAL_STATE = {
-    "without_embeddings",
+    *("without_embeddings", "counted_again"),
     *("reused_tokens", "status", "changed_sources", "checked_bytes", "method", "gathered_by"),
     *("model", "device", "dtype"),
 }

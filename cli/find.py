@@ -12,6 +12,7 @@ from longctx.cli.together import choose_documents, open_documents
 from longctx.cli.words_alone import open_for_words
 from longctx.core import scoring
 from longctx.core.errors import UsageError
+from longctx.core.scoring import WORDS
 
 if TYPE_CHECKING:
     from longctx.core.candidates import Candidates
@@ -26,7 +27,6 @@ EXAMPLES = """\
   longctx find "timeout" -e 'ERROR|FATAL'
   longctx find "the storm" --json | jq '.passages[0].match'
 """
-WORDS = "bm25"  # what is gathered by where no model is wanted
 EMBEDDINGS = "embeddings"  # the group; `core/embeddings.py` would import torch
 
 
@@ -51,7 +51,16 @@ def run(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
-    gather: options.Gather = None,
+    gather: Annotated[
+        int | None,
+        options.setting(
+            "--gather",
+            "Tokens that the passages may have together, though the best one is always told; by "
+            "default any number.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None,
     gather_by: options.GatherBy = None,
     limit: Annotated[
         int,
@@ -107,6 +116,7 @@ def run(
     before all others. Nothing is generated. JSON has the passages, whole.
     """
     from longctx.core.line_filter import LineFilter
+    from longctx.core.store.shards import FOR_WORDS
 
     if gather_by is not None:
         scoring.check(gather_by)
@@ -114,8 +124,9 @@ def run(
         raise UsageError("the query is empty", "", "Say what to look for, or give --regexp.")
     lines = None if regexp is None else LineFilter(regexp)
     place = library_path(library)
-    chosen = choose_documents(context, place, docs, everything, partial)
-    search = Search(query, lines, limit, files)
+    needed = FOR_WORDS if gather_by == WORDS or not query.strip() else None
+    chosen = choose_documents(context, place, docs, everything, partial, needed)
+    search = Search(query, lines, limit, gather, files)
     if _by_words_alone(chosen, gather_by, method, query):
         with open_for_words(place, chosen, partial) as opened:
             _tell(search.by_words(opened), files, around, json)
@@ -129,7 +140,7 @@ def run(
         "threads": threads,
     }
     with open_documents(place, chosen, partial, max_docs, gather_by, **setup) as session:
-        found = search.by_model(session, place, partial, gather, gather_by)
+        found = search.by_model(session, gather_by)
         _tell(found, files, around, json)
 
 

@@ -6,7 +6,7 @@ imports core at module level.
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,9 @@ def make_setup(**choices: Any) -> "Setup":
     return Setup(**choices)
 
 
-def choose_document(library: Path, doc: str | None, partial: bool = False) -> "Document":
+def choose_document(
+    library: Path, doc: str | None, partial: bool = False, needed: Collection[str] | None = None
+) -> "Document":
     """The document that the user named, or the latest, which is then told.
 
     Takes no time, so that a wrong name is known before a model is loaded.
@@ -50,11 +52,11 @@ def choose_document(library: Path, doc: str | None, partial: bool = False) -> "D
 
     store = Library.open(library)
     if doc is None:
-        document = store.document(store.latest(), partial)
+        document = store.document(store.latest(), partial, needed)
         title = f", {document.manifest.title}" if document.manifest.title else ""
         render.note(f"document: {document.manifest.name}{title} (the latest)")
         return document
-    return store.document(doc, partial)
+    return store.document(doc, partial, needed)
 
 
 @contextmanager

@@ -256,14 +256,8 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
 
 def warn(found: "Found") -> None:
     """What a person should know of an answer or a search before believing it."""
-    if found.found == "no":
-        several = len(found.documents) > 1
-        who = "the documents seem" if several else "the document seems"
-        note(f"{who} not to say this: too few of the question's words stand together anywhere")
-    if found.state["without_embeddings"]:
-        names = ", ".join(found.state["without_embeddings"])
-        note(f"chosen by words alone: there are no embeddings of {names}")
-    _warn_of_left_out(found.documents, found.state)
+    _warn_of_doubt(found.found, found.documents)
+    _warn_of_state(found.documents, found.state)
     if found.tokens["dropped"]:
         note(f"the model's window had no room for {found.tokens['dropped']:,} gathered tokens")
 
@@ -272,13 +266,25 @@ def warn_of_search(values: dict[str, Any]) -> None:
     """The same of a search, from its JSON object."""
     if not values["passages"]:
         note("nothing was found")
-    elif not values["found"]:
-        best = max(passage["score"] for passage in values["passages"])
-        note(f"the document seems not to answer this (best score {best:.3f})")
-    _warn_of_left_out(values["documents"], values["state"])
+    else:
+        _warn_of_doubt(values["found"], values["documents"])
+    _warn_of_state(values["documents"], values["state"])
 
 
-def _warn_of_left_out(documents: Sequence[str], state: dict[str, Any]) -> None:
+def _warn_of_doubt(found: str, documents: Sequence[str]) -> None:
+    if found == "no":
+        who = "the documents seem" if len(documents) > 1 else "the document seems"
+        note(f"{who} not to say this: too few of the question's words stand together anywhere")
+
+
+def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:
+    """What was left out of the documents, and which of them."""
+    if state["without_embeddings"]:
+        names = ", ".join(state["without_embeddings"])
+        note(f"chosen by words alone: there are no embeddings of {names}")
+    for name in state["counted_again"]:
+        told = f"`longctx upgrade {name}` writes it"
+        note(f"the stored word index of {name} is damaged and was counted again; {told}")
     left_out = state.get("left_out")
     if left_out:
         asked = f"{counted(len(documents), 'document')} asked, {left_out:,} left out"

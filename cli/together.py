@@ -1,6 +1,6 @@
 """Which documents a command asks, and how they are opened: one alone, or several together."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,12 @@ GIVEN = "COMMANDLINE"  # where a value comes from that was typed for this run
 
 
 def choose_documents(
-    context: typer.Context, library: Path, docs: list[str] | None, everything: bool, partial: bool
+    context: typer.Context,
+    library: Path,
+    docs: list[str] | None,
+    everything: bool,
+    partial: bool,
+    needed: Collection[str] | None = None,
 ) -> "Document | Candidates":
     """The document that the user named, or the latest; or several, if several are meant.
 
@@ -32,6 +37,7 @@ def choose_documents(
         docs: names; none: the latest.
         everything: all documents of the library.
         partial: also take what the last checkpoint holds of a document.
+        needed: the groups that a document is opened for; None: all.
 
     Raises:
         LongctxError: there is no such library or document, or it is damaged or of another model.
@@ -43,16 +49,16 @@ def choose_documents(
     if everything and docs and source is not None and source.name == GIVEN:
         raise UsageError("cannot take both --doc and --all", "", "Give one of them.")
     if not everything and len(set(docs or ())) < 2:
-        return choose_document(library, docs[0] if docs else None, partial)
+        return choose_document(library, docs[0] if docs else None, partial, needed)
     store = Library.open(library)
     if everything:
         chosen = candidates.of_all(store, partial)
     else:
-        chosen = candidates.of_names(store, docs, partial)
+        chosen = candidates.of_names(store, docs, partial, needed)
     for name, why in chosen.skipped.items():
         render.note(f"{name} is left out: it {why}")
     if len(chosen.manifests) == 1:
-        return store.document(chosen.names[0], partial)
+        return store.document(chosen.names[0], partial, needed)
     return chosen
 
 

@@ -11,6 +11,7 @@ from longctx.cli import render
 
 if TYPE_CHECKING:
     from longctx.core.candidates import Candidates
+    from longctx.core.lexical import PassageIndex
     from longctx.core.store.document import Document
 
 
@@ -30,7 +31,7 @@ class Opened:
     skipped: dict[str, str] | None
     load_s: float
 
-    def state(self) -> dict[str, Any]:
+    def state(self, index: "PassageIndex") -> dict[str, Any]:
         """What JSON says of the state that was searched; no model, device or number format."""
         manifests = [document.manifest for document in self.documents]
         told = {
@@ -40,6 +41,8 @@ class Opened:
             "checked_bytes": sum(document.checked_bytes for document in self.documents),
             "method": manifests[0].method,
             "gathered_by": "bm25",
+            "without_embeddings": [],
+            "counted_again": [*index.counted_again],
             **{"model": manifests[0].model["name"], "device": None, "dtype": None},
         }
         if self.skipped is None:
@@ -66,6 +69,7 @@ def open_for_words(
     from longctx.core.errors import Locked, NotFound
     from longctx.core.store.library import Library
     from longctx.core.store.sameness import has_changed
+    from longctx.core.store.shards import FOR_WORDS
 
     started, several = time.perf_counter(), isinstance(chosen, Candidates)
     names = chosen.names if several else [chosen.manifest.name]
@@ -74,7 +78,7 @@ def open_for_words(
     with ExitStack() as held:
         for name in names:
             try:
-                documents.append(held.enter_context(store.reading(name, partial)))
+                documents.append(held.enter_context(store.reading(name, partial, FOR_WORDS)))
             except (NotFound, Locked) as error:
                 if not several or chosen.named:
                     raise
@@ -95,6 +99,8 @@ def _tell(documents: "list[Document]", changed: list[str]) -> None:
         if manifest.status != "complete":
             read = f"{manifest.tokens:,} tokens"
             render.note(f"{manifest.name} is not finished: only its first {read} count")
+        for group, error in document.damage.items():
+            render.note(f"{manifest.name} is searched without its {group}: {error.what}")
     for name in changed:
         told = "has changed since it was read; answers are from what was read"
         render.note(f"{render.one_line(name)} {told}")

@@ -5,12 +5,15 @@ here asks which method is in use.
 """
 
 import logging
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 from torch import Tensor
 
 from longctx.core.answer import INTERRUPTED, Answer, Found, decoded
@@ -21,16 +24,35 @@ from longctx.core.decoding import Decoding
 from longctx.core.device import dtype_name
 from longctx.core.evidence import judged
 from longctx.core.gather import passages
+from longctx.core.lexical import PassageIndex
 from longctx.core.matching import Query
 from longctx.core.memory import Scores
-from longctx.core.ranked import Ranked
+from longctx.core.ranked import Ranked, by_tokens
 from longctx.core.sampling import Sampling
 from longctx.core.scoring import METHOD
 from longctx.core.setup import Engine, memory_told, policy
+from longctx.core.store.document import Document
 
 _log = logging.getLogger(__name__)
 
 OUT_OF_MEMORY = "Use a smaller --gather or --max-new-tokens."
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a search gives before passages are chosen.
+
+    Attributes:
+        found: what is told of it; without passages.
+        documents: that were searched. They stay open until other ones are asked.
+        index: their words.
+        ranked: their windows, best where the score is the highest.
+    """
+
+    found: Found
+    documents: tuple[Document, ...]
+    index: PassageIndex
+    ranked: Ranked
 
 
 class Asking(ABC):
@@ -161,6 +183,26 @@ class Asking(ABC):
         counts = {"question": len(asked.ids), "answer": 0, "dropped": 0}
         return self._found(way, asked, chosen, counts, clock)
 
+    def look(self, query: str, gather_by: str | None = None) -> Looked:
+        """How well each window fits a query; hits are made of it (`core/finding.py`).
+
+        Where a method's own rule scores tokens, a window is as good as the best of its tokens.
+
+        Args:
+            query: the user's words.
+            gather_by: as of `find`.
+
+        Raises:
+            UsageError, LongctxError: as `find`.
+        """
+        clock, way, asked = self._looking_for(query, gather_by)
+        (chosen,) = way.find(asked, [0])
+        clock.mark("gather_s")
+        counts = {"question": len(asked.ids), "answer": 0, "dropped": 0}
+        found = self._found(way, asked, chosen, counts, clock)
+        ranked = chosen.ranked or by_tokens(way.index.units, _of_candidates(way, chosen.scores))
+        return Looked(found, way.documents, way.index, ranked)
+
     def gathered(self, query: str, gather_by: str | None, budgets: Sequence[int]) -> list[Tensor]:
         """The tokens that `find` gives at some budgets, (n,) each, ascending; for others see there.
 
@@ -236,10 +278,19 @@ class Asking(ABC):
             "method": way.name,
             "gathered_by": way.gathers_by,
             "without_embeddings": [*way.without],
+            "counted_again": [*way.index.counted_again],
             "model": self.engine.files.name,
             "device": self.engine.device,
             "dtype": dtype_name(self.engine.dtype),
         }
+
+
+def _of_candidates(way: Answering, scores: Scores) -> np.ndarray:
+    """Each token's own score, (N,) float64; `-inf` of those that nothing attended to."""
+    raw = scores.raw.double()
+    if not isinstance(way, Gatherer):
+        raw = raw.masked_fill(scores.pooled < 0, -math.inf)
+    return raw.numpy()
 
 
 class _Clock:

@@ -4,7 +4,7 @@ They must have been read with one model. What is said of them is what their mani
 of a state is opened here, and no model library imported.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from longctx.core.errors import LongctxError, NotFound, StateMismatch
@@ -36,19 +36,25 @@ class Candidates:
         return [manifest.name for manifest in self.manifests]
 
 
-def of_names(library: Library, names: Sequence[str], partial: bool = False) -> Candidates:
+def of_names(
+    library: Library,
+    names: Sequence[str],
+    partial: bool = False,
+    needed: Collection[str] | None = None,
+) -> Candidates:
     """The documents that a user names, in that order; one that is named twice counts once.
 
     Args:
         library: where they are.
         names: their names or titles.
         partial: also take what the last checkpoint holds.
+        needed: the groups that a document is opened for; None: all.
 
     Raises:
         LongctxError: as `Library.document`, and StateMismatch where one was read with another
             model than the first.
     """
-    opened = (library.document(name, partial).manifest for name in dict.fromkeys(names))
+    opened = (library.document(name, partial, needed).manifest for name in dict.fromkeys(names))
     manifests = {manifest.name: manifest for manifest in opened}
     return Candidates(library, _of_one_model(tuple(manifests.values())), partial)
 

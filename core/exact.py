@@ -95,8 +95,8 @@ def _source(units: Units, unit: int) -> tuple[int, int]:
 def _having(index: PassageIndex, string: ExactString) -> np.ndarray | None:
     """The windows that have all counted words of a string's beginning; None: it has no such word.
 
-    Where one window has a word and not the next, it is cut between them; but no string this short
-    is longer than a unit, so that one window has all of it.
+    So much of it is not longer than a unit, and all of it in the window of the unit in which it
+    begins and the next one.
     """
     words = stems(string.text)
     sure = [word for word in words if word[1] <= _SURE] or words[:1]

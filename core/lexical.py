@@ -39,6 +39,7 @@ class PassageIndex:
     Attributes:
         damaged: what is wrong with stored files of the index that were counted anew, one text each;
             empty before words were needed.
+        counted_again: names of the documents that they are of.
     """
 
     stems = staticmethod(stems)
@@ -46,6 +47,7 @@ class PassageIndex:
     def __init__(self, *documents: Document):
         self._documents = documents
         self.damaged: list[str] = []
+        self.counted_again: list[str] = []
 
     @cached_property
     def units(self) -> Units:
@@ -136,9 +138,12 @@ class PassageIndex:
         """The tables of all documents, each with its first unit."""
         found, first = [], 0
         for document in self._documents:
+            before = len(self.damaged)
             for table in _tables(document, self.damaged):
                 found.append((first, table))
                 first += len(table["sources"])
+            if len(self.damaged) > before:
+                self.counted_again.append(document.manifest.name)
         return found
 
     @cached_property

@@ -17,6 +17,10 @@ from longctx.core.stems import stems
 LONG = 300  # characters of a line that are shown, and of one that is no prose
 _LEAD = 60  # characters of a cut line before its first word of the query
 _LONGEST_STRING = 1000  # characters of a string that is looked for as it stands
+_MOST_STRINGS = 8  # of one query
+_LETTER = (
+    r"[^\W\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]"  # kana and Han are words each, as in stems
+)
 _QUOTED = re.compile('"([^"\n]+)"|\u201c([^\u201d\n]+)\u201d')
 
 Span = tuple[int, int]  # characters, or bytes, from the first to the one after the last
@@ -42,9 +46,8 @@ class Query:
         quoted = [match[1] or match[2] for match in _QUOTED.finditer(self.text)]
         wanted = [self.text, *quoted]
         kept = {" ".join(text.split()).lower(): text for text in wanted}
-        return tuple(
-            ExactString(text) for text in kept.values() if 0 < len(text.strip()) <= _LONGEST_STRING
-        )
+        short = [text for text in kept.values() if 0 < len(text.strip()) <= _LONGEST_STRING]
+        return tuple(map(ExactString, short[:_MOST_STRINGS]))
 
     @cached_property
     def neighbours(self) -> frozenset[tuple[str, str]]:
@@ -89,8 +92,8 @@ class ExactString:
     def pattern(self) -> re.Pattern:
         """What matches it."""
         inner = r"\s+".join(map(re.escape, self.parts))
-        before = r"(?<!\w)" if _is_word(self.parts[0][0]) else ""
-        after = r"(?!\w)" if _is_word(self.parts[-1][-1]) else ""
+        before = f"(?<!{_LETTER})" if re.match(_LETTER, self.parts[0][0]) else ""
+        after = f"(?!{_LETTER})" if re.match(_LETTER, self.parts[-1][-1]) else ""
         return re.compile(f"{before}{inner}{after}", re.IGNORECASE)
 
 
@@ -194,7 +197,3 @@ def _joined(spans: list[Span]) -> list[Span]:
         else:
             found.append((start, end))
     return found
-
-
-def _is_word(character: str) -> bool:
-    return character.isalnum() or character == "_"

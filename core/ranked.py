@@ -33,6 +33,18 @@ class Ranked:
     meaning: np.ndarray | None
 
 
+def by_tokens(units: Units, scores: np.ndarray) -> Ranked:
+    """The windows, each as good as the best of its tokens.
+
+    Args:
+        units: over all documents searched.
+        scores: (N,) float64, of their tokens; `-inf` where one is no candidate.
+    """
+    of_units = np.maximum.reduceat(scores, units.tokens) if len(units) else np.empty(0)
+    best = of_units[units.windows].max(axis=1, initial=-np.inf)
+    return Ranked(units, units.windows, best, None, None)
+
+
 def by_words(index: "PassageIndex", query: str) -> Ranked:
     """The windows of an index, ranked by their words alone.
 

@@ -7,7 +7,7 @@ where its tensors are asked for.
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +33,10 @@ class Document:
     Args:
         folder: the document's folder. Sizes and headers of its files are checked here.
         manifest: what is to be its manifest; None: the one that is there.
+        needed: the groups that it is opened for; None: all of them.
+
+    Attributes:
+        damage: what is wrong with the other groups that cannot be read, by group.
 
     Raises:
         StateMismatch: here and in every method: a file is missing, damaged or of another format.
@@ -40,7 +44,12 @@ class Document:
             can be made again; `words` says what is wrong with it.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest | None = None):
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest | None = None,
+        needed: Collection[str] | None = None,
+    ):
         self.manifest = manifest or Manifest.read(folder)
         self._folder = folder
         groups = by_group(self.manifest.shards)
@@ -50,13 +59,15 @@ class Document:
         self._members: dict[int, bytes] = {}
         self._text = [TextFile(folder, shard) for shard in groups.pop("text", [])]
         self._words = [_lenient(folder, shard) for shard in groups.pop(shards.WORDS, [])]
-        self._groups = {
-            group: [TensorFile(folder, shard) for shard in entries]
-            for group, entries in groups.items()
-        }
-        for group, files in self._groups.items():
-            if any(file.form != files[0].form for file in files):
-                raise damaged(folder, f"the files of {group!r} hold different tensors")
+        self._groups: dict[str, list[TensorFile]] = {}
+        self.damage: dict[str, StateMismatch] = {}
+        for group, entries in groups.items():
+            try:
+                self._groups[group] = _group(folder, group, entries)
+            except StateMismatch as exc:
+                if needed is None or group in needed:
+                    raise
+                self.damage[group] = exc
 
     def size(self) -> int:
         """Bytes on disk."""
@@ -380,6 +391,8 @@ class Document:
 
     def _files(self, group: str) -> list[tuple[int, TensorFile]]:
         """The files of a group, each with its first row."""
+        if group in self.damage:
+            raise self.damage[group]
         if group not in self._groups:
             raise StateMismatch(
                 f"'{self.manifest.name}' keeps no {group!r}",
@@ -411,6 +424,14 @@ class Document:
         if self._lines[0] != number:
             self._lines = (number, files[number].array("newlines"))
         return before + int(np.searchsorted(self._lines[1], position))
+
+
+def _group(folder: Path, group: str, entries: Iterable[Shard]) -> list[TensorFile]:
+    """The files of a group, which all hold the same tensors."""
+    files = [TensorFile(folder, shard) for shard in entries]
+    if any(file.form != files[0].form for file in files):
+        raise damaged(folder, f"the files of {group!r} hold different tensors")
+    return files
 
 
 def _lenient(folder: Path, shard: Shard) -> TensorFile | StateMismatch:

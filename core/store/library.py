@@ -9,7 +9,7 @@ specifies the files. This module knows nothing of what a document holds.
 import gc
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -111,12 +111,15 @@ class Library:
             _check_name(text)
         raise self._no_document(text)
 
-    def document(self, name: str, partial: bool = False) -> Document:
+    def document(
+        self, name: str, partial: bool = False, needed: Collection[str] | None = None
+    ) -> Document:
         """Open a document.
 
         Args:
             name: the document's, or its title.
             partial: also what the last checkpoint holds of one whose reading was stopped.
+            needed: the groups that it is opened for; None: all.
 
         Raises:
             UsageError: the name is not one that a document can have.
@@ -124,11 +127,13 @@ class Library:
             Locked: it is being read in by another process.
             StateMismatch: it is damaged, or of another format version.
         """
-        return Document(self._folder_of(name, partial))
+        return Document(self._folder_of(name, partial), needed=needed)
 
     @contextmanager
-    def reading(self, name: str, partial: bool = False) -> Iterator[Document]:
-        """Open a document and keep others from deleting or replacing it meanwhile.
+    def reading(
+        self, name: str, partial: bool = False, needed: Collection[str] | None = None
+    ) -> Iterator[Document]:
+        """Open a document, as `document`, and keep others from deleting or replacing it meanwhile.
 
         Raises:
             as `document`; and Locked where it is just being replaced or removed.
@@ -138,7 +143,7 @@ class Library:
         with self._places.shared(folder):
             if not folder.is_dir():  # published or removed since we looked
                 folder = self._folder_of(name, partial)
-            yield Document(folder)
+            yield Document(folder, needed=needed)
 
     @contextmanager
     def writer(

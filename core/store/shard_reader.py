@@ -18,7 +18,7 @@ from xxhash import xxh3_128_hexdigest
 from longctx.core.errors import StateMismatch
 from longctx.core.store import shards
 from longctx.core.store.open_files import opened
-from longctx.core.store.shards import AGAIN, DTYPES, Shard, damaged
+from longctx.core.store.shards import AGAIN, DTYPES, Shard
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +51,7 @@ class ShardFile:
             raise self._unreadable(exc) from exc
         if status.st_size != shard.size:
             why = f"it has {status.st_size:,} bytes and should have {shard.size:,}"
-            raise damaged(self.path, why)
+            raise self._damaged(why)
         self._stamp = _stamp(status)
 
     def read(self, start: int, size: int) -> memoryview:
@@ -66,7 +66,7 @@ class ShardFile:
         for block in new:
             begin = block * shards.BLOCK - low
             if xxh3_128_hexdigest(data[begin : begin + shards.BLOCK]) != self.shard.blocks[block]:
-                raise damaged(self.path, f"block {block} does not have the recorded checksum")
+                raise self._damaged(f"block {block} does not have the recorded checksum")
             self._verified.add(block)
         return data[start - low : start - low + size]
 
@@ -90,7 +90,7 @@ class ShardFile:
         except OSError as exc:
             raise self._unreadable(exc) from exc
         if found != size:
-            raise damaged(self.path, f"it ends at byte {start + found:,}")
+            raise self._damaged(f"it ends at byte {start + found:,}")
         return data
 
     def _unreadable(self, exc: OSError) -> StateMismatch:
@@ -98,8 +98,17 @@ class ShardFile:
             f"cannot read '{self.path}'",
             exc.strerror or str(exc),
             f"If the document was removed or replaced just now, run the command again. {AGAIN} "
-            "if the file is lost",
+            f"if the file is lost{self._meanwhile}",
         )
+
+    def _damaged(self, why: str) -> StateMismatch:
+        return StateMismatch(f"'{self.path}' is damaged", why, AGAIN + self._meanwhile)
+
+    @property
+    def _meanwhile(self) -> str:
+        """What can be done without a file."""
+        spared = self.shard.group not in shards.FOR_WORDS
+        return "; `longctx find --gather-by bm25` works without this file" if spared else ""
 
 
 def _room(size: int) -> memoryview:
@@ -136,10 +145,10 @@ class TextFile(ShardFile):
             # never more, whatever the file says
             raw = inflate.decompress(packed, shards.MEMBER + 1)
         except zlib.error as exc:
-            raise damaged(self.path, str(exc)) from exc
+            raise self._damaged(str(exc)) from exc
         expected = min(shards.MEMBER, self.shard.raw - index * shards.MEMBER)
         if not inflate.eof or len(raw) != expected:
-            raise damaged(self.path, f"member {index} does not hold {expected:,} bytes")
+            raise self._damaged(f"member {index} does not hold {expected:,} bytes")
         return raw
 
 
@@ -187,9 +196,9 @@ class TensorFile(ShardFile):
         length = int.from_bytes(self._read(0, 8), "little") if shard.size >= 8 else shard.size
         self._data = 8 + length  # where the tensors begin
         if self._data > shard.size:
-            raise damaged(self.path, "its header is longer than the file")
+            raise self._damaged("its header is longer than the file")
         if length > HEADER_BYTES:
-            raise damaged(self.path, f"its header has {length:,} bytes, over {HEADER_BYTES:,}")
+            raise self._damaged(f"its header has {length:,} bytes, over {HEADER_BYTES:,}")
         slots = self._parse(self._read(8, length))  # the form now; the checksum when it is used
         self.form = {name: (slot.dtype, slot.shape[1:]) for name, slot in slots.items()}
 
@@ -259,7 +268,7 @@ class TensorFile(ShardFile):
 
     def _find(self, name: str) -> _Slot:
         if name not in self.slots:
-            raise damaged(self.path, f"it has no tensor {name!r}")
+            raise self._damaged(f"it has no tensor {name!r}")
         return self.slots[name]
 
     def _load(self, slot: _Slot, shape: tuple[int, ...], offset: int) -> "torch.Tensor":
@@ -287,7 +296,7 @@ class TensorFile(ShardFile):
             self._require_form(slots)
             return slots
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
-            raise damaged(self.path, f"its header is not one of this format ({exc})") from exc
+            raise self._damaged(f"its header is not one of this format ({exc})") from exc
 
     def _slot(self, entry: dict) -> _Slot:
         dtype, itemsize = DTYPES[entry["dtype"]]

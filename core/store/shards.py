@@ -19,6 +19,7 @@ BLOCK = 1 << 20  # bytes under one checksum
 MEMBER = 1 << 20  # raw bytes in one gzip member
 MEMBERS = 64  # gzip members in one text file
 AGAIN = "Ingest the document again with --replace"
+FOR_WORDS = frozenset({"text", "lines", "tokens", "marks", "words"})  # what a search by words reads
 SNAPSHOTS = ("memory", "boundary")  # groups of one file of tensors that are no rows
 WORDS = "words"  # the group of the word index: files of tensors that are no rows
 ROWLESS = (*SNAPSHOTS, WORDS)

@@ -95,12 +95,15 @@ class PassageIndex:
         having = {stem: int(np.count_nonzero(found)) for stem, found in counts.items()}
         return {stem: _rarity(count, len(spans)) for stem, count in having.items() if count}
 
-    def shared(self, words: str, width: int = STRETCH) -> float | None:
+    def shared(
+        self, words: str, width: int = STRETCH, within: tuple[int, int] | None = None
+    ) -> float | None:
         """How much of a question's words stands together: the best share of their weight.
 
         Args:
             words: of the question.
             width: units of the stretches in which they are looked for.
+            within: units [first, end) that count; None: all.
 
         Returns:
             From 0 to 1, each stem of the question counted once; None where it has none.
@@ -109,6 +112,8 @@ class PassageIndex:
             StateMismatch: as `units`.
         """
         spans = self.units.spans(width)
+        if within is not None:
+            spans = spans[(spans[:, 0] >= within[0]) & (spans[:, 1] < within[1])]
         held, total = np.zeros(len(spans)), 0.0
         for stem in set(asked(words)):
             has = self._counts(stem, spans) > 0

@@ -62,3 +62,9 @@ def stretch_texts(index: PassageIndex) -> list[str]:
         " ".join(words[units.tokens[a] : units.tokens[b] + units.lengths[b]])
         for a, b in units.spans(lexical.STRETCH)
     ]
+
+
+def test_a_part_of_a_document_alone(index):
+    painted = next(n for n, text in enumerate(stretch_texts(index)) if "keeper" in text)
+    assert index.shared("keeper", within=(painted, painted + lexical.STRETCH)) == 1.0
+    assert index.shared("keeper", within=(0, lexical.STRETCH)) == 0.0

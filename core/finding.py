@@ -168,14 +168,18 @@ def above_chance(meaning: np.ndarray) -> np.ndarray:
 
 
 def listed(ranked: Ranked) -> np.ndarray:
-    """Which windows may be hits: (W,) bool. They have a word of the query, or stand out."""
+    """Which windows may be hits: (W,) bool. They have a word of the query, or stand out.
+
+    Of fewer than 8 windows, only those with a word where any has one.
+    """
     kept = np.isfinite(ranked.scores)
     if ranked.words is None and ranked.meaning is None:
         return kept
     with_words = np.zeros(len(kept), bool) if ranked.words is None else ranked.words > 0
-    return kept & (
-        with_words if ranked.meaning is None else with_words | above_chance(ranked.meaning)
-    )
+    few = len(kept) < _FEW and with_words.any()  # nobody can say what stands out of so few
+    if ranked.meaning is None or few:
+        return kept & with_words
+    return kept & (with_words | above_chance(ranked.meaning))
 
 
 def placed(documents: Sequence[Document], units: Units) -> Units:

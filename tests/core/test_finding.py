@@ -202,6 +202,16 @@ def test_what_is_listed_has_a_word_or_stands_out():
     assert kept(None, None) == [n for n in range(21) if n != 3]
 
 
+def test_of_few_windows_words_decide_where_there_are_any():
+    few, meaning = np.ones(3), np.array([0.1, 0.0, 2.0])
+
+    def kept(words) -> list[int]:
+        return np.flatnonzero(listed(Ranked(Units.of(), None, few, words, meaning))).tolist()
+
+    assert kept(np.array([0.0, 1.0, 0.0])) == [1]
+    assert kept(np.zeros(3)) == [0, 2]
+
+
 QUERIES = [
     *("", "the and it", "a", "?", "!!", "boat " * 5000, "маяк горел", "灯塔", "قارب", '"', "\\"),
     *("x" * 3000, "\ud800", "İstanbul", "\x00", "*" * 50, "«»", "e\u0301"),

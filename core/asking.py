@@ -29,7 +29,6 @@ from longctx.core.matching import Query
 from longctx.core.memory import Scores
 from longctx.core.ranked import Ranked, by_tokens
 from longctx.core.sampling import Sampling
-from longctx.core.scoring import METHOD
 from longctx.core.setup import Engine, memory_told, policy
 from longctx.core.store.document import Document
 
@@ -213,18 +212,6 @@ class Asking(ABC):
         """
         _, way, asked = self._looking_for(query, gather_by)
         return [chosen.tokens for chosen in way.find(asked, budgets)]
-
-    def ranked(self, query: str, gather_by: str | None = None) -> Ranked | None:
-        """How well each window fits a query; None where a method's own rule scores tokens.
-
-        Args:
-            query: the user's words.
-            gather_by: as of `find`.
-        """
-        _, way, asked = self._looking_for(query, gather_by)
-        if not isinstance(way, Gatherer) or way.gathers_by == METHOD:
-            return None
-        return way.ranked(asked)
 
     def score(self, query: str, gather_by: str | None = None) -> Scores:
         """The scores of all tokens for a query, on the CPU; for `gather_by` see `find`."""

@@ -1,14 +1,13 @@
 """BM25 by the words of documents: over windows of two units, from the word index that is stored.
 
 Where none is stored, or a part of it is damaged, that part is counted anew, in memory. Knows
-nothing of models and methods, and imports torch only where scores are asked for as tensors.
+nothing of models and methods, and imports no torch.
 """
 
 from collections import Counter
 from dataclasses import replace
 from functools import cached_property
 from math import log1p
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from longctx.core.stems import asked, stems
 from longctx.core.store.document import Document
 from longctx.core.unit_table import Units
 from longctx.core.word_tables import Table, count_tables, read_table, word_tables
-
-if TYPE_CHECKING:
-    from longctx.core.memory import Scores
 
 K1, B = 1.5, 0.75  # how much repeated words count, and the window's length
 WINDOW, STRETCH = 2, 8  # units: of a window, and of what stands around one
@@ -120,23 +116,6 @@ class PassageIndex:
             weight = _rarity(np.count_nonzero(has), len(spans) + BEYOND)
             held, total = held + weight * has, total + weight
         return float(held.max(initial=0) / total) if total else None
-
-    def scores(self, words: str) -> "Scores":
-        """The better score of each token's windows, (N,) float32; raw and pooled ones are the same.
-
-        Args:
-            words: as of `window_scores`.
-
-        Raises:
-            StateMismatch: as `units`.
-        """
-        import torch
-
-        from longctx.core.memory import Scores
-
-        best = self.units.best(self.window_scores(words))
-        spread = torch.from_numpy(np.repeat(best, self.units.lengths))
-        return Scores(spread, spread)
 
     @cached_property
     def _tables(self) -> list[tuple[int, Table]]:

@@ -174,7 +174,7 @@ def test_by_words_a_word_is_as_rare_as_in_all_documents(several):
 
 def test_scores_are_standardised_over_all_documents(several, library, setup_random):
     names = ["d02", "d13"]
-    joint = several(*names).ranked(QUESTION, "hybrid")
+    joint = several(*names).look(QUESTION, "hybrid").ranked
     parts = []
     for name in names:
         with Session(library.path, name, setup_random) as session:

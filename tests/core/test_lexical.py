@@ -56,6 +56,12 @@ def small(monkeypatch) -> None:
     monkeypatch.setattr(word_tables, "FILE_TOKENS", 30)
 
 
+def scores_of(index: PassageIndex, words: str) -> torch.Tensor:
+    """Of each token the better score of its windows."""
+    best = index.units.best(index.window_scores(words))
+    return torch.from_numpy(np.repeat(best, index.units.lengths))
+
+
 def random_texts(seed: int, *sizes: int) -> list[str]:
     draw = np.random.default_rng(seed)
     return [" ".join(draw.choice([*WORDS, "the", "of"], size)) for size in sizes]
@@ -130,27 +136,25 @@ def test_a_word_that_a_unit_s_end_cuts_counts_once(library):
 @pytest.mark.usefixtures("small")
 def test_a_token_has_the_better_score_of_its_windows(library):
     index = PassageIndex(write_texts(library, TEXT, "one whale"))
-    scores = index.scores("boat")
+    scores = scores_of(index, "boat")
     windows = torch.from_numpy(index.window_scores("boat"))
     assert windows.count_nonzero() == 3
     each = [windows[0], *(max(a, b) for a, b in pairwise(windows[:6])), windows[5]]
     expected = torch.stack(each).repeat_interleave(3)[:21]
-    assert torch.equal(scores.pooled, torch.cat([expected[:21], torch.zeros(2)]))
-    assert torch.equal(scores.raw, scores.pooled)
-    assert scores.pooled.dtype == torch.float32
-    assert index.scores("whale").pooled.nonzero()[:, 0].tolist() == [21, 22]
+    assert torch.equal(scores, torch.cat([expected[:21], torch.zeros(2)]))
+    assert scores_of(index, "whale").nonzero()[:, 0].tolist() == [21, 22]
 
 
 def test_windows_have_128_tokens_of_one_source(library):
     sizes = (300, 10, 128)
     texts = [" ".join(f"w{number}x{i}" for i in range(n)) for number, n in enumerate(sizes)]
     index = PassageIndex(write_texts(library, *texts))
-    assert len(index.scores("none").raw) == 438
+    assert len(scores_of(index, "none")) == 438
     spans = [(0, 128), (128, 256), (192, 300), (300, 310), (310, 438)]
     for word, (first, end) in zip(
         ("w0x0", "w0x191", "w0x299 w0x256", "w1x0 w1x9", "w2x0 w2x127"), spans, strict=True
     ):
-        found = index.scores(word).pooled
+        found = scores_of(index, word)
         low = 64 if word == "w0x191" else first  # the middle of two windows
         assert found.nonzero()[:, 0].tolist() == [*range(low, end)]
 
@@ -168,13 +172,13 @@ def test_rare_words_weigh_more(library):
 @pytest.mark.parametrize("question", ["whale", "is it the", "?!", "7 x", "", "x", "\ud800"])
 def test_a_question_without_a_word_of_the_document_gives_zeros(library, question):
     index = PassageIndex(write_texts(library, TEXT))
-    assert index.scores(question).pooled.tolist() == [0.0] * 21
+    assert scores_of(index, question).tolist() == [0.0] * 21
     assert index.word_weights(question) == {}
 
 
 @pytest.mark.parametrize("texts", [["... !! ? -- ;"], ["the and it"], ["a"], []])
 def test_a_document_without_words_has_zeros(library, texts):
-    scores = PassageIndex(write_texts(library, *texts)).scores("the whale?").pooled
+    scores = scores_of(PassageIndex(write_texts(library, *texts)), "the whale?")
     assert not scores.any()
     assert len(scores) == sum(len(text.split()) for text in texts)
 
@@ -260,12 +264,12 @@ def test_words_are_counted_once_and_when_they_are_wanted(library, monkeypatch, t
     monkeypatch.setattr(lexical, "word_tables", lambda *given: made.append(1) or make(*given))
     index = PassageIndex(write_texts(library, text))
     assert made == []
-    first = index.scores("boat").raw.clone()
-    assert torch.equal(index.scores("boat").raw, first)
+    first = scores_of(index, "boat").clone()
+    assert torch.equal(scores_of(index, "boat"), first)
     assert made == [1]
 
 
 def test_tokens_that_do_not_stand_in_the_text_are_damage(library):
     index = PassageIndex(write_texts(library, "one two three", shift=90))
     with pytest.raises(StateMismatch, match=r"'book' is damaged.*13 bytes"):
-        index.scores("two")
+        scores_of(index, "two")

@@ -8,6 +8,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -363,13 +364,17 @@ class Gathering(Gatherer):
             StateMismatch: the embeddings are not what was written.
         """
         found = self._method.embed(lambda memory: self._read(question, memory))
-        units, rows = Units.of(self._document.manifest), self._stored.rows(embeddings.GROUP)
-        best, count = maxima(found, question.scored, rows, units)
+        rows = self._stored.rows(embeddings.GROUP)
+        best, count = maxima(found, question.scored, rows, self._units)
         _require_all(count, self._document, embeddings.GROUP)
         return best
 
     def _maxima(self, question: Question) -> Maxima:
-        return Maxima(Units.of(self._document.manifest), self.unit_maxima(question))
+        return Maxima(self._units, self.unit_maxima(question))
+
+    @cached_property
+    def _units(self) -> Units:
+        return Units.of(self._document.manifest)
 
     def _has_embeddings(self, document: Document) -> bool:
         return has_scores(self._method, document)

@@ -19,6 +19,7 @@ from longctx.core.word_tables import Table, count_tables, read_table, word_table
 
 K1, B = 1.5, 0.75  # how much repeated words count, and the window's length
 WINDOW, STRETCH = 2, 8  # units: of a window, and of what stands around one
+LATEST = 64  # stems whose sums stay
 BEYOND = 1000  # stretches of other texts, without a word: what is rare in a page may be usual
 
 
@@ -44,6 +45,7 @@ class PassageIndex:
         self._documents = documents
         self.damaged: list[str] = []
         self.counted_again: list[str] = []
+        self._sums: dict[str, np.ndarray] = {}  # of stems, see `_counts`
 
     @cached_property
     def units(self) -> Units:
@@ -68,7 +70,7 @@ class PassageIndex:
             StateMismatch: as `units`.
         """
         spans = self.units.spans(width)
-        held = _summed(self._unit_words, spans)  # words of each window
+        held = _between(_until(self._unit_words), spans)  # words of each window
         least = K1 * (1 - B + B * held / max(1.0, held.mean())) if len(held) else held
         scores = np.zeros(len(spans))
         for stem, times in Counter(asked(words)).items():
@@ -142,11 +144,18 @@ class PassageIndex:
         return np.concatenate([np.empty(0), *lengths])
 
     def _counts(self, stem: str, spans: np.ndarray) -> np.ndarray:
-        """How often each stretch of units has a stem, (S,) float64."""
-        units, counts = self._postings(stem)
-        found = np.zeros(len(self.units))
-        found[units] = counts
-        return _summed(found, spans)
+        """How often each stretch of units has a stem, (S,) float64.
+
+        A question's stems are wanted at two widths and for `found`: the sums of the last ones stay.
+        """
+        if stem not in self._sums:
+            if len(self._sums) >= LATEST:
+                self._sums.clear()
+            units, counts = self._postings(stem)
+            found = np.zeros(len(self.units))
+            found[units] = counts
+            self._sums[stem] = _until(found)
+        return _between(self._sums[stem], spans)
 
     def _postings(self, stem: str) -> tuple[np.ndarray, np.ndarray]:
         """The units that have a stem, ascending, and how often."""
@@ -167,9 +176,13 @@ def _rarity(having: int, total: int) -> float:
     return log1p((total - having + 0.5) / (having + 0.5))
 
 
-def _summed(values: np.ndarray, spans: np.ndarray) -> np.ndarray:
-    """Of a number for each unit (U,) the sum over each stretch (S, 2) of units, (S,)."""
-    until = np.append(0.0, np.cumsum(values))
+def _until(values: np.ndarray) -> np.ndarray:
+    """Sums of the numbers before each unit, and of all, (U + 1,)."""
+    return np.append(0.0, np.cumsum(values))
+
+
+def _between(until: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    """From such sums those of each stretch (S, 2) of units, (S,)."""
     return until[spans[:, 1] + 1] - until[spans[:, 0]]
 
 

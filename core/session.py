@@ -85,6 +85,9 @@ class Session(Asking):
             self.document.require_model(self.engine.files.fingerprint().as_dict())
             kept = KeptRows(self.engine.device)
             ahead.submit(partial(kept.warm, self.document))
+            self._index = PassageIndex(self.document)
+            if self.document.word_files:  # else they are counted when they are wanted
+                ahead.submit(lambda: self._index.units)
             try:
                 _ = self.engine.decoder
             except LongctxError:
@@ -92,7 +95,6 @@ class Session(Asking):
                 raise
             with memory_told(self.engine, LARGE_STATE):
                 self._method = self.engine.method_of(self.document, snapshot.result())
-            self._index = PassageIndex(self.document)
             self._rows = kept.of(self.document)
             self._ways: dict[tuple[str | None, bool], Answering] = {}
             self._way("", METHOD)  # a wrong method is told now; the rest when asked

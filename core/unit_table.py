@@ -102,10 +102,17 @@ class Units:
             (S, 2) int64, first and last unit of each; a source of fewer units has one of all of
             them. Of two units: the windows.
         """
-        first = np.arange(len(self))
-        last = np.minimum(first + width - 1, self.ends)
-        kept = (last - first == width - 1) | self._is_first
-        return np.stack([first[kept], last[kept]], axis=1)
+        if width not in self._spans:
+            first = np.arange(len(self))
+            last = np.minimum(first + width - 1, self.ends)
+            kept = (last - first == width - 1) | self._is_first
+            self._spans[width] = np.stack([first[kept], last[kept]], axis=1)
+        return self._spans[width]
+
+    @cached_property
+    def _spans(self) -> dict[int, np.ndarray]:
+        """Stretches by their width, once they were wanted."""
+        return {}
 
     def best(self, scores: np.ndarray) -> np.ndarray:
         """The better of the scores (W,) of each unit's windows, (U,)."""

@@ -171,6 +171,7 @@ class Asker:
         method = self._engine.new_method(document.snapshot(), document)
         kept, index = KeptRows(self._engine.device), PassageIndex(document)
         kept.warm(document)
+        _ = index.units  # as a session does, while the model is loaded
         engine = replace(self._engine, asked_with=name)
         answering = way_of(engine, document, method, by, index, kept.of(document))
         ceilings.wait_for(self._engine.device)

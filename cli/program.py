@@ -17,7 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from longctx.cli import everywhere, render, report, run, settings
+from longctx.cli import everywhere, plain_values, render, report, run, settings
 from longctx.cli.interrupt import INTERRUPTED, TERMINATED, code_of
 from longctx.cli.logs import logging_of
 from longctx.cli.run import Run
@@ -54,6 +54,13 @@ def interrupted(code: int, remedy: str = "") -> Interrupted:
 class Command(TyperCommand):
     """One command; its run is logged and reported as the options say."""
 
+    def get_help_option(self, ctx: typer.Context) -> Any:
+        """Its `--help`."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            plain_values.spare(option)
+        return option
+
     def invoke(self, ctx: typer.Context) -> Any:
         """Runs the command.
 
@@ -89,6 +96,8 @@ class Program(TyperGroup):
         for option in shared:
             option.hidden = True  # the program's own help has them
         for command in _leaves(self):
+            for option in command.params:
+                plain_values.spare(option)
             command.params += shared
 
     def main(

@@ -149,7 +149,7 @@ def _by_words_alone(
 ) -> bool:
     """Whether no model is needed: words alone rank, or nothing does."""
     if gather_by is not None:
-        return gather_by == WORDS or not query.strip()
+        return (gather_by == WORDS and method is None) or not query.strip()
     manifests = getattr(chosen, "manifests", None) or (chosen.manifest,)
     groups = {shard.group for manifest in manifests for shard in manifest.shards}
     if EMBEDDINGS in groups or method is not None:

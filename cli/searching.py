@@ -56,6 +56,7 @@ class Search:
             UsageError: the regular expression takes too long.
         """
         from longctx.core.evidence import judged
+        from longctx.core.finding import SCHEMA_VERSION
         from longctx.core.lexical import PassageIndex
         from longctx.core.ranked import by_words
 
@@ -65,7 +66,8 @@ class Search:
         found, evidence = judged(index, self.query)
         spent = round(time.perf_counter() - started, 4)
         values = {
-            **{"question": self.query, "found": found, "evidence": evidence},
+            **{"schema_version": SCHEMA_VERSION, "question": self.query},
+            **{"found": found, "evidence": evidence},
             "documents": [document.manifest.name for document in documents],
             "passages": [hit.as_dict(documents) for hit in hits],
             "tokens": {
@@ -77,7 +79,7 @@ class Search:
                 "load_s": round(opened.load_s, 4),
                 **{"gather_s": spent, "total_s": spent},
             },
-            "state": opened.state(index),
+            "state": opened.state(index, [hit.document for hit in hits], [h.tokens for h in hits]),
         }
         return Results(documents, hits, values)
 

@@ -1,7 +1,7 @@
 """Documents opened for a search by words: no model, and none of its libraries imported."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,15 +31,22 @@ class Opened:
     skipped: dict[str, str] | None
     load_s: float
 
-    def state(self, index: "PassageIndex") -> dict[str, Any]:
-        """What JSON says of the state that was searched; no model, device or number format."""
+    def state(
+        self, index: "PassageIndex", owners: Sequence[int], tokens: Sequence[int]
+    ) -> dict[str, Any]:
+        """What JSON says of the state that was searched; no model, device or number format.
+
+        Args:
+            index: the documents' words.
+            owners, tokens: of each hit the index of its document, and its tokens.
+        """
         manifests = [document.manifest for document in self.documents]
         told = {
             "reused_tokens": sum(manifest.tokens for manifest in manifests),
             "status": max(manifest.status for manifest in manifests),  # "reading" if one is
             "changed_sources": self.changed,
             "checked_bytes": sum(document.checked_bytes for document in self.documents),
-            "method": manifests[0].method,
+            "method": ", ".join(dict.fromkeys(manifest.method for manifest in manifests)),
             "gathered_by": "bm25",
             "without_embeddings": [],
             "counted_again": [*index.counted_again],
@@ -48,7 +55,15 @@ class Opened:
         if self.skipped is None:
             return told
         skipped = [{"name": name, "why": why} for name, why in self.skipped.items()]
-        return {**told, "left_out": 0, "skipped": skipped}
+        hits = list(zip(owners, tokens, strict=True))
+        asked = [
+            {
+                **{"name": manifest.name, "tokens": manifest.tokens},
+                "gathered": sum(count for owner, count in hits if owner == number),
+            }
+            for number, manifest in enumerate(manifests)
+        ]
+        return {**told, "asked": asked, "left_out": 0, "skipped": skipped}
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from longctx.core.decoding import Decoding
+from longctx.core.finding import SCHEMA_VERSION
 from longctx.core.gather import Passage
 from longctx.core.policy import Spent
 
-SCHEMA_VERSION = 2
 INTERRUPTED = "interrupted"  # what ended an answer
 
 

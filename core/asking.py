@@ -235,10 +235,10 @@ class Asking(ABC):
         manifests = [document.manifest for document in way.documents]
         query = Query(question.words, way.index.word_weights(question.words))
         runs = passages(way.documents, chosen.tokens, chosen.scores.raw, query)
+        found, evidence = judged(way.index, question.words)
         timings = clock.timings()
         gathered = f"{len(chosen.tokens):,} tokens in {len(runs):,} passages"
         _log.info("gathered %s by %s: %s", gathered, way.gathers_by, timings)
-        found, evidence = judged(way.index, question.words)
         return Found(
             question=question.words,
             found=found,

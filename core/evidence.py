@@ -30,4 +30,5 @@ def judged(index: PassageIndex, words: str) -> tuple[str, float | None]:
     share = index.shared(words)
     if share is None:
         return UNSURE, None
-    return (NO if share < LITTLE else YES if share >= MUCH else UNSURE), round(share, 4)
+    share = round(share, 4)  # what is told, so that both say the same
+    return (NO if share < LITTLE else YES if share >= MUCH else UNSURE), share

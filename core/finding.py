@@ -23,6 +23,7 @@ from longctx.core.snippet import Snippet
 from longctx.core.store.document import Document
 from longctx.core.unit_table import Units
 
+SCHEMA_VERSION = 2  # of the JSON of `ask` and `find`
 CHANCE = 0.75  # of the greatest deviation that is to be expected of so many windows by chance
 _FEW = 8  # windows, of which nobody can say what is chance
 _MOST_UNITS = 4  # of a passage that neighbours became

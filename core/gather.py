@@ -14,6 +14,7 @@ from torch import Tensor
 from longctx.core.errors import LongctxError, UsageError
 from longctx.core.matching import Query, best_piece, pieces, shown
 from longctx.core.memory import Scores
+from longctx.core.snippet import Snippet
 from longctx.core.store.document import Document
 
 BEFORE = 80  # characters of a line that are shown before its best token
@@ -204,7 +205,7 @@ def _passage(document: Document, first: int, end: int, raw: Tensor, query: Query
     if piece is None:
         best_text = _around(raw_text, best_start - start, info.encoding)
     else:
-        best_start = start + len(text[: piece.start].encode(info.encoding, errors="replace"))
+        best_start = Snippet(start, raw_text, info.encoding, text).byte(piece.start)
         best_text = text[piece.start : piece.end]
         low, high = shown(best_text, query.marked(best_text))
         best_text = best_text[low:high]

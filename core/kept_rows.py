@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from torch import Tensor
 
-from longctx.core.device import free_memory
+from longctx.core.device import empty_cache, free_memory
 from longctx.core.embeddings import GROUP
 from longctx.core.errors import LongctxError
 from longctx.core.memory import Rows, Stored
@@ -48,6 +48,7 @@ class KeptRows:
             if not self._held:
                 return False
             del self._held[next(iter(self._held))]
+            empty_cache(self.device)  # else it stays torch's, and counts as taken
         return True
 
     def warm(self, document: Document) -> None:
@@ -56,8 +57,12 @@ class KeptRows:
             if self.device != "cpu" and any(s.group == GROUP for s in document.manifest.shards):
                 deque(self.of(document).rows(GROUP), maxlen=0)
 
+    def drop(self, document: Document) -> None:
+        """Lets go of a document that is closed."""
+        self._held.pop(document, None)
+
     def hold(self, document: Document, rows: list[tuple[int, Rows]]) -> None:
-        """Keeps a document's embeddings until it is closed."""
+        """Keeps a document's embeddings until it is dropped, or nobody has the document."""
         self._held[document] = rows
 
 

@@ -61,6 +61,7 @@ class Session(Asking):
             with stage(_log, "open", f"{self.document.manifest.name} opened with its model"):
                 self._load(setup)
             self._held = held.pop_all()
+            self._held.callback(self._kept.drop, self.document)
         self.changed = [s.name for s in self.document.manifest.sources if has_changed(s)]
         self._load_s = time.perf_counter() - started
         self._tell()
@@ -83,8 +84,6 @@ class Session(Asking):
             ahead.warm(self.document.read_whole())
             self.engine = prepare(setup, recorded(self.document.manifest))
             self.document.require_model(self.engine.files.fingerprint().as_dict())
-            kept = KeptRows(self.engine.device)
-            ahead.submit(partial(kept.warm, self.document))
             self._index = PassageIndex(self.document)
             if self.document.word_files:  # else they are counted when they are wanted
                 ahead.submit(lambda: self._index.units)
@@ -95,7 +94,10 @@ class Session(Asking):
                 raise
             with memory_told(self.engine, LARGE_STATE):
                 self._method = self.engine.method_of(self.document, snapshot.result())
-            self._rows = kept.of(self.document)
+            self._kept = KeptRows(self.engine.device)
+            self._rows = self._kept.of(self.document)
+            if self.engine.asked_with is None:  # rows take what room the model leaves
+                ahead.submit(partial(self._kept.warm, self.document))
             self._ways: dict[tuple[str | None, bool], Answering] = {}
             self._way("", METHOD)  # a wrong method is told now; the rest when asked
 

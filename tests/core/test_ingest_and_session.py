@@ -196,6 +196,19 @@ def test_the_json_object_has_the_documented_keys(library, book, setup_random):
     assert set(values["tokens"]) == {"document", "gathered", "question", "answer", "dropped"}
 
 
+def test_the_line_that_is_told_is_right_behind_bytes_that_are_no_text(
+    tmp_path, library, setup_random
+):
+    source = tmp_path / "odd.txt"
+    lines = [b"\xef\xbb\xbfintro", *[b"raw " + b"\xff" * 8 + b" bytes."] * 6]
+    lines += [b"A dragon sleeps under the tower.", *[b"one."] * 8]
+    source.write_bytes(b"\n".join(lines))
+    ingest(library, [str(source)], setup_random)
+    answer = Session(library, None, setup_random).ask("Where does the dragon sleep?")
+    (told,) = (p for p in answer.passages if "dragon" in p.text)
+    assert (told.best_place, told.best_text) == ("8", "A dragon sleeps under the tower.")
+
+
 # --- what is kept and reused ---
 
 

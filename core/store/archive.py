@@ -19,16 +19,16 @@ from xxhash import xxh3_128_hexdigest
 
 from longctx.core.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.store import shards
+from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.durable import TEMPORARY, storing, sync_folder, write_text
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest
+from longctx.core.store.manifest import FORMAT, MANIFEST, MANIFEST_BYTES, Manifest
 from longctx.core.store.shards import WORDS, Shard
 from longctx.core.store.space import folder_bytes, free_disk
 from longctx.core.store.word_files import damaged_words
 from longctx.core.units import show_bytes
 
-MANIFEST_BYTES = 1 << 26  # the largest manifest that is taken from an archive
 _END = bytes(2 * tarfile.BLOCKSIZE)
 _FILL = 1 << 20  # bytes of zeros at most after the end, with which programs fill their last record
 _SIZE = re.compile(rb"\d+ size=(\d{1,18})\n")  # the one record of a pax header that is ever needed
@@ -257,7 +257,7 @@ class _Archive:
             raise self.unfit("the document in it is not complete")
         return manifest
 
-    def unpack(self, shard: Shard, folder: Path) -> Iterator[int]:
+    def unpack(self, shard: Shard, folder: Confined) -> Iterator[int]:
         """Write the next file, which must be this one; gives the bytes of each block."""
         size = self._begin(shard.file)
         if size != shard.size:

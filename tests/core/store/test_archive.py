@@ -29,6 +29,7 @@ from longctx.core.disk import folder_bytes
 from longctx.core.errors import Locked, LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.store import archive, shards
 from longctx.core.store.archive import export, receive, whole_file
+from longctx.core.store.confined import Confined
 from longctx.core.store.library import Library
 from longctx.core.store.shard_writer import compress_member
 
@@ -513,18 +514,18 @@ class Moments:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]):
         self.count = 0
-        replace = Path.replace
+        replace = Confined.replace
 
         def next_moment() -> None:
             act(self.count)
             self.count += 1
 
-        def moved(path: Path, target: Path) -> Path:
+        def moved(path: Confined, target: Confined) -> None:
             next_moment()
-            return replace(path, target)
+            replace(path, target)
 
         monkeypatch.setattr(os, "fsync", lambda handle: next_moment())
-        monkeypatch.setattr(Path, "replace", moved)
+        monkeypatch.setattr(Confined, "replace", moved)
 
 
 @pytest.mark.parametrize("there", ["nothing", "document", "reading"])

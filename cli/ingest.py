@@ -86,6 +86,7 @@ def run(
     ] = False,
     kv_dtype: options.KvDtype = None,
     library: options.LibraryDir = None,
+    shared: options.Shared = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
@@ -154,6 +155,8 @@ def run(
             dtype=dtype,
             threads=threads,
         )
+        if shared and not dry_run:
+            job.make_shared()
         if dry_run:
             done, show = ingest_plan.measure(job, setup), ingest_plan.show
         elif each:

@@ -50,6 +50,12 @@ class Job:
 
         Library.open(self.library).document(self.called)
 
+    def make_shared(self) -> None:
+        """Makes the library, for others to read, where there is none."""
+        from longctx.core.store.library import Library
+
+        Library.open(self.library, create=True, shared=True)
+
     def cadence(self) -> "Cadence":
         """Says for one document when to write a checkpoint."""
         from longctx.core.cadence import Cadence

@@ -162,6 +162,7 @@ def receive(
     max_size: int | None = None,
     on_progress: OnProgress = lambda done, total: None,
     title: Callable[[str | None], str | None] = lambda own: own,
+    shared: bool = False,
 ) -> Manifest:
     """Take a document into a library from what `export` wrote.
 
@@ -175,6 +176,7 @@ def receive(
         on_progress: called after every block.
         title: gives the document's title in this library for the one in the file. With another
             one, a document of an older format gets this one, without a word index.
+        shared: as of `Library.open`, where the library is made.
 
     Returns:
         The document's manifest.
@@ -189,7 +191,8 @@ def receive(
     archive = _Archive(file, label)
     manifest = titled(archive.manifest(name), title)
     _require_room(library, label, manifest, max_size)
-    with Library.open(library, create=True).receiving(name, replace) as (folder, publish):
+    store = Library.open(library, create=True, shared=shared)
+    with store.receiving(name, replace) as (folder, publish):
         done = 0
         for shard in manifest.shards:
             for count in archive.unpack(shard, folder):

@@ -336,12 +336,12 @@ def test_a_write_that_fails_harms_nothing(tmp_path, library, log, setup_random, 
     before, rename, count = files(library), os.replace, 0
     log.write_bytes(TEXT[:700])
 
-    def failing(source, target):
+    def failing(source, target, **folders):
         nonlocal count
         count += 1
         if count == fails + 1:
             raise OSError(28, "No space left on device")
-        rename(source, target)
+        rename(source, target, **folders)
 
     with monkeypatch.context() as patch:
         patch.setattr("os.replace", failing)

@@ -191,7 +191,7 @@ def test_an_error_ends_it(library, log, setup_random, monkeypatch):
         grow(log, 900)()
         monkeypatch.setattr(os, "replace", refuse)
 
-    def refuse(*args) -> None:
+    def refuse(*args, **folders) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(LongctxError, match="No space left"):

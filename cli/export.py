@@ -10,14 +10,17 @@ from typing import IO, Annotated
 import typer
 
 from longctx.cli import options, progress, render
+from longctx.cli.run import current
 from longctx.cli.settings import library_path
 from longctx.cli.text import size
 from longctx.core.errors import UsageError
+from longctx.core.outputs import STANDARD, Output
 
 EXAMPLES = """\
   longctx export book book.longctx
   longctx export book - | ssh laptop longctx import - --name book
 """
+REMEDY = "Make room or allow writing there, or name another file; --replace writes over one."
 
 
 def run(
@@ -60,17 +63,23 @@ def _target(file: str, replace: bool) -> Iterator[IO[bytes]]:
     """What to write to.
 
     Raises:
-        UsageError: standard output is a terminal, or the file cannot be written.
+        UsageError: standard output is a terminal or wanted for something else, or the file cannot
+            be written.
     """
-    if file != "-":
-        from longctx.core.store.archive import whole_file
+    path = Path(os.path.expanduser(file))
+    if file == "-":
+        _require_standard_output()
+    elif path == STANDARD:  # "./-" is a file
+        path = path.absolute()
+    with Output(path, remedy=REMEDY).whole(replace) as out:
+        yield out
 
-        with whole_file(Path(os.path.expanduser(file)), replace) as out:
-            yield out
-        return
+
+def _require_standard_output() -> None:
+    if STANDARD in (current().report, current().log_file):
+        why = "the report or the log goes there"
+        raise UsageError("cannot write a document to standard output", why, "Name a file for one.")
     if sys.stdout.isatty():
         raise UsageError(
             "cannot write a document to the terminal", remedy="Name a file, or add a pipe."
         )
-    yield sys.stdout.buffer
-    sys.stdout.buffer.flush()

@@ -9,8 +9,8 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from longctx.cli import everywhere, plain_values, render, report, run, settings
 from longctx.cli.interrupt import INTERRUPTED, TERMINATED, code_of
 from longctx.cli.logs import logging_of
 from longctx.cli.run import Run
-from longctx.core.errors import LongctxError
+from longctx.core.errors import LongctxError, UsageError
+from longctx.core.outputs import STANDARD, standard_output_kept
 
 PROGRAM = "longctx"
 _log = logging.getLogger(__name__)
@@ -65,14 +66,14 @@ class Command(TyperCommand):
         """Runs the command.
 
         Raises:
-            UsageError: the log or the report cannot be written.
+            UsageError: the log or the report cannot be written, or two things want standard output.
         """
         current = ctx.find_object(Run)
         current.command = ctx.command_path.partition(" ")[2]
         current.arguments = dict(ctx.params)
         if current.report is not None:
-            report.require_writable(current.report)
-        with logging_of(current):
+            report.output(current.report).require_writable()
+        with _standard_output(current), logging_of(current):
             if _log.isEnabledFor(logging.INFO):  # looking for a version takes a while
                 _log.info("longctx %s: %s", report.version("longctx"), current.command)
             try:
@@ -129,6 +130,22 @@ class Program(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise interrupted(code_of(error)) from error
+
+
+@contextmanager
+def _standard_output(current: Run) -> Iterator[None]:
+    """Inside, what is printed goes to standard error where the report or the log has the other.
+
+    Raises:
+        UsageError: two of them want it.
+    """
+    files = {"--report": current.report, "--log-file": current.log_file}
+    wanting = [flag for flag, path in files.items() if path == STANDARD]
+    if wanting and len(both := [*wanting, *["--json"] * current.json]) > 1:
+        why = "both want standard output"
+        raise UsageError(f"{both[0]} - and {both[1]}", why, "Name a file, or leave one out.")
+    with standard_output_kept() if wanting else nullcontext():
+        yield
 
 
 def _report_in(given: list[str]) -> Path | None:
@@ -212,6 +229,9 @@ def finish(current: Run, code: int) -> int:
     if current.report is not None:
         try:
             report.write(current, code)
+        except BrokenPipeError:
+            _abandon_output()
+            return code or 1
         except LongctxError as error:
             return code or tell(error, current)
     return code

@@ -1,7 +1,6 @@
 """`longctx export`: writes a document to one file."""
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import IO, Annotated
 
 import typer
 
-from longctx.cli import options, progress, render
+from longctx.cli import options, progress, render, standard_output
 from longctx.cli.run import current
 from longctx.cli.settings import library_path
 from longctx.cli.text import size
@@ -67,19 +66,14 @@ def _target(file: str, replace: bool) -> Iterator[IO[bytes]]:
             be written.
     """
     path = Path(os.path.expanduser(file))
-    if file == "-":
-        _require_standard_output()
-    elif path == STANDARD:  # "./-" is a file
-        path = path.absolute()
-    with Output(path, remedy=REMEDY).whole(replace) as out:
-        yield out
-
-
-def _require_standard_output() -> None:
-    if STANDARD in (current().report, current().log_file):
-        why = "the report or the log goes there"
-        raise UsageError("cannot write a document to standard output", why, "Name a file for one.")
-    if sys.stdout.isatty():
+    if file != "-":
+        path = path.absolute() if path == STANDARD else path  # "./-" is a file
+        with Output(path, remedy=REMEDY).whole(replace) as out:
+            yield out
+        return
+    if standard_output.is_terminal():
         raise UsageError(
             "cannot write a document to the terminal", remedy="Name a file, or add a pipe."
         )
+    with standard_output.given_to("FILE -", current()), Output(STANDARD).whole() as out:
+        yield out

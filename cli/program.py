@@ -9,20 +9,27 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from longctx.cli import everywhere, plain_values, render, report, run, settings
+from longctx.cli import (
+    everywhere,
+    plain_values,
+    render,
+    report,
+    run,
+    settings,
+    standard_output,
+)
 from longctx.cli.interrupt import INTERRUPTED, TERMINATED, code_of
 from longctx.cli.logs import logging_of
 from longctx.cli.run import Run
-from longctx.core.errors import LongctxError, UsageError
-from longctx.core.outputs import STANDARD, standard_output_kept
+from longctx.core.errors import LongctxError
 
 PROGRAM = "longctx"
 _log = logging.getLogger(__name__)
@@ -73,7 +80,7 @@ class Command(TyperCommand):
         current.arguments = dict(ctx.params)
         if current.report is not None:
             report.output(current.report).require_writable()
-        with _standard_output(current), logging_of(current):
+        with standard_output.of_run(current), logging_of(current):
             if _log.isEnabledFor(logging.INFO):  # looking for a version takes a while
                 _log.info("longctx %s: %s", report.version("longctx"), current.command)
             try:
@@ -130,22 +137,6 @@ class Program(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise interrupted(code_of(error)) from error
-
-
-@contextmanager
-def _standard_output(current: Run) -> Iterator[None]:
-    """Inside, what is printed goes to standard error where the report or the log has the other.
-
-    Raises:
-        UsageError: two of them want it.
-    """
-    files = {"--report": current.report, "--log-file": current.log_file}
-    wanting = [flag for flag, path in files.items() if path == STANDARD]
-    if wanting and len(both := [*wanting, *["--json"] * current.json]) > 1:
-        why = "both want standard output"
-        raise UsageError(f"{both[0]} - and {both[1]}", why, "Name a file, or leave one out.")
-    with standard_output_kept() if wanting else nullcontext():
-        yield
 
 
 def _report_in(given: list[str]) -> Path | None:

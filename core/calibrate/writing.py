@@ -24,7 +24,7 @@ def write(engine: Engine, found: Calibration) -> None:
     description = f"heads of longctx calibrate, {found.samples} samples a task"
     given = (found.heads, found.retrieval_heads, found.spans)
     texts = {
-        found.profile: profile_file.text(engine, found.profile.stem, description, *given),
+        found.profile: profile_file.text(engine, found.folder.stem, description, *given),
         found.folder / "table.json": json.dumps(found.as_dict(), indent=1),
         found.folder / "table.md": report.as_markdown(found),
     }

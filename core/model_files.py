@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from longctx.core.architectures import language_model
 from longctx.core.errors import LongctxError, UsageError
+from longctx.core.outputs import Output
 
 if TYPE_CHECKING:
     import torch
@@ -237,10 +238,8 @@ class JsonCache(dict):
         super().__setitem__(key, value)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self._path.with_suffix(".new")
-            fresh.write_text(json.dumps(self), "utf-8")
-            fresh.replace(self._path)
-        except OSError:
+            Output(self._path).write(json.dumps(self))
+        except (OSError, LongctxError):
             return
 
 

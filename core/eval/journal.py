@@ -15,6 +15,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from longctx.core.errors import Locked, LongctxError, UsageError
+from longctx.core.outputs import PRIVATE, Output, is_unfinished, make_folder
 
 SETTINGS, RESULTS, LOCK = "settings.json", "results.jsonl", ".lock"
 LONGEST = 80  # characters of a value in a message
@@ -39,8 +40,8 @@ class Journal:
         if folder is None:
             return
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = FileLock(folder / LOCK, timeout=0)
+            make_folder(folder)
+            self._lock = FileLock(folder / LOCK, timeout=0, mode=PRIVATE)
             self._lock.acquire()
             try:
                 self._take_up(folder, json.loads(json.dumps(settings)))
@@ -80,9 +81,9 @@ class Journal:
         line = json.dumps({"name": name, "result": record}, ensure_ascii=False) + "\n"
         file = self._folder / RESULTS
         try:
-            with file.open("a", encoding="utf-8") as out:
-                out.write(line)
-                out.flush()
+            with Output(file).appending() as out, open(out.fileno(), "ab", closefd=False) as whole:
+                whole.write(line.encode())
+                whole.flush()
                 os.fsync(out.fileno())
         except OSError as error:
             why = error.strerror or str(error)
@@ -114,12 +115,13 @@ class Journal:
             self._require(folder, _parsed(file), settings)
             self._records = _results(folder / RESULTS)
             return
-        if {entry.name for entry in folder.iterdir()} - {LOCK, f"{SETTINGS}.new"}:
+        if {entry.name for entry in folder.iterdir() if not is_unfinished(entry.name)} - {
+            LOCK,
+            f"{SETTINGS}.new",
+        }:
             why = "it holds files that are no results of an evaluation"
             raise UsageError(f"cannot use '{folder}'", why, "Choose another --out.")
-        new = folder / f"{SETTINGS}.new"
-        new.write_text(json.dumps(settings, indent=1, ensure_ascii=False), "utf-8")
-        new.replace(file)
+        Output(file).write(json.dumps(settings, indent=1, ensure_ascii=False))
 
     @staticmethod
     def _require(folder: Path, before: Record, now: Record) -> None:

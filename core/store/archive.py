@@ -7,21 +7,19 @@ all of it has come. This module knows nothing of what a document holds.
 
 import os
 import re
-import secrets
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core.errors import LongctxError, StateMismatch, UsageError
+from longctx.core.errors import LongctxError, StateMismatch
 from longctx.core.store import shards
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
-from longctx.core.store.durable import TEMPORARY, storing, sync_folder, write_text
+from longctx.core.store.durable import storing, write_text
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import FORMAT, MANIFEST, MANIFEST_BYTES, Manifest
 from longctx.core.store.shards import WORDS, Shard
@@ -37,39 +35,6 @@ OnProgress = Callable[[int, int], None]  # gets bytes done, and bytes in all
 
 
 # --- export ---
-
-
-@contextmanager
-def whole_file(path: Path, replace: bool = False) -> Iterator[IO[bytes]]:
-    """A new file, which has its name when the context has ended without an error, and is synced.
-
-    Args:
-        path: its name.
-        replace: put it in the place of one that is there.
-
-    Raises:
-        UsageError: it is there and `replace` is false, or is no file; or its folder is not there.
-        LongctxError: it cannot be written.
-    """
-    try:
-        _check_target(path, replace)
-        temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-        try:
-            with temporary.open("xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            _check_target(path, replace)
-            temporary.replace(path)
-            sync_folder(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as exc:
-        raise LongctxError(
-            f"cannot write '{path}'",
-            exc.strerror or str(exc),
-            "Make room or allow writing there, or name a file in another folder",
-        ) from exc
 
 
 def sound(document: Document) -> Manifest:
@@ -139,15 +104,6 @@ def _header(name: str, size: int) -> bytes:
 
 def _padding(size: int) -> bytes:
     return bytes(-size % tarfile.BLOCKSIZE)
-
-
-def _check_target(path: Path, replace: bool) -> None:
-    if not path.parent.is_dir():
-        raise UsageError(f"no folder '{path.parent}'", remedy="Make it, or name another file")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"'{path}' is no file", remedy="Name a file, such as book.longctx")
-    if path.exists() and not replace:
-        raise UsageError(f"'{path}' exists", remedy="Name another file, or add --replace")
 
 
 # --- import ---

@@ -14,6 +14,7 @@ import torch
 from longctx.core import ingest as ingesting
 from longctx.core import reading
 from longctx.core.cadence import Cadence
+from longctx.core.device import choose_dtype, dtype_name
 from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.ingest import ingest
 from longctx.core.model import Decoder
@@ -311,6 +312,34 @@ def test_other_settings_are_refused(library, book, setup_random, tmp_path):
     with pytest.raises(UsageError, match=r"another method"):
         ingest(library, [str(book)], full)
     assert ingest(library, [str(book)], setup_random).reused_tokens == 319
+
+
+@pytest.mark.parametrize("own", ["fp32", "bf16"])
+def test_a_reading_goes_on_in_the_number_format_in_which_it_was_begun(
+    tmp_path, library, book, setup_random, own
+):
+    named = dataclasses.replace(setup_random, dtype=own)
+    start(library, [str(book)], named, 300)
+    other = dataclasses.replace(setup_random, dtype={"fp32": "bf16", "bf16": "fp32"}[own])
+    with pytest.raises(UsageError, match=rf"it was read in {own}, not in {other.dtype}"):
+        ingest(library, [str(book)], other)
+    unnamed = dataclasses.replace(setup_random, dtype="auto")
+    assert ingest(library, [str(book)], unnamed).reused_tokens == 319
+    assert Library.open(library).document("book").manifest.recorded["dtype"] == own
+    ingest(tmp_path / "whole", [str(book)], named)
+    assert files(library) == files(tmp_path / "whole")
+    assert ingest(library, [str(book)], other).status == "unchanged"
+
+
+def test_what_is_begun_anew_has_the_usual_number_format(library, book, setup_random, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("the keeper wrote of rain\n" * 90)
+    usual = dtype_name(choose_dtype("auto", "cpu"))
+    another = {"fp32": "bf16", "bf16": "fp32"}[usual]
+    start(library, [str(other)], dataclasses.replace(setup_random, dtype=another), 300, name="book")
+    unnamed = dataclasses.replace(setup_random, dtype="auto")
+    assert ingest(library, [str(book)], unnamed, "book", replace=True).reused_tokens == 0
+    assert Library.open(library).document("book").manifest.recorded["dtype"] == usual
 
 
 def test_another_way_to_draw_answers_changes_no_state(library, book, setup_random, tmp_path):

@@ -121,7 +121,7 @@ class LeftOut(Source):
 
     def __init__(self, entry: dict[str, Any]):
         quiet = entry.get("text") is False
-        why = (NotText if quiet else UnreadableInput)(entry["why"])
+        why = (NotText if quiet else UnreadableInput)(entry["why"] or "it was left out")
         name, part = entry["path"] or "stdin", entry.get("part") or ""
         super().__init__(name, None, refused=why, found=quiet, part=part)
         self._entry = entry

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from longctx.core import file_limits
 from longctx.core.architectures import language_model
 from longctx.core.errors import LongctxError, UsageError
-from longctx.core.model_folder import require_files
+from longctx.core.model_folder import require_files, require_header
 from longctx.core.regular_files import open_regular, parsed_json, read_json
 
 if TYPE_CHECKING:
@@ -265,7 +265,8 @@ def _weights_digest(paths: list[Path]) -> str:
 def _count(file: Path) -> int:
     with open_regular(file) as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
-        header = parsed_json(stream.read(min(length, file_limits.HEADER)))
+        require_header(file, length)
+        header = parsed_json(stream.read(length))
     return sum(_weights(key, value) for key, value in header.items() if key != "__metadata__")
 
 

@@ -49,6 +49,21 @@ def require_files(folder: Path, name: str) -> None:
             raise UsageError(f"cannot read model {name!r}", f"{file.name}: {why}", remedy)
 
 
+def require_header(file: Path, length: int) -> None:
+    """Refuses a safetensors file whose header would not be read whole.
+
+    Args:
+        file: which.
+        length: bytes of its header, as the file says.
+
+    Raises:
+        UsageError: they are too many.
+    """
+    if length > file_limits.HEADER:
+        why = f"its header has {length:,} bytes, and {file_limits.HEADER:,} are the most"
+        raise UsageError(f"cannot read {str(file)!r}", why, "Get the model's files anew.")
+
+
 def _wrong(file: Path, most: int | None) -> str:
     try:
         status = file.stat()

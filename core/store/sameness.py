@@ -20,7 +20,7 @@ from stat import S_ISREG
 from longctx.core.regular_files import open_regular
 from longctx.core.store.manifest import Source
 
-COMPARED = 64 << 20  # bytes of sources that a question reads again, at most
+COMPARED = 64 << 20  # bytes of sources that one look reads again, at most
 SILENCE = 2.0  # seconds after which a source that could not be looked at is let be
 _BLOCK = 1 << 20
 

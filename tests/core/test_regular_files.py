@@ -48,7 +48,7 @@ def test_what_takes_the_place_of_a_file_is_not_read(tmp_path, monkeypatch):
     file.touch()
     os.mkfifo(pipe)
     status = os.stat(file)
-    monkeypatch.setattr(regular_files.os, "stat", lambda path: status)  # exchanged since
+    monkeypatch.setattr(regular_files.os, "stat", lambda path, **_: status)  # exchanged since
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     with pytest.raises(NotRegular):
         open_regular(pipe)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from stat import S_ISREG
 
 from longctx.core.append import append, engine_for
 from longctx.core.cadence import Cadence
@@ -209,9 +210,12 @@ class _Growth:
 
 
 def _look(file: Path) -> tuple[int | None, int | None]:
-    """A file's number and its size in bytes; nothing where it is not there, or out of reach."""
+    """A file's number and its size in bytes; nothing where it is not there, or out of reach.
+
+    What is no file, as a pipe that came in its place, is not one that can grow.
+    """
     try:
         status = os.stat(file)
     except OSError:
         return None, None
-    return status.st_ino, status.st_size
+    return (status.st_ino, status.st_size) if S_ISREG(status.st_mode) else (None, None)

@@ -125,7 +125,7 @@ def is_as_it_was(left_out: dict[str, Any]) -> bool:
         return True
     try:
         return Path(left_out["path"]).stat().st_mtime_ns == left_out["mtime_ns"]
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
@@ -137,7 +137,7 @@ def holds(known: StoredSource) -> bool:
         if known.undecodable is None and not known.origin:
             return begins_with(Path(known.path), known.size, known.sha256)
         return is_same(known, Path(known.path))
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

@@ -11,6 +11,7 @@ from longctx.core.calibrate.profile_file import HEADER
 from longctx.core.errors import LongctxError, UsageError
 from longctx.core.eval.journal import Record
 from longctx.core.outputs import STANDARD, Output
+from longctx.core.regular_files import open_regular
 
 LENGTH = 8000  # tokens of a document; prefix and question make it about 8,192
 
@@ -122,7 +123,8 @@ def require_no_less(wanted: Wanted, before: Record | None) -> None:
 
 def _is_calibrated(file: Path) -> bool:
     try:
-        return file.read_text("utf-8", errors="replace").startswith(HEADER)
+        with open_regular(file) as begun:
+            return begun.read(len(HEADER.encode())) == HEADER.encode()
     except OSError as error:
         why = error.strerror or str(error)
         raise LongctxError(f"cannot read '{file}'", why, "Choose another --out.") from error

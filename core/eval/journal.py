@@ -14,8 +14,10 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from longctx.core import file_limits
 from longctx.core.errors import Locked, LongctxError, UsageError
 from longctx.core.outputs import PRIVATE, Output, is_unfinished, make_folder
+from longctx.core.regular_files import open_regular, parsed_json, read_json, read_regular
 
 SETTINGS, RESULTS, LOCK = "settings.json", "results.jsonl", ".lock"
 LONGEST = 80  # characters of a value in a message
@@ -138,8 +140,10 @@ class Journal:
 def has_finished(folder: Path) -> bool:
     """Whether a journal keeps a finished piece there; of which run, it does not look."""
     try:
-        with (folder / RESULTS).open("rb") as file:
-            return file.readline().endswith(b"\n")  # one that was cut off is not finished
+        with open_regular(folder / RESULTS) as file:
+            return file.readline(file_limits.JOURNAL).endswith(
+                b"\n"
+            )  # one that was cut off is not finished
     except OSError:
         return False
 
@@ -152,7 +156,7 @@ def _shown(value: Any) -> str:
 
 def _parsed(file: Path) -> Record:
     try:
-        settings = json.loads(file.read_text("utf-8"))
+        settings = read_json(file, file_limits.CONFIG)
     except ValueError:
         settings = None
     if isinstance(settings, dict):
@@ -164,12 +168,12 @@ def _results(file: Path) -> dict[str, Record]:
     """Whole lines; the rest of one that was cut off is dropped, from the file too."""
     if not file.exists():
         return {}
-    data = file.read_bytes()
+    data = read_regular(file, file_limits.JOURNAL)
     whole = data[: data.rfind(b"\n") + 1]
     if len(whole) < len(data):
         os.truncate(file, len(whole))
     try:
-        lines = [json.loads(line) for line in whole.split(b"\n")[:-1]]
+        lines = [parsed_json(line) for line in whole.split(b"\n")[:-1]]
         return {line["name"]: line["result"] for line in lines}
     except (ValueError, KeyError, TypeError) as error:
         why = f"{file.name} is damaged"

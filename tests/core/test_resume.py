@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageErro
 from longctx.core.ingest import ingest
 from longctx.core.model import Decoder
 from longctx.core.reading import CannotGoOn
+from longctx.core.resume import holds, is_as_it_was
 from longctx.core.session import Session
 from longctx.core.setup import prepare
 from longctx.core.store.behind import WriterBehind
@@ -540,3 +542,15 @@ def test_the_snapshot_counts_before_the_run(tmp_path, book, setup_random):
     snapshot = Library.open(tmp_path / "first").document("book").snapshot()
     held = sum(tensor.nbytes for tensor in snapshot.values())
     assert held <= method.snapshot_bytes(10**9, 4) + 8 <= 3 * held
+
+
+@pytest.mark.usefixtures("never_waits")
+@pytest.mark.parametrize("path", ["/a\0b", "/dev/zero", "/dev/null/x", "/" + "x" * 9999])
+def test_places_that_a_document_may_name(library, book, setup_random, path):
+    ingest(library, [str(book)], setup_random)
+    (known,) = Library.open(library).document("book").manifest.sources
+    assert holds(known)
+    assert is_as_it_was({"path": str(book), "mtime_ns": known.mtime_ns})
+    for undecodable in (0, None):
+        assert not holds(replace(known, path=path, undecodable=undecodable, mtime_ns=None))
+    assert not is_as_it_was({"path": path, "mtime_ns": 1})

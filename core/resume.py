@@ -102,14 +102,6 @@ def as_begun(store: Library, name: str, sources: list[Source], engine: Engine) -
     return told_dtype(replace(engine, dtype=DTYPES[own], _decoder=None))
 
 
-def begun_otherwise(engine: Engine, sources: list[Source], begun: Manifest) -> str:
-    """Why a reading that was stopped is not gone on with; as `difference`, or its number format."""
-    own, now = read_in_dtype(begun), dtype_name(engine.dtype)
-    if why := difference(engine, sources, begun):
-        return why
-    return "" if own in (None, now) else f"it was read in {own}, not in {now}"
-
-
 def told_dtype(engine: Engine) -> Engine:
     """The same, with a note where its number format is not what this device would have."""
     own, usual = engine.dtype, choose_dtype("auto", engine.device)

@@ -100,7 +100,7 @@ class Engine:
         asked_with: the method that the user names for a document; None: the usual one.
         decoding: how answers are decoded, unless a question says otherwise.
         notes: what was decided otherwise than the profile says, for people.
-        dtype_chosen: the user named the dtype; what was begun in another one is not gone on with.
+        dtype_chosen: the user named the dtype; else what was begun is gone on with in its own.
     """
 
     files: ModelFiles

@@ -118,6 +118,20 @@ def test_help_loads_no_model_libraries():
         assert not {i.split(".")[0] for i in imports(name, top_level_only=True)} & heavy, name
 
 
+def test_names_in_commands_are_quoted_in_one_place():
+    """Of an f-string with a command of ours, whatever is filled in behind that."""
+    verbs = "ask|export|find|import|ingest|rename|rm|show|upgrade|verify"
+    for name, tree in MODULES.items():
+        for node in (node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)):
+            parts = [
+                part.value if isinstance(part, ast.Constant) else f"\0{ast.unparse(part.value)}"
+                for part in node.values
+            ]
+            for command in re.findall(rf"longctx (?:{verbs})\b[^`]*", "".join(parts)):
+                filled = re.findall(r"\0(\w+)", command)
+                assert {*filled} <= {"pasting"}, f"{name}: {command}"
+
+
 def test_nobody_asks_which_method_it_has():
     methods = {name.rpartition(".")[2] for name in in_folder("core.methods")}
     for name, tree in MODULES.items():

@@ -12,6 +12,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from longctx.core import pasting
 from longctx.core.errors import StateMismatch
 from longctx.core.store import shards
 from longctx.core.store.boundary import Boundary, unfolded
@@ -101,7 +102,8 @@ class Document:
             raise StateMismatch(
                 f"'{self.manifest.name}' was read with the model {model['name']}",
                 f"{fingerprint['name']} has another {' and '.join(differing)}",
-                f"Ask with --model {model['name']}, or ingest the document again with --replace",
+                f"Ask with {pasting.option('--model', model['name'])}, or ingest the document "
+                "again with --replace",
             )
 
     def rows(self, group: str, names: tuple[str, ...] | None = None) -> Iterator[tuple[int, Rows]]:

@@ -6,7 +6,6 @@ options are JSON, and of the files that it names it opens none.
 
 import json
 import re
-import shlex
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from functools import cache
 from itertools import accumulate
@@ -16,6 +15,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from xxhash import xxh3_128_hexdigest
 
+from longctx.core import pasting
 from longctx.core.encodings import ENCODINGS
 from longctx.core.errors import StateMismatch
 from longctx.core.store import naming, shards
@@ -276,11 +276,12 @@ def _check_format(name: str, data: Any) -> None:
     if found not in FORMATS:
         known = data.get("sources")
         paths = [s.get("path") for s in known if isinstance(s, dict)] if type(known) is list else []
-        sources = shlex.join(path for path in paths if isinstance(path, str)) or "SOURCE"
+        paths = [path for path in paths if isinstance(path, str)]
         raise StateMismatch(
             f"'{name}' has format {found}",
             f"this longctx reads formats {' and '.join(map(str, FORMATS))}",
-            f"Make it again: longctx ingest {sources} --name {name} --replace",
+            f"Make it again: longctx ingest {pasting.files(paths)} "
+            f"{pasting.option('--name', name)} --replace",
         )
 
 

@@ -1,5 +1,6 @@
 """Commands that people are told to run: pasted into a shell they run nothing else."""
 
+import json
 import os
 import re
 import shlex
@@ -12,7 +13,9 @@ import pytest
 from longctx.cli import render
 from longctx.core import pasting
 from longctx.core.additions import anew
-from longctx.core.errors import LongctxError
+from longctx.core.errors import LongctxError, StateMismatch
+from longctx.core.store.document import Document
+from longctx.core.store.manifest import Manifest
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there is no sh")
 
@@ -111,3 +114,39 @@ def test_the_example_of_three_names(shell):
         shell.words(render.clean(f"longctx ingest {shlex.join(names)} --replace"))
     for left in shell.stood.iterdir():
         left.unlink()
+
+
+def told_by(error: pytest.ExceptionInfo, capsys) -> str:
+    """The last sentence of an error as it is printed."""
+    render.error(f"error: {error.value}")
+    told = capsys.readouterr().err.rstrip("\n")
+    return told[told.rindex("longctx ingest") :] if "longctx ingest" in told else told
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *CHANGED], ids=ascii)
+def test_a_document_of_another_format(shell, capsys, name):
+    sources = [{"path": name}, {"path": "b"}, {"path": None}, {"path": "; touch x #"}]
+    text = json.dumps({"format": 99, "sources": sources})
+    with pytest.raises(StateMismatch) as error:
+        Manifest.from_json(text, name)
+    given = ["--name", "NAME"] if name in CHANGED else ["--name", name]
+    given = [f"--name={name}"] if name.startswith("-") else given
+    here = "./" if name.startswith("-") else ""
+    file = "FILE" if name in CHANGED else here + name
+    assert shell.words(told_by(error, capsys)) == [
+        *("ingest", file, "b", "; touch x #", *given, "--replace"),
+    ]
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *CHANGED], ids=ascii)
+def test_a_document_of_another_model(shell, capsys, name):
+    own = {"name": name, "config": "1", "tokenizer": "2", "weights": "3"}
+    document = SimpleNamespace(manifest=SimpleNamespace(name="book", model=own))
+    with pytest.raises(StateMismatch) as error:
+        Document.require_model(document, {**own, "name": "tiny", "config": "0"})
+    told = told_by(error, capsys)
+    asked = told[told.index("Ask with ") :].removeprefix("Ask with ")
+    given = ["--model", "NAME"] if name in CHANGED else ["--model", name]
+    given = [f"--model={name}"] if name.startswith("-") else given
+    line = f"longctx ask who {asked[: asked.rindex(', or ingest')]}"
+    assert shell.words(line) == ["ask", "who", *given]

@@ -17,6 +17,7 @@ from longctx.cli.together import choose_documents, open_documents
 from longctx.core import scoring
 from longctx.core.errors import UsageError
 from longctx.core.sampling import Sampling
+from longctx.core.wording import require_text
 
 if TYPE_CHECKING:
     from longctx.core.session import Answer
@@ -143,6 +144,8 @@ def _questions(question: str | None, file: Path | None) -> Iterable[str] | None:
     Raises:
         UsageError: none can come from anywhere, or from two places.
     """
+    if question is not None:
+        require_text(question)
     if file is not None:
         if question is not None:
             raise UsageError("cannot take both a question and --questions", "", "Give one of them.")

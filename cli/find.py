@@ -13,6 +13,7 @@ from longctx.cli.words_alone import open_for_words
 from longctx.core import scoring
 from longctx.core.errors import UsageError
 from longctx.core.scoring import WORDS
+from longctx.core.wording import require_text
 
 if TYPE_CHECKING:
     from longctx.core.candidates import Candidates
@@ -122,6 +123,7 @@ def run(
         scoring.check(gather_by)
     if not query.strip() and regexp is None:
         raise UsageError("the query is empty", "", "Say what to look for, or give --regexp.")
+    require_text(query)
     lines = None if regexp is None else LineFilter(regexp)
     place = library_path(library)
     needed = FOR_WORDS if gather_by == WORDS or not query.strip() else None

@@ -5,7 +5,6 @@ stand under it; a folder with `COMMANDS` is a command that has others. Command f
 heavy at module level, so that help is there at once.
 """
 
-import sys
 from types import ModuleType
 from typing import Annotated
 
@@ -156,11 +155,3 @@ def _add(parent: typer.Typer, name: str, module: ModuleType) -> None:
 
 for name, module in COMMANDS.items():
     _add(app, name, module)
-
-
-def main() -> None:
-    """The `longctx` command."""
-    for output in (sys.stdout, sys.stderr):
-        # A character that the terminal's encoding lacks is shown as "?", not as a traceback.
-        output.reconfigure(errors="replace")
-    app()

@@ -5,6 +5,7 @@ report of a run is written. Knows no command by name.
 """
 
 import copy
+import errno
 import logging
 import os
 import sys
@@ -20,18 +21,21 @@ from typer.core import TyperCommand, TyperGroup
 from longctx.cli import (
     everywhere,
     plain_values,
+    progress,
     render,
     report,
     run,
     settings,
     standard_output,
 )
-from longctx.cli.interrupt import INTERRUPTED, TERMINATED, code_of
+from longctx.cli.interrupt import INTERRUPTED, TERMINATED, code_of, first_alone
 from longctx.cli.logs import logging_of
 from longctx.cli.run import Run
-from longctx.core.errors import LongctxError
+from longctx.core.errors import LongctxError, UsageError
+from longctx.core.foreign import is_memory
 
 PROGRAM = "longctx"
+NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)  # it can never be one
 _log = logging.getLogger(__name__)
 
 
@@ -173,26 +177,58 @@ def explain(error: Exception) -> tuple[int, str]:
         return error.exit_code, error.format_message() + _help_hint(error)
     if isinstance(error, typer.Abort):
         return 1, "aborted"
-    if _is_memory(error):
+    if is_memory(error):
         return 1, "out of memory. Use a smaller model, --dtype bf16, or another --device"
     if isinstance(error, OSError):
-        return 1, str(error)
+        return _of_system(error)
     hint = "This is a fault of longctx; --debug shows where it happened"
     return 1, f"internal error: {type(error).__name__}: {error}. {hint}"
 
 
+def _of_system(error: OSError) -> tuple[int, str]:
+    """The exit code and the words for what the system refused, of a path that a user named."""
+    why = error.strerror or str(error)
+    if error.filename is None:
+        return 1, str(error)
+    wrong = error.errno in NO_PATH
+    remedy = "Name another path." if wrong else "Check the path, and who may read and write there."
+    shown = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
+    return UsageError.exit_code if wrong else 1, f"cannot use {str(shown)!r}: {why}. {remedy}"
+
+
 def _guarded(current: Run, call: Callable[[], Any]) -> int:
-    """Calls, and turns whatever comes of it into an exit code."""
+    """Calls, and turns whatever comes of it into an exit code, also Ctrl-C at any moment."""
+
+    def end(code: int) -> int:
+        progress.stop_drawing()
+        return finish(current, tell(interrupted(code), current))
+
+    try:
+        with first_alone(end=end) as first:
+            return _ended(current, call, first)
+    except KeyboardInterrupt as error:  # while something else was about to be told
+        return end(code_of(error))
+
+
+def _ended(current: Run, call: Callable[[], Any], first: Any) -> int:
+    """Calls, and tells what went wrong; from then on Ctrl-C does nothing.
+
+    An error after Ctrl-C is told as Ctrl-C: libraries turn it into errors of their own.
+    """
     try:
         code = call()
         sys.stdout.flush()
-    except BrokenPipeError:
-        _abandon_output()
-        return finish(current, 1)
+        first.settled = True
+    except KeyboardInterrupt as error:
+        code = tell(interrupted(code_of(error)), current)
     except Exception as error:
+        first.settled = True
         if current.debug:
             render.error("".join(traceback.format_exception(error)).rstrip("\n"))
-        code = tell(error, current)
+        if first.came and not isinstance(error, Interrupted):
+            error = interrupted(first.came)
+        code = 1 if isinstance(error, BrokenPipeError) else tell(error, current)
+    _leave_output()
     return finish(current, code if isinstance(code, int) else 0)
 
 
@@ -221,7 +257,7 @@ def finish(current: Run, code: int) -> int:
         try:
             report.write(current, code)
         except BrokenPipeError:
-            _abandon_output()
+            _leave_output()
             return code or 1
         except LongctxError as error:
             return code or tell(error, current)
@@ -244,13 +280,10 @@ def _help_hint(error: Any) -> str:
     return f"\nTry '{ctx.command_path} --help'." if ctx else ""
 
 
-def _is_memory(error: Exception) -> bool:
-    # torch is not imported for this: its CUDA error is known by name, its CPU one by its words.
-    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
-
-
-def _abandon_output() -> None:
-    """Nobody reads standard output any more; spares the interpreter's complaint at its end."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _leave_output() -> None:
+    """Spares the interpreter's complaint at its end where nobody takes standard output."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError, LongctxError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

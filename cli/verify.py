@@ -1,7 +1,8 @@
 """`longctx verify`: checks that documents are what was written."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,11 +12,14 @@ from longctx.cli.text import size
 from longctx.core.errors import Locked, StateMismatch
 
 if TYPE_CHECKING:
+    from longctx.core.model_check import Checked
+    from longctx.core.store.library import Library
     from longctx.core.store.verify import Verified
 
 EXAMPLES = """\
   longctx verify
   longctx verify book
+  longctx verify --weights
   longctx verify --json | jq -r '.documents[] | select(.status != "ok") | .name'
 """
 
@@ -30,6 +34,14 @@ def run(
             help="The document, as `list` names it; by default all of the library.",
         ),
     ] = None,
+    weights: Annotated[
+        bool,
+        options.flag(
+            "--weights",
+            "Also read all weights of the models that the documents were read with, and compare "
+            "them with what was recorded then; off by default.",
+        ),
+    ] = False,
     library: options.LibraryDir = None,
     json: options.Json = False,
 ) -> None:
@@ -39,21 +51,50 @@ def run(
     it with what the sources were when they were read. Also checks what is kept of readings that
     were stopped. A line tells of each document; all are checked, whatever is wrong with one. Leaves
     with 13 if any is damaged, else with 11 if any is being written and could not be checked.
+
+    With --weights, a line tells of each model: 13 if its weights are others by now. One that is not
+    on this computer cannot be checked, and is said. Otherwise weights are read in full once, and
+    again where size, times or inode of a file have changed.
     """
     from longctx.core.store.library import Library
     from longctx.core.store.verify import verify
 
     found: list[Verified] = []
+    opened = Library.open(library_path(library))
     with progress.ByteProgress() as shown:
-        for checked in verify(Library.open(library_path(library)), name, shown.tell):
+        for checked in verify(opened, name, shown.tell):
             found.append(checked)
             if not json:
                 shown.hide()
                 render.line(_told(checked))
-    values = {"documents": [asdict(checked) for checked in found]}
+    models = _check_models(opened, (checked.name for checked in found), json) if weights else []
+    values: dict[str, Any] = {"documents": [asdict(checked) for checked in found]}
+    if weights:
+        values["models"] = [asdict(model) for model in models]
     if not render.result(values, json) and not found:
         render.note("no documents")
-    leave({checked.status for checked in found})
+    leave({checked.status for checked in (*found, *models)})
+
+
+def _check_models(library: "Library", names: Iterable[str], json: bool) -> "list[Checked]":
+    """Checks the models of documents, and tells of each."""
+    from longctx.cli.loading import go_offline
+    from longctx.core.model_check import check
+
+    go_offline(None)
+    found = []
+    with progress.ByteProgress() as shown:
+        for checked in check(library, names, shown.tell):
+            found.append(checked)
+            if not json:
+                shown.hide()
+                render.line(_told_of_model(checked))
+    return found
+
+
+def _told_of_model(checked: "Checked") -> str:
+    what = f"model {checked.name}: {checked.status}"
+    return f"{what}: {checked.error}" if checked.error else f"{what}, {size(checked.bytes)}"
 
 
 def _told(checked: "Verified") -> str:
@@ -69,6 +110,7 @@ def leave(statuses: set[str]) -> None:
     Raises:
         typer.Exit: unless all are ok.
     """
-    for status, error in (("damaged", StateMismatch), ("locked", Locked)):
+    ends = ("damaged", StateMismatch), ("changed", StateMismatch), ("locked", Locked)
+    for status, error in ends:
         if status in statuses:
             raise typer.Exit(error.exit_code)

@@ -8,9 +8,8 @@ rest with every question. Knows nothing of tokens.
 import inspect
 from typing import Any
 
-from jinja2 import TemplateError
-
 from longctx.core.errors import UsageError
+from longctx.core.foreign import foreign
 from longctx.core.profile import PLACE, Chat, Prompt
 
 # No text that a template could make itself, with characters that are changed where one escapes.
@@ -70,7 +69,7 @@ def _render(tokenizer: Any, content: str, options: dict[str, Any]) -> str:
     if clash := sorted(taken & {*options}):
         why = "it is no variable of the template's own"
         raise UsageError(f"cannot use {clash[0]!r} in `chat_options`", why, "Leave it out.")
-    try:
+    with foreign("cannot use the model's chat template", REMEDY):
         template = tokenizer.get_chat_template()
         return tokenizer.apply_chat_template(
             [{"role": "user", "content": content}],
@@ -79,5 +78,3 @@ def _render(tokenizer: Any, content: str, options: dict[str, Any]) -> str:
             add_generation_prompt=True,
             **{"enable_thinking": False, **options},
         )
-    except (TemplateError, TypeError, ValueError) as error:
-        raise UsageError("cannot use the model's chat template", str(error), REMEDY) from error

@@ -8,6 +8,7 @@ import copy
 import hashlib
 import logging
 from collections.abc import MutableMapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +18,9 @@ from transformers import AutoModelForCausalLM, Mxfp4Config, PreTrainedModel
 
 from longctx.core.architectures import adapter_of
 from longctx.core.errors import LongctxError, UsageError
+from longctx.core.foreign import REMEDY, foreign
 from longctx.core.model import ATTENTION, Decoder, Layer, layers_of, register, run
+from longctx.core.model_weights import loaded_files, tensors_of
 from longctx.core.stages import stage
 
 _log = logging.getLogger(__name__)
@@ -47,17 +50,19 @@ def load_decoder(
     """
     row = adapter_of(config)
     register()
-    model, loaded = AutoModelForCausalLM.from_pretrained(
-        folder,
-        config=config,
-        dtype=dtype,
-        attn_implementation=ATTENTION,
-        use_safetensors=True,
-        local_files_only=True,
-        key_mapping=dict(row.renamed),
-        output_loading_info=True,
-        **_unpacked(config),
-    )
+    _require_layers(folder, config)
+    with foreign(f"cannot load the model in {folder!r}"):
+        model, loaded = AutoModelForCausalLM.from_pretrained(
+            folder,
+            config=config,
+            dtype=dtype,
+            attn_implementation=ATTENTION,
+            use_safetensors=True,
+            local_files_only=True,
+            key_mapping=dict(row.renamed),
+            output_loading_info=True,
+            **_unpacked(config),
+        )
     _require_whole(folder, loaded["missing_keys"])
     for weight in model.parameters():
         # What was unpacked may come in bfloat16; what a model keeps in float32 stays.
@@ -79,6 +84,18 @@ def _unpacked(config: Any) -> dict[str, Any]:
     stored = getattr(config, "quantization_config", None) or {}
     packed = stored.get("quant_method") == "mxfp4"
     return {"quantization_config": Mxfp4Config(dequantize=True)} if packed else {}
+
+
+def _require_layers(folder: str, config: Any) -> None:
+    """Refuses to make a million layers for weights of ten."""
+    tensors = sum(len(tensors_of(file)) for file in loaded_files(Path(folder)))
+    if config.num_hidden_layers > tensors:
+        raise UsageError(
+            f"the model in {folder!r} is not whole",
+            f"its config.json says {config.num_hidden_layers:,} layers, and its files have "
+            f"{tensors:,} tensors",
+            REMEDY,
+        )
 
 
 def _require_whole(folder: str, missing: set[str]) -> None:

@@ -19,6 +19,8 @@ from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from longctx.core.architectures import Adapter, adapter_of
 from longctx.core.attention import causal_attention_lse
+from longctx.core.errors import UsageError
+from longctx.core.foreign import REMEDY
 from longctx.core.parts import Parts, Trace, beginning_from, parts_of
 from longctx.core.rope import NoRope, Rope
 
@@ -129,9 +131,25 @@ class Decoder:
         """
         if depth == 0:
             return None
+        if ids.device.type == "cpu" and len(ids):
+            self._require_known(int(ids.max()))
         # A GPU may still be computing the last chunk: what it reads next is put in line.
         ids = ids[None].to(self.device, non_blocking=self.device.type == "cuda")
         return run(self._base, self.layers, memory, depth, input_ids=ids)
+
+    def _require_known(self, largest: int) -> None:
+        """Refuses tokens for which there are no weights: a GPU would fail for good.
+
+        Raises:
+            UsageError: there is one.
+        """
+        rows = self._base.get_input_embeddings().num_embeddings
+        if largest >= rows:
+            raise UsageError(
+                "the model and its tokenizer do not belong together",
+                f"the tokenizer gives token {largest:,}, and the model has {rows:,} tokens",
+                REMEDY,
+            )
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:

@@ -1,43 +1,55 @@
-"""A model's files: where they are, who they are, what they weigh, their tokenizer.
+"""A model's files: where they are, who they are, its configuration and tokenizer.
 
 A model is named `tiny` (bundled), by a local folder, or by its name on the Hugging Face hub. Only
 the last may reach the network, and only safetensors weights are ever read. Knows nothing of
 running it.
 """
 
-import hashlib
 import json
-import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longctx.core import file_limits
 from longctx.core.architectures import language_model
 from longctx.core.errors import LongctxError, UsageError
-from longctx.core.model_folder import require_files, require_header
-from longctx.core.outputs import Output
-from longctx.core.regular_files import open_regular, parsed_json, read_json
+from longctx.core.foreign import LONGEST, REMEDY, foreign, reason
+from longctx.core.model_folder import require_files
+from longctx.core.model_weights import (
+    count,
+    digest,
+    loaded_files,
+    read_object,
+    require_file,
+    sha256,
+    stored_files,
+    tensors_of,
+)
 
 if TYPE_CHECKING:
     import torch
 
 BUNDLED = "tiny"
 HUB_FILES = ["*.json", "*.safetensors", "tokenizer*", "*.jinja"]
-ITEM_SIZE = {
-    "F64": 8,
-    "F32": 4,
-    "F16": 2,
-    "BF16": 2,
-    "I64": 8,
-    "I32": 4,
-    "I8": 1,
-    "U8": 1,
-    "BOOL": 1,
-}
+# A model's own files that are objects; its tokenizer is large, and is read by its library alone.
+CONFIG, SETTINGS, GENERATION = "config.json", "tokenizer_config.json", "generation_config.json"
+OBJECTS = (CONFIG, SETTINGS, GENERATION, "special_tokens_map.json")
+READ = (".json", ".jinja", ".safetensors")  # what a library may open by itself
+ADAPTER = "adapter_config.json"
 # Nothing that comes with a model is run, and nobody is asked whether it may be.
 OWN_CODE = {"local_files_only": True, "trust_remote_code": False}
+# Sizes of a model: at least 1, where there are any.
+SIZES = (
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "hidden_size",
+    "vocab_size",
+    "max_position_embeddings",
+)
 # Fields of a config that say how a file was written, not what the model is.
 NOT_IDENTITY = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache")
 
@@ -77,22 +89,28 @@ class ModelFiles:
     config: Any
     tokenizer: Any
 
-    @property
-    def weight_files(self) -> list[Path]:
-        """The safetensors files, in name order."""
-        return sorted(self.folder.glob("*.safetensors"))
-
     def num_parameters(self) -> int:
-        """Parameters stored, counted from the files' headers."""
-        return sum(_count(file) for file in self.weight_files)
+        """Parameters that are loaded, counted from the files' headers.
+
+        Raises:
+            UsageError: the weights cannot be read, or not all of them are there.
+        """
+        return sum(count(tensors_of(file)) for file in loaded_files(self.folder))
 
     def eos_ids(self) -> set[int]:
-        """Token ids that end an answer: the configuration's, the generation's, the tokenizer's."""
-        file = self.folder / "generation_config.json"
-        values = read_json(file, file_limits.CONFIG) if file.exists() else {}
-        ends = [self.tokenizer.eos_token_id]
-        for named in (getattr(self.config, "eos_token_id", None), values.get("eos_token_id")):
-            ends += named if isinstance(named, list) else [named]
+        """Token ids that end an answer: the configuration's, the generation's, the tokenizer's.
+
+        Raises:
+            UsageError: something else stands in the generation's configuration.
+        """
+        file = self.folder / GENERATION
+        named = read_object(file).get("eos_token_id") if file.exists() else None
+        given = named if isinstance(named, list) else [named]
+        if wrong := [i for i in given if type(i) is not int and i is not None]:
+            why = f"eos_token_id is {str(wrong[0])[:80]!a}, which is no token id"
+            raise UsageError(f"cannot use {str(file)!r}", why, "Correct it.")
+        own = getattr(self.config, "eos_token_id", None)
+        ends = [self.tokenizer.eos_token_id, *(own if isinstance(own, list) else [own]), *given]
         return {i for i in ends if i is not None}
 
     def fingerprint(self) -> Fingerprint:
@@ -100,9 +118,9 @@ class ModelFiles:
         content = {k: v for k, v in self.config.to_dict().items() if k not in NOT_IDENTITY}
         return Fingerprint(
             name=self.name,
-            config=_sha256(json.dumps(content, sort_keys=True, default=str).encode()),
-            tokenizer=_sha256(self.tokenizer.backend_tokenizer.to_str().encode()),
-            weights=_weights_digest(self.weight_files),
+            config=sha256(json.dumps(content, sort_keys=True, default=str).encode()),
+            tokenizer=sha256(self.tokenizer.backend_tokenizer.to_str().encode()),
+            weights=digest(stored_files(self.folder)),
         )
 
 
@@ -115,29 +133,12 @@ def open_model_files(name: str) -> ModelFiles:
     Raises:
         UsageError: no such model, no safetensors weights, or no fast tokenizer.
     """
-    from transformers import AutoConfig, AutoTokenizer
-
     folder = _folder(name)
-    if not (folder / "config.json").is_file():
-        raise UsageError(
-            f"no model in {str(folder)!r}",
-            "it has no config.json",
-            "Name a folder in Hugging Face format.",
-        )
-    if not list(folder.glob("*.safetensors")):
-        raise UsageError(
-            f"cannot use model {name!r}",
-            "it has no safetensors weights, and other formats can run code when they are opened",
-            "Convert it to safetensors first.",
-        )
-    try:
+    with foreign(f"cannot read the folder {str(folder)!r}", "Name another folder."):
         require_files(folder, name)
-        config = language_model(AutoConfig.from_pretrained(folder, **OWN_CODE))
-        tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE)
-    except (OSError, ValueError, KeyError) as error:
-        needs_code = "trust_remote_code" in str(error)
-        why = "it needs code of its own, which is never run" if needs_code else _first_line(error)
-        raise UsageError(f"cannot read model {name!r}", why) from error
+    _require_whole(folder)
+    config = _config(folder, name)
+    tokenizer = _tokenizer(folder, name)
     if not tokenizer.is_fast:
         raise UsageError(
             f"cannot use the tokenizer of model {name!r}",
@@ -145,14 +146,99 @@ def open_model_files(name: str) -> ModelFiles:
             "Save it with a tokenizer.json first.",
         )
     named = str(folder) if Path(name).is_dir() else name
-    return ModelFiles(named, folder, config, tokenizer)
+    files = ModelFiles(named, folder, config, tokenizer)
+    files.eos_ids()  # an answer would be refused when all has been read
+    return files
+
+
+def _require_whole(folder: Path) -> None:
+    """Refuses a folder that is no whole model, or has what nobody should open.
+
+    Raises:
+        UsageError: with the file in question.
+    """
+    with foreign(f"cannot read the folder {str(folder)!r}", "Name another folder."):
+        names = sorted(folder.iterdir())
+    if folder / CONFIG not in names:
+        raise UsageError(
+            f"no model in {str(folder)!r}",
+            f"it has no {CONFIG}",
+            "Name a folder in Hugging Face format.",
+        )
+    for file in names:
+        if file.suffix in READ:
+            require_file(file)
+    if folder / ADAPTER in names:
+        raise UsageError(
+            f"cannot use the model in {str(folder)!r}",
+            f"it has an adapter ({ADAPTER}), which would not be applied",
+            "Merge the adapter into the model first, or take it out of the folder.",
+        )
+    for name in OBJECTS:
+        if folder / name in names:
+            read_object(folder / name)
+    loaded_files(folder)
+
+
+def _config(folder: Path, name: str) -> Any:
+    """The configuration of the language model.
+
+    Raises:
+        UsageError: it cannot be used.
+    """
+    what = f"cannot read model {name!r}"
+    with foreign(what), _own_code_told(name):
+        from transformers import AutoConfig
+
+        config = language_model(AutoConfig.from_pretrained(folder, **OWN_CODE))
+    for size in SIZES:
+        value = getattr(config, size, None)
+        if value is not None and (type(value) is not int or value < 1):
+            why = f"its {CONFIG} says that {size} is {str(value)[:80]!a}"
+            raise UsageError(what, why, REMEDY)
+    if getattr(config, "transformers_weights", None) is not None:
+        why = f"its {CONFIG} names other weights than usual (transformers_weights)"
+        raise UsageError(what, why, "Take that out, and call them model.safetensors.")
+    return config
+
+
+def _tokenizer(folder: Path, name: str) -> Any:
+    """The tokenizer, which never cuts a text short and adds nothing to fill it up.
+
+    Some come with a length to cut or fill every text to, for which they were trained.
+
+    Raises:
+        UsageError: it cannot be used.
+    """
+    with foreign(f"cannot read the tokenizer of model {name!r}"), _own_code_told(name):
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE)
+        if tokenizer.is_fast:
+            tokenizer.decode(tokenizer("a").input_ids)  # what is wrong with it shows here
+            tokenizer.backend_tokenizer.no_truncation()
+            tokenizer.backend_tokenizer.no_padding()
+    return tokenizer
+
+
+@contextmanager
+def _own_code_told(name: str) -> Iterator[None]:
+    """Says plainly that a model wants to run code of its own."""
+    try:
+        yield
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        why = "it needs code of its own, which is never run"
+        raise UsageError(f"cannot read model {name!r}", why) from error
 
 
 def _folder(name: str) -> Path:
     if name == BUNDLED:
         return Path(str(resources.files("longctx.profiles") / BUNDLED))
-    if Path(name).is_dir():
-        return Path(name).resolve()
+    with foreign(f"no model {name[:LONGEST]!r}", f"Use {BUNDLED!r} for the bundled model."):
+        if Path(name).is_dir():
+            return Path(name).resolve()
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise UsageError(
             f"no model {name!r}",
@@ -168,11 +254,13 @@ def local_weights(name: str) -> list[Path]:
     Args:
         name: `tiny`, a folder, or a hub name ("owner/model").
     """
-    if name == BUNDLED or Path(name).is_dir():
-        folder = _folder(name)
-    else:
+    try:
+        if name == BUNDLED or Path(name).is_dir():
+            return stored_files(_folder(name))
         folder = _downloaded(name) if name.count("/") == 1 else None
-    return sorted(folder.glob("*.safetensors")) if folder else []
+        return stored_files(folder) if folder else []
+    except (OSError, ValueError):  # a name that no folder can have, or one that is not ours
+        return []
 
 
 def _downloaded(name: str) -> Path | None:
@@ -187,16 +275,27 @@ def _downloaded(name: str) -> Path | None:
 
 def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+    )
 
     if folder := _downloaded(name):
         return folder
     try:
         return Path(snapshot_download(name, allow_patterns=HUB_FILES))
+    except HFValidationError as error:
+        raise UsageError(
+            f"no model {name!r}",
+            "it is neither a folder nor a name that the hub allows (owner/model)",
+            f"Use {BUNDLED!r} for the bundled model.",
+        ) from error
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
         raise UsageError(
             f"cannot get model {name!r} from the hub",
-            _first_line(error),
+            reason(error),
             "Check the name and the network, or name a local folder.",
         ) from error
 
@@ -219,67 +318,3 @@ def require_fit(files: ModelFiles, device: str, dtype: "torch.dtype", free: int 
             f"its weights need {needed / 1e9:.2f} GB in {dtype}, {free / 1e9:.2f} GB are free",
             "Use a smaller model, --dtype bf16, or another --device.",
         )
-
-
-def cached_json(name: str) -> "JsonCache":
-    """A small mapping remembered between runs in the user's cache folder."""
-    from platformdirs import user_cache_path
-
-    return JsonCache(user_cache_path("longctx") / name)
-
-
-class JsonCache(dict):
-    """A mapping kept in a JSON file; losing it costs only time, so write errors are ignored."""
-
-    def __init__(self, path: Path):
-        self._path = path
-        try:
-            super().__init__(read_json(path, file_limits.CACHE))
-        except (OSError, ValueError, TypeError):
-            super().__init__()
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        super().__setitem__(key, value)
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            Output(self._path).write(json.dumps(self))
-        except (OSError, LongctxError):
-            return
-
-
-def _weights_digest(paths: list[Path]) -> str:
-    """SHA-256 over the files' own digests, each remembered by path, size, mtime and inode."""
-    known = cached_json("weights.json")
-    digests = []
-    for file in paths:
-        stat = file.stat()
-        key = f"{file}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ino}"
-        if key not in known:
-            with open_regular(file) as stream:
-                known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
-        digests.append(known[key])
-    return _sha256("".join(digests).encode())
-
-
-def _count(file: Path) -> int:
-    with open_regular(file) as stream:
-        (length,) = struct.unpack("<Q", stream.read(8))
-        require_header(file, length)
-        header = parsed_json(stream.read(length))
-    return sum(_weights(key, value) for key, value in header.items() if key != "__metadata__")
-
-
-def _weights(name: str, tensor: dict[str, Any]) -> int:
-    """Weights in a stored tensor; mxfp4 packs two in a byte, with scales beside them."""
-    start, end = tensor["data_offsets"]
-    if tensor["dtype"] == "U8" and name.endswith(("_blocks", "_scales")):
-        return 2 * (end - start) if name.endswith("_blocks") else 0
-    return (end - start) // ITEM_SIZE.get(tensor["dtype"], 1)
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -42,11 +42,15 @@ def require_files(folder: Path, name: str) -> None:
     inner = folder / TEMPLATES
     files = [*folder.iterdir(), *(inner.iterdir() if inner.is_dir() else ())]
     for file in sorted(files):
-        fitting = (most for pattern, most in LIMITS.items() if fnmatch(file.name, pattern))
-        most = next(fitting, 0)
+        most = most_of(file)
         if most != 0 and (why := _wrong(file, most)):
             remedy = "Get the model's files anew."
             raise UsageError(f"cannot read model {name!r}", f"{file.name}: {why}", remedy)
+
+
+def most_of(file: Path) -> int | None:
+    """Bytes that a file may have; 0: it is not read; None: any number."""
+    return next((most for pattern, most in LIMITS.items() if fnmatch(file.name, pattern)), 0)
 
 
 def require_header(file: Path, length: int) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from longctx.core.errors import UsageError
 from longctx.core.profile import PLACE, Prompt
+from longctx.core.wording import require_text
 
 
 class PromptEncoder:
@@ -44,10 +45,11 @@ class PromptEncoder:
             (T,) token ids, and (T,) bool: the tokens that hold the user's own words.
 
         Raises:
-            UsageError: the question is empty.
+            UsageError: the question is empty, or no text.
         """
         if not words.strip():
             raise UsageError("the question is empty", "", "Say what you want to know.")
+        require_text(words)
         return self._encode(self._prompt.question, words.strip())
 
     def _encode(self, template: str, words: str | None) -> tuple[Tensor, Tensor]:

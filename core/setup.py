@@ -27,7 +27,8 @@ from longctx.core.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.load import load_decoder
 from longctx.core.memory import Method, Place, Rows, Snapshot, Stored
 from longctx.core.model import Decoder
-from longctx.core.model_files import BUNDLED, ModelFiles, cached_json, open_model_files, require_fit
+from longctx.core.model_files import BUNDLED, ModelFiles, open_model_files, require_fit
+from longctx.core.model_weights import cached_json
 from longctx.core.profile import Profile
 from longctx.core.prompt import PromptEncoder
 from longctx.core.stages import facts, stage

@@ -208,7 +208,7 @@ def test_it_ends_also_where_nothing_can_be_told():
 # Waits after the first piece of an answer, so that Ctrl-C finds it there.
 ASKING = """
 import sys, time
-from longctx.cli.main import main
+from longctx.cli.__main__ import main
 from longctx.core.decode import Generation
 texts = Generation.texts
 def waiting(self, tokenizer):
@@ -266,3 +266,102 @@ def test_an_answer_that_was_interrupted_is_one_json_object(asked):
     assert values["stop"] == "interrupted"
     assert values["answer"]
     assert values["tokens"]["answer"] > 0
+
+
+# --- Ctrl-C at any moment of the program ---------------------------------------------------------
+
+# Sends itself many signals where a module is imported, or where something is called.
+STORM = """
+import contextlib, os, signal, sys
+sys.argv = ["longctx", {args}]
+def storm(*_):
+    for _ in range(50):
+        os.kill(os.getpid(), signal.SIGINT)
+{first}
+from longctx.cli.__main__ import main
+main()
+"""
+AT_IMPORT = """
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == {module!r}:
+            with contextlib.suppress(BaseException):  # as native code does that cannot pass it on
+                storm()
+sys.meta_path.insert(0, Finder)
+"""
+AT_EXIT = "import atexit; atexit.register(storm)"
+# Where the library is opened: in code from a text, and made another error of, as libraries do.
+OPENING = "import longctx.core.store.library as module; module.Library.open = {opening}"
+FROM_TEXT = OPENING.format(opening="lambda path: exec('storm()', globals())")
+CONVERTED = """
+def opening(path):
+    try:
+        storm()
+    except BaseException:
+        raise ImportError("half done")
+"""
+
+
+@pytest.fixture
+def stormed(library, tmp_path):
+    """A function that gives exit code and output of a program in such a storm."""
+
+    def run(first: str, args: str = '"verify"') -> tuple[int, bytes, bytes]:
+        # As a module: Python ends by the signal then where it believes nobody has caught it.
+        (tmp_path / "storming.py").write_text(STORM.format(first=first, args=args), "utf-8")
+        path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        command = [sys.executable, "-m", "storming"]
+        env = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run(command, capture_output=True, timeout=120, env=env)
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+@NO_SIGNALS
+@pytest.mark.parametrize(
+    "first",
+    [
+        AT_IMPORT.format(module="typer"),
+        AT_IMPORT.format(module="longctx.cli.niah"),
+        AT_IMPORT.format(module="longctx.core.store.verify"),
+        FROM_TEXT,
+        CONVERTED + OPENING.format(opening="opening"),
+    ],
+    ids=["typer imported", "commands imported", "core imported", "code from a text", "converted"],
+)
+def test_a_storm_of_ctrl_c_is_one_line_and_one_exit_code(stormed, first):
+    if "meta_path" not in first:  # what is imported here must not be what is imported first
+        first = "from longctx.cli import at_once; at_once.expect()\n" + first
+    assert stormed(first) == (130, b"", b"error: interrupted\n")
+    told = b'{"schema_version": 1, "error": {"code": 130, "message": "interrupted"}}\n'
+    assert stormed(first, '"verify", "--json"') == (130, b"", told)
+
+
+@NO_SIGNALS
+def test_a_storm_when_all_is_told_changes_nothing(stormed):
+    code, out, err = stormed(AT_EXIT)
+    assert (code, err) == (0, b"")
+    assert out.startswith(b"book: ok")
+    code, _, err = stormed(AT_EXIT, '"show", "nothing"')
+    assert code == 10
+    assert err.startswith(b"error: ")
+    assert err.count(b"\n") == 1
+
+
+@NO_SIGNALS
+def test_ctrl_c_from_outside_in_a_row(library):
+    for pause in (0.0, 0.05, 0.1, 0.2):
+        command = [sys.executable, "-c", STORM.format(first="print(flush=True)", args='"verify"')]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command, **pipes) as process:
+            assert process.stdout.readline() == b"\n"
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.05 + pause)  # what comes before `main` is Python's own affair
+            while process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.002)
+            out, err = process.communicate()
+        assert (process.returncode, err) in [(130, b"error: interrupted\n"), (0, b"")]
+        assert process.returncode == 130 or out.startswith(b"book: ok")

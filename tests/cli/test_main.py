@@ -1,5 +1,6 @@
 """The program around the commands: help, version, errors and exit codes, the console."""
 
+import errno
 import json
 import os
 import re
@@ -111,7 +112,9 @@ def failing(monkeypatch, error: BaseException) -> None:
         (NotFound("a", "b", "C."), 10, "error: a: b. C."),
         (Locked("a"), 11, "error: a"),
         (StateMismatch("a \x1b[31mb\x9b\u202e"), 13, "error: a b"),
-        (PermissionError(13, "no", "file"), 1, "error: [Errno 13] no: 'file'"),
+        (PermissionError(13, "no", "file"), 1, "error: cannot use 'file': no. Check the path"),
+        (OSError(errno.ELOOP, "loop", "file"), 2, "error: cannot use 'file': loop. Name another"),
+        (OSError(errno.EIO, "no"), 1, "error: [Errno 5] no"),
         (MemoryError(), 1, "error: out of memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9"), 1, "error: out of memory"),
         (ValueError("odd"), 1, "internal error: ValueError: odd"),

@@ -7,8 +7,9 @@ import pytest
 
 from longctx.core import file_limits
 from longctx.core.errors import UsageError
-from longctx.core.model_files import JsonCache, ModelFiles
+from longctx.core.model_files import ModelFiles
 from longctx.core.model_folder import require_files
+from longctx.core.model_weights import JsonCache
 
 pytestmark = pytest.mark.usefixtures("never_waits")
 

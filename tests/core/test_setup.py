@@ -2,19 +2,22 @@
 
 import dataclasses
 import json
+import os
 import shutil
 from types import SimpleNamespace
 
 import pytest
 import transformers
 
-from longctx.core import methods, profile, setup
+from longctx.core import methods, model_weights, profile, setup
 from longctx.core.device import choose_device, choose_dtype
 from longctx.core.errors import UsageError
+from longctx.core.ingest import ingest
 from longctx.core.load import load_decoder
 from longctx.core.model_files import open_model_files
 from longctx.core.profile import Prompt
 from longctx.core.prompt import PromptEncoder
+from longctx.core.session import Session
 from longctx.core.setup import prepare
 
 
@@ -148,3 +151,124 @@ def test_weights_are_loaded_once_where_they_stay(setup_random, monkeypatch):
         assert len(loaded) == 2
     assert prepare(setup_random).decoder is not kept
     assert prepare(setup_random).decoder is not prepare(setup_random).decoder
+
+
+# --- what a model's files say of themselves ------------------------------------------------------
+
+CUTTING = {
+    "truncation": {
+        "direction": "Right",
+        "max_length": 10,
+        "strategy": "LongestFirst",
+        "stride": 0,
+    },
+    "padding": {
+        "strategy": {"Fixed": 512},
+        "direction": "Left",
+        "pad_to_multiple_of": None,
+        "pad_id": 1,
+        "pad_type_id": 0,
+        "pad_token": "</s>",
+    },
+}
+LONG = "the keeper wrote in his book that a boat came home at dawn with salt and news of rain"
+
+
+@pytest.fixture
+def cutting_folder(model_folder, tmp_path):
+    """The random model with a tokenizer that cuts every text to 10 tokens, and fills it to 512."""
+    copy = shutil.copytree(model_folder, tmp_path / "cutting")
+    values = json.loads((copy / "tokenizer.json").read_text("utf-8"))
+    (copy / "tokenizer.json").write_text(json.dumps({**values, **CUTTING}), "utf-8")
+    return copy
+
+
+def test_no_tokenizer_cuts_a_text_or_fills_it_up(model_folder, cutting_folder):
+    plain, cutting = (open_model_files(str(f)).tokenizer for f in (model_folder, cutting_folder))
+    wanted = plain.backend_tokenizer.encode(LONG).ids
+    assert len(wanted) > 10
+    assert cutting.backend_tokenizer.encode(LONG).ids == wanted
+    assert cutting(LONG).input_ids == wanted
+    many = cutting.backend_tokenizer.encode_batch([LONG, "a"])
+    assert many[0].ids == wanted
+    prompt = Prompt("<s>", "\nQ: {question}</s>\nA:")
+    encoders = [PromptEncoder(prompt, tokenizer) for tokenizer in (plain, cutting)]
+    first, second = (encoder.question(LONG)[0].tolist() for encoder in encoders)
+    assert first == second
+
+
+def test_a_model_whose_tokenizer_would_cut_reads_and_answers_the_same(
+    model_folder, cutting_folder, setup_random, tmp_path
+):
+    (tmp_path / "a.txt").write_text(f"{LONG}\n" * 8, "utf-8")
+    outcomes = []
+    for folder in (model_folder, cutting_folder):
+        library = tmp_path / f"library-{folder.name}"
+        chosen = dataclasses.replace(setup_random, model=str(folder))
+        read = ingest(library, [str(tmp_path / "a.txt")], chosen)
+        with Session(library, "a", chosen) as session:
+            asked, found = session.ask(LONG), session.find(LONG)
+        outcomes.append((read.tokens, asked.tokens, asked.answer, found.tokens, found.passages))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_tokenizer_is_who_it_is_however_it_would_cut(model_folder, cutting_folder):
+    first, second = (open_model_files(str(f)).fingerprint() for f in (model_folder, cutting_folder))
+    assert first.tokenizer == second.tokenizer
+
+
+def test_links_of_a_cache_are_followed_and_names_that_lead_outside_are_not(model_folder, tmp_path):
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "1"
+    blobs.mkdir()
+    snapshot.mkdir(parents=True)
+    for number, file in enumerate(model_folder.iterdir()):
+        shutil.copy(file, blobs / str(number))
+        (snapshot / file.name).symlink_to(f"../../blobs/{number}")
+    files = open_model_files(str(snapshot))
+    plain = open_model_files(str(model_folder))
+    assert files.fingerprint().weights == plain.fingerprint().weights
+    (snapshot / "model.safetensors").unlink()
+    for name in ("../../blobs/0", f"{blobs}/0", "sub/../../x.safetensors", "/x.safetensors"):
+        index = json.dumps({"weight_map": {"a": name}})
+        (snapshot / "model.safetensors.index.json").write_text(index)
+        with pytest.raises(UsageError, match=r"it names weights that are no \.safetensors file"):
+            open_model_files(str(snapshot))
+
+
+def test_shards_in_folders_of_a_model_are_part_of_what_it_is(model_folder, tmp_path):
+    copy = shutil.copytree(model_folder, tmp_path / "copy")
+    (copy / "sub").mkdir()
+    shard = (copy / "model.safetensors").rename(copy / "sub" / "a.safetensors")
+    names = {name: "sub/a.safetensors" for name in model_weights.tensors_of(shard)}
+    (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    files = open_model_files(str(copy))
+    before = files.fingerprint()
+    assert files.num_parameters() == open_model_files(str(model_folder)).num_parameters()
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    assert open_model_files(str(copy)).fingerprint().weights != before.weights
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows tells no time of change")
+def test_weights_that_changed_are_seen_though_their_time_was_set_back(model_folder, tmp_path):
+    copy = shutil.copytree(model_folder, tmp_path / "copy")
+    file = copy / "model.safetensors"
+    before, digest = file.stat(), open_model_files(str(copy)).fingerprint().weights
+    with file.open("r+b") as stream:
+        stream.seek(-1, os.SEEK_END)
+        stream.write(b"\x7f")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = file.stat()
+    kept = ("st_size", "st_mtime_ns", "st_ino")
+    assert [getattr(after, name) for name in kept] == [getattr(before, name) for name in kept]
+    assert open_model_files(str(copy)).fingerprint().weights != digest
+
+
+@pytest.mark.parametrize("content", ["[1]", "{", "3", '"x"', "[" * 100_000, '{"a": 1}'])
+def test_a_cache_that_is_broken_is_as_none(tmp_path, content):
+    path = tmp_path / "cache.json"
+    path.write_text(content)
+    cache = model_weights.JsonCache(path)
+    cache["b"] = "c"
+    assert model_weights.JsonCache(path)["b"] == "c"

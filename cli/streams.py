@@ -1,0 +1,89 @@
+"""Standard input, output and error as this program needs them, whatever it was started with.
+
+A program may be started with any of the three closed. Python then has no stream, and the next file
+that is opened gets the number: a note would be written into a document. So the null device takes
+the place of what is missing, before anything else is opened. Imports nothing of ours but errors.
+"""
+
+import io
+import os
+import sys
+
+from longctx.core.errors import LongctxError
+
+NAMES = ("stdin", "stdout", "stderr")  # by their numbers
+
+
+class Told(io.TextIOWrapper):
+    """Standard error: what cannot be told, as on a full disk, is no reason to stop working."""
+
+    def write(self, text: str) -> int:
+        """Writes what can be written."""
+        try:
+            return super().write(text)
+        except OSError:
+            return len(text)
+
+    def flush(self) -> None:
+        """Sends on what can be sent on."""
+        try:
+            super().flush()
+        except OSError:
+            return
+
+
+class Results(io.TextIOWrapper):
+    """Standard output: a result that cannot be written is an error that says so.
+
+    Raises:
+        BrokenPipeError: nobody reads any more.
+        LongctxError: it cannot be written for another reason.
+    """
+
+    def write(self, text: str) -> int:
+        """Writes a part of a result."""
+        try:
+            return super().write(text)
+        except OSError as error:
+            raise _unwritable(error) from error
+
+    def flush(self) -> None:
+        """Sends on what was written."""
+        try:
+            super().flush()
+        except OSError as error:
+            raise _unwritable(error) from error
+
+
+def _unwritable(error: OSError) -> Exception:
+    if isinstance(error, BrokenPipeError):
+        return error
+    why = error.strerror or str(error)
+    return LongctxError("cannot write standard output", why, "Send it elsewhere, or make room.")
+
+
+def fill_gaps() -> None:
+    """Opens the null device for each of descriptors 0, 1 and 2 that is closed."""
+    while (number := os.open(os.devnull, os.O_RDWR)) < len(NAMES):
+        os.set_inheritable(number, True)  # as the others are
+    os.close(number)
+    for number, name in enumerate(NAMES):
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def stand_in() -> None:
+    """Makes standard output and error what is described here."""
+    for name, kind in (("stdout", Results), ("stderr", Told)):
+        before = getattr(sys, name)
+        before.flush()
+        kept = {
+            "encoding": before.encoding,
+            "line_buffering": before.line_buffering,
+            "write_through": before.write_through,
+        }
+        # A character that the terminal's encoding lacks is shown as "?", not as a traceback.
+        after = kind(before.detach(), errors="replace", **kept)
+        setattr(sys, name, after)
+        setattr(sys, f"__{name}__", after)

@@ -5,6 +5,7 @@ options are JSON, and of the files that it names it opens none.
 """
 
 import json
+import math
 import re
 import shlex
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
@@ -152,7 +153,7 @@ class Manifest:
             ValueError: it is damaged or inconsistent, or has unknown or missing fields.
             StateMismatch: it is of another format version.
         """
-        data = json.loads(text)
+        data = json.loads(text, parse_float=_number, parse_constant=_number)
         _check_format(name, data)
         recorded = data.pop("checksum", None)
         if not _is_as_written(text) and recorded != _checksum(data):
@@ -230,6 +231,14 @@ class Manifest:
             raise ValueError("its sources and tokens do not follow one another")
         if ends[-1] != (sum(raw), rows):
             raise ValueError("its sources are not the text and tokens that it holds")
+
+
+def _number(text: str) -> float:
+    """ValueError for NaN and what is too large, which Python reads and canonical JSON has not."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text:.40} is no number to reckon with")
+    return number
 
 
 def _checksum(data: dict) -> str:

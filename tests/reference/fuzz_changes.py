@@ -124,7 +124,8 @@ def near(rng: random.Random, old: Any) -> Any:
     if isinstance(old, bool) or old is None:
         return rng.choice([True, False, None, 0, 1])
     if isinstance(old, int):
-        return rng.choice([old + 1, old - 1, -old, 2 * old, old << 32, float(old), str(old)])
+        some = float(old) if abs(old) < 2**63 else 1e18
+        return rng.choice([old + 1, old - 1, -old, 2 * old, old << 32, some, str(old)])
     if isinstance(old, float):
         return rng.choice([-old, old * 1e300, int(old) if abs(old) < 1e300 else 0, str(old)])
     if isinstance(old, str):

@@ -455,7 +455,7 @@ def _other_rows(
     rng: random.Random, header: dict, content: bytes, data: dict, shard: dict
 ) -> tuple[dict, bytes]:
     """More rows or fewer, in all tensors of a file; the manifest agrees."""
-    old = shard["rows"]
+    old = min(shard["rows"], 1000)  # it may have been made to claim more
     rows = rng.choice([0, 1, max(0, old - 1), old + 1, 2 * old, rng.randrange(old + 2)])
     found, pieces, at = {}, [], 0
     for name, entry in header.items():

@@ -83,7 +83,8 @@ class Guard:
     def limit_memory(self, room: int) -> None:
         """From now on no more than so many bytes of addresses beside those that are taken."""
         taken = int(_status("VmSize")) << 10
-        resource.setrlimit(resource.RLIMIT_AS, (taken + room, taken + room))
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (taken + room, hard))
 
     def run(self, call: Callable[[], None]) -> Failure | None:
         """Runs a case; None where all is well."""

@@ -203,9 +203,8 @@ class Journal:
             row[2] = max(row[2], entry["slowest"][0])
             row[3] = max(row[3], entry["peak_mb"])
             row[4] += entry["cpu_s"]
-        print(
-            f"{'target':<10}{'cases':>10}{'failures':>10}{'slowest s':>11}{'peak MB':>9}{'a CPU s':>9}"
-        )
+        heads = ("cases", 10), ("failures", 10), ("slowest s", 11), ("peak MB", 9), ("a CPU s", 9)
+        print("target    " + "".join(head.rjust(width) for head, width in heads))
         for target, (cases, failures, slowest, peak, seconds) in sorted(rows.items()):
             rate = cases / seconds if seconds else 0
             numbers = f"{cases:>10,}{failures:>10,}{slowest:>11.2f}{peak:>9,}{rate:>9.0f}"

@@ -158,7 +158,10 @@ class Journal:
         self.folder, self._file = folder, folder / "journal.jsonl"
         (folder / "failures").mkdir(parents=True, exist_ok=True)
         lines = self._file.read_text().splitlines() if self._file.exists() else []
-        head, *entries = [json.loads(line) for line in lines if _is_whole(line)] or [None]
+        whole = [line for line in lines if _is_whole(line)]
+        if whole != lines:  # what is appended must not follow half a line
+            self._file.write_text("".join(f"{line}\n" for line in whole))
+        head, *entries = [json.loads(line) for line in whole] or [None]
         if head is None:
             self._append({"seed": seed})
         elif head != {"seed": seed}:
@@ -359,10 +362,10 @@ class Campaign:
 
 def _environment(scratch: Path) -> dict[str, str]:
     """That of the worker: nothing of the user's is read, and nothing written there."""
-    own = {"HOME": scratch, "XDG_CACHE_HOME": scratch, "XDG_CONFIG_HOME": scratch}
+    named = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TORCHINDUCTOR_CACHE_DIR")
     kept = {key: value for key, value in os.environ.items() if not key.startswith("LONGCTX_")}
     quiet = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "OMP_NUM_THREADS": "1"}
-    return {**kept, **{key: str(path) for key, path in own.items()}, **quiet}
+    return {**kept, **dict.fromkeys(named, str(scratch)), **quiet}
 
 
 def blocks_of(targets: list[str], cases: int, shares: dict[str, int], size: int) -> list[Block]:

@@ -7,6 +7,7 @@ its own folders, a program that is started. `Guard` is for a process of its own.
 
 import os
 import resource
+import shutil
 import signal
 import sys
 import time
@@ -119,8 +120,8 @@ class Guard:
                 return Failure(f"printed to {number}", said)
         if left := os.listdir(self._empty):
             for name in left:
-                with suppress(OSError):
-                    (self._empty / name).unlink()
+                shutil.rmtree(self._empty / name, ignore_errors=True)
+                (self._empty / name).unlink(missing_ok=True)
             return Failure("left files", "\n".join(left[:9]))
         return None
 

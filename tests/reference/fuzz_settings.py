@@ -16,9 +16,8 @@ from fuzz_running import refused_at_most, require_told
 
 from longctx.cli import settings
 from longctx.cli.main import app
-from longctx.core import decoding, methods, profile, scoring
+from longctx.core import methods, profile, scoring
 from longctx.core.profile import build, load, parse
-from longctx.core.prompt import PromptEncoder
 from longctx.core.store.manifest import canonical_json
 
 WHOLE = {
@@ -44,6 +43,9 @@ WHOLE = {
 
 def use(chosen: profile.Profile, tokenizer) -> None:
     """What is done with a profile before a model is loaded; errors of our own may come."""
+    from longctx.core import decoding  # these import torch
+    from longctx.core.prompt import PromptEncoder
+
     module = methods.load(chosen.method)
     options = build(module.Options, chosen.methods.get(chosen.method, {}), "options")
     if hasattr(module, "fit"):

@@ -8,6 +8,7 @@ import tempfile
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import fuzz_commands
 import fuzz_documents
 import fuzz_targets
 import pytest
@@ -47,6 +48,18 @@ def test_a_case_is_the_same_again(rooms, name):
 
     assert files(3) == files(3)
     assert len({json.dumps({k: v.hex() for k, v in files(n).items()}) for n in range(9)}) > 4
+
+
+@pytest.mark.parametrize("place", ["book memory", "book embeddings", "kept memory", "kept kv"])
+@pytest.mark.parametrize("more", [[], ["--json"], ["--temperature", "0.7", "--seed", "1"]])
+def test_an_answer_from_numbers_that_are_none_is_refused(rooms, place, more):
+    """Such an answer was empty, or ended in a fault of ours where JSON was wanted."""
+    name, group = place.split()
+    case = fuzz_documents.without_numbers(rooms.shelf, name, group)
+    words = ["ask", "What is the code?", "--doc", name, *fuzz_commands.COMPUTE, *more]
+    with rooms.shelf.with_case(case):
+        code, _, err = fuzz_commands.run([*words, "--library", str(rooms.shelf.library)])
+    assert (code, "Ingest the document again" in err) == (13, True), err
 
 
 def test_documents_are_whole_again_after_a_case(rooms):

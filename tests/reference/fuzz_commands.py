@@ -12,6 +12,7 @@ from fuzz_documents import QUERY, Case, Shelf, manifest_case, tensor_case
 
 from longctx.cli.exit_codes import EXIT_CODES
 from longctx.cli.main import app
+from longctx.cli.run import current
 from longctx.cli.text import clean
 
 Made = tuple[Case, list[str]]  # what is put in the place of what, and the command
@@ -32,6 +33,8 @@ def command_case(shelf: Shelf, rng: random.Random, name: str) -> Made:
 
 def _ask(rng: random.Random, document: str) -> list[str]:
     words = ["ask", "What is the code?", "--max-new-tokens", "2", *COMPUTE, *_given(rng, document)]
+    if changes.seldom(rng, 4):
+        words += ["--temperature", "0.7", "--top-p", "0.9", "--seed", "1"]
     if document == "kept" and rng.random() < 0.5:
         words += ["--gather-by", rng.choice(["bm25", "method"])]
     return words
@@ -76,6 +79,7 @@ def run_case(shelf: Shelf, made: Made) -> None:
     assert code in EXIT_CODES, f"exit code {code}"
     assert "fault of longctx" not in err, err
     assert "Traceback" not in err, err
+    assert not current().warnings, current().warnings
     for text in (out, err):
         assert clean(text) == text, repr(text)
     if "--json" in words and code == 0:

@@ -7,9 +7,10 @@ What it finds goes into `corpus/`, where the tests try it ever after. Not a test
 does not install everywhere.
 """
 
-import atexit
+import os
 import random
 import shutil
+import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -18,6 +19,7 @@ from types import ModuleType
 import atheris
 
 HERE = Path(__file__).parent
+SCRATCH = "LONGCTX_FUZZ_SCRATCH"
 sys.path[:0] = [str(HERE), str(HERE.parent / "reference")]
 PARTS = ["longctx.core", "longctx.cli", "email", "html", "tarfile", "zipfile"]
 with atheris.instrument_imports(include=PARTS):
@@ -70,11 +72,18 @@ def reader() -> None:
 
 
 def drawn(name: str) -> None:
-    """A target of the campaign."""
-    scratch = campaign.make_scratch()
-    atexit.register(shutil.rmtree, scratch, True)
-    library = campaign.make_library(scratch) if fuzz_targets.TARGETS[name].library else None
-    rooms = fuzz_targets.Rooms(scratch, library)
+    """A target of the campaign, in a process of its own: libFuzzer clears nothing up."""
+    scratch = os.environ.get(SCRATCH)
+    if scratch is None:
+        made = campaign.make_scratch()
+        try:
+            if fuzz_targets.TARGETS[name].library:
+                campaign.make_library(made)
+            environment = {**os.environ, SCRATCH: str(made)}
+            sys.exit(subprocess.run([sys.executable, *sys.argv], env=environment).returncode)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    rooms = fuzz_targets.Rooms(Path(scratch), Path(scratch, "made", "library"))
 
     def one(data: bytes) -> None:
         fuzz_targets.from_bytes(rooms, name, data)

@@ -364,6 +364,7 @@ class Gathering(Gatherer):
             StateMismatch: the embeddings are not what was written.
         """
         found = self._method.embed(lambda memory: self._read(question, memory))
+        require_numbers(found[1], self.documents)
         rows = self._stored.rows(embeddings.GROUP)
         best, count = maxima(found, question.scored, rows, self._units)
         _require_all(count, self._document, embeddings.GROUP)
@@ -390,6 +391,7 @@ class Gathering(Gatherer):
         )
         if _searches(method):
             _require_all(len(scores.raw), self._document, embeddings.GROUP)
+            require_numbers(scores.raw, self.documents)
         return Scores(scores.raw.cpu(), scores.pooled.cpu())
 
     def _top_tokens(self, scores: Scores, count: int, edges: tuple[int, int]) -> Tensor:
@@ -402,6 +404,25 @@ class Gathering(Gatherer):
 
     def _ids(self, chosen: Tensor) -> Tensor:
         return token_ids(self._document, chosen, self._engine)
+
+
+def require_numbers(values: Tensor, documents: Sequence[Document]) -> None:
+    """Refuses what was reckoned with NaN or infinity, which what a document keeps can hold.
+
+    Args:
+        values: of any shape.
+        documents: that they come from.
+
+    Raises:
+        StateMismatch: some are no numbers.
+    """
+    if not bool(values.isfinite().all()):
+        names = ", ".join(f"'{document.manifest.name}'" for document in documents)
+        raise StateMismatch(
+            f"the state of {names} cannot be reckoned with",
+            "it leads to numbers that are none (NaN or infinity)",
+            f"Ask with --dtype fp32 if it was another. {AGAIN}",
+        )
 
 
 class Recalling:

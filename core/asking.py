@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from longctx.core.answer import INTERRUPTED, Answer, Found, decoded
-from longctx.core.answering import Answering, Gatherer, Question
+from longctx.core.answering import Answering, Gatherer, Question, require_numbers
 from longctx.core.best_passages import Chosen
 from longctx.core.decode import Generation
 from longctx.core.decoding import Decoding
@@ -132,6 +133,7 @@ class Asking(ABC):
         limit = sampling.max_new_tokens or self.engine.profile.max_new_tokens
         asked = Question(*self.engine.prompt.question(question), limit, gather, decoding, question)
         begun = way.begin(asked, lambda: clock.mark("gather_s"))
+        require_numbers(begun.hidden, way.documents)
         prompt, ends = begun.prompt, self.engine.files.eos_ids()
         answer = Generation(
             self.engine.decoder, begun.policy, begun.hidden, prompt, sampling, limit, ends
@@ -235,6 +237,7 @@ class Asking(ABC):
         manifests = [document.manifest for document in way.documents]
         query = Query(question.words, way.index.word_weights(question.words))
         runs = passages(way.documents, chosen.tokens, chosen.scores.raw, query)
+        require_numbers(torch.tensor([run.score for run in runs]), way.documents)
         found, evidence = judged(way.index, question.words)
         timings = clock.timings()
         gathered = f"{len(chosen.tokens):,} tokens in {len(runs):,} passages"

@@ -5,6 +5,7 @@ options are JSON, and of the files that it names it opens none.
 """
 
 import json
+import math
 import re
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from functools import cache
@@ -156,7 +157,7 @@ class Manifest:
             StateMismatch: it is of another format version.
         """
         _check_parts(text)
-        data = json.loads(text)
+        data = json.loads(text, parse_float=_number, parse_constant=_number)
         _check_format(name, data)
         recorded = data.pop("checksum", None)
         if not _is_as_written(text) and recorded != _checksum(data):
@@ -247,6 +248,14 @@ def _check_parts(text: str | bytes) -> None:
     lists, mappings, commas = map(text.count, signs)
     if lists + mappings > _PARTS + len(text) // 32 or commas > _PARTS + len(text) // 6:
         raise ValueError(f"it has {lists + mappings + commas:,} parts in {len(text):,} bytes")
+
+
+def _number(text: str) -> float:
+    """ValueError for NaN and what is too large, which Python reads and canonical JSON has not."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text:.40} is no number to reckon with")
+    return number
 
 
 def _checksum(data: dict) -> str:

@@ -1,10 +1,16 @@
-"""Fuzzing that coverage leads, with atheris: `python tests/fuzz/guided.py sources -runs=100000`.
+"""Fuzzing that coverage leads: `python tests/fuzz/guided.py sources FOLDER -runs=100000`.
 
-The targets are `sources` (a file of each format and archive) and `reader` (bytes in each encoding).
+The targets are `sources` (a file of each format and archive), `reader` (bytes in each encoding),
+and those of `campaign.py` that read in process, such as `manifests` and `tensors`: for these the
+bytes that atheris makes are the random numbers of which a case is drawn. FOLDER is for its inputs.
 What it finds goes into `corpus/`, where the tests try it ever after. Not a test itself: atheris
 does not install everywhere.
 """
 
+import os
+import random
+import shutil
+import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -13,8 +19,13 @@ from types import ModuleType
 import atheris
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "reference"))
-with atheris.instrument_imports(include=["longctx.core", "email", "html", "tarfile", "zipfile"]):
+SCRATCH = "LONGCTX_FUZZ_SCRATCH"
+sys.path[:0] = [str(HERE), str(HERE.parent / "reference")]
+PARTS = ["longctx.core", "longctx.cli", "email", "html", "tarfile", "zipfile"]
+with atheris.instrument_imports(include=PARTS):
+    import campaign
+    import fuzz_targets
+
     from longctx.core.encodings import ENCODINGS
     from longctx.core.reader import Source
     from longctx.core.sources import find, formats
@@ -60,9 +71,30 @@ def reader() -> None:
     begin(one, [bytes([0]) + word.encode() for word in module.WORDS])
 
 
+def drawn(name: str) -> None:
+    """A target of the campaign, in a process of its own: libFuzzer clears nothing up."""
+    scratch = os.environ.get(SCRATCH)
+    if scratch is None:
+        made = campaign.make_scratch()
+        try:
+            if fuzz_targets.TARGETS[name].library:
+                campaign.make_library(made)
+            environment = {**os.environ, SCRATCH: str(made)}
+            sys.exit(subprocess.run([sys.executable, *sys.argv], env=environment).returncode)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    rooms = fuzz_targets.Rooms(Path(scratch), Path(scratch, "made", "library"))
+
+    def one(data: bytes) -> None:
+        fuzz_targets.from_bytes(rooms, name, data)
+
+    begin(one, [random.Random(number).randbytes(600) for number in range(64)])
+
+
 def begin(one, seeds: list[bytes]) -> None:
     """Never returns."""
     folder = Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(seeds):
         (folder / f"seed-{number}").write_bytes(seed)
     atheris.Setup([sys.argv[0], *sys.argv[2:]], one)
@@ -70,4 +102,5 @@ def begin(one, seeds: list[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    {"sources": sources, "reader": reader}[sys.argv[1]]()
+    ways = {"sources": sources, "reader": reader}
+    ways.get(sys.argv[1], lambda: drawn(sys.argv[1]))()

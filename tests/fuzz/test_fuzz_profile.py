@@ -1,39 +1,18 @@
 """Whatever stands in a profile: it is read, or refused with an error of our own."""
 
 import json
-from dataclasses import asdict
 
 import pytest
 import yaml
 from fuzz_cases import changed, many, may_refuse, of_corpus, places
+from fuzz_settings import WHOLE, require_sound, use
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from longctx.core import decoding, methods, profile, safe_yaml, scoring
+from longctx.core import profile, safe_yaml
 from longctx.core.errors import UsageError
-from longctx.core.profile import build, load, parse
-from longctx.core.prompt import PromptEncoder
-from longctx.core.store.manifest import canonical_json
+from longctx.core.profile import load, parse
 
-WHOLE = {
-    "name": "random",
-    "models": ["a/b"],
-    "description": "words",
-    "window": 256,
-    "prompt": {"prefix": "<s>", "question": "\nQuestion: {question}\nAnswer:"},
-    "method": "reform",
-    "methods": {
-        "reform": {"chunk": 32, "budget": 24, "first": 4, "last": 4, "heads": [[1, "q", 3]]},
-        "reattention": {"first": 4, "local": 24, "chunk": 12, "kv_dtype": "int8"},
-        "full": {},
-        "streaming": {"budget": 24, "first": 4},
-    },
-    "max_new_tokens": 8,
-    "sampling": {"temperature": 0.5, "top_k": 3, "stop": ["END"], "seed": 1},
-    "decode": "quest:budget=64",
-    "decoding": {"recycled": {"budget": 64, "stride": 5}, "quest": {"budget": 64}},
-    "gather_by": "method",
-}
 EDGES = [0, 1, -1, 2**31, 2**63, -(2**63) - 1, 10**40, 0.0, -0.5, 1e308, 1e-320]
 WORDS = [
     "",
@@ -66,30 +45,6 @@ def profiles(draw):
         if isinstance(value, dict) and draw(st.integers(0, 5)) == 0:
             value = {**value, draw(st.text(max_size=8)): draw(values)}
     return value
-
-
-def use(chosen: profile.Profile, tokenizer) -> None:
-    """What is done with a profile before a model is loaded; errors of our own may come."""
-    module = methods.load(chosen.method)
-    options = build(module.Options, chosen.methods.get(chosen.method, {}), "options")
-    if hasattr(module, "fit"):
-        module.fit(options, chosen.window or 256)
-    decoding.check(chosen.decoding)
-    scoring.check(chosen.gather_by)
-    decoding.choose(chosen.decode, chosen.decoding)
-    if isinstance(chosen.prompt, profile.Prompt):
-        encoder = PromptEncoder(chosen.prompt, tokenizer)
-        encoder.prefix()
-        encoder.question("who?")
-
-
-def require_sound(text: str, tokenizer) -> None:
-    """A profile that a document's manifest can keep, or an error of our own."""
-    with may_refuse(UsageError):
-        chosen = load(text, "profile fuzz")
-        kept = json.loads(canonical_json(asdict(chosen)))
-        assert canonical_json(asdict(parse(kept, "kept"))) == canonical_json(asdict(chosen))
-        use(chosen, tokenizer)
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,8 @@ in their bytes, or in what they hold before that is packed. Nothing is written b
 `guided.py` tries them as coverage leads.
 """
 
-import bz2
-import gzip
 import io
 import json
-import lzma
 import os
 import signal
 import sys
@@ -18,75 +15,22 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from tarfile import TarInfo
 
 import pytest
-import zstandard
-from fuzz_cases import many, of_corpus, require_told
+from fuzz_cases import many, of_corpus
+from fuzz_files import NAMES, PACK, PACKED, PAGE, TOKENS, WHOLE, require_read
+from fuzz_running import require_told
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_files import docx, epub, mail, paragraph, pdf, tarred, zipped
+from sample_files import tarred, zipped
 
-from longctx.core.errors import LongctxError, UnreadableInput
+from longctx.core.errors import LongctxError
 from longctx.core.reader import Source
 from longctx.core.sources.find import open_sources
 
 HANGS = 120  # seconds that no file of a few thousand bytes takes, on the slowest of machines
-PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.compress}
-
-NOTE = "<w:footnotes xmlns:w='x'><w:p><w:r><w:t>a note</w:t></w:r></w:p></w:footnotes>"
-PAGE = (
-    b"<!DOCTYPE html><html><head><meta charset='utf-8'><title>The Map</title><style>p{}</style>"
-    b"<script>a < b</script></head><body><h1>One</h1><!-- two --><p>old &amp; <b>key</b></p>"
-    b"<pre>a\n b</pre><ul><li>x<img alt='y'></ul><table><tr><td>1</td></tr></table></body></html>"
-)
-CELLS = [
-    {"cell_type": "markdown", "source": ["# One\n", "two"]},
-    {"source": "1 + 1", "outputs": [{"data": {"text/plain": ["2"]}}, {"text": "3\n"}]},
-    {"source": "1 / 0", "outputs": [{"ename": "ZeroDivisionError", "evalue": "by zero"}]},
-]
-SHEETS = {"worksheets": [{"cells": [{"input": "a", "outputs": [{"text": ["b"]}]}]}]}
-LINES = [{"id": 1, "text": "a\nb", "tags": ["x", "y"]}, {"a": {"b": [{"c": None}]}}, 3.5]
-MAIL = mail("Grüße", "Hello\n>From here", "<p>Hi</p>", "map.zip") + mail("=?utf-8?q?a=20b?=", "é")
-WHOLE = {
-    "a.pdf": pdf("The keeper", None, "A boat"),
-    "a.epub": epub("<html><body><h1>One</h1><p>a</p></body></html>", "<p>caf&#233;</p>"),
-    "a.docx": docx(paragraph("one") + paragraph("two"), footnotes=NOTE),
-    "a.html": PAGE,
-    "a.ipynb": json.dumps({"cells": CELLS, "nbformat": 4}).encode(),
-    "b.ipynb": json.dumps(SHEETS).encode(),
-    "a.mbox": MAIL,
-    "a.jsonl": "\n".join(map(json.dumps, LINES)).encode(),
-}
-FILES = {"one.txt": b"the keeper\n" * 30, **WHOLE, "two.txt.gz": gzip.compress(b"a boat\n")}
-PACKED = {
-    "a.zip": zipped(FILES),
-    "b.zip": zipped({"in.zip": zipped({"a.txt": b"a\n"}), "b.txt": b"b\n"}, zipfile.ZIP_STORED),
-    "c.zip": zipped({"a.txt": b"a\n" * 40}, zipfile.ZIP_BZIP2),
-    "d.zip": zipped({"a.txt": b"a\n" * 40}, zipfile.ZIP_LZMA),
-    "a.tar": tarred({"a.txt": b"a\n", "b.html": PAGE, "x" * 120: b"long\n", "é": b"name\n"}),
-    "a.tar.gz": gzip.compress(tarred({"a.txt": b"a\n", "b.tar": tarred({"c": b"c\n"})})),
-    **{f"a.txt.{how}": pack(b"the keeper\n" * 50) for how, pack in PACK.items()},
-    **{f"a.html.{how}": pack(PAGE) for how, pack in PACK.items()},
-    "a.jsonl.gz.xz": lzma.compress(gzip.compress(b'{"a": 1}\n')),
-}
-TOKENS = [
-    *(b"", b"\0", b"\xff", b"\xff\xfe", b"\xef\xbb\xbf", b"\n", b"\n\n", b"\r", b"[", b"{", b"]"),
-    *(b"}", b'"', b",", b"null", b"-1", b"1e999", b"NaN", b"9" * 5000, b"[" * 3000, b'"\\ud800"'),
-    *(b"<![", b"<![x[", b"<!", b"<?", b"</", b"<!--", b"-->", b"]]>", b"&#xd800;", b"&#0;", b"<p"),
-    *(b"<!DOCTYPE x [<!ENTITY a 'b'>]>", b"charset=utf-7", b"charset=idna", b"=?x?b?a?=", b"=?"),
-    *(b"Content-Type: multipart/mixed; boundary=x\n\n--x\n", b"charset*0*=x''%ff", b"filename*=x'"),
-    *(b"From ", b"Content-Transfer-Encoding: uuencode\n", b"<w:p>", b"</w:p>", b"../", b"%2e%2e/"),
-    *(b"/Count 999999999 ", b"<</Type/Page>>", b"1 0 R", b"PK\1\2", b"PK\3\4", b"PK\5\6"),
-    *(b"\xff" * 4, b"\xff" * 8, b"\0" * 8, b"\0" * 512, b"\x80" + b"\xff" * 11, b"99999999999\0"),
-]
-NAMES = [
-    *("../x", "/etc/x", "C:\\x", "a/../../x", "..\\x", "\\\\host\\x", "..", ".", "/", "./x", "x/"),
-    *("a~b", "~", "x" * 5000, "y/" * 2000 + "x", "\x1b[31m", "\u202e", "\n", "CON", ".git/x", "x"),
-    *("a.gz", "a.zip", "a.tar", "a.tgz", ".gz", "a.zip.gz", "a.pdf", "a.docx", "a.tar.zst", " "),
-]
 KINDS = ["flip", "insert", "cut", "put", "repeat", "end"]
 edits = st.lists(
     st.tuples(
@@ -183,35 +127,6 @@ def require_sound(name: str, data: bytes) -> list[Source]:
         file.unlink()
     assert list(GIVEN.iterdir()) == []
     return sources
-
-
-def require_read(source: Source) -> None:
-    assert source.expected_size is None or source.expected_size >= 0
-    source.header.encode()
-    seen: list[bytes] = []
-    try:
-        blocks = list(source.blocks(seen.append))
-    except UnreadableInput as error:
-        require_told(error)
-        return
-    raw = b"".join(seen)
-    assert source.size == len(raw)
-    for before, after in pairwise(blocks):
-        assert before.starts[-1] == after.starts[0]
-    for block in blocks:
-        start, end = int(block.starts[0]), int(block.starts[-1])
-        assert raw[start:end].decode(source.encoding, "replace") == block.text
-    require_marks(source, len(raw))
-
-
-def require_marks(source: Source, size: int) -> None:
-    """Places in the text, ascending, each with the number of a part."""
-    marks = source.made.take_marks() if source.made else []
-    places = [place for place, _ in marks]
-    assert places == sorted(set(places))
-    assert all(0 <= place < size for place in places)
-    assert all(number >= 1 for _, number in marks)
-    assert all(isinstance(told, str) for told in source.lost)
 
 
 @pytest.mark.parametrize("name", {**WHOLE, **PACKED})

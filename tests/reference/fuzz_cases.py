@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzz_running import require_told
 from hypothesis import HealthCheck, settings
 
 CASES = int(os.environ.get("LONGCTX_FUZZ", "60"))
@@ -30,11 +31,6 @@ def of_corpus(pattern: str) -> Callable:
     files = sorted(CORPUS.glob(pattern))
     assert files, pattern
     return pytest.mark.parametrize("file", files, ids=lambda file: file.stem)
-
-
-def require_told(error: Exception) -> None:
-    """A refusal says something."""
-    assert str(error)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def zipped(files: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> 
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", compression) as archive:
         for name, data in files.items():
-            archive.writestr(name, data)
+            archive.writestr(zipfile.ZipInfo(name), data, compression)  # of no time: always equal
     return out.getvalue()
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 from small_documents import flip, forge, in_shard, write
+from xxhash import xxh3_128_hexdigest
 
 from longctx.core.errors import StateMismatch
 
@@ -121,4 +122,18 @@ def test_a_manifest_that_is_none_is_refused(library, text):
     path = library.path / "documents" / "book" / "manifest.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(StateMismatch, match=r"manifest\.json"):
+        library.document("book")
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_numbers_that_no_json_has_are_refused_whatever_the_checksum(library, number):
+    """Python reads them; `list --json` could not write them."""
+    write(library)
+    path = library.path / "documents" / "book" / "manifest.json"
+    rest = path.read_bytes().partition(b",\n")[2]
+    assert b'"recorded": {' in rest
+    rest = rest.replace(b'"recorded": {', b'"recorded": {"x": ' + number.encode() + b",", 1)
+    checksum = xxh3_128_hexdigest(b"{\n" + rest).encode()
+    path.write_bytes(b'{\n "checksum": "' + checksum + b'",\n' + rest)
+    with pytest.raises(StateMismatch, match="no number"):
         library.document("book")

@@ -1,0 +1,283 @@
+"""What is tried, case by case, and what must be true after each.
+
+A case is a dictionary that says all: done again it is the same case, but for the order of threads.
+"""
+
+import errno
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from crash.disk import cuts, put, tree_of
+from crash.layer import CHANGES, GROWS, Plan, read_journal
+from crash.process import Ended, described
+from crash.scenes import SCENES, Content, Scene, Stage, beside, content, documents, named
+
+LOCKS = ("/locks/", "/.lock")
+USAGE, NOT_FOUND, LOCKED = 2, 10, 11
+
+
+class Wrong(Exception):
+    """What must be true is not."""
+
+
+def require(true: object, why: str) -> None:
+    """Raises Wrong."""
+    if not true:
+        raise Wrong(why)
+
+
+def do(case: dict, stage: Stage, scratch: Path) -> dict:
+    """Does a case.
+
+    Returns:
+        `failed`: why it failed, empty if it did not; and what else is worth telling.
+    """
+    place = scratch / "case"
+    try:
+        return KINDS[case["kind"]](case, stage, place) or {}
+    except Wrong as wrong:
+        return {"failed": str(wrong)}
+    finally:
+        if not case.get("keep"):
+            shutil.rmtree(place, ignore_errors=True)
+
+
+# --- what must be true ---
+
+
+def versions(scene: Scene, stage: Stage) -> set[Content]:
+    """All that a document may be that the scene touches."""
+    worlds = [stage.base(scene.base), stage.left(scene)]
+    worlds += [stage.left(SCENES[name]) for name in scene.also]
+    found: set[Content] = set()
+    for world in worlds:
+        there = world / "library" / "documents"
+        for name in scene.touched:
+            if (there / name).is_dir():
+                found.add(content(there / name, named))
+    return found
+
+
+def require_sound(scene: Scene, stage: Stage, world: Path) -> None:
+    """Of a library in which the command was cut off: all that was finished is there, and whole."""
+    from longctx.core.errors import LongctxError
+    from longctx.core.store.library import Library
+
+    library = world / "library"
+    before = documents(stage.base(scene.base) / "library")
+    if scene.base == "empty" and not (library / "library.json").exists():
+        try:
+            Library.open(library)
+        except LongctxError as error:
+            require(error.exit_code == NOT_FOUND, f"what is there is no library: {error}")
+        return
+    store = Library.open(library)
+    names = set(store.names())
+    for name, was in before.items():
+        if name not in scene.touched:
+            require(name in names, f"'{name}' is lost")
+            require(_content(library, name) == was or scene.base == "garbage", f"'{name}' changed")
+            require(_content(library, name, named) == _as_named(was), f"'{name}' changed")
+    after = set(documents(stage.left(scene) / "library"))
+    allowed = versions(scene, stage)
+    for name in scene.touched:
+        if name in names:
+            store.document(name).verify()
+            require(_content(library, name, named) in allowed, f"'{name}' is neither old nor new")
+        elif name in before:
+            require(name not in after, f"'{name}' is lost")
+            new = set(scene.touched) & after - set(before)
+            require(new <= names, f"'{name}' is gone and {new} not there")
+    require(names <= set(before) | set(scene.touched), f"there are {names}")
+    for manifest in store.documents():
+        if manifest.status == "reading" and manifest.tokens:
+            store.document(manifest.name, partial=True).verify()
+        if manifest.status == "damaged":
+            there = library / "unfinished" / manifest.name / "manifest.json"
+            require(not there.exists(), f"'{manifest.name}' is damaged: {manifest.report}")
+    _require_half(scene, stage, library)
+
+
+def _require_half(scene: Scene, stage: Stage, library: Path) -> None:
+    """The reading that was stopped before is what it was."""
+    half = stage.base(scene.base) / "library" / "unfinished" / "half"
+    if half.exists():
+        same = tree_of(half) == tree_of(library / "unfinished" / "half")
+        require(same, "the reading that was stopped before has changed")
+
+
+def _content(library: Path, name: str, names: Callable | None = None) -> Content:
+    folder = library / "documents" / name
+    return content(folder if folder.is_dir() else library / "unfinished" / name, names)
+
+
+def _as_named(was: Content) -> Content:
+    """Without files that the manifest does not name."""
+    import json
+
+    manifest = json.loads(dict(was)["manifest.json"])
+    kept = {*named(manifest), "manifest.json"}
+    return tuple((name, data) for name, data in was if name in kept)
+
+
+def is_final(scene: Scene, stage: Stage, world: Path) -> bool:
+    """Whether the documents, and what lies beside the library, are as an undisturbed one left them."""
+    expected, found = stage.left(scene), world
+    same = documents(expected / "library") == documents(found / "library")
+    return same and beside(expected) == beside(found)
+
+
+def require_again(scene: Scene, stage: Stage, place: Path) -> Ended:
+    """The same command again ends as if nothing had been; and nothing is left lying about."""
+    world = place / "world"
+    was_final = is_final(scene, stage, world)
+    again = stage.job(scene, place).run()
+    fine = again.code == 0 or (was_final and again.code in (USAGE, NOT_FOUND))
+    require(fine, f"the same command again failed: {described(again)}")
+    cleared = stage.command(place, "gc")
+    require(cleared.code == 0, f"gc failed: {described(cleared)}")
+    if not is_final(scene, stage, world):
+        raise Wrong(f"the same command again ends otherwise: {_difference(scene, stage, world)}")
+    _require_half(scene, stage, world / "library")
+    kept = {"half"} if (stage.base(scene.base) / "library/unfinished/half").exists() else set()
+    unfinished = world / "library" / "unfinished"
+    left = {path.name for path in unfinished.iterdir()} if unfinished.is_dir() else set()
+    require(left == kept, f"unfinished/ has {left}")
+    lying = [str(path.relative_to(world)) for path in (world / "library").rglob(".tmp*")]
+    require(not lying, f"gc left {lying}")
+    return again
+
+
+def _difference(scene: Scene, stage: Stage, world: Path) -> str:
+    expected = documents(stage.left(scene) / "library")
+    found = documents(world / "library")
+    told = [f"documents {sorted(found)} not {sorted(expected)}"]
+    for name in expected.keys() & found.keys():
+        old, new = dict(expected[name]), dict(found[name])
+        told += [f"{name}/{f}" for f in old.keys() | new.keys() if old.get(f) != new.get(f)]
+    return ", ".join(told)
+
+
+def require_documented(ended: Ended) -> None:
+    """An exit code of ours, with an error of ours."""
+    from longctx.cli.exit_codes import EXIT_CODES
+
+    require(ended.code in EXIT_CODES, f"exit code {ended.code}: {described(ended)}")
+    for word in ("Traceback", "internal error", "Exception ignored"):
+        require(word not in ended.err + ended.out, f"{word}: {described(ended)}")
+    require(ended.code == 0 or ended.err.strip(), f"nothing told: {described(ended)}")
+
+
+# --- kills ---
+
+
+def kill(case: dict, stage: Stage, place: Path) -> dict:
+    """Killed just before an operation, or within it: a write half done, any other just done."""
+    scene = SCENES[case["scene"]]
+    stage.begin(scene, place)
+    number = int(case["at"] * stage.operations(scene))
+    mode = "kill_within" if case["within"] else "kill_before"
+    killed = stage.job(scene, place, Plan(place / "world", None, mode, number)).run()
+    reached = killed.code == -9
+    require(reached or killed.code == 0, described(killed))
+    require_sound(scene, stage, place / "world")
+    require_again(scene, stage, place)
+    return {"killed": f"{killed.told.kind} {killed.told.path.rpartition('/')[2]}"}
+
+
+# --- power ---
+
+
+def power(case: dict, stage: Stage, place: Path) -> dict:
+    """All states, or one, that a disk may hold after a power cut during a command."""
+    scene = SCENES[case["scene"]]
+    tree = tree_of(stage.base(scene.base))
+    records = list(read_journal(stage.journal(scene), stage.root(scene)))
+    wanted, tried, failed = case.get("state"), 0, []
+    share, shares = case.get("share", 0), case.get("shares", 1)
+    for index, (name, state) in enumerate(cuts(tree, records, case["random"], case["seed"])):
+        if (wanted and name != wanted) or (not wanted and index % shares != share):
+            continue
+        tried += 1
+        stage.begin(scene, place)
+        if scene.follows:  # the file had grown by then, or not
+            full = int(name.partition(":")[0]) % 2
+            source = stage.sources / ("later.log" if full else "middle.log")
+            shutil.copyfile(source, place / "growing.log")
+        put(state, place / "world")
+        try:
+            _require_power(scene, stage, place)
+        except Exception as wrong:
+            failed.append(f"state {name}: {type(wrong).__name__}: {wrong}")
+    failed_first = "\n".join(failed[:3])
+    told = f"{len(failed)} of {tried} states failed: {failed_first}" if failed else ""
+    return {"failed": told, "states": tried, "failed_states": len(failed)}
+
+
+def _require_power(scene: Scene, stage: Stage, place: Path) -> None:
+    require_sound(scene, stage, place / "world")
+    require_again(scene, stage, place)
+
+
+# --- faults ---
+
+
+def fault(case: dict, stage: Stage, place: Path) -> dict:
+    """An operation fails, once or from there on."""
+    scene = SCENES[case["scene"]]
+    stage.begin(scene, place)
+    mode = "fail_on" if case["on"] else "fail_once"
+    kinds = GROWS if case["error"] == "ENOSPC" else CHANGES
+    kinds = tuple(case.get("kinds", kinds))
+    error = getattr(errno, case["error"])
+    world = place / "world"
+    ended = stage.job(scene, place, Plan(world, None, mode, case["number"], kinds, error)).run()
+    hit = f"{ended.told.kind} {ended.told.path.partition('world/')[2]}"
+    try:
+        require_documented(ended)
+        if ended.code == 0 and ended.told.hits:
+            lock = any(word in f"{ended.told.path}" for word in LOCKS)
+            harmless = lock or ended.told.kind in ("unlink", "rmdir", "meta", "close")
+            require(harmless or ended.told.kind != "sync", f"a failed {hit} is not told")
+            require(is_final(scene, stage, world), f"done, it says, after a failed {hit}")
+        require_sound(scene, stage, world)
+        require_again(scene, stage, place)
+    except Wrong as wrong:
+        raise Wrong(f"{hit}: {wrong}") from wrong
+    return {"hit": bool(ended.told.hits), "code": ended.code, "on": hit, "seen": ended.told.seen}
+
+
+def memory(case: dict, stage: Stage, place: Path) -> dict:
+    """No more memory than so much: an error of ours, or a death that harms nothing."""
+    scene = SCENES[case["scene"]]
+    stage.begin(scene, place)
+    ended = stage.job(scene, place, room=case["room"]).run()
+    if ended.code >= 0:
+        require_documented(ended)
+        require(ended.code or is_final(scene, stage, place / "world"), "done, it says")
+    require_sound(scene, stage, place / "world")
+    require_again(scene, stage, place)
+    return {"code": ended.code}
+
+
+def full(case: dict, stage: Stage, place: Path) -> dict:
+    """On a disk without a free byte, what only deletes does so."""
+    scene = SCENES[case["scene"]]
+    stage.begin(scene, place)
+    plan = Plan(place / "world", None, "fail_on", 0, GROWS, errno.ENOSPC)
+    ended = stage.job(scene, place, plan).run()
+    require(ended.code == 0, described(ended))
+    require(is_final(scene, stage, place / "world"), "not all was deleted")
+    return {}
+
+
+# --- pairs, flips: filled in below ---
+
+KINDS = {"kill": kill, "power": power, "fault": fault, "memory": memory, "full": full}
+
+
+def chosen(seed: int, index: int) -> random.Random:
+    """The dice of a case."""
+    return random.Random(f"{seed}:{index}")

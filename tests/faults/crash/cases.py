@@ -4,17 +4,19 @@ A case is a dictionary that says all: done again it is the same case, but for th
 """
 
 import errno
+import json
 import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from crash.disk import cuts, put, tree_of
-from crash.layer import CHANGES, GROWS, Plan, read_journal
+from crash.disk import Disk, Tree, cuts, put, tree_of
+from crash.layer import CHANGES, GROWS, Plan, Record, read_journal
 from crash.process import Ended, described
 from crash.scenes import SCENES, Content, Scene, Stage, beside, content, documents, named
 
 LOCKS = ("/locks/", "/.lock")
+UNFINISHED = "library/unfinished"
 USAGE, NOT_FOUND, LOCKED = 2, 10, 11
 
 
@@ -115,24 +117,30 @@ def _content(library: Path, name: str, names: Callable | None = None) -> Content
 
 def _as_named(was: Content) -> Content:
     """Without files that the manifest does not name."""
-    import json
-
     manifest = json.loads(dict(was)["manifest.json"])
     kept = {*named(manifest), "manifest.json"}
     return tuple((name, data) for name, data in was if name in kept)
 
 
-def is_final(scene: Scene, stage: Stage, world: Path) -> bool:
-    """Whether the documents, and what lies beside the library, are as an undisturbed one left them."""
+def is_final(
+    scene: Scene, stage: Stage, world: Path, names: Callable[[dict], set[str]] | None = None
+) -> bool:
+    """Whether the documents, and what lies beside the library, are as an undisturbed one left them.
+
+    Args:
+        scene, stage: which.
+        world: what is looked at.
+        names: which files of a document count; None: all.
+    """
     expected, found = stage.left(scene), world
-    same = documents(expected / "library") == documents(found / "library")
-    return same and beside(expected) == beside(found)
+    old, new = (documents(world / "library", names) for world in (expected, found))
+    return old == new and beside(expected) == beside(found)
 
 
 def require_again(scene: Scene, stage: Stage, place: Path) -> Ended:
     """The same command again ends as if nothing had been; and nothing is left lying about."""
     world = place / "world"
-    was_final = is_final(scene, stage, world)
+    was_final = is_final(scene, stage, world) or _is_waiting(scene, stage, world)
     again = stage.job(scene, place).run()
     fine = again.code == 0 or (was_final and again.code in (USAGE, NOT_FOUND))
     require(fine, f"the same command again failed: {described(again)}")
@@ -148,6 +156,17 @@ def require_again(scene: Scene, stage: Stage, place: Path) -> Ended:
     lying = [str(path.relative_to(world)) for path in (world / "library").rglob(".tmp*")]
     require(not lying, f"gc left {lying}")
     return again
+
+
+def _is_waiting(scene: Scene, stage: Stage, world: Path) -> bool:
+    """Whether only the last renaming of a document is left to do, which any command does."""
+    library, expected = world / "library", documents(stage.left(scene) / "library")
+    waiting = [name for name in scene.touched if (library / "unfinished" / name).is_dir()]
+    there = all((library / "unfinished" / n / "manifest.json").is_file() for n in waiting)
+    if not waiting or not there:
+        return False
+    found = {**documents(library), **{name: _content(library, name) for name in waiting}}
+    return found == expected
 
 
 def _difference(scene: Scene, stage: Stage, world: Path) -> str:
@@ -194,31 +213,74 @@ def power(case: dict, stage: Stage, place: Path) -> dict:
     """All states, or one, that a disk may hold after a power cut during a command."""
     scene = SCENES[case["scene"]]
     tree = tree_of(stage.base(scene.base))
-    records = list(read_journal(stage.journal(scene), stage.root(scene)))
+    records = _recorded(scene, stage, place)
     wanted, tried, failed = case.get("state"), 0, []
     share, shares = case.get("share", 0), case.get("shares", 1)
-    for index, (name, state) in enumerate(cuts(tree, records, case["random"], case["seed"])):
-        if (wanted and name != wanted) or (not wanted and index % shares != share):
+    promised = kept_at(tree, records, scene)
+    for index, cut in enumerate(cuts(tree, records, case["random"], case["seed"])):
+        if (wanted and cut.name != wanted) or (not wanted and index % shares != share):
             continue
         tried += 1
         stage.begin(scene, place)
         if scene.follows:  # the file had grown by then, or not
-            full = int(name.partition(":")[0]) % 2
-            source = stage.sources / ("later.log" if full else "middle.log")
+            source = stage.sources / ("later.log" if cut.place % 2 else "middle.log")
             shutil.copyfile(source, place / "growing.log")
-        put(state, place / "world")
+        put(cut.tree, place / "world")
         try:
-            _require_power(scene, stage, place)
+            require_sound(scene, stage, place / "world")
+            require_kept(scene, stage, place / "world", promised[cut.place], cut.over)
+            require_again(scene, stage, place)
         except Exception as wrong:
-            failed.append(f"state {name}: {type(wrong).__name__}: {wrong}")
-    failed_first = "\n".join(failed[:3])
-    told = f"{len(failed)} of {tried} states failed: {failed_first}" if failed else ""
+            failed.append(f"state {cut.name}: {type(wrong).__name__}: {wrong}")
+    first = "\n".join(failed[:3])
+    told = f"{len(failed)} of {tried} states failed: {first}" if failed else ""
     return {"failed": told, "states": tried, "failed_states": len(failed)}
 
 
-def _require_power(scene: Scene, stage: Stage, place: Path) -> None:
-    require_sound(scene, stage, place / "world")
-    require_again(scene, stage, place)
+def _recorded(scene: Scene, stage: Stage, place: Path) -> list[Record]:
+    """What the undisturbed command did; here, where the file that is followed has its path."""
+    if not scene.follows:
+        return list(read_journal(stage.journal(scene), stage.root(scene)))
+    stage.begin(scene, place)
+    journal = place.with_name("journal")
+    journal.unlink(missing_ok=True)
+    ended = stage.job(scene, place, Plan(place / "world", journal)).run()
+    require(ended.code == 0, described(ended))
+    return list(read_journal(journal, place / "world"))
+
+
+def kept_at(tree: Tree, records: list[Record], scene: Scene) -> list[dict[str, int]]:
+    """Before each operation, and at the end: tokens of checkpoints that were written till then.
+
+    One is written when the folder with its manifest is synced, which is the last that it does.
+    """
+    disk, found, promised = Disk(tree), [], {}
+    for record in records:
+        found.append(dict(promised))
+        disk.apply(record)
+        place, _, name = (record.path or "").rpartition("/")
+        if record.kind == "sync" and place == UNFINISHED and name in scene.touched:
+            manifest = disk.seen().get(f"{record.path}/manifest.json")
+            promised[name] = json.loads(manifest)["tokens"] if manifest else 0
+        if record.kind == "rename" and place == UNFINISHED:  # becomes a document, or steps aside
+            promised.pop(name, None)
+    return [*found, promised]
+
+
+def require_kept(
+    scene: Scene, stage: Stage, world: Path, promised: dict[str, int], over: bool
+) -> None:
+    """What was finished or saved before the power failed is there."""
+    if over and scene.name != "gc":  # what is not deleted does no harm
+        lost = "the command had ended, and what it did is lost"
+        require(is_final(scene, stage, world, named), lost)
+    after = documents(stage.left(scene) / "library")
+    for name, tokens in promised.items():
+        there = world / "library" / "unfinished" / name / "manifest.json"
+        kept = json.loads(there.read_bytes())["tokens"] if there.exists() else 0
+        done = name in after and documents(world / "library").get(name) == after[name]
+        if not done:
+            require(kept >= tokens, f"of '{name}' {tokens} tokens had been saved, {kept} are there")
 
 
 # --- faults ---

@@ -258,7 +258,24 @@ def put(tree: Tree, root: Path) -> None:
             (root / path).write_bytes(tree[path])
 
 
-def cuts(tree: Tree, records: list[Record], seeds: int, seed: int = 0) -> Iterator[tuple[str, Tree]]:
+@dataclass(frozen=True)
+class Cut:
+    """A power cut, and what the disk holds after it.
+
+    Attributes:
+        name: by which it is found again: the operation before which it comes, and the variant.
+        tree: what the disk holds.
+        place: number of the operation.
+        over: the command had ended.
+    """
+
+    name: str
+    tree: Tree
+    place: int
+    over: bool
+
+
+def cuts(tree: Tree, records: list[Record], seeds: int, seed: int = 0) -> Iterator[Cut]:
     """What a disk may hold if the power fails during a command, each state once.
 
     Just before every sync, and at the end: nothing of what was not synced, all of it, and random
@@ -269,9 +286,6 @@ def cuts(tree: Tree, records: list[Record], seeds: int, seed: int = 0) -> Iterat
         records: what the command did.
         seeds: how many random parts at each place.
         seed: of these.
-
-    Yields:
-        A name for the state, by which it is found again, and the state.
     """
     disk, told = Disk(tree), set()
     for place, record in enumerate([*records, None]):
@@ -280,9 +294,9 @@ def cuts(tree: Tree, records: list[Record], seeds: int, seed: int = 0) -> Iterat
                 keep = (0.0, 1.0, 0.5, 0.9, 0.2)[variant] if variant < 5 else 0.7
                 chance = random.Random(f"{seed}:{place}:{variant}") if variant > 1 else None
                 state = disk.after_a_cut(keep, chance)
-                key = hash(tuple(sorted(state.items(), key=lambda item: item[0])))
+                key = record is None, hash(tuple(sorted(state.items(), key=lambda item: item[0])))
                 if key not in told:
                     told.add(key)
-                    yield f"{place}:{variant}", state
+                    yield Cut(f"{place}:{variant}", state, place, record is None)
         if record is not None:
             disk.apply(record)

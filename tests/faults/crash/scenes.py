@@ -243,6 +243,7 @@ def content(folder: Path, names: Callable[[dict], set[str]] | None = None) -> Co
     manifest.pop("checksum", None)
     for source in manifest["sources"]:
         source["path"] = source["mtime_ns"] = None
+        source["name"] = Path(source["name"]).name
     files["manifest.json"] = json.dumps(manifest, sort_keys=True).encode()
     return tuple(sorted(files.items()))
 
@@ -252,10 +253,13 @@ def named(manifest: dict) -> set[str]:
     return {shard["file"] for shard in manifest["shards"]}
 
 
-def documents(library: Path) -> dict[str, Content]:
-    """All of documents/, every file."""
+def documents(
+    library: Path, names: Callable[[dict], set[str]] | None = None
+) -> dict[str, Content]:
+    """All of documents/, every file, or those that count as of `content`."""
     folder = library / "documents"
-    return {path.name: content(path) for path in folder.iterdir()} if folder.is_dir() else {}
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return {path.name: content(path, names) for path in found}
 
 
 def beside(world: Path) -> Tree:

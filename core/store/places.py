@@ -131,6 +131,7 @@ class Places:
         with storing(folder):
             self.delete(folder, name)
             folder.mkdir()
+            sync_folder(folder.parent)  # else a power cut takes the checkpoints in it along
 
     def delete(self, folder: Path, name: str) -> None:
         """Delete a folder, under a hidden name so that what is left of it is never opened."""

@@ -10,7 +10,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -51,6 +51,15 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def make_folders(folder: Path) -> None:
+    """Make a folder and those around it that are missing; their names survive a power cut."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        with suppress(PermissionError):  # one may be made where nobody may look
+            sync_folder(made.parent)
 
 
 def write_file(folder: Path, name: str, needed: int, write: Callable[[Path], object]) -> list[str]:

@@ -16,7 +16,13 @@ from pathlib import Path
 
 from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.store.document import Document
-from longctx.core.store.durable import TEMPORARY, storing, sync_folder, write_text
+from longctx.core.store.durable import (
+    TEMPORARY,
+    make_folders,
+    storing,
+    sync_folder,
+    write_text,
+)
 from longctx.core.store.manifest import FORMAT, FORMATS, MANIFEST, Manifest, canonical_json
 from longctx.core.store.naming import NAME, called, composed
 from longctx.core.store.places import (
@@ -425,7 +431,7 @@ class Library:
             )
         try:
             with storing(self.path):
-                self.path.mkdir(parents=True, exist_ok=True)
+                make_folders(self.path)
             write_text(self.path, self._mark.name, canonical_json({"format": FORMAT}))
         except LongctxError:
             if not self._is_library():

@@ -217,7 +217,7 @@ def power(case: dict, stage: Stage, place: Path) -> dict:
     wanted, tried, failed = case.get("state"), 0, []
     share, shares = case.get("share", 0), case.get("shares", 1)
     promised = kept_at(tree, records, scene)
-    for index, cut in enumerate(cuts(tree, records, case["random"], case["seed"])):
+    for index, cut in enumerate(cuts(tree, records, promised, case["random"], case["seed"])):
         if (wanted and cut.name != wanted) or (not wanted and index % shares != share):
             continue
         tried += 1

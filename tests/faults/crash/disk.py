@@ -87,9 +87,7 @@ class Disk:
             torn: decides that, and which sectors of a file; None: files have all or nothing.
         """
         chance = torn or random.Random(0)
-        names = {
-            number: dict(node.names) for number, node in enumerate(self.nodes) if node.folder
-        }
+        names = {number: dict(node.names) for number, node in enumerate(self.nodes) if node.folder}
         lost: set[tuple[int, str] | int] = set()
         for change in self.changes:
             touched = {slot[:2] for slot in change.slots}
@@ -275,8 +273,10 @@ class Cut:
     over: bool
 
 
-def cuts(tree: Tree, records: list[Record], seeds: int, seed: int = 0) -> Iterator[Cut]:
-    """What a disk may hold if the power fails during a command, each state once.
+def cuts(
+    tree: Tree, records: list[Record], promised: list[dict[str, int]], seeds: int, seed: int = 0
+) -> Iterator[Cut]:
+    """What a disk may hold if the power fails during a command, each state once for each promise.
 
     Just before every sync, and at the end: nothing of what was not synced, all of it, and random
     parts of it.
@@ -284,6 +284,7 @@ def cuts(tree: Tree, records: list[Record], seeds: int, seed: int = 0) -> Iterat
     Args:
         tree: what it held before the command.
         records: what the command did.
+        promised: before each of these, and at the end, what was promised to be durable.
         seeds: how many random parts at each place.
         seed: of these.
     """
@@ -294,7 +295,8 @@ def cuts(tree: Tree, records: list[Record], seeds: int, seed: int = 0) -> Iterat
                 keep = (0.0, 1.0, 0.5, 0.9, 0.2)[variant] if variant < 5 else 0.7
                 chance = random.Random(f"{seed}:{place}:{variant}") if variant > 1 else None
                 state = disk.after_a_cut(keep, chance)
-                key = record is None, hash(tuple(sorted(state.items(), key=lambda item: item[0])))
+                held = hash(tuple(sorted(state.items(), key=lambda item: item[0])))
+                key = record is None, str(promised[place]), held
                 if key not in told:
                     told.add(key)
                     yield Cut(f"{place}:{variant}", state, place, record is None)

@@ -48,7 +48,9 @@ SCENES = {
     scene.name: scene
     for scene in (
         Scene("first", ("ingest", *_PARTS, "--name", "new", *_OFTEN), "empty", ("new",), True),
-        Scene("ingest", ("ingest", *_PARTS, "--name", "new", *_OFTEN), touched=("new",), reads=True),
+        Scene(
+            "ingest", ("ingest", *_PARTS, "--name", "new", *_OFTEN), touched=("new",), reads=True
+        ),
         Scene(
             "append",
             ("ingest", "{sources}/later.log", "--append", "book", *_OFTEN),
@@ -253,9 +255,7 @@ def named(manifest: dict) -> set[str]:
     return {shard["file"] for shard in manifest["shards"]}
 
 
-def documents(
-    library: Path, names: Callable[[dict], set[str]] | None = None
-) -> dict[str, Content]:
+def documents(library: Path, names: Callable[[dict], set[str]] | None = None) -> dict[str, Content]:
     """All of documents/, every file, or those that count as of `content`."""
     folder = library / "documents"
     found = sorted(folder.iterdir()) if folder.is_dir() else []

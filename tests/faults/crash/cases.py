@@ -4,6 +4,7 @@ A case is a dictionary that says all: done again it is the same case, but for th
 """
 
 import errno
+import functools
 import json
 import random
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from crash.disk import Disk, Tree, cuts, put, tree_of
 from crash.layer import CHANGES, GROWS, Plan, Record, read_journal
-from crash.process import Ended, described
+from crash.process import Ended, Job, arguments, described
 from crash.scenes import SCENES, Content, Scene, Stage, beside, content, documents, named
 
 LOCKS = ("/locks/", "/.lock")
@@ -335,11 +336,147 @@ def full(case: dict, stage: Stage, place: Path) -> dict:
     return {}
 
 
-# --- pairs, flips: filled in below ---
+# --- flips ---
 
-KINDS = {"kill": kill, "power": power, "fault": fault, "memory": memory, "full": full}
+QUESTION = "which boat came home on line 7?"
+ASKED = ("ask", "find")
+
+
+def words_of(command: str) -> tuple[str, ...]:
+    """A question to the document `book`."""
+    if command == "ask":
+        return "ask", QUESTION, "--doc", "book"
+    return "find", "boat 553", "--doc", "book", "--gather-by", "bm25"
+
+
+def ask(command: str, stage: Stage, place: Path) -> Ended:
+    """Asks `book`."""
+    job = stage.job(Scene("", words_of(command)), place)
+    if command == "ask":
+        job.argv += arguments(stage.model, further=False)
+    return job.run()
+
+
+@functools.cache
+def truths(folder: Path, model: Path, place: Path) -> dict[str, str]:
+    """What is answered from a library in which nothing is wrong."""
+    stage = Stage(folder, model)
+    stage.begin(SCENES["ingest"], place)
+    found = {command: ask(command, stage, place) for command in ASKED}
+    for ended in found.values():
+        require(ended.code == 0 and ended.out.strip(), described(ended))
+    return {command: ended.out for command, ended in found.items()}
+
+
+def flip(case: dict, stage: Stage, place: Path) -> dict:
+    """A bit of a file flips: whoever reads it gets the truth, or an error."""
+    chance = chosen(case["seed"], case["index"])
+    true = truths(stage.folder, stage.model, place)
+    scene = SCENES["ingest"]
+    stage.begin(scene, place)
+    library = place / "world" / "library"
+    files = [p for p in sorted(library.rglob("*")) if p.is_file() and p.stat().st_size]
+    file = chance.choice([p for p in files if "locks" not in p.parts])
+    data = bytearray(file.read_bytes())
+    at = chance.randrange(len(data))
+    data[at] ^= 1 << chance.randrange(8)
+    file.write_bytes(data)
+    where = f"{file.relative_to(library)} byte {at}"
+    checked = stage.command(place, "verify")
+    require_documented(checked)
+    caught = checked.code != 0
+    for command in ASKED:
+        ended = ask(command, stage, place)
+        require_documented(ended)
+        caught |= ended.code != 0
+        fine = ended.code or ended.out == true[command]
+        require(fine, f"{where}: {command} answers otherwise: {described(ended)}")
+    if "half" in file.parts:
+        caught |= _require_half_whole(stage, place, where)
+    return {"caught": caught, "file": file.name.partition("-")[0]}
+
+
+def _require_half_whole(stage: Stage, place: Path, where: str) -> bool:
+    """A damaged checkpoint is refused, or gone on with to the same document."""
+    whole = stage.left(SCENES["ingest"]) / "library" / "documents" / "new"  # of the same parts
+    words = ("ingest", *SCENES["ingest"].argv[1:3], "--name", "half", "--checkpoint", "96")
+    ended = stage.command(place, *words, reads=True)
+    require_documented(ended)
+    if ended.code == 0:
+        done = place / "world" / "library" / "documents" / "half"
+        require(content(done) == content(whole), f"{where}: goes on to another document")
+    return ended.code != 0
+
+
+# --- pairs ---
+
+TOGETHER = {
+    **{name: scene for name, scene in SCENES.items() if name not in ("first", "further")},
+    "verify": Scene("verify", ("verify",)),
+    "list": Scene("list", ("list",)),
+    "show": Scene("show", ("show", "book")),
+    "ask": Scene("ask", (*words_of("ask"), "--threads", "1")),
+    "find": Scene("find", words_of("find")),
+}
+
+
+def _job(name: str, stage: Stage, place: Path, delay: float = 0.0) -> Job:
+    job = stage.job(TOGETHER[name], place, delay=delay)
+    if name == "ask":
+        job.argv += arguments(stage.model, further=False)[:-2]
+    return job
+
+
+@functools.cache
+def one_by_one(
+    folder: Path, model: Path, place: Path, first: str, second: str
+) -> tuple[tuple[Ended, ...], dict[str, Content]]:
+    """What two commands, or one, leave after another; how each ended, and the documents."""
+    stage = Stage(folder, model)
+    stage.begin(SCENES["gc"], place)
+    ended = tuple(_job(name, stage, place).run() for name in (first, second) if name)
+    return ended, documents(place / "world" / "library", named)
+
+
+def pair(case: dict, stage: Stage, place: Path) -> dict:
+    """Two commands at once, in a library with garbage: the end is one that some order gives."""
+    chance = chosen(case["seed"], case["index"])
+    names = case["pair"]
+    key = stage.folder, stage.model, place
+    orders = [one_by_one(*key, *names), one_by_one(*key, *reversed(names))]
+    orders[1] = tuple(reversed(orders[1][0])), orders[1][1]
+    stage.begin(SCENES["gc"], place)
+    delays = [chance.choice([0.0, chance.uniform(0, 0.5)]) for _ in names]
+    jobs = [_job(n, stage, place, d).start() for n, d in zip(names, delays, strict=True)]
+    ends = [job.wait() for job in jobs]
+    for ended in ends:
+        require_documented(ended)
+    world = place / "world"
+    checked = stage.command(place, "verify")
+    require(checked.code == 0, f"afterwards: {described(checked)}")
+    found = documents(world / "library", named)
+    told = "; ".join(described(ended) for ended in ends)
+    codes = [ended.code for ended in ends]
+    allowed = [left for order, left in orders if [e.code for e in order] == codes]
+    alone = {name: one_by_one(*key, name, "") for name in names}
+    if codes[0] and codes[1]:
+        allowed.append(one_by_one(*key, "", "")[1])
+    for this, other in ((0, 1), (1, 0)):
+        if codes[other] and not codes[this]:
+            allowed.append(alone[names[this]][1])
+    require(allowed, f"no order gives these codes: {told}")
+    require(found in allowed, f"no order gives {sorted(found)}: {told}")
+    for index, ended in enumerate(ends):
+        if names[index] in ASKED and ended.code == 0:
+            answers = {order[index].out for order, _ in orders}
+            require(ended.out in answers, f"{names[index]} answers otherwise: {described(ended)}")
+    return {"codes": codes}
 
 
 def chosen(seed: int, index: int) -> random.Random:
     """The dice of a case."""
     return random.Random(f"{seed}:{index}")
+
+
+KINDS = {"kill": kill, "power": power, "fault": fault, "memory": memory, "full": full}
+KINDS |= {"flip": flip, "pair": pair}

@@ -430,7 +430,14 @@ ssize_t pread64(int fd, void *data, size_t size, off_t at) { return pread(fd, da
     END \
     return result;
 
-int mkdirat(int folder, const char *path, mode_t bits) { REAL(mkdirat); ONE(MKDIR, folder, path, real(folder, path, bits)) }
+int mkdirat(int folder, const char *path, mode_t bits) {
+    REAL(mkdirat);
+    struct stat status;
+    int kept = errno;
+    if (!fstatat(folder, path, &status, AT_SYMLINK_NOFOLLOW)) return real(folder, path, bits);  /* it is there */
+    errno = kept;
+    ONE(MKDIR, folder, path, real(folder, path, bits))
+}
 int mkdir(const char *path, mode_t bits) { return mkdirat(AT_FDCWD, path, bits); }
 int unlinkat(int folder, const char *path, int flags) {
     REAL(unlinkat);

@@ -6,12 +6,13 @@ content says, but for where its sources lay and when they changed.
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from crash.disk import Tree, tree_of
-from crash.layer import Plan
+from crash.layer import CHANGES, Plan, read_journal
 from crash.process import Ended, Job, arguments
 
 LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home\n" for i in range(40)]
@@ -124,9 +125,10 @@ class Stage:
         """Where it did it."""
         return Path((self.folder / "left" / f"{scene.name}.root").read_text())
 
-    def operations(self, scene: Scene) -> int:
-        """How many operations it had that change the disk."""
-        return int((self.folder / "left" / f"{scene.name}.operations").read_text())
+    def operations(self, scene: Scene, kinds: tuple[str, ...] = CHANGES) -> int:
+        """How many operations it had, of those that change the disk."""
+        counts = json.loads((self.folder / "left" / f"{scene.name}.operations").read_text())
+        return sum(counts.get(kind, 0) for kind in kinds)
 
     def begin(self, scene: Scene, place: Path) -> None:
         """Makes `place` a folder with the scene's world, and the file that grows."""
@@ -175,7 +177,8 @@ class Stage:
             journal.parent.mkdir(exist_ok=True)
             ended = self.job(scene, place, Plan(place / "world", journal)).run()
             assert ended.code == 0, (scene.name, ended)
-            journal.with_suffix(".operations").write_text(str(ended.told.seen))
+            counts = Counter(record.kind for record in read_journal(journal, place / "world"))
+            journal.with_suffix(".operations").write_text(json.dumps(counts))
             journal.with_suffix(".root").write_text(str(place / "world"))
             (place / "world").rename(self.left(scene))
         shutil.rmtree(place)

@@ -1,4 +1,4 @@
-"""A process that does cases: one JSON line each on standard input, one JSON line of what came of it.
+"""A process that does cases: one JSON line each on standard input, one JSON line of its end.
 
 `python -m crash.worker STAGE MODEL SCRATCH`, with the layer preloaded.
 """

@@ -246,9 +246,8 @@ def campaign(given: argparse.Namespace, work: Path) -> int:
 
     done = before + run(list(wanted.items()), work, min(given.jobs, len(wanted) or 1), note)
     print(table(done))
-    print(
-        f"{given.campaign}, seed {given.seed}: {time.monotonic() - started:,.0f} s, {given.jobs} at once"
-    )
+    seconds = time.monotonic() - started
+    print(f"{given.campaign}, seed {given.seed}: {seconds:,.0f} s, {given.jobs} at once")
     return 1 if any(found["failed"] for found in done) else 0
 
 

@@ -21,6 +21,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -57,16 +58,18 @@ class Worker:
         }
         scratch = work / f"worker{self._number}"
         command = [sys.executable, "-m", "crash.worker", work / "stage", work / "model", scratch]
-        self._process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=open(work / f"worker{self._number}.err", "ab"),  # noqa: SIM115
-            text=True,
-        )
+        with (work / f"worker{self._number}.err").open("ab") as errors:
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
         if self._process.stdout.readline() != "ready\n":
-            raise SystemExit(f"no worker: {work}/worker{self._number}.err says why")
+            why = (work / f"worker{self._number}.err").read_text(errors="replace")[-3000:]
+            raise SystemExit(f"no worker: {why}")
 
     def do(self, case: dict) -> dict:
         """Does a case."""
@@ -78,14 +81,17 @@ class Worker:
             answer = ""
         if answer:
             return json.loads(answer)
-        code = self._process.wait()
+        self.end()
+        code = self._process.returncode
         self._begin()
         return {"case": case, "failed": f"the worker died with {code}", "seconds": 0.0}
 
     def end(self) -> None:
         """Lets it end."""
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait()
+        self._process.stdout.close()
 
 
 # --- the cases of a campaign: their names, and what they are ---

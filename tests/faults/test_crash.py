@@ -69,7 +69,7 @@ def record(kind: str, path: str, **more) -> Record:
     return Record(**{"kind": kind, "handle": len(path), "path": path, **plain, **more})
 
 
-def states(*records: Record, tree: dict | None = None, seeds: int = 30) -> list[dict]:
+def states(*records: Record, tree: dict | None = None, seeds: int = 100) -> list[dict]:
     """What the disk may hold at the end."""
     promised = [{}] * (len(records) + 1)
     return [cut.tree for cut in cuts(tree or {}, list(records), promised, seeds) if cut.over]

@@ -97,6 +97,7 @@ class Job:
         """The child's life."""
         from longctx.cli.main import app
 
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
         out, err, shared = self._files
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)

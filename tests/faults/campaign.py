@@ -69,6 +69,7 @@ class Worker:
             )
         if self._process.stdout.readline() != "ready\n":
             why = (work / f"worker{self._number}.err").read_text(errors="replace")[-3000:]
+            self.end()
             raise SystemExit(f"no worker: {why}")
 
     def do(self, case: dict) -> dict:

@@ -1,16 +1,18 @@
 """`longctx calibrate`: a profile for a model: the heads that find what a question needs."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longctx.cli import calibrate_tables, completion, options, progress, render
+from longctx.cli import calibrate_tables, completion, options, progress, render, standard_output
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import make_setup
+from longctx.cli.run import current
+from longctx.core.outputs import STANDARD
 
 if TYPE_CHECKING:
     from longctx.core.calibrate.run import Told
@@ -56,7 +58,8 @@ def run(
             "--out",
             metavar="PROFILE",
             show_default=False,
-            help="Profile to write, a .yaml file; by default one named after the model, here. "
+            help="Profile to write, a .yaml file, or `-` for standard output; by default one named "
+            "after the model, here. "
             "Tables, the heat map (matplotlib draws it: longctx[plot]) and what is finished stand "
             "beside it in a folder NAME.calibration: the same command goes on after a stop, also "
             "with more samples.",
@@ -112,15 +115,18 @@ def run(
     amounts = QUICK if quick else FULL
     wanted = Wanted(
         out=_out(model, out),
+        printed=out == STANDARD,
         amounts=amounts if samples is None else replace(amounts, samples=samples),
         length=parse_tokens(length),
         seed=seed,
         rank_by=rank_by,
     )
-    with _kept(wanted), _told() as tell:
-        found = calibrate(setup, wanted, tell)
-    if not render.result(found.as_dict(), json):
-        calibrate_tables.show(found)
+    to_itself = standard_output.given_to("--out -", current()) if wanted.printed else nullcontext()
+    with to_itself:
+        with _kept(wanted), _told() as tell:
+            found = calibrate(setup, wanted, tell)
+        if not render.result(found.as_dict(), json):
+            calibrate_tables.show(found)
     if not can_draw():
         render.note("no heat map was drawn: matplotlib is not installed (longctx[plot])")
     if not found.retrieval_heads:
@@ -130,7 +136,7 @@ def run(
 
 def _out(model: str, out: Path | None) -> Path:
     """The profile's path: as given, or named after the model, in the working folder."""
-    if out is not None:
+    if out is not None and out != STANDARD:
         return out.expanduser()
     return Path(f"{Path(model).expanduser().resolve().name}.yaml")
 

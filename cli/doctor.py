@@ -2,8 +2,9 @@
 
 import os
 import shutil
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,15 +17,28 @@ from longctx.cli.text import size
 EXAMPLES = """\
   longctx doctor
   longctx doctor --json
+  longctx doctor --fix
 """
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
-def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
+def run(
+    fix: Annotated[
+        bool,
+        options.flag(
+            "--fix",
+            "Take from others than the owner all rights in the library, after saying what there "
+            "is; off by default.",
+        ),
+    ] = False,
+    library: options.LibraryDir = None,
+    json: options.Json = False,
+) -> None:
     """Checks this installation.
 
-    Reports versions, devices, free memory and disk, and the library, and runs the self-check of the
-    bundled model. The exit code is 1 where something would keep longctx from working.
+    Reports versions, devices, free memory and disk, and the library with who else may read it, and
+    runs the self-check of the bundled model. The exit code is 1 where something would keep longctx
+    from working.
     """
     offline = [name for name in OFFLINE if os.environ.get(name, "0") not in ("", "0")]
     make_setup(model=None)
@@ -32,7 +46,7 @@ def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
         "versions": versions(),
         "devices": _devices(),
         **_computing(),
-        "library": _library(library_path(library)),
+        "library": _library(library_path(library), fix),
         "config": {"path": str(config_path()), "exists": config_path().is_file()},
         "offline": offline,
     }
@@ -71,7 +85,7 @@ def _computing() -> dict[str, Any]:
     return {"auto": {"device": device, "dtype": dtype}, "threads": torch.get_num_threads()}
 
 
-def _library(path: Path) -> dict[str, Any]:
+def _library(path: Path, fix: bool) -> dict[str, Any]:
     """Where documents go, and whether they can: decided by the nearest folder that exists."""
     home = next(place for place in (path, *path.absolute().parents) if place.exists())
     return {
@@ -79,6 +93,35 @@ def _library(path: Path) -> dict[str, Any]:
         "exists": path.is_dir(),
         "writable": home.is_dir() and os.access(home, os.W_OK | os.X_OK),
         "disk_free": shutil.disk_usage(home).free,
+        **_others(path, fix),
+    }
+
+
+def _others(path: Path, fix: bool) -> dict[str, Any]:
+    """Who else may read the library; with `fix` nobody after this.
+
+    Raises:
+        LongctxError: something in it is another user's.
+    """
+    from longctx.core.errors import LongctxError
+    from longctx.core.store.library import Library
+    from longctx.core.store.upkeep import make_private, open_to_others
+
+    try:
+        library = Library.open(path)
+    except LongctxError:  # there is none, or no library; other commands say so
+        return {"mode": None, "open_to_others": 0, "made_private": 0}
+    mode, found = stat.S_IMODE(path.stat().st_mode), len(open_to_others(library))
+    if fix and found:
+        render.note(
+            f"Others may read {found:,} files and folders of {render.one_line(str(path))} "
+            f"(mode {mode:03o}); they become their owner's alone"
+        )
+        make_private(library)
+    return {
+        "mode": f"{mode:03o}",
+        "open_to_others": 0 if fix else found,
+        "made_private": found if fix else 0,
     }
 
 
@@ -119,6 +162,7 @@ def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("auto", f"{auto['device']} in {auto['dtype']}, {report['threads']} CPU threads"),
         ("library", f"{place['path']} ({writable}, {size(place['disk_free'])} free on disk)"),
+        *_rights(place),
         ("config", config["path"] + ("" if config["exists"] else " (there is none)")),
         (
             "offline",
@@ -126,4 +170,19 @@ def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("bundled model", works),
         *(("problem", problem) for problem in report["problems"]),
+    ]
+
+
+def _rights(place: dict[str, Any]) -> list[tuple[str, str]]:
+    """What is said of who else may read the library."""
+    if place["made_private"]:
+        return [("", f"{place['made_private']:,} files and folders are its owner's alone now")]
+    if not place["open_to_others"]:
+        return []
+    return [
+        (
+            "",
+            f"others may read {place['open_to_others']:,} files and folders of it (mode "
+            f"{place['mode']}); --fix makes them its owner's alone",
+        )
     ]

@@ -76,7 +76,8 @@ LogFile = Annotated[
     _option(
         "--log-file",
         metavar="FILE",
-        help="Append the log to this file, with times and in full; by default it is not kept.",
+        help="Append the log to this file (`-`: standard output), with times and in full; by "
+        "default it is not kept.",
     ),
 ]
 Report = Annotated[
@@ -84,8 +85,9 @@ Report = Annotated[
     _option(
         "--report",
         metavar="FILE",
-        help="Write a JSON object to this file at the end, also of a run that fails: arguments, "
-        "versions, device, model, result, times, exit code. By default nothing is written.",
+        help="Write a JSON object to this file (`-`: standard output) at the end, also of a run "
+        "that fails: arguments, versions, device, model, result, times, exit code. By default "
+        "nothing is written.",
     ),
 ]
 Debug = Annotated[

@@ -1,7 +1,6 @@
 """`longctx export`: writes a document to one file."""
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,15 +8,18 @@ from typing import IO, Annotated
 
 import typer
 
-from longctx.cli import options, progress, render
+from longctx.cli import options, progress, render, standard_output
+from longctx.cli.run import current
 from longctx.cli.settings import library_path
 from longctx.cli.text import size
 from longctx.core.errors import UsageError
+from longctx.core.outputs import STANDARD, Output
 
 EXAMPLES = """\
   longctx export book book.longctx
   longctx export book - | ssh laptop longctx import - --name book
 """
+REMEDY = "Make room or allow writing there, or name another file; --replace writes over one."
 
 
 def run(
@@ -60,17 +62,18 @@ def _target(file: str, replace: bool) -> Iterator[IO[bytes]]:
     """What to write to.
 
     Raises:
-        UsageError: standard output is a terminal, or the file cannot be written.
+        UsageError: standard output is a terminal or wanted for something else, or the file cannot
+            be written.
     """
+    path = Path(os.path.expanduser(file))
     if file != "-":
-        from longctx.core.store.archive import whole_file
-
-        with whole_file(Path(os.path.expanduser(file)), replace) as out:
+        path = path.absolute() if path == STANDARD else path  # "./-" is a file
+        with Output(path, remedy=REMEDY).whole(replace) as out:
             yield out
         return
-    if sys.stdout.isatty():
+    if standard_output.is_terminal():
         raise UsageError(
             "cannot write a document to the terminal", remedy="Name a file, or add a pipe."
         )
-    yield sys.stdout.buffer
-    sys.stdout.buffer.flush()
+    with standard_output.given_to("FILE -", current()), Output(STANDARD).whole() as out:
+        yield out

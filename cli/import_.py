@@ -46,6 +46,7 @@ def run(
     ] = False,
     max_size: options.MaxSize = None,
     library: options.LibraryDir = None,
+    shared: options.Shared = False,
     json: options.Json = False,
 ) -> None:
     """Takes a document that `longctx export` wrote into the library.
@@ -61,7 +62,7 @@ def run(
     chosen, title = _called(file, name)
     label = "standard input" if file == "-" else file
     with _source(file) as source, progress.ByteProgress() as shown:
-        given = chosen, replace, limit, shown.tell, title
+        given = chosen, replace, limit, shown.tell, title, shared
         manifest = receive(library_path(library), source, label, *given)
     if not render.result(summary(manifest), json):
         state = size(manifest.size)

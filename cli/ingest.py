@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from longctx.cli import ingest_each, ingest_plan, ingest_results, ingest_ways, options
-from longctx.cli.ingest_fit import require_fit, says_how_to_read
+from longctx.cli.ingest_fit import dtype_to_go_on, require_fit, says_how_to_read
 from longctx.cli.ingest_job import understood
 from longctx.cli.ingest_stop import stoppable
 from longctx.cli.loading import make_setup
@@ -86,6 +86,7 @@ def run(
     ] = False,
     kv_dtype: options.KvDtype = None,
     library: options.LibraryDir = None,
+    shared: options.Shared = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
@@ -124,8 +125,8 @@ def run(
     its last checkpoint when the same command is given again.
 
     A document that is appended to can be asked all the while: it is as it was until the longer one
-    is whole. A source that has changed otherwise than by growing is refused, and so is one that was
-    unpacked or converted.
+    is whole. It is read on as it was begun, also in its number format. A source that has changed
+    otherwise than by growing is refused, and so is one that was unpacked or converted.
     """
     require_fit(ctx, paths)
     # What takes no time is refused first; torch is not imported before `make_setup`.
@@ -144,6 +145,8 @@ def run(
         )
         if append:
             job.require_there()
+        if append or (follow and job.is_there()):
+            dtype = dtype_to_go_on(ctx)
         setup = make_setup(
             model=model,
             profile=profile,
@@ -154,6 +157,8 @@ def run(
             dtype=dtype,
             threads=threads,
         )
+        if shared and not dry_run:
+            job.make_shared()
         if dry_run:
             done, show = ingest_plan.measure(job, setup), ingest_plan.show
         elif each:

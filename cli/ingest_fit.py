@@ -32,6 +32,14 @@ def require_fit(ctx: typer.Context, paths: list[str]) -> None:
         )
 
 
+def dtype_to_go_on(ctx: typer.Context) -> str:
+    """The number format that is wanted for a document that is there.
+
+    One that is only a setting, of the environment or the config file, is for documents to come.
+    """
+    return ctx.params["dtype"] if _typed(ctx, "dtype") else "auto"
+
+
 def says_how_to_read(ctx: typer.Context) -> bool:
     """Whether the command line says how to read what a document that is there says itself."""
     return bool(_typed(ctx, *READ_AS))

@@ -50,6 +50,22 @@ class Job:
 
         Library.open(self.library).document(self.called)
 
+    def make_shared(self) -> None:
+        """Makes the library, for others to read, where there is none."""
+        from longctx.core.store.library import Library
+
+        Library.open(self.library, create=True, shared=True)
+
+    def is_there(self) -> bool:
+        """Whether there is a document that is called so, and can be read."""
+        from longctx.core.errors import LongctxError
+
+        try:
+            self.require_there()
+        except LongctxError:
+            return False
+        return True
+
     def cadence(self) -> "Cadence":
         """Says for one document when to write a checkpoint."""
         from longctx.core.cadence import Cadence

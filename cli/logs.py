@@ -8,12 +8,14 @@ a line of its own or steer a terminal.
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
+from typing import IO
 
+from longctx.cli import render
 from longctx.cli.run import Run
 from longctx.cli.text import escaped
-from longctx.core.errors import UsageError
+from longctx.core.errors import LongctxError, UsageError
+from longctx.core.outputs import Output
 
 LEVELS = (logging.ERROR, logging.INFO, logging.DEBUG)  # on standard error, by how often -v stands
 OURS = "longctx"
@@ -26,27 +28,28 @@ def logging_of(run: Run) -> Iterator[None]:
     Raises:
         UsageError: the log file cannot be opened.
     """
-    handlers = _handlers(run)
-    root, ours = logging.getLogger(), logging.getLogger(OURS)
-    before = ours.level
-    ours.setLevel(min(handler.level for handler in handlers))
-    for handler in handlers:
-        root.addHandler(handler)
-    logging.captureWarnings(True)
-    try:
-        yield
-    finally:
-        logging.captureWarnings(False)
+    with ExitStack() as files:
+        handlers = _handlers(run, files)
+        root, ours = logging.getLogger(), logging.getLogger(OURS)
+        before = ours.level
+        ours.setLevel(min(handler.level for handler in handlers))
         for handler in handlers:
-            root.removeHandler(handler)
-            handler.close()
-        ours.setLevel(before)
+            root.addHandler(handler)
+        logging.captureWarnings(True)
+        try:
+            yield
+        finally:
+            logging.captureWarnings(False)
+            for handler in handlers:
+                root.removeHandler(handler)
+                handler.close()
+            ours.setLevel(before)
 
 
-def _handlers(run: Run) -> list[logging.Handler]:
+def _handlers(run: Run, files: ExitStack) -> list[logging.Handler]:
     handlers: list[logging.Handler] = [_Terminal(run.verbose)]
     if run.log_file is not None:
-        handlers.append(_file(run.log_file.expanduser()))
+        handlers.append(_file(Output(run.log_file.expanduser(), "the log file "), files))
     if run.report is not None:
         handlers.append(_Collected(run))
     return handlers
@@ -85,15 +88,34 @@ class _Terminal(logging.Handler):
             return
 
 
-def _file(path: Path) -> logging.Handler:
+def _file(output: Output, files: ExitStack) -> logging.Handler:
     try:
-        handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise UsageError(f"cannot write the log file '{path}'", why, "Name another.") from error
-    handler.setLevel(logging.DEBUG)
-    handler.setFormatter(OneLine("%(asctime)s %(process)d %(level)s %(name)s: %(message)s"))
-    return handler
+        out = files.enter_context(output.appending())
+    except LongctxError as error:
+        raise UsageError(error.what, error.why, error.remedy) from error
+    return _File(output, out)
+
+
+class _File(logging.Handler):
+    """Lines in a file, each written at once; one that takes no more is told of once."""
+
+    def __init__(self, output: Output, out: IO[bytes]):
+        super().__init__(logging.DEBUG)
+        self.setFormatter(OneLine("%(asctime)s %(process)d %(level)s %(name)s: %(message)s"))
+        self._output, self._out, self._ends = output, out, False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._ends:
+            return
+        rest = memoryview(f"{self.format(record)}\n".encode("utf-8", "backslashreplace"))
+        try:
+            while rest:
+                rest = rest[self._out.write(rest) :]
+            self._out.flush()
+        except (OSError, ValueError) as error:
+            self._ends = True
+            why = getattr(error, "strerror", None) or str(error)
+            render.problem(f"the log ends here: cannot write '{self._output.path}': {why}")
 
 
 class _Collected(logging.Handler):

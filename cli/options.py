@@ -256,6 +256,14 @@ MaxSize = Annotated[
         metavar="SIZE",
     ),
 ]
+Shared = Annotated[
+    bool,
+    flag(
+        "--shared",
+        "Where this makes the library, let others read it, as far as the umask does; by default it "
+        "is its owner's alone. One that is there keeps the rights of its folder.",
+    ),
+]
 Hidden = Annotated[
     bool,
     setting(

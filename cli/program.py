@@ -17,7 +17,15 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from longctx.cli import everywhere, plain_values, render, report, run, settings
+from longctx.cli import (
+    everywhere,
+    plain_values,
+    render,
+    report,
+    run,
+    settings,
+    standard_output,
+)
 from longctx.cli.interrupt import INTERRUPTED, TERMINATED, code_of
 from longctx.cli.logs import logging_of
 from longctx.cli.run import Run
@@ -65,14 +73,14 @@ class Command(TyperCommand):
         """Runs the command.
 
         Raises:
-            UsageError: the log or the report cannot be written.
+            UsageError: the log or the report cannot be written, or two things want standard output.
         """
         current = ctx.find_object(Run)
         current.command = ctx.command_path.partition(" ")[2]
         current.arguments = dict(ctx.params)
         if current.report is not None:
-            report.require_writable(current.report)
-        with logging_of(current):
+            report.output(current.report).require_writable()
+        with standard_output.of_run(current), logging_of(current):
             if _log.isEnabledFor(logging.INFO):  # looking for a version takes a while
                 _log.info("longctx %s: %s", report.version("longctx"), current.command)
             try:
@@ -212,6 +220,9 @@ def finish(current: Run, code: int) -> int:
     if current.report is not None:
         try:
             report.write(current, code)
+        except BrokenPipeError:
+            _abandon_output()
+            return code or 1
         except LongctxError as error:
             return code or tell(error, current)
     return code

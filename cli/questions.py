@@ -4,20 +4,21 @@ Knows three forms: plain text (one question a line), JSON lines, and YAML as in
 samples/questions/.
 """
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from longctx.core import file_limits
 from longctx.core.errors import UnreadableInput, UsageError
+from longctx.core.regular_files import parsed_json, read_text
 
 FORMS = "Give one question a line, or an object with the key 'question' for each."
 
 
 def from_stdin() -> Iterator[str]:
     """One question a line; each is given as soon as its line is there."""
-    return _lines(raw.decode("utf-8", errors="replace") for raw in sys.stdin.buffer)
+    return _lines(raw.decode("utf-8", errors="replace") for raw in _raw_lines())
 
 
 def from_file(path: Path) -> list[str]:
@@ -28,7 +29,7 @@ def from_file(path: Path) -> list[str]:
         UnreadableInput: it is not UTF-8 text.
     """
     try:
-        text = path.read_text("utf-8")
+        text = read_text(path, file_limits.QUESTIONS, handed=True)
     except UnicodeDecodeError as error:
         raise UnreadableInput(
             f"cannot read '{path}'", "it is not UTF-8 text", "Convert it first."
@@ -45,6 +46,15 @@ def from_file(path: Path) -> list[str]:
     return lines
 
 
+def _raw_lines() -> Iterator[bytes]:
+    most = file_limits.QUESTION
+    while raw := sys.stdin.buffer.readline(most + 1):
+        if len(raw) > most:
+            why = f"it has a line of more than {most:,} bytes"
+            raise UsageError("cannot read questions from standard input", why, FORMS)
+        yield raw
+
+
 def _lines(lines: Iterable[str]) -> Iterator[str]:
     stripped = (line.strip().removeprefix("\ufeff") for line in lines)
     return (line for line in stripped if line)
@@ -52,7 +62,7 @@ def _lines(lines: Iterable[str]) -> Iterator[str]:
 
 def _json_question(line: str, path: Path) -> str:
     try:
-        return _question(json.loads(line), path)
+        return _question(parsed_json(line), path)
     except ValueError as error:
         raise UsageError(f"cannot read '{path}'", f"{error} in {line[:80]!r}", FORMS) from error
 
@@ -60,6 +70,9 @@ def _json_question(line: str, path: Path) -> str:
 def _yaml_questions(text: str, path: Path) -> list[str]:
     from longctx.core import safe_yaml
 
+    if len(text) > safe_yaml.LARGEST:
+        why = f"it has {len(text):,} characters, and {safe_yaml.LARGEST:,} are the most"
+        raise UsageError(f"cannot read '{path}'", why, "Give them one a line, or as JSON lines.")
     values = safe_yaml.read(text, f"'{path}'")
     entries = values.get("questions") if isinstance(values, dict) else None
     if not isinstance(entries, list):

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from longctx.cli import hyperlinks
 from longctx.cli.run import current
 from longctx.cli.text import clean, counted, one_line
+from longctx.core import pasting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -283,7 +284,7 @@ def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:
         names = ", ".join(state["without_embeddings"])
         note(f"chosen by words alone: there are no embeddings of {names}")
     for name in state["counted_again"]:
-        told = f"`longctx upgrade {name}` writes it"
+        told = f"`longctx upgrade {pasting.document(name)}` writes it"
         note(f"the stored word index of {name} is damaged and was counted again; {told}")
     left_out = state.get("left_out")
     if left_out:

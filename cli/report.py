@@ -5,13 +5,11 @@ Written at the end of every run, also of one that fails or is interrupted; what 
 """
 
 import json
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from longctx.cli.run import Run
-from longctx.core.errors import LongctxError, UsageError
+from longctx.core.outputs import Output
 
 SCHEMA_VERSION = 1
 PACKAGES = ("longctx", "torch", "transformers", "tokenizers", "safetensors", "numpy", "triton")
@@ -35,16 +33,9 @@ def version(package: str) -> str | None:
         return None
 
 
-def require_writable(path: Path) -> None:
-    """Refuses a place for a report before any work.
-
-    Raises:
-        UsageError: its folder does not exist, or nothing can be written there.
-    """
-    path = path.expanduser()
-    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
-        why = "it is a folder" if path.is_dir() else "its folder is not there or not writable"
-        raise UsageError(f"cannot write the report '{path}'", why, "Give --report another file.")
+def output(path: Path) -> Output:
+    """Where a report goes."""
+    return Output(path.expanduser(), "the report ", "Give --report another file.")
 
 
 def write(run: Run, code: int) -> None:
@@ -52,25 +43,10 @@ def write(run: Run, code: int) -> None:
 
     Raises:
         LongctxError: it cannot be written.
+        BrokenPipeError: nobody reads standard output, where it was to go.
     """
-    import secrets
-
-    path = run.report.expanduser()
     text = json.dumps(contents(run, code), indent=1, default=str, allow_nan=False) + "\n"
-    fresh = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
-    try:
-        try:
-            with fresh.open("x", encoding="ascii") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(path)
-        finally:
-            with suppress(OSError):
-                fresh.unlink(missing_ok=True)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LongctxError(f"cannot write the report '{path}'", why, "Make room there.") from error
+    output(run.report).write(text)
 
 
 def contents(run: Run, code: int) -> dict[str, Any]:

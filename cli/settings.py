@@ -67,10 +67,14 @@ def defaults(commands: Commands) -> dict[str, dict[str, Any]]:
 def _read(path: Path) -> dict[str, Any]:
     import tomllib
 
+    from longctx.core import file_limits
+    from longctx.core.regular_files import read_text
+
     try:
-        return _plain(tomllib.loads(path.read_text("utf-8")))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read config file '{path}'", str(error), "Correct it.") from error
+        return _plain(tomllib.loads(read_text(path, file_limits.CONFIG)))
+    except (OSError, ValueError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot read config file '{path}'", why, "Correct it.") from error
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

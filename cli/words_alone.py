@@ -83,7 +83,7 @@ def open_for_words(
     from longctx.core.candidates import Candidates, why_gone
     from longctx.core.errors import Locked, NotFound
     from longctx.core.store.library import Library
-    from longctx.core.store.sameness import has_changed
+    from longctx.core.store.sameness import changed_sources
     from longctx.core.store.shards import FOR_WORDS
 
     started, several = time.perf_counter(), isinstance(chosen, Candidates)
@@ -102,7 +102,7 @@ def open_for_words(
             told = "; ".join(f"'{name}' {why}" for name, why in skipped.items())
             raise NotFound("no document can be searched", told, "Run the command again")
         sources = [source for document in documents for source in document.manifest.sources]
-        changed = [source.name for source in sources if has_changed(source)]
+        changed = changed_sources(sources)
         _tell(documents, changed)
         load_s = time.perf_counter() - started
         yield Opened(tuple(documents), changed, skipped if several else None, load_s)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from longctx.core import pasting
 from longctx.core.errors import UsageError
 from longctx.core.reader import Source
 from longctx.core.reading import skipped
@@ -242,7 +243,7 @@ def _not_plain(document: Document, known: Known) -> UsageError:
 
 def anew(document: Document) -> str:
     """The command that reads a document anew."""
-    return f"longctx ingest PATH... --name {document.manifest.name} --replace"
+    return f"longctx ingest PATH... {pasting.option('--name', document.manifest.name)} --replace"
 
 
 def sources_before(more: More, tokens: int) -> tuple[Known, ...]:

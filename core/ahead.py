@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
+from longctx.core.regular_files import open_regular
+
 PIECE = 8 << 20  # bytes read at a time; the end of the context waits for one
 
 T = TypeVar("T")
@@ -43,10 +45,9 @@ class ReadAhead:
         buffer = bytearray(PIECE)
         for file in files:
             with suppress(OSError):
-                if file.is_file():
-                    self._read(file, buffer)
+                self._read(file, buffer)
 
     def _read(self, file: Path, buffer: bytearray) -> None:
-        with file.open("rb", buffering=0) as stream:
+        with open_regular(file, buffering=0) as stream:
             while not self._over.is_set() and stream.readinto(buffer):
                 pass

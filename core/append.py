@@ -16,12 +16,13 @@ from xxhash import xxh3_128_hexdigest
 
 from longctx.core.additions import More, anew, in_order, more_of, sources_before, still_changed
 from longctx.core.cadence import Cadence
+from longctx.core.device import dtype_name
 from longctx.core.disk import expected_tokens, require_disk, require_memory
 from longctx.core.errors import StateMismatch, UsageError
 from longctx.core.ingest import Ingested, Progress, as_it_was, read_in
 from longctx.core.reader import Source
 from longctx.core.reading import CannotGoOn, begun_with
-from longctx.core.resume import holds
+from longctx.core.resume import holds, read_in_dtype, told_dtype
 from longctx.core.setup import Engine, Setup, prepare, recorded
 from longctx.core.sources.find import USUAL, check, open_sources
 from longctx.core.sources.rules import Rules
@@ -59,7 +60,7 @@ def append(
         library: the library's folder.
         name: the document.
         paths: files, folders, patterns, or `-` for standard input.
-        setup: model and device; how it is read is what the document says.
+        setup: model and device; how it is read, and in which number format, the document says.
         cadence: when to write a checkpoint; None: the usual one.
         max_size: bytes that the library may have; None: as many as the disk has.
         on_progress: called after every chunk.
@@ -68,7 +69,7 @@ def append(
 
     Raises:
         UsageError: a missing file, one that has changed otherwise than by growing, or one that is
-            in the document and not at its end.
+            in the document and not at its end; or another number format than the document's.
         NotFound: no such library or document.
         Locked: another process writes it, or reads it for too long.
         StateMismatch: it is of another model, damaged, or of a version that notes no boundary.
@@ -114,15 +115,35 @@ def append(
 
 
 def engine_for(document: Document, setup: Setup) -> Engine:
-    """What a document is read on with: its own method, options and profile.
+    """What a document is read on with: its own method, options, profile and number format.
 
     Raises:
+        UsageError: another number format is wanted.
         StateMismatch: the model is another one.
     """
-    own = replace(setup, profile=None, method=None, keep_kv=False, kv_dtype=None)
+    dtype = _own_dtype(document.manifest, setup.dtype)
+    own = replace(setup, profile=None, method=None, keep_kv=False, kv_dtype=None, dtype=dtype)
     engine = prepare(own, recorded(document.manifest))
     document.require_model(engine.files.fingerprint().as_dict())
-    return engine
+    return engine if dtype == setup.dtype else told_dtype(engine)
+
+
+def _own_dtype(manifest: Manifest, wanted: str) -> str:
+    """The number format in which a document was read; what is wanted, where it says none.
+
+    Raises:
+        UsageError: another one is wanted.
+    """
+    own = read_in_dtype(manifest)
+    if own is None:
+        return wanted
+    if wanted not in ("auto", own):
+        raise UsageError(
+            f"cannot read on '{manifest.name}' in {wanted}",
+            f"it was read in {own}, and a document has one number format",
+            f"Leave --dtype out, or read everything in {wanted} under another name.",
+        )
+    return own
 
 
 def _require_one_text(document: Document) -> None:
@@ -172,7 +193,7 @@ def _writer(
     if longer.begun:
         _require_append(longer.begun.manifest)
         fixed = len(manifest.sources) - (more.file is not None)
-        if _can_go_on(longer.begun.manifest, sources, fixed, marks):
+        if _can_go_on(longer.begun.manifest, sources, fixed, engine, marks):
             try:
                 return longer.go_on(header)
             except StateMismatch:
@@ -198,8 +219,12 @@ def _require_append(begun: Manifest) -> None:
         )
 
 
-def _can_go_on(begun: Manifest, sources: list[Source], fixed: int, marks: dict[str, Any]) -> bool:
-    """Whether what was begun is the beginning of these sources behind this document."""
+def _can_go_on(
+    begun: Manifest, sources: list[Source], fixed: int, engine: Engine, marks: dict[str, Any]
+) -> bool:
+    """Whether what was begun is the beginning of these sources behind this document, read alike."""
+    if read_in_dtype(begun) != dtype_name(engine.dtype):
+        return False
     if begun.report[MARK] != marks[MARK] or begun_with(sources, begun) is None:
         return False
     return all(holds(known) for known in begun.sources[fixed:])

@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from stat import S_ISREG
 
 from longctx.core.append import append, engine_for
 from longctx.core.cadence import Cadence
+from longctx.core.device import dtype_name
 from longctx.core.errors import Locked, NotFound, UsageError
 from longctx.core.ingest import Ingested, Progress, ingest
-from longctx.core.resume import read_otherwise
+from longctx.core.resume import read_in_dtype, read_otherwise
 from longctx.core.setup import Engine, Setup, prepare
 from longctx.core.sources.archive import kind_of
 from longctx.core.sources.find import USUAL, open_sources
@@ -78,6 +80,7 @@ def follow(
         done = append(library, name, paths, setup, *given)
     else:
         done = ingest(library, paths, setup, name, False, *given)
+        given = *given[:-1], _engine_now(store.document(name), engine, setup)
     try:
         on_step(done)
         per_token = done.bytes / max(1, done.tokens)
@@ -134,6 +137,12 @@ def _begin(
     if as_wanted:
         _require_read_as(document, setup)
     return document, engine
+
+
+def _engine_now(document: Document, engine: Engine, setup: Setup) -> Engine:
+    """The same engine; another one where a reading was gone on with in another number format."""
+    same = read_in_dtype(document.manifest) == dtype_name(engine.dtype)
+    return engine if same else engine_for(document, setup)
 
 
 def _require_read_as(document: Document, setup: Setup) -> None:
@@ -201,9 +210,12 @@ class _Growth:
 
 
 def _look(file: Path) -> tuple[int | None, int | None]:
-    """A file's number and its size in bytes; nothing where it is not there, or out of reach."""
+    """A file's number and its size in bytes; nothing where it is not there, or out of reach.
+
+    What is no file, as a pipe that came in its place, is not one that can grow.
+    """
     try:
         status = os.stat(file)
     except OSError:
         return None, None
-    return status.st_ino, status.st_size
+    return (status.st_ino, status.st_size) if S_ISREG(status.st_mode) else (None, None)

@@ -25,7 +25,7 @@ from longctx.core.gather import room
 from longctx.core.memory import Method, Snapshot, can_be_made_again
 from longctx.core.reader import Source
 from longctx.core.reading import CannotGoOn, Reading
-from longctx.core.resume import difference, header, unchanged
+from longctx.core.resume import as_begun, begun_otherwise, header, unchanged
 from longctx.core.setup import Engine, Setup, memory_told, prepare
 from longctx.core.sources.find import USUAL, open_sources
 from longctx.core.sources.rules import Rules
@@ -181,10 +181,11 @@ def ingest_sources(
     if (settled or not replace) and (known := unchanged(store, name, sources, engine)):
         _log.info("%s is there already, of the same sources and settings", name)
         return as_it_was(known)
+    engine = as_begun(store, name, sources, engine)
     method = engine.new_method()  # before anything is written: the model may not fit
     require_disk(store, name, engine, method, sources, max_size)
     require_memory(engine, method, sources)
-    differs = partial(difference, engine, sources)
+    differs = partial(begun_otherwise, engine, sources)
     with store.writer(name, {**header(engine), "title": title}, replace, differs) as writer:
         expected = expected_tokens(engine, sources)
         within = partial(require_size, store.path, max_size)

@@ -28,7 +28,7 @@ from longctx.core.setup import Engine, Setup, beside, prepare, recorded
 from longctx.core.stages import facts, stage
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Manifest
-from longctx.core.store.sameness import has_changed
+from longctx.core.store.sameness import changed_sources
 
 _log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ class JointSession(Asking):
                 self._skip(name, error)
                 return
             document.require_model(self._fingerprint)
-            self._changed[name] = [s.name for s in document.manifest.sources if has_changed(s)]
+            self._changed[name] = changed_sources(document.manifest.sources)
             self._open[name] = document, held.pop_all()
         _log.info("document %s: opened, %s tokens", name, f"{document.manifest.tokens:,}")
 

@@ -13,8 +13,12 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from longctx.core import file_limits
 from longctx.core.architectures import language_model
 from longctx.core.errors import LongctxError, UsageError
+from longctx.core.model_folder import require_files, require_header
+from longctx.core.outputs import Output
+from longctx.core.regular_files import open_regular, parsed_json, read_json
 
 if TYPE_CHECKING:
     import torch
@@ -85,7 +89,7 @@ class ModelFiles:
     def eos_ids(self) -> set[int]:
         """Token ids that end an answer: the configuration's, the generation's, the tokenizer's."""
         file = self.folder / "generation_config.json"
-        values = json.loads(file.read_text("utf-8")) if file.exists() else {}
+        values = read_json(file, file_limits.CONFIG) if file.exists() else {}
         ends = [self.tokenizer.eos_token_id]
         for named in (getattr(self.config, "eos_token_id", None), values.get("eos_token_id")):
             ends += named if isinstance(named, list) else [named]
@@ -127,6 +131,7 @@ def open_model_files(name: str) -> ModelFiles:
             "Convert it to safetensors first.",
         )
     try:
+        require_files(folder, name)
         config = language_model(AutoConfig.from_pretrained(folder, **OWN_CODE))
         tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE)
     except (OSError, ValueError, KeyError) as error:
@@ -229,18 +234,16 @@ class JsonCache(dict):
     def __init__(self, path: Path):
         self._path = path
         try:
-            super().__init__(json.loads(path.read_text("utf-8")))
-        except (OSError, ValueError):
+            super().__init__(read_json(path, file_limits.CACHE))
+        except (OSError, ValueError, TypeError):
             super().__init__()
 
     def __setitem__(self, key: str, value: Any) -> None:
         super().__setitem__(key, value)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self._path.with_suffix(".new")
-            fresh.write_text(json.dumps(self), "utf-8")
-            fresh.replace(self._path)
-        except OSError:
+            Output(self._path).write(json.dumps(self))
+        except (OSError, LongctxError):
             return
 
 
@@ -252,16 +255,17 @@ def _weights_digest(paths: list[Path]) -> str:
         stat = file.stat()
         key = f"{file}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ino}"
         if key not in known:
-            with file.open("rb") as stream:
+            with open_regular(file) as stream:
                 known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
         digests.append(known[key])
     return _sha256("".join(digests).encode())
 
 
 def _count(file: Path) -> int:
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
-        header = json.loads(stream.read(length))
+        require_header(file, length)
+        header = parsed_json(stream.read(length))
     return sum(_weights(key, value) for key, value in header.items() if key != "__metadata__")
 
 

@@ -7,7 +7,9 @@ import re
 from importlib import resources
 from pathlib import Path
 
+from longctx.core import file_limits
 from longctx.core.errors import UsageError
+from longctx.core.regular_files import is_regular, read_text
 
 SUFFIXES = (".txt", ".md", ".rst")
 LONGEST = 400  # words of a paragraph; longer ones are cut
@@ -31,7 +33,8 @@ def own_paragraphs(path: Path) -> list[str]:
     """
     files = [path]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+        named = (file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+        files = sorted(filter(is_regular, named))
     found = list(dict.fromkeys(line for file in files for line in paragraphs(_read(file))))
     words = sum(len(line.split()) for line in found)
     if words < LEAST:
@@ -53,7 +56,7 @@ def paragraphs(text: str) -> list[str]:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text("utf-8-sig")
+        return read_text(file, file_limits.DATA, "utf-8-sig")
     except UnicodeDecodeError as error:
         why = f"it is no UTF-8 text: {error.reason} at byte {error.start:,}"
         raise UsageError(f"cannot read '{file}'", why, "Convert it, or leave it out.") from error

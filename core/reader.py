@@ -22,6 +22,7 @@ import numpy as np
 
 from longctx.core.detect import detect
 from longctx.core.errors import UnreadableInput
+from longctx.core.regular_files import open_regular
 
 READ_BYTES = 1 << 20
 _MARK = 0xDC00  # + the length of an undecodable run, while its place in the text is kept
@@ -201,7 +202,8 @@ class Source:
         if self.made:
             return self.made.open()
         if self.path:
-            return self.path.open("rb")
+            # What was named itself may be a pipe: it is waited for.
+            return open_regular(self.path) if self.found else self.path.open("rb")
         return nullcontext(self.stream or sys.stdin.buffer)
 
 

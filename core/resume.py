@@ -5,10 +5,11 @@ options, profile and every byte of the sources agree.
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from longctx.core.device import DTYPES, choose_dtype, dtype_name
 from longctx.core.errors import NotFound, StateMismatch
 from longctx.core.reader import Source
 from longctx.core.reading import begun_with, skipped
@@ -81,13 +82,50 @@ def read_otherwise(engine: Engine, manifest: Manifest) -> str:
     return ""
 
 
+def read_in_dtype(manifest: Manifest) -> str | None:
+    """The number format in which a document was read; None: it names none that is known."""
+    dtype = manifest.recorded.get("dtype")
+    return dtype if isinstance(dtype, str) and dtype in DTYPES else None
+
+
+def as_begun(store: Library, name: str, sources: list[Source], engine: Engine) -> Engine:
+    """What a reading that was stopped is gone on with: its number format, unless one was named."""
+    try:
+        begun = Manifest.read(store.path / "unfinished" / name)
+    except StateMismatch:
+        return engine
+    own = read_in_dtype(begun)
+    if engine.dtype_chosen or own in (None, dtype_name(engine.dtype)):
+        return engine
+    if difference(engine, sources, begun):
+        return engine
+    return told_dtype(replace(engine, dtype=DTYPES[own], _decoder=None))
+
+
+def begun_otherwise(engine: Engine, sources: list[Source], begun: Manifest) -> str:
+    """Why a reading that was stopped is not gone on with; as `difference`, or its number format."""
+    own, now = read_in_dtype(begun), dtype_name(engine.dtype)
+    if why := difference(engine, sources, begun):
+        return why
+    return "" if own in (None, now) else f"it was read in {own}, not in {now}"
+
+
+def told_dtype(engine: Engine) -> Engine:
+    """The same, with a note where its number format is not what this device would have."""
+    own, usual = engine.dtype, choose_dtype("auto", engine.device)
+    if own == usual:
+        return engine
+    note = f"read on in {dtype_name(own)}, as it was begun; here {dtype_name(usual)} is usual"
+    return replace(engine, notes=(*engine.notes, note))
+
+
 def is_as_it_was(left_out: dict[str, Any]) -> bool:
     """Whether a file that could not be read was not touched since."""
     if left_out["path"] is None:
         return True
     try:
         return Path(left_out["path"]).stat().st_mtime_ns == left_out["mtime_ns"]
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
@@ -99,7 +137,7 @@ def holds(known: StoredSource) -> bool:
         if known.undecodable is None and not known.origin:
             return begins_with(Path(known.path), known.size, known.sha256)
         return is_same(known, Path(known.path))
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from longctx.core.errors import UsageError
+from longctx.core.regular_files import read_text
 
 LARGEST = 1 << 20  # bytes of a file that people write
 DEEPEST = 32  # lists and mappings within one another
@@ -30,11 +31,7 @@ def read_file(path: Path, where: str) -> Any:
         UsageError: it cannot be read, is too large, is not UTF-8, or as `read`.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
-        if len(data) > LARGEST:
-            raise UsageError(f"cannot read {where}", f"it is larger than {LARGEST:,} bytes", REMEDY)
-        text = data.decode("utf-8")
+        text = read_text(path, LARGEST)
     except OSError as error:
         why = error.strerror or str(error)
         raise UsageError(f"cannot read {where}", why, "Check the path.") from error

@@ -20,7 +20,7 @@ from longctx.core.scoring import METHOD
 from longctx.core.setup import Setup, memory_told, prepare, recorded, saved_snapshot
 from longctx.core.stages import facts, stage
 from longctx.core.store.library import Library
-from longctx.core.store.sameness import has_changed
+from longctx.core.store.sameness import changed_sources
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Session(Asking):
                 self._load(setup)
             self._held = held.pop_all()
             self._held.callback(self._kept.drop, self.document)
-        self.changed = [s.name for s in self.document.manifest.sources if has_changed(s)]
+        self.changed = changed_sources(self.document.manifest.sources)
         self._load_s = time.perf_counter() - started
         self._tell()
 

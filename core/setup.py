@@ -100,6 +100,7 @@ class Engine:
         asked_with: the method that the user names for a document; None: the usual one.
         decoding: how answers are decoded, unless a question says otherwise.
         notes: what was decided otherwise than the profile says, for people.
+        dtype_chosen: the user named the dtype; what was begun in another one is not gone on with.
     """
 
     files: ModelFiles
@@ -113,6 +114,7 @@ class Engine:
     asked_with: str | None = None
     decoding: Decoding = decoding.USUAL
     notes: tuple[str, ...] = ()
+    dtype_chosen: bool = False
     _decoder: Decoder | None = field(default=None, repr=False)
 
     @property
@@ -337,6 +339,7 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         asked_with=setup.method if recorded.method else None,
         decoding=policy(setup.decode, chosen),
         notes=tuple(_differences(wanted, options, window)),
+        dtype_chosen=setup.dtype != "auto",
     )
     if _log.isEnabledFor(logging.INFO):
         _tell(engine)

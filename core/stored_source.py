@@ -9,7 +9,7 @@ import hashlib
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ import torch
 from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput
 from longctx.core.reader import READ_BYTES, Source
+from longctx.core.regular_files import open_regular
 from longctx.core.sources.naming import heading
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Source as Known
@@ -106,7 +107,7 @@ class StoredSource(Source):
     def _open(self) -> AbstractContextManager[Any]:
         if not self.path:
             return nullcontext(_Text(self._document, self._number, self.begin))
-        file: BinaryIO = self.path.open("rb")
+        file = open_regular(self.path)
         file.seek(self.begin)
         return file
 
@@ -120,7 +121,7 @@ class LeftOut(Source):
 
     def __init__(self, entry: dict[str, Any]):
         quiet = entry.get("text") is False
-        why = (NotText if quiet else UnreadableInput)(entry["why"])
+        why = (NotText if quiet else UnreadableInput)(entry["why"] or "it was left out")
         name, part = entry["path"] or "stdin", entry.get("part") or ""
         super().__init__(name, None, refused=why, found=quiet, part=part)
         self._entry = entry

@@ -1,6 +1,8 @@
 """Fixtures shared by all tests: small random models, made in process, and their folders."""
 
 import os
+import signal
+import socket
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -297,3 +299,54 @@ def models_loaded_once(loaded_models, monkeypatch) -> None:
         return loaded_models[key]
 
     monkeypatch.setattr(setup, "load_decoder", once)
+
+
+@pytest.fixture
+def never_waits():
+    """Fails a test that waits for a writer, or reads what has no end, instead of hanging."""
+
+    def late(*_):
+        pytest.fail("it waits, or reads without end")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(100)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def is_opened():
+    """f(path): whether that is a pipe which somebody has open, or waits to, for reading."""
+
+    def run(path) -> bool:
+        if not path.is_fifo():
+            return False
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:  # ENXIO: nobody
+            return False
+        return True
+
+    return run
+
+
+@pytest.fixture(params=["pipe", "socket", "device", "link", "link to a pipe"])
+def no_file(request, tmp_path, monkeypatch):
+    """The path of what is no file, and would never come to an end."""
+    path = tmp_path / "no-file"
+    if request.param == "pipe":
+        os.mkfifo(path)
+    elif request.param == "socket":
+        monkeypatch.chdir(tmp_path)  # the name of a socket must be short
+        plug = socket.socket(socket.AF_UNIX)
+        plug.bind(path.name)
+        plug.close()
+    elif request.param == "device":
+        path = Path("/dev/zero")
+    elif request.param == "link":
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(tmp_path / "pipe")
+        path.symlink_to("pipe")
+    return path

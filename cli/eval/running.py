@@ -168,10 +168,13 @@ def evaluate(
 
 def _require_files(journal: "Journal", files: Mapping[str, Path]) -> None:
     """Refuses files of other content than an earlier run in the same folder had under that name."""
+    from longctx.core import file_limits
     from longctx.core.errors import UsageError
+    from longctx.core.regular_files import read_regular
 
     for name, path in files.items():
-        record = {"digest": sha256(path.expanduser().read_bytes()).hexdigest()}
+        data = read_regular(path.expanduser(), file_limits.DATA)
+        record = {"digest": sha256(data).hexdigest()}
         if journal.get(f"file {name}") not in (None, record):
             raise UsageError(
                 f"cannot go on with '{path}'",

@@ -9,7 +9,6 @@ from longctx.core.calibrate.report import TITLES, Calibration
 from longctx.core.calibrate.tasks import TASKS
 from longctx.core.eval import figures
 
-POINTS = 150  # pixels an inch
 INCH = 0.13  # of a head or layer
 WORST = 1.0  # rank at which the colours end; 0.5 is chance
 
@@ -25,6 +24,7 @@ def draw(file: Path, found: Calibration) -> None:
 
     Raises:
         UsageError: matplotlib is not installed.
+        LongctxError: the file cannot be written.
     """
     figures.require()
     from matplotlib import pyplot
@@ -55,8 +55,7 @@ def draw(file: Path, found: Calibration) -> None:
     figure.supxlabel("head")
     figure.supylabel("layer")
     figure.suptitle(f"{found.model}, {found.samples} samples a task", fontsize=10)
-    figure.savefig(file, dpi=POINTS)
-    pyplot.close(figure)
+    figures.save(figure, file)
 
 
 def _draw_ranks(axes: Any, found: Calibration, measure: str, colours: Any) -> Any:

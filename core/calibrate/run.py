@@ -226,7 +226,7 @@ def _found(
         retrieval_heads=retrieval,
         spans=spans,
         heads_stay=not retrieval and bool(before.get("heads")),
-        profile=wanted.out,
+        profile=wanted.profile,
         folder=wanted.folder,
         seconds=seconds,
     )

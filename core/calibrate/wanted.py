@@ -10,6 +10,8 @@ from longctx.core.calibrate.measures import MAXSIM, MEASURES
 from longctx.core.calibrate.profile_file import HEADER
 from longctx.core.errors import LongctxError, UsageError
 from longctx.core.eval.journal import Record
+from longctx.core.outputs import STANDARD, Output
+from longctx.core.regular_files import open_regular
 
 LENGTH = 8000  # tokens of a document; prefix and question make it about 8,192
 
@@ -41,6 +43,7 @@ class Wanted:
 
     Attributes:
         out: the profile to write, a .yaml file.
+        printed: it goes to standard output, and `out` only says what it and the folder are called.
         amounts: how much is measured.
         length: tokens of a ranked document.
         seed: decides all samples.
@@ -52,6 +55,12 @@ class Wanted:
     length: int = LENGTH
     seed: int = 0
     rank_by: str = MAXSIM
+    printed: bool = False
+
+    @property
+    def profile(self) -> Path:
+        """Where the profile goes."""
+        return STANDARD if self.printed else self.out
 
     @property
     def folder(self) -> Path:
@@ -78,7 +87,10 @@ def require(wanted: Wanted) -> None:
     if not out.parent.is_dir():
         why = f"there is no folder '{out.parent}'"
         raise UsageError(f"cannot write '{out}'", why, "Make it, or choose another --out.")
-    if not out.exists():
+    if wanted.printed or not out.exists():
+        return
+    if not out.is_file():  # it is written to, not replaced
+        Output(out).require_writable()
         return
     if not wanted.folder.is_dir():
         why = f"it is there, and no calibration of it in '{wanted.folder}'"
@@ -100,7 +112,7 @@ def require_no_less(wanted: Wanted, before: Record | None) -> None:
     """
     now = asdict(wanted.amounts)
     more = [name for name, amount in (before or {}).items() if amount > now[name]]
-    if more and wanted.out.exists():
+    if more and not wanted.printed and wanted.out.is_file():
         name = more[0]
         raise UsageError(
             f"will not replace '{wanted.out}'",
@@ -111,7 +123,8 @@ def require_no_less(wanted: Wanted, before: Record | None) -> None:
 
 def _is_calibrated(file: Path) -> bool:
     try:
-        return file.read_text("utf-8", errors="replace").startswith(HEADER)
+        with open_regular(file) as begun:
+            return begun.read(len(HEADER.encode())) == HEADER.encode()
     except OSError as error:
         why = error.strerror or str(error)
         raise LongctxError(f"cannot read '{file}'", why, "Choose another --out.") from error

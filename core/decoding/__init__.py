@@ -93,7 +93,7 @@ def _value(text: str) -> Any:
     """A number, true, false or null, as JSON writes them; all else is a word."""
     try:
         return json.loads(text, parse_constant=str)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

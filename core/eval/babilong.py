@@ -13,12 +13,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from longctx.core import file_limits
 from longctx.core.errors import UnreadableInput, UsageError
 from longctx.core.eval.case import Case, Query, Span
 from longctx.core.eval.filling import Count, Stream, counter, fill, spread
 from longctx.core.eval.prose import Prose
 from longctx.core.eval.scorers import labels_in, only_label
 from longctx.core.eval.task import Task
+from longctx.core.regular_files import read_text
 
 MAX_NEW_TOKENS = 32
 ASK = "{question} Answer with one of these alone: {labels}."
@@ -90,7 +92,7 @@ def read_babi(path: Path) -> Babi:
         UnreadableInput: it is not UTF-8 text.
     """
     try:
-        text = path.expanduser().read_text("utf-8")
+        text = read_text(path.expanduser(), file_limits.DATA)
     except UnicodeDecodeError as error:
         why = "it is not UTF-8 text"
         raise UnreadableInput(f"cannot read '{path}'", why, FORM) from error

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 
-from longctx.core.errors import LongctxError
 from longctx.core.eval import figures
 from longctx.core.eval.compare_rows import Row
+from longctx.core.outputs import Output
 
 HEADERS = (
     *("method", "gather by", "decode", "length", "questions", "quality", "low", "high"),
@@ -60,16 +60,12 @@ def write(folder: Path, rows: Sequence[Row], plot: bool) -> list[Path]:
     """
     texts = {f"{NAME}.csv": as_csv(rows), f"{NAME}.md": as_markdown(rows)}
     written = [folder / name for name in texts]
-    try:
-        for file, text in zip(written, texts.values(), strict=True):
-            file.write_text(text, "utf-8", newline="\n")
-        if plot and (series := quality_by_length(rows)):
-            written.append(folder / f"{NAME}.png")
-            labels = ("tokens", "quality")
-            figures.lines(written[-1], series, "Quality by length", labels, logarithmic=True)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LongctxError(f"cannot write '{written[-1]}'", why, "Make room, run again.") from error
+    for file, text in zip(written, texts.values(), strict=True):
+        Output(file, remedy="Make room, run again.").write(text)
+    if plot and (series := quality_by_length(rows)):
+        written.append(folder / f"{NAME}.png")
+        labels = ("tokens", "quality")
+        figures.lines(written[-1], series, "Quality by length", labels, logarithmic=True)
     return written
 
 

@@ -1,10 +1,12 @@
 """Plots of results, by matplotlib, which is an extra. Knows nothing of how they came about."""
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from longctx.core.errors import UsageError
+from longctx.core.outputs import Output
 
 POINTS = 150  # pixels an inch
 
@@ -37,6 +39,7 @@ def heat_map(
 
     Raises:
         UsageError: matplotlib is not installed.
+        LongctxError: the file cannot be written.
     """
     pyplot = _pyplot()
     size = (2.5 + 0.9 * len(columns), 1.6 + 0.42 * len(rows))
@@ -72,6 +75,7 @@ def lines(
 
     Raises:
         UsageError: matplotlib is not installed.
+        LongctxError: the file cannot be written.
     """
     figure, axes = _pyplot().subplots(figsize=(7, 4))
     for name, points in series.items():
@@ -87,8 +91,23 @@ def lines(
 def _save(figure: Any, file: Path, title: str) -> None:
     figure.suptitle(title, fontsize=10)
     figure.tight_layout()
-    figure.savefig(file, dpi=POINTS)
+    save(figure, file)
+
+
+def save(figure: Any, file: Path) -> None:
+    """Writes a figure, and closes it.
+
+    Args:
+        figure: of matplotlib.
+        file: .png or .svg.
+
+    Raises:
+        LongctxError: the file cannot be written.
+    """
+    drawn = BytesIO()
+    figure.savefig(drawn, format=file.suffix.removeprefix("."), dpi=POINTS)
     _pyplot().close(figure)
+    Output(file).write(drawn.getvalue())
 
 
 def _pyplot() -> Any:

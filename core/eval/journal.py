@@ -14,7 +14,10 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from longctx.core import file_limits
 from longctx.core.errors import Locked, LongctxError, UsageError
+from longctx.core.outputs import PRIVATE, Output, is_unfinished, make_folder
+from longctx.core.regular_files import open_regular, parsed_json, read_json, read_regular
 
 SETTINGS, RESULTS, LOCK = "settings.json", "results.jsonl", ".lock"
 LONGEST = 80  # characters of a value in a message
@@ -39,8 +42,8 @@ class Journal:
         if folder is None:
             return
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = FileLock(folder / LOCK, timeout=0)
+            make_folder(folder)
+            self._lock = FileLock(folder / LOCK, timeout=0, mode=PRIVATE)
             self._lock.acquire()
             try:
                 self._take_up(folder, json.loads(json.dumps(settings)))
@@ -80,9 +83,9 @@ class Journal:
         line = json.dumps({"name": name, "result": record}, ensure_ascii=False) + "\n"
         file = self._folder / RESULTS
         try:
-            with file.open("a", encoding="utf-8") as out:
-                out.write(line)
-                out.flush()
+            with Output(file).appending() as out, open(out.fileno(), "ab", closefd=False) as whole:
+                whole.write(line.encode())
+                whole.flush()
                 os.fsync(out.fileno())
         except OSError as error:
             why = error.strerror or str(error)
@@ -114,12 +117,13 @@ class Journal:
             self._require(folder, _parsed(file), settings)
             self._records = _results(folder / RESULTS)
             return
-        if {entry.name for entry in folder.iterdir()} - {LOCK, f"{SETTINGS}.new"}:
+        if {entry.name for entry in folder.iterdir() if not is_unfinished(entry.name)} - {
+            LOCK,
+            f"{SETTINGS}.new",
+        }:
             why = "it holds files that are no results of an evaluation"
             raise UsageError(f"cannot use '{folder}'", why, "Choose another --out.")
-        new = folder / f"{SETTINGS}.new"
-        new.write_text(json.dumps(settings, indent=1, ensure_ascii=False), "utf-8")
-        new.replace(file)
+        Output(file).write(json.dumps(settings, indent=1, ensure_ascii=False))
 
     @staticmethod
     def _require(folder: Path, before: Record, now: Record) -> None:
@@ -136,8 +140,10 @@ class Journal:
 def has_finished(folder: Path) -> bool:
     """Whether a journal keeps a finished piece there; of which run, it does not look."""
     try:
-        with (folder / RESULTS).open("rb") as file:
-            return file.readline().endswith(b"\n")  # one that was cut off is not finished
+        with open_regular(folder / RESULTS) as file:
+            return file.readline(file_limits.JOURNAL).endswith(
+                b"\n"
+            )  # one that was cut off is not finished
     except OSError:
         return False
 
@@ -150,7 +156,7 @@ def _shown(value: Any) -> str:
 
 def _parsed(file: Path) -> Record:
     try:
-        settings = json.loads(file.read_text("utf-8"))
+        settings = read_json(file, file_limits.CONFIG)
     except ValueError:
         settings = None
     if isinstance(settings, dict):
@@ -162,12 +168,12 @@ def _results(file: Path) -> dict[str, Record]:
     """Whole lines; the rest of one that was cut off is dropped, from the file too."""
     if not file.exists():
         return {}
-    data = file.read_bytes()
+    data = read_regular(file, file_limits.JOURNAL)
     whole = data[: data.rfind(b"\n") + 1]
     if len(whole) < len(data):
         os.truncate(file, len(whole))
     try:
-        lines = [json.loads(line) for line in whole.split(b"\n")[:-1]]
+        lines = [parsed_json(line) for line in whole.split(b"\n")[:-1]]
         return {line["name"]: line["result"] for line in lines}
     except (ValueError, KeyError, TypeError) as error:
         why = f"{file.name} is damaged"

@@ -8,14 +8,14 @@ may say where its answer stands: `line`, or `where` with `byte_offset` or `line`
 question. Knows nothing of documents and models.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from longctx.core import safe_yaml
+from longctx.core import file_limits, safe_yaml
 from longctx.core.errors import UnreadableInput, UsageError
+from longctx.core.regular_files import parsed_json, read_text
 
 FORM = 'Each line is {"question": "...", "answers": ["..."]}, and may have "where" or "line".'
 YAML_FORM = "It has a list 'questions', each with 'question' and 'answer', and maybe 'line'."
@@ -78,7 +78,7 @@ def _of_yaml(path: Path) -> list[Item]:
 
 def _of_lines(path: Path) -> list[Item]:
     try:
-        lines = path.read_text("utf-8-sig").split("\n")
+        lines = read_text(path, file_limits.DATA, "utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         why = "it is not UTF-8 text"
         raise UnreadableInput(f"cannot read '{path}'", why, "Convert it first.") from error
@@ -92,8 +92,8 @@ def _of_lines(path: Path) -> list[Item]:
 def _line(path: Path, number: int, line: str) -> Item:
     reading = _Reading(path, "line", number, FORM)
     try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        values = parsed_json(line)
+    except ValueError as error:
         raise reading.wrong(f"it is no JSON: {error}") from error
     return reading.item(values, "")
 

@@ -28,6 +28,7 @@ from longctx.core.niah.laying import Laid, Needles, Plan, lay, planned
 from longctx.core.niah.report import Read, Report, Trial
 from longctx.core.niah.scoring import is_right
 from longctx.core.niah.variants import variant
+from longctx.core.outputs import Output
 from longctx.core.prose import own_paragraphs, sample_paragraphs
 from longctx.core.scoring import METHOD
 from longctx.core.session import Session
@@ -231,7 +232,7 @@ def _ask(session: Session, laid: Laid, number: int, how: How) -> Trial:
 
 def _write(folder: Path, report: Report) -> None:
     text = json.dumps(report.as_dict(), indent=1, ensure_ascii=False)
-    (folder / REPORT).write_text(text, "utf-8")
+    Output(folder / REPORT).write(text)
     figures.heat_map(
         folder / HEAT_MAP,
         report.shares(),

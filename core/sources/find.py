@@ -10,8 +10,10 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput, UsageError
 from longctx.core.reader import Source
+from longctx.core.regular_files import NO_FILE, is_regular
 from longctx.core.sources import formats, packed
 from longctx.core.sources.archive import Archive, kind_of, sources_in
 from longctx.core.sources.extra import is_missing
@@ -48,8 +50,11 @@ def check(paths: Sequence[str], rules: Rules = USUAL) -> None:
     if list(paths).count("-") > 1:
         raise UsageError("cannot read '-' twice", "standard input ends once", "Name it once.")
     for path in paths:
-        for name in [] if path == "-" else _named(path):
-            _check_one(name, rules)
+        names = [] if path == "-" else _named(path)
+        for name in names:
+            # What a pattern finds beside files is left out.
+            if names == [path] or is_regular(name):
+                _check_one(name, rules)
 
 
 def _check_one(path: str, rules: Rules) -> None:
@@ -98,6 +103,9 @@ def _sources(path: str, rules: Rules) -> Iterator[Source]:
     for name in names:
         if os.path.isdir(name):
             yield from _in_folder(name, rules)
+        elif is_pattern and not is_regular(name):
+            refused = NotText(f"cannot read '{name}'", NO_FILE)
+            yield Source(name, Path(name), refused=refused, found=True)
         else:
             yield from of_file(name, Path(name), is_pattern, rules)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from pathspec import GitIgnoreSpec
 
+from longctx.core.regular_files import open_regular
+
 IGNORE = ".gitignore"
 MOST = 1 << 20  # bytes of such a file that are read
 STARS = 4  # in a name of a pattern; with each, trying it takes a power more of time
@@ -64,7 +66,7 @@ def _spec(path: str) -> GitIgnoreSpec | None:
     try:
         if not os.path.isfile(path) or os.path.islink(path):
             return None
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             lines = file.read(MOST).decode("utf-8", "surrogateescape").splitlines()
     except OSError:
         return None

@@ -14,6 +14,7 @@ from tempfile import SpooledTemporaryFile
 from typing import BinaryIO
 
 from longctx.core.errors import UnreadableInput
+from longctx.core.regular_files import open_regular
 from longctx.core.sources import formats
 from longctx.core.sources.extra import require
 from longctx.core.sources.limits import CONVERTED, IN_MEMORY, Budget, TooMuch, require_held
@@ -40,13 +41,13 @@ class Original:
     @cached_property
     def sha256(self) -> str:
         """Of its bytes; OSError where it cannot be read."""
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """Its bytes."""
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             yield file
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput
+from longctx.core.regular_files import NO_FILE
 from longctx.core.sources.ignore import IGNORE, Ignore, above
 from longctx.core.sources.naming import is_hidden
 from longctx.core.sources.rules import Rules
@@ -82,5 +83,5 @@ def _why_not(entry: os.DirEntry) -> UnreadableInput | None:
     if entry.is_symlink():
         return NotText(f"'{entry.path}' is not read", "it is a link, and those are not followed")
     if not entry.is_file(follow_symlinks=False):
-        return NotText(f"'{entry.path}' is not read", "it is a pipe, a socket or a device")
+        return NotText(f"'{entry.path}' is not read", NO_FILE)
     return None

@@ -7,28 +7,26 @@ all of it has come. This module knows nothing of what a document holds.
 
 import os
 import re
-import secrets
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core.errors import LongctxError, StateMismatch, UsageError
+from longctx.core.errors import LongctxError, StateMismatch
 from longctx.core.store import shards
+from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
-from longctx.core.store.durable import TEMPORARY, storing, sync_folder, write_text
+from longctx.core.store.durable import storing, write_text
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest
+from longctx.core.store.manifest import FORMAT, MANIFEST, MANIFEST_BYTES, Manifest
 from longctx.core.store.shards import WORDS, Shard
 from longctx.core.store.space import folder_bytes, free_disk
 from longctx.core.store.word_files import damaged_words
 from longctx.core.units import show_bytes
 
-MANIFEST_BYTES = 1 << 26  # the largest manifest that is taken from an archive
 _END = bytes(2 * tarfile.BLOCKSIZE)
 _FILL = 1 << 20  # bytes of zeros at most after the end, with which programs fill their last record
 _SIZE = re.compile(rb"\d+ size=(\d{1,18})\n")  # the one record of a pax header that is ever needed
@@ -37,39 +35,6 @@ OnProgress = Callable[[int, int], None]  # gets bytes done, and bytes in all
 
 
 # --- export ---
-
-
-@contextmanager
-def whole_file(path: Path, replace: bool = False) -> Iterator[IO[bytes]]:
-    """A new file, which has its name when the context has ended without an error, and is synced.
-
-    Args:
-        path: its name.
-        replace: put it in the place of one that is there.
-
-    Raises:
-        UsageError: it is there and `replace` is false, or is no file; or its folder is not there.
-        LongctxError: it cannot be written.
-    """
-    try:
-        _check_target(path, replace)
-        temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-        try:
-            with temporary.open("xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            _check_target(path, replace)
-            temporary.replace(path)
-            sync_folder(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as exc:
-        raise LongctxError(
-            f"cannot write '{path}'",
-            exc.strerror or str(exc),
-            "Make room or allow writing there, or name a file in another folder",
-        ) from exc
 
 
 def sound(document: Document) -> Manifest:
@@ -141,15 +106,6 @@ def _padding(size: int) -> bytes:
     return bytes(-size % tarfile.BLOCKSIZE)
 
 
-def _check_target(path: Path, replace: bool) -> None:
-    if not path.parent.is_dir():
-        raise UsageError(f"no folder '{path.parent}'", remedy="Make it, or name another file")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"'{path}' is no file", remedy="Name a file, such as book.longctx")
-    if path.exists() and not replace:
-        raise UsageError(f"'{path}' exists", remedy="Name another file, or add --replace")
-
-
 # --- import ---
 
 
@@ -162,6 +118,7 @@ def receive(
     max_size: int | None = None,
     on_progress: OnProgress = lambda done, total: None,
     title: Callable[[str | None], str | None] = lambda own: own,
+    shared: bool = False,
 ) -> Manifest:
     """Take a document into a library from what `export` wrote.
 
@@ -175,6 +132,7 @@ def receive(
         on_progress: called after every block.
         title: gives the document's title in this library for the one in the file. With another
             one, a document of an older format gets this one, without a word index.
+        shared: as of `Library.open`, where the library is made.
 
     Returns:
         The document's manifest.
@@ -189,7 +147,8 @@ def receive(
     archive = _Archive(file, label)
     manifest = titled(archive.manifest(name), title)
     _require_room(library, label, manifest, max_size)
-    with Library.open(library, create=True).receiving(name, replace) as (folder, publish):
+    store = Library.open(library, create=True, shared=shared)
+    with store.receiving(name, replace) as (folder, publish):
         done = 0
         for shard in manifest.shards:
             for count in archive.unpack(shard, folder):
@@ -257,7 +216,7 @@ class _Archive:
             raise self.unfit("the document in it is not complete")
         return manifest
 
-    def unpack(self, shard: Shard, folder: Path) -> Iterator[int]:
+    def unpack(self, shard: Shard, folder: Confined) -> Iterator[int]:
         """Write the next file, which must be this one; gives the bytes of each block."""
         size = self._begin(shard.file)
         if size != shard.size:

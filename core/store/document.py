@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from longctx.core.errors import StateMismatch
 from longctx.core.store import shards
 from longctx.core.store.boundary import Boundary, unfolded
+from longctx.core.store.confined import Confined
 from longctx.core.store.manifest import FINGERPRINT, MANIFEST, Manifest, by_group
 from longctx.core.store.shard_reader import ShardFile, TensorFile, TextFile
 from longctx.core.store.shards import Rows, Shard, damaged
@@ -46,12 +47,12 @@ class Document:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Confined | Path,
         manifest: Manifest | None = None,
         needed: Collection[str] | None = None,
     ):
+        self._folder = folder = Confined.of(folder)
         self.manifest = manifest or Manifest.read(folder)
-        self._folder = folder
         groups = by_group(self.manifest.shards)
         self._manifest_size = (folder / MANIFEST).stat().st_size
         # What passages of one neighbourhood share is kept: a file's newlines, a member's text.
@@ -78,7 +79,7 @@ class Document:
         """Bytes that were read and found to be what was written."""
         return sum(file.checked_bytes for file in self._all_files())
 
-    def read_whole(self) -> list[Path]:
+    def read_whole(self) -> list[Confined]:
         """The files that a question reads from end to end: the snapshot, then the method's rows.
 
         Of rows over LARGE bytes a question may read only some.
@@ -218,7 +219,7 @@ class Document:
         return np.concatenate(parts)
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Confined:
         """Where it is."""
         return self._folder
 
@@ -426,7 +427,7 @@ class Document:
         return before + int(np.searchsorted(self._lines[1], position))
 
 
-def _group(folder: Path, group: str, entries: Iterable[Shard]) -> list[TensorFile]:
+def _group(folder: Confined, group: str, entries: Iterable[Shard]) -> list[TensorFile]:
     """The files of a group, which all hold the same tensors."""
     files = [TensorFile(folder, shard) for shard in entries]
     if any(file.form != files[0].form for file in files):
@@ -434,7 +435,7 @@ def _group(folder: Path, group: str, entries: Iterable[Shard]) -> list[TensorFil
     return files
 
 
-def _lenient(folder: Path, shard: Shard) -> TensorFile | StateMismatch:
+def _lenient(folder: Confined, shard: Shard) -> TensorFile | StateMismatch:
     """A file that can be made again, or what is wrong with it."""
     try:
         return TensorFile(folder, shard)

@@ -8,6 +8,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ from xxhash import xxh3_128_hexdigest
 
 from longctx.core.errors import LongctxError
 from longctx.core.store import shards
+from longctx.core.store.confined import Confined
 from longctx.core.store.shards import Shard
 
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES}
@@ -26,8 +28,9 @@ TEMPORARY = ".tmp-"  # unfinished files; no shard and no document can have such 
 
 
 @contextmanager
-def storing(path: Path, needed: int = 0) -> Iterator[None]:
+def storing(path: Confined | Path, needed: int = 0) -> Iterator[None]:
     """Translate a failed write of `path` (`needed` bytes) into a LongctxError with the figures."""
+    path = Confined.of(path).path
     try:
         yield
     except (OSError, SafetensorError) as exc:
@@ -43,27 +46,32 @@ def storing(path: Path, needed: int = 0) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in `folder` survive a power cut."""
-    if os.name == "nt":  # Windows cannot open a folder
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    """Make renames in a folder outside a library survive a power cut."""
+    Confined(folder).sync()
 
 
-def make_folders(folder: Path) -> None:
-    """Make a folder and those around it that are missing; their names survive a power cut."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        with suppress(PermissionError):  # one may be made where nobody may look
-            sync_folder(made.parent)
+def make_folder(path: Path, mode: int) -> None:
+    """Makes a folder, and those above it, which survive a power cut.
+
+    Args:
+        path: where.
+        mode: of the folder itself; those above get the usual one.
+    """
+    missing = [p for p in (path, *path.absolute().parents) if not p.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):  # another process made it just now
+        path.mkdir()
+        path.chmod(mode)
+    for folder in missing:
+        Confined(folder.absolute().parent).sync()
 
 
-def write_file(folder: Path, name: str, needed: int, write: Callable[[Path], object]) -> list[str]:
+def write_file(
+    folder: Confined | Path, name: str, needed: int, write: Callable[[Path], object]
+) -> list[str]:
     """Let `write` fill a temporary file, then sync it and give it its name.
+
+    What `write` gets is an empty file, by a path that is right as long as it works.
 
     Returns:
         The xxh3-128 of each 1 MiB block.
@@ -71,24 +79,28 @@ def write_file(folder: Path, name: str, needed: int, write: Callable[[Path], obj
     Raises:
         LongctxError: the file cannot be written; nothing has the name that had it not before.
     """
+    folder = Confined.of(folder)
     temporary = folder / f"{TEMPORARY}{secrets.token_hex(8)}"  # of this process alone
     with storing(folder / name, needed):
         try:
-            write(temporary)
+            temporary.open("xb").close()
+            with temporary.real() as path:
+                write(path)
             # The disk takes the file while its checksums are computed.
             with temporary.open("rb+") as file, ThreadPoolExecutor(1) as disk:
+                temporary.set_rights(file.fileno())  # it may be another than the one made above
                 synced = disk.submit(os.fsync, file.fileno())
                 read = partial(file.read, shards.BLOCK)
                 blocks = [xxh3_128_hexdigest(block) for block in iter(read, b"")]
                 synced.result()
-            os.replace(temporary, folder / name)
-            sync_folder(folder)
+            temporary.replace(folder / name)
+            folder.sync()
         finally:
             temporary.unlink(missing_ok=True)
     return blocks
 
 
-def write_text(folder: Path, name: str, text: str, mtime_ns: int | None = None) -> None:
+def write_text(folder: Confined, name: str, text: str, mtime_ns: int | None = None) -> None:
     """Write a file of ASCII text; LongctxError where it cannot be written.
 
     Args:
@@ -106,7 +118,7 @@ def write_text(folder: Path, name: str, text: str, mtime_ns: int | None = None) 
     write_file(folder, name, len(data), write)
 
 
-def link_files(source: Path, folder: Path, files: Iterable[Shard]) -> None:
+def link_files(source: Confined, folder: Confined, files: Iterable[Shard]) -> None:
     """The same files in another folder; copies, where the file system has no links.
 
     Raises:
@@ -115,10 +127,21 @@ def link_files(source: Path, folder: Path, files: Iterable[Shard]) -> None:
     with storing(folder):
         for shard in files:
             try:
-                os.link(source / shard.file, folder / shard.file)
+                _require_file(source / shard.file)
+                (source / shard.file).link_to(folder / shard.file)
             except OSError as exc:
                 if exc.errno not in _NO_LINKS:
                     raise
-                copy = partial(shutil.copyfile, source / shard.file)
-                write_file(folder, shard.file, shard.size, copy)
-        sync_folder(folder)
+                write_file(folder, shard.file, shard.size, partial(_copy, source / shard.file))
+        folder.sync()
+
+
+def _require_file(path: Confined) -> None:
+    """OSError where it is missing, or no regular file."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
+def _copy(source: Confined, target: Path) -> None:
+    with source.open() as old, target.open("wb") as new:
+        shutil.copyfileobj(old, new, shards.BLOCK)

@@ -8,21 +8,17 @@ specifies the files. This module knows nothing of what a document holds.
 
 import gc
 import json
-import shutil
+import os
+import stat
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
+from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
-from longctx.core.store.durable import (
-    TEMPORARY,
-    make_folders,
-    storing,
-    sync_folder,
-    write_text,
-)
+from longctx.core.store.durable import TEMPORARY, make_folder, storing, write_text
 from longctx.core.store.manifest import FORMAT, FORMATS, MANIFEST, Manifest, canonical_json
 from longctx.core.store.naming import NAME, called, composed
 from longctx.core.store.places import (
@@ -39,18 +35,24 @@ from longctx.core.store.shard_writer import SHARD_ROWS
 from longctx.core.store.shards import damaged
 from longctx.core.store.writer import Writer
 
+_MARK_BYTES = 1 << 12  # of library.json at most
+
 
 class Library:
     """A folder of documents. Make one with `Library.open`."""
 
     def __init__(self, path: Path):
         self.path = path
-        self._mark = path / "library.json"
+        self._root = Confined(path)
+        self._mark = self._root / "library.json"
         self._places = Places(path)
 
     @classmethod
-    def open(cls, path: Path, create: bool = False) -> "Library":
+    def open(cls, path: Path, create: bool = False, shared: bool = False) -> "Library":
         """Open the library in folder `path`, with `create` also where there is none yet.
+
+        One that is made is its owner's alone (rights 0700), or has the usual rights where it is
+        `shared`. What is made in a library later has the rights that its folder has then.
 
         Raises:
             NotFound: there is none and `create` is false.
@@ -60,7 +62,7 @@ class Library:
         """
         library = cls(Path(path))
         if not library._is_library():
-            library._make(create)
+            library._make(create, shared)
         library._check_mark()
         return library
 
@@ -69,7 +71,7 @@ class Library:
         with _no_collection():
             return [describe(folder) for folder in self.folders()]
 
-    def folders(self) -> list[Path]:
+    def folders(self) -> list[Confined]:
         """Folders of all documents, then of the unfinished, whatever is in them."""
         return self._places.folders(DOCUMENTS) + self._places.folders(UNFINISHED)
 
@@ -216,7 +218,7 @@ class Library:
             yield Longer(Document(finished), begun, self._places)
 
     @contextmanager
-    def changing(self, name: str) -> Iterator[Path]:
+    def changing(self, name: str) -> Iterator[Confined]:
         """The folder of a complete document, to change what its manifest says, alone.
 
         The manifest is written last, and as a whole: until then the document is what it was.
@@ -241,12 +243,12 @@ class Library:
         """
         complete = self._places.complete().values()
         if self.format < FORMAT and all(describe(p).format == FORMAT for p in complete):
-            write_text(self.path, self._mark.name, canonical_json({"format": FORMAT}))
+            write_text(self._root, self._mark.name, canonical_json({"format": FORMAT}))
 
     @property
     def format(self) -> int:
         """What the library says of its format."""
-        return json.loads(self._mark.read_bytes())["format"]
+        return json.loads(self._mark.read_bytes(_MARK_BYTES))["format"]
 
     def is_waiting(self, name: str) -> bool:
         """Whether a complete document waits for those who read the one in whose place it comes."""
@@ -272,7 +274,7 @@ class Library:
     @contextmanager
     def receiving(
         self, name: str, replace: bool = False
-    ) -> Iterator[tuple[Path, Callable[[], None]]]:
+    ) -> Iterator[tuple[Confined, Callable[[], None]]]:
         """A folder to put document `name` in as a whole, alone, until the context ends.
 
         Yields:
@@ -299,7 +301,8 @@ class Library:
             try:
                 yield folder, partial(self._places.publish_incoming, name)
             finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                with suppress(OSError):
+                    folder.delete()
 
     def remove(self, name: str) -> None:
         """Delete a document, finished or not. A kill on the way leaves no part that opens.
@@ -350,8 +353,8 @@ class Library:
             write_title(source, title)
             with storing(target):
                 source.replace(target)
-                sync_folder(target.parent)
-                sync_folder(source.parent)
+                target.parent.sync()
+                source.parent.sync()
 
     def _retitle(self, name: str, title: str | None) -> None:
         with self.changing(name) as folder:
@@ -359,7 +362,7 @@ class Library:
                 raise UsageError(f"the document '{name}' exists", remedy="Choose another name")
             write_title(folder, title)
 
-    def _settled(self, name: str) -> Path:
+    def _settled(self, name: str) -> Confined:
         """The folder of a document, after what an earlier run completed has got its place."""
         finished = self._places.finished(name)
         with storing(finished):
@@ -370,11 +373,11 @@ class Library:
             raise self._no_document(name)
         return finished
 
-    def _folder_of(self, name: str, partial: bool) -> Path:
+    def _folder_of(self, name: str, partial: bool) -> Confined:
         """The folder of a complete document or, with `partial`, of the last checkpoint of one."""
         name = self.name_of(name)
         finished, unfinished = self._places.finished(name), self._places.unfinished(name)
-        if finished.is_dir():
+        if finished.is_dir() or finished.is_link():
             return finished
         if is_complete(unfinished):  # only its last rename was cut off
             return unfinished
@@ -414,7 +417,7 @@ class Library:
             "Run `longctx ingest` to add one",
         )
 
-    def _make(self, create: bool) -> None:
+    def _make(self, create: bool, shared: bool) -> None:
         """Make the library; where another process does so meanwhile, its one is there."""
         if self._is_something_else():
             if self._is_library():  # since we looked: of all that a library holds the mark is first
@@ -431,11 +434,24 @@ class Library:
             )
         try:
             with storing(self.path):
-                make_folders(self.path)
-            write_text(self.path, self._mark.name, canonical_json({"format": FORMAT}))
+                self._make_folder(shared)
+            write_text(self._root, self._mark.name, canonical_json({"format": FORMAT}))
         except LongctxError:
             if not self._is_library():
                 raise
+
+    def _make_folder(self, shared: bool) -> None:
+        """The library's folder. One that was there, empty, becomes private, if it is not shared.
+
+        One whose owner has made it a group's (setgid), and one of another user, stay as they are.
+        """
+        if not self.path.exists():
+            make_folder(self.path, 0o777 & ~_umask() if shared else 0o700)
+            return
+        status = self.path.stat()
+        mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+        if mine and not shared and not status.st_mode & stat.S_ISGID:
+            self.path.chmod(0o700)
 
     def _is_library(self) -> bool:
         try:
@@ -457,7 +473,7 @@ class Library:
 
     def _check_mark(self) -> None:
         try:
-            found = json.loads(self._mark.read_bytes())
+            found = json.loads(self._mark.read_bytes(_MARK_BYTES))
         except (OSError, ValueError) as exc:
             raise damaged(self._mark, str(exc)) from exc
         if found not in [{"format": number} for number in FORMATS]:
@@ -466,6 +482,13 @@ class Library:
                 f"this longctx uses formats {' and '.join(map(str, FORMATS))}",
                 "Name another folder with --library",
             )
+
+
+def _umask() -> int:
+    """What the process takes from the rights of new files."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
 
 
 def _check_name(name: str) -> None:
@@ -477,7 +500,7 @@ def _check_name(name: str) -> None:
         )
 
 
-def _begun(folder: Path) -> Document | None:
+def _begun(folder: Confined) -> Document | None:
     """What a reading that was stopped has left of a document; None: nothing that can be used."""
     try:
         begun = Document(folder) if (folder / MANIFEST).exists() else None
@@ -486,7 +509,9 @@ def _begun(folder: Path) -> Document | None:
     return begun if begun and begun.manifest.tokens else None
 
 
-def _resumable(folder: Path, replace: bool, differs: Callable[[Manifest], str]) -> Document | None:
+def _resumable(
+    folder: Confined, replace: bool, differs: Callable[[Manifest], str]
+) -> Document | None:
     """The checkpoint in a folder, if a writer is to go on from it.
 
     Raises:

@@ -2,7 +2,9 @@
 
 Every holder locks a file of its own under `locks/<key>/` and says beside it who it is, so the next
 one can name it. The lock is the operating system's (filelock): what a killed process left behind
-locks nothing and is cleared away. This module knows nothing of what the keys stand for.
+locks nothing and is cleared away. Where the disk has no byte left for such files, who wants to be
+alone keeps the gate, through which all others would have to come. This module knows nothing of what
+the keys stand for.
 """
 
 import errno
@@ -16,14 +18,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import lock_descriptor
 
 from longctx.core.errors import Locked
+from longctx.core.store.confined import Confined
 
 FOLDER = "locks"
+_GATE = ".lock"
+_SAID = 1 << 12  # bytes of what a holder says of itself at most
 _POLL = 0.2  # seconds between two looks at a lock that is waited for
+_GATE_POLL = 0.01
 _GATE_WAIT = 60  # seconds; the gate is held for an instant only
-_UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT}
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM} | _FULL
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,15 @@ class Holder:
         return f"process {self.pid} on {self.host}"
 
 
+@dataclass(frozen=True)
+class _Held:
+    """A lock that is held: its file, open and locked; None where the gate stands for it."""
+
+    key: str
+    path: Confined | None = None
+    handle: int | None = None
+
+
 class Locks:
     """The locks of one folder.
 
@@ -46,7 +62,9 @@ class Locks:
     """
 
     def __init__(self, folder: Path):
-        self._folder = folder
+        self._folder = Confined(folder)
+        self._kept_gate: int | None = None
+        self._behind_gate: list[str] = []  # keys that the gate stands for
 
     @contextmanager
     def shared(self, key: str) -> Iterator[None]:
@@ -88,64 +106,125 @@ class Locks:
         finally:
             self._release(held)
 
-    def _acquire(self, key: str, exclusive: bool, wait: float) -> FileLock:
+    def _acquire(self, key: str, exclusive: bool, wait: float) -> _Held:
         until = time.monotonic() + wait
         while True:
-            with self._gate():
+            with self._gate() as gate:
                 against = [h for h in self._living(key) if exclusive or h.exclusive]
                 if not against:
-                    return self._enter(key, exclusive)
+                    return self._enter(key, exclusive, gate)
             if time.monotonic() >= until:
                 raise _locked(key, against)
             time.sleep(_POLL)
 
-    def _enter(self, key: str, exclusive: bool) -> FileLock:
-        place = self._folder / FOLDER / key
-        place.mkdir(parents=True, exist_ok=True)
+    def _enter(self, key: str, exclusive: bool, gate: int) -> _Held:
+        try:
+            return self._leave_word(key, exclusive)
+        except OSError as exc:
+            if not exclusive or exc.errno not in _FULL:
+                raise
+        self._kept_gate = gate  # so that a full disk can be emptied
+        self._behind_gate.append(key)
+        return _Held(key)
+
+    def _leave_word(self, key: str, exclusive: bool) -> _Held:
+        """Locks a new file, and says beside it who holds it."""
+        place = self._place(key, make=True)
         holder = Holder(os.getpid(), socket.gethostname(), exclusive)
         path = place / f"{holder.pid}-{secrets.token_hex(4)}.lock"
-        lock = FileLock(path, thread_local=False)
-        lock.acquire(timeout=0)
-        path.with_suffix(".json").write_text(json.dumps(asdict(holder)), "ascii")
-        return lock
+        handle = path.handle(os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            lock_descriptor(handle, blocking=False)
+            with path.with_suffix(".json").open("xb") as file:
+                file.write(json.dumps(asdict(holder)).encode("ascii"))
+        except BaseException:
+            os.close(handle)
+            with suppress(OSError):
+                _forget(path)
+            raise
+        return _Held(key, path, handle)
 
-    def _release(self, lock: FileLock) -> None:
+    def _release(self, held: _Held) -> None:
+        if held.path is None:
+            self._behind_gate.remove(held.key)
+            if not self._behind_gate:
+                gate, self._kept_gate = self._kept_gate, None
+                os.close(gate)
+            return
+        closed = False
         # A library that vanished, or whose disk is full, has no lock worth keeping.
         with suppress(OSError), self._gate():
-            lock.release()
-            _forget(Path(lock.lock_file))
-        lock.release()
+            os.close(held.handle)
+            closed = True
+            _forget(held.path)
+        if not closed:
+            os.close(held.handle)
 
     def _living(self, key: str) -> list[Holder]:
-        return [
-            holder
-            for path in (self._folder / FOLDER / key).glob("*.lock")
-            if (holder := _holder(path))
-        ]
+        mine = [Holder(os.getpid(), socket.gethostname(), True)] if key in self._behind_gate else []
+        place = self._place(key)
+        files = [p for p in place.iterdir() if p.name.endswith(".lock")] if place.is_dir() else []
+        return mine + [holder for path in files if (holder := _holder(path))]
 
-    def _gate(self) -> FileLock:
-        """Taken to take or leave a lock: nobody locks a file that is just being deleted."""
-        if not self._folder.is_dir():  # filelock would make it again
+    def _place(self, key: str, make: bool = False) -> Confined:
+        """The folder of a key's locks."""
+        place = self._folder
+        for part in (FOLDER, *key.split("/")):
+            place /= part
+            if make and not place.is_dir():
+                place.mkdir(exist_ok=True, durable=False)
+        return place
+
+    @contextmanager
+    def _gate(self) -> Iterator[int]:
+        """Taken to take or leave a lock: nobody locks a file that is just being deleted.
+
+        Raises:
+            TimeoutError: others have it all the time.
+        """
+        if self._kept_gate is not None:
+            yield self._kept_gate
+            return
+        if not self._folder.root.is_dir():  # a library that is gone is not made again
             raise FileNotFoundError(errno.ENOENT, "the library has gone", str(self._folder))
-        return FileLock(self._folder / ".lock", timeout=_GATE_WAIT)
-
-
-def _holder(path: Path) -> Holder | None:
-    """Who holds a lock file; None, and the file deleted, where its process is dead."""
-    probe = FileLock(path)
-    try:
-        probe.acquire(timeout=0)
-    except Timeout:
+        gate = (self._folder / _GATE).handle(os.O_RDWR | os.O_CREAT)
         try:
-            return Holder(**json.loads(path.with_suffix(".json").read_bytes()))
-        except (OSError, ValueError, TypeError):
-            return Holder(0, "an unknown host", True)
-    probe.release()
-    _forget(path)
-    return None
+            until = time.monotonic() + _GATE_WAIT
+            while not lock_descriptor(gate, blocking=False):
+                if time.monotonic() >= until:
+                    why = "others change its locks"
+                    raise TimeoutError(errno.ETIMEDOUT, why, str(self._folder))
+                time.sleep(_GATE_POLL)
+            yield gate
+        finally:
+            if gate != self._kept_gate:
+                os.close(gate)
 
 
-def _forget(path: Path) -> None:
+def is_held(path: Confined) -> bool:
+    """Whether a process has locked a lock file; OSError where it cannot be opened."""
+    handle = path.handle(os.O_RDWR)
+    try:
+        return not lock_descriptor(handle, blocking=False)
+    finally:
+        os.close(handle)
+
+
+def _holder(path: Confined) -> Holder | None:
+    """Who holds a lock file; None, and the file deleted, where its process is dead."""
+    try:
+        if not is_held(path):
+            _forget(path)
+            return None
+    except FileNotFoundError:
+        return None
+    try:
+        return Holder(**json.loads(path.with_suffix(".json").read_bytes(_SAID)))
+    except (OSError, ValueError, TypeError):
+        return Holder(0, "an unknown host", True)
+
+
+def _forget(path: Confined) -> None:
     path.with_suffix(".json").unlink(missing_ok=True)
     path.unlink(missing_ok=True)
 

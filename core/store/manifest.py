@@ -19,6 +19,7 @@ from xxhash import xxh3_128_hexdigest
 from longctx.core.encodings import ENCODINGS
 from longctx.core.errors import StateMismatch
 from longctx.core.store import naming, shards
+from longctx.core.store.confined import Confined
 from longctx.core.store.shards import AGAIN, Shard, damaged
 
 FORMAT = 3  # that is written
@@ -26,7 +27,9 @@ FORMATS = (2, 3)  # that are read
 UNITS = ("document", "source")  # what was read as one text
 NEW = {"title", "units"}  # fields that format 2 did not have
 MANIFEST = "manifest.json"
+MANIFEST_BYTES = 1 << 26  # of the largest manifest that is read
 FINGERPRINT = ("config", "tokenizer", "weights")  # what makes a model the same model
+_PARTS = 1 << 20  # that a manifest may have however short it is
 # How the canonical text begins: "checksum" comes first of the keys.
 _CHECKSUM = re.compile(rb'\{\n "checksum": "([0-9a-f]{32})",\n')
 
@@ -152,6 +155,7 @@ class Manifest:
             ValueError: it is damaged or inconsistent, or has unknown or missing fields.
             StateMismatch: it is of another format version.
         """
+        _check_parts(text)
         data = json.loads(text)
         _check_format(name, data)
         recorded = data.pop("checksum", None)
@@ -166,15 +170,16 @@ class Manifest:
         return manifest
 
     @classmethod
-    def read(cls, folder: Path) -> "Manifest":
+    def read(cls, folder: Confined | Path) -> "Manifest":
         """Read the manifest of a document's folder.
 
         Raises:
             StateMismatch: it is missing, damaged, inconsistent or of another format version.
         """
+        folder = Confined.of(folder)
         path = folder / MANIFEST
         try:
-            return cls.from_json(path.read_bytes(), folder.name)
+            return cls.from_json(path.read_bytes(MANIFEST_BYTES), folder.name)
         except OSError as exc:
             raise StateMismatch(f"cannot read '{path}'", exc.strerror, AGAIN) from exc
         except (ValueError, RecursionError) as exc:
@@ -230,6 +235,18 @@ class Manifest:
             raise ValueError("its sources and tokens do not follow one another")
         if ends[-1] != (sum(raw), rows):
             raise ValueError("its sources are not the text and tokens that it holds")
+
+
+def _check_parts(text: str | bytes) -> None:
+    """ValueError where a text has so many parts that what it becomes would fill the memory.
+
+    Python takes 64 bytes for `[]`, so 62 MB of them would take 2.25 GB. A manifest that is written
+    has a mapping or list for some hundred bytes, and a value for about ten.
+    """
+    signs = (b"[", b"{", b",") if isinstance(text, bytes) else ("[", "{", ",")
+    lists, mappings, commas = map(text.count, signs)
+    if lists + mappings > _PARTS + len(text) // 32 or commas > _PARTS + len(text) // 6:
+        raise ValueError(f"it has {lists + mappings + commas:,} parts in {len(text):,} bytes")
 
 
 def _checksum(data: dict) -> str:

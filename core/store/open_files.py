@@ -10,7 +10,8 @@ import threading
 import weakref
 from collections.abc import Hashable
 from functools import lru_cache
-from pathlib import Path
+
+from longctx.core.store.confined import Confined
 
 MOST = 64  # files; a process may have some hundreds
 
@@ -22,11 +23,11 @@ class OpenFile:
         path: the file.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: it cannot be opened, or is no regular file.
     """
 
-    def __init__(self, path: Path):
-        number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    def __init__(self, path: Confined):
+        number = path.handle(os.O_RDONLY)
         weakref.finalize(self, os.close, number)
         self._file = io.FileIO(number, closefd=False)
         self._turn = threading.Lock()  # a read moves the place that all threads share
@@ -50,7 +51,7 @@ class OpenFile:
 
 
 @lru_cache(MOST)
-def opened(path: Path, stamp: Hashable) -> OpenFile:
+def opened(path: Confined, stamp: Hashable) -> OpenFile:
     """The file at `path`, opened once.
 
     Args:

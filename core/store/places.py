@@ -5,14 +5,15 @@ gives way steps aside under a hidden name first. Who moves a folder holds its lo
 folder's content only what its manifest says.
 """
 
-import shutil
+import errno
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from longctx.core.errors import Locked, StateMismatch
-from longctx.core.store.durable import storing, sync_folder, write_text
+from longctx.core.errors import Locked, LongctxError, StateMismatch
+from longctx.core.store.confined import Confined
+from longctx.core.store.durable import storing, write_text
 from longctx.core.store.locks import Locks
 from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest
 from longctx.core.store.naming import NAME
@@ -29,37 +30,52 @@ class Places:
     """
 
     def __init__(self, library: Path):
-        self.library = library
+        self.library = Confined(library)
         self._locks = Locks(library)
 
-    def finished(self, name: str) -> Path:
+    def finished(self, name: str) -> Confined:
         """The folder of a complete document."""
         return self.library / DOCUMENTS / name
 
-    def unfinished(self, name: str) -> Path:
+    def unfinished(self, name: str) -> Confined:
         """The folder of a document that is being written, or was."""
         return self.library / UNFINISHED / name
 
-    def aside(self, name: str) -> Path:
+    def aside(self, name: str) -> Confined:
         """A folder on its way to deletion."""
         return self.library / UNFINISHED / f".{name}.old"
 
-    def incoming(self, name: str) -> Path:
+    def incoming(self, name: str) -> Confined:
         """A folder that is received as a whole."""
         return self.library / UNFINISHED / f".{name}.new"
 
-    def folders(self, place: str) -> list[Path]:
-        """All folders of documents in one of the two places."""
-        found = (self.library / place).glob("*")
-        return sorted(path for path in found if path.is_dir() and NAME.fullmatch(path.name))
+    def folders(self, place: str) -> list[Confined]:
+        """All folders of documents in one of the two places; and links, which nothing opens.
 
-    def complete(self) -> dict[str, Path]:
+        Raises:
+            LongctxError: the place cannot be looked into.
+        """
+        found = self.library / place
+        try:
+            named = [path for path in found.iterdir() if NAME.fullmatch(path.name)]
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            raise LongctxError(
+                f"cannot look into '{found}'",
+                exc.strerror or str(exc),
+                "Put a folder in its place that you can read, or name another library with "
+                "--library",
+            ) from exc
+        return [path for path in named if path.is_dir() or path.is_link()]
+
+    def complete(self) -> dict[str, Confined]:
         """Folder of every complete document; one whose last rename was cut off is still aside."""
         waiting = {p.name: p for p in self.folders(UNFINISHED) if is_complete(p)}
         return waiting | {path.name: path for path in self.folders(DOCUMENTS)}
 
     @contextmanager
-    def shared(self, folder: Path) -> Iterator[None]:
+    def shared(self, folder: Confined) -> Iterator[None]:
         """Keep others from writing, moving or deleting a document's folder.
 
         Raises:
@@ -82,9 +98,7 @@ class Places:
         with ExitStack() as held:
             with storing(self.finished(name)):
                 for place in (DOCUMENTS, UNFINISHED):
-                    if not (self.library / place).is_dir():
-                        (self.library / place).mkdir(exist_ok=True)
-                        sync_folder(self.library)
+                    (self.library / place).mkdir(exist_ok=True)
                 for place in places:
                     held.enter_context(self._locks.exclusive(f"{place}/{name}", wait))
             yield
@@ -106,8 +120,8 @@ class Places:
                 if target.exists():
                     target.replace(aside)
                 folder.replace(target)
-                sync_folder(target.parent)
-                sync_folder(folder.parent)
+                target.parent.sync()
+                folder.parent.sync()
                 self.delete(aside, name)
         except Locked as exc:
             raise Locked(
@@ -123,48 +137,62 @@ class Places:
             if place.exists():
                 place.replace(self.aside(name))
             folder.replace(place)
-            sync_folder(place.parent)
+            place.parent.sync()
         self.publish(name)
 
-    def empty(self, folder: Path, name: str) -> None:
+    def empty(self, folder: Confined, name: str) -> None:
         """An empty folder in the place of what is there."""
         with storing(folder):
             self.delete(folder, name)
             folder.mkdir()
-            sync_folder(folder.parent)  # else a power cut takes the checkpoints in it along
 
-    def delete(self, folder: Path, name: str) -> None:
-        """Delete a folder, under a hidden name so that what is left of it is never opened."""
+    def delete(self, folder: Confined, name: str) -> None:
+        """Delete a folder, under a hidden name so that what is left of it is never opened.
+
+        Where the disk has no byte left for that name, its manifest goes first.
+        """
         aside = self.aside(name)
         if not folder.exists():
             return
         if folder != aside:
-            if aside.exists():
-                shutil.rmtree(aside)
-            folder.replace(aside)
-            sync_folder(folder.parent)
-        shutil.rmtree(aside)
+            aside.delete()
+            try:
+                folder.replace(aside)
+            except OSError as exc:
+                if exc.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                delete_folder(folder)
+                return
+            folder.parent.sync()
+        delete_folder(aside)
 
 
-def sweep(folder: Path, manifest: Manifest) -> None:
+def delete_folder(folder: Confined) -> None:
+    """Deletes a folder, its manifest first: then no part of it opens. Of a link, only the link."""
+    if folder.is_dir():
+        (folder / MANIFEST).unlink(missing_ok=True)
+    folder.delete()
+
+
+def sweep(folder: Confined, manifest: Manifest) -> None:
     """Delete what the manifest of a folder does not name, such as files of an older checkpoint."""
     with storing(folder):
         for path in unnamed(folder, manifest):
             path.unlink()
 
 
-def unnamed(folder: Path, manifest: Manifest) -> list[Path]:
+def unnamed(folder: Confined, manifest: Manifest) -> list[Confined]:
     """Files in a folder that its manifest does not name; a folder is none of ours."""
     named = {MANIFEST, *(shard.file for shard in manifest.shards)}
-    return sorted(p for p in folder.iterdir() if p.name not in named and not p.is_dir())
+    return [p for p in folder.iterdir() if p.name not in named and not p.is_dir()]
 
 
-def is_complete(folder: Path) -> bool:
+def is_complete(folder: Confined) -> bool:
     """Whether a folder's manifest can be read and says so."""
     return describe(folder).status == "complete"
 
 
-def describe(folder: Path) -> Manifest:
+def describe(folder: Confined) -> Manifest:
     """The manifest of a folder, or one of status "damaged" that says why there is none."""
     try:
         return Manifest.read(folder)
@@ -185,7 +213,7 @@ def describe(folder: Path) -> Manifest:
         )
 
 
-def age(folder: Path) -> int:
+def age(folder: Confined) -> int:
     """Modification time of the manifest in ns; 0 where it has gone."""
     try:
         return (folder / MANIFEST).stat().st_mtime_ns
@@ -193,7 +221,7 @@ def age(folder: Path) -> int:
         return 0
 
 
-def write_title(folder: Path, title: str | None) -> None:
+def write_title(folder: Confined, title: str | None) -> None:
     """Give the document in a folder another title, alone; one that is damaged has none.
 
     Raises:
@@ -205,7 +233,7 @@ def write_title(folder: Path, title: str | None) -> None:
     write_manifest(folder, replace(Manifest.read(folder), format=FORMAT, title=title))
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Confined, manifest: Manifest) -> None:
     """Put a manifest in the place of another; the document is no later than it was.
 
     Raises:

@@ -6,10 +6,10 @@ document stays as it is until the longer one takes its place. Knows nothing of t
 
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from longctx.core.store.boundary import Boundary, folded
+from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.durable import link_files, write_text
 from longctx.core.store.manifest import MANIFEST, Manifest, Source
@@ -74,7 +74,7 @@ class Longer:
 
 def reopen(
     document: Document,
-    folder: Path,
+    folder: Confined,
     boundary: Boundary,
     sources: tuple[Source, ...],
     report: dict[str, Any],
@@ -114,7 +114,7 @@ def reopen(
     write_text(folder, MANIFEST, text)
 
 
-def _text(document: Document, folder: Path, size: int) -> TextWriter:
+def _text(document: Document, folder: Confined, size: int) -> TextWriter:
     """The first `size` bytes of the text."""
     full = document.full_text(size)
     link_files(document.folder, folder, full)
@@ -124,7 +124,9 @@ def _text(document: Document, folder: Path, size: int) -> TextWriter:
     return writer
 
 
-def _group(document: Document, folder: Path, group: str, rows: int, shard_rows: int) -> GroupWriter:
+def _group(
+    document: Document, folder: Confined, group: str, rows: int, shard_rows: int
+) -> GroupWriter:
     """The first rows of a group."""
     full = document.full(group, rows)
     link_files(document.folder, folder, full)

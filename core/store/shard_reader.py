@@ -7,16 +7,17 @@ torch is imported where its tensors are asked for: text, places and words are re
 import json
 import math
 import os
+import stat
 import zlib
 from functools import cached_property
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from xxhash import xxh3_128_hexdigest
 
 from longctx.core.errors import StateMismatch
 from longctx.core.store import shards
+from longctx.core.store.confined import Confined
 from longctx.core.store.open_files import opened
 from longctx.core.store.shards import AGAIN, DTYPES, Shard
 
@@ -42,13 +43,15 @@ class ShardFile:
         StateMismatch: the file is missing or has another size (here); a block differs (any read).
     """
 
-    def __init__(self, folder: Path, shard: Shard):
+    def __init__(self, folder: Confined, shard: Shard):
         self.path, self.shard = folder / shard.file, shard
         self._verified: set[int] = set()
         try:
             status = self.path.stat()
         except OSError as exc:
             raise self._unreadable(exc) from exc
+        if not stat.S_ISREG(status.st_mode):
+            raise self._damaged("it is no regular file")
         if status.st_size != shard.size:
             why = f"it has {status.st_size:,} bytes and should have {shard.size:,}"
             raise self._damaged(why)
@@ -133,7 +136,7 @@ class TextFile(ShardFile):
         shard: what the manifest says of the file.
     """
 
-    def __init__(self, folder: Path, shard: Shard):
+    def __init__(self, folder: Confined, shard: Shard):
         super().__init__(folder, shard)
         self._starts = [0, *accumulate(shard.members)]
 
@@ -190,7 +193,7 @@ class TensorFile(ShardFile):
         form: dtype and dimensions after the first of each tensor, as all files of a group have.
     """
 
-    def __init__(self, folder: Path, shard: Shard):
+    def __init__(self, folder: Confined, shard: Shard):
         super().__init__(folder, shard)
         self._kept: dict[str, np.ndarray] = {}
         length = int.from_bytes(self._read(0, 8), "little") if shard.size >= 8 else shard.size

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longctx.core.store import shards
+from longctx.core.store.confined import Confined
 from longctx.core.store.durable import write_file
 from longctx.core.store.shards import DTYPES, ROWLESS, Rows, Shard, is_group, shard_name
 
@@ -33,7 +34,7 @@ def compress_member(data: bytes) -> bytes:
     return _GZIP_HEADER + body + struct.pack("<II", zlib.crc32(data), len(data))
 
 
-def write_tensors(folder: Path, group: str, name: str, tensors: Rows) -> Shard:
+def write_tensors(folder: Confined, group: str, name: str, tensors: Rows) -> Shard:
     """Write one safetensors file.
 
     Args:
@@ -89,7 +90,7 @@ class GroupWriter:
     """
 
     def __init__(
-        self, folder: Path, group: str, like: Rows, shard_rows: int, full: Sequence[Shard] = ()
+        self, folder: Confined, group: str, like: Rows, shard_rows: int, full: Sequence[Shard] = ()
     ):
         import torch
 
@@ -188,7 +189,7 @@ class TextWriter:
         full: files that an earlier run has written, each text before its lines.
     """
 
-    def __init__(self, folder: Path, full: Sequence[Shard] = ()):
+    def __init__(self, folder: Confined, full: Sequence[Shard] = ()):
         self._folder = folder
         self._full = list(full)
         self._pending = bytearray()  # the open member

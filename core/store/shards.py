@@ -15,6 +15,8 @@ from longctx.core.errors import StateMismatch
 if TYPE_CHECKING:
     import torch
 
+    from longctx.core.store.confined import Confined
+
 BLOCK = 1 << 20  # bytes under one checksum
 MEMBER = 1 << 20  # raw bytes in one gzip member
 MEMBERS = 64  # gzip members in one text file
@@ -104,6 +106,6 @@ def shard_name(group: str, number: int, checkpoint: int | None) -> str:
     return f"{group}-{number:05d}{suffix}.{'gz' if group == 'text' else 'safetensors'}"
 
 
-def damaged(path: Path, why: str) -> StateMismatch:
+def damaged(path: "Confined | Path", why: str) -> StateMismatch:
     """The error for a file that is not what was written; say in `why` what is wrong."""
     return StateMismatch(f"'{path}' is damaged", why, AGAIN)

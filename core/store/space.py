@@ -5,13 +5,14 @@ import stat
 from pathlib import Path
 
 from longctx.core.errors import LongctxError
+from longctx.core.store.confined import Confined
 from longctx.core.units import show_bytes
 
 
-def folder_bytes(folder: Path) -> int:
+def folder_bytes(folder: Confined | Path) -> int:
     """Bytes of all files in a folder, each counted once however many names it has."""
     sizes: dict[tuple[int, int], int] = {}
-    for file in folder.rglob("*"):
+    for file in Confined.of(folder).tree():
         try:
             status = file.stat()
         except OSError:  # deleted meanwhile

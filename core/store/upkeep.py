@@ -4,20 +4,19 @@ Folder by folder; what another process uses is left alone, and so is what cannot
 kill on the way harms nothing. This module knows nothing of what a document holds.
 """
 
+import os
 import re
-import shutil
+import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from longctx.core.errors import Locked, StateMismatch
+from longctx.core.store.confined import Confined
 from longctx.core.store.durable import TEMPORARY, storing
 from longctx.core.store.library import Library
-from longctx.core.store.locks import FOLDER, Locks
+from longctx.core.store.locks import FOLDER, Locks, is_held
 from longctx.core.store.manifest import MANIFEST, Manifest
-from longctx.core.store.places import unnamed
+from longctx.core.store.places import UNFINISHED, delete_folder, unnamed
 
 # A folder on its way to deletion, or into the library.
 _HALF_DONE = re.compile(r"\.([A-Za-z0-9_-][A-Za-z0-9._-]{0,99})\.(?:old|new)")
@@ -70,28 +69,32 @@ def sweep(library: Library, dry_run: bool = False) -> Swept:
     Raises:
         LongctxError: something cannot be deleted.
     """
-    found, locks = Swept(), _Leftovers(library.path)
-    with storing(library.path / FOLDER):
-        for path in [*library.path.glob(f"{TEMPORARY}*"), *locks.dead()]:
-            found.removed.append(_remove(library.path, path, dry_run))
+    found, root = Swept(), Confined(library.path)
+    locks = _Leftovers(library.path)
+    with storing(root / FOLDER):
+        temporary = [path for path in root.iterdir() if path.name.startswith(TEMPORARY)]
+        for path in [*temporary, *locks.dead()]:
+            found.removed.append(_remove(path, dry_run))
     for folder in _folders(library):
         try:
-            _sweep(library.path, folder, dry_run, found)
+            _sweep(library, folder, dry_run, found)
         except (Locked, StateMismatch) as exc:
-            found.kept.append(Kept(_inside(library.path, folder), _reason(exc)))
+            found.kept.append(Kept(folder.inside, _reason(exc)))
     if not dry_run:
-        with storing(library.path / FOLDER):
+        with storing(root / FOLDER):
             locks.remove_empty_folders()
     return found
 
 
-def _folders(library: Library) -> list[Path]:
+def _folders(library: Library) -> list[Confined]:
     """Folders of documents, and those that are half deleted or half received."""
-    hidden = [p for p in (library.path / "unfinished").glob(".*") if _HALF_DONE.fullmatch(p.name)]
-    return library.folders() + sorted(path for path in hidden if path.is_dir())
+    place = Confined(library.path) / UNFINISHED
+    inside = place.iterdir() if place.is_dir() else []
+    hidden = [path for path in inside if _HALF_DONE.fullmatch(path.name)]
+    return library.folders() + hidden
 
 
-def _sweep(root: Path, folder: Path, dry_run: bool, found: Swept) -> None:
+def _sweep(library: Library, folder: Confined, dry_run: bool, found: Swept) -> None:
     """Sweeps one folder, alone, if there is anything to do.
 
     Raises:
@@ -103,19 +106,20 @@ def _sweep(root: Path, folder: Path, dry_run: bool, found: Swept) -> None:
         return
     half_done = _HALF_DONE.fullmatch(folder.name)
     name = half_done[1] if half_done else folder.name
-    with storing(folder), Locks(root).exclusive(f"{folder.parent.name}/{name}"):
-        if folder.is_dir():  # it may have gone since we looked
-            found.removed.extend(_remove(root, path, dry_run) for path in _garbage(folder))
+    with storing(folder), Locks(library.path).exclusive(f"{folder.parent.name}/{name}"):
+        if folder.exists():  # it may have gone since we looked
+            found.removed.extend(_remove(path, dry_run) for path in _garbage(folder))
 
 
-def _garbage(folder: Path) -> list[Path]:
+def _garbage(folder: Confined) -> list[Confined]:
     """What is of no use: the whole folder, or files in it.
 
     Raises:
         StateMismatch: the manifest cannot be read, so nobody knows.
     """
-    unfinished = folder.parent.name == "unfinished"
-    if folder.name.startswith(".") or (unfinished and not _has_manifest(folder)):
+    unfinished = folder.parent.name == UNFINISHED
+    useless = folder.name.startswith(".") or folder.is_link() or not _has_manifest(folder)
+    if unfinished and useless:
         return [folder]
     manifest = Manifest.read(folder)
     if unfinished and manifest.status == "reading" and not manifest.tokens:
@@ -123,10 +127,10 @@ def _garbage(folder: Path) -> list[Path]:
     return unnamed(folder, manifest)
 
 
-def _has_manifest(folder: Path) -> bool:
+def _has_manifest(folder: Confined) -> bool:
     """Whether there is one; StateMismatch where nobody can say."""
     try:
-        (folder / MANIFEST).lstat()
+        (folder / MANIFEST).stat()
     except FileNotFoundError:
         return False
     except OSError as exc:
@@ -134,21 +138,16 @@ def _has_manifest(folder: Path) -> bool:
     return True
 
 
-def _remove(root: Path, path: Path, dry_run: bool) -> Removed:
-    """Deletes a file or a folder. Of a folder its manifest goes first: no part of it opens."""
-    whole = path.is_dir() and not path.is_symlink()
-    files = [file for file in path.rglob("*") if not file.is_dir()] if whole else [path]
-    size = sum(file.lstat().st_size for file in files)
-    if whole and not dry_run:
-        (path / MANIFEST).unlink(missing_ok=True)
-        shutil.rmtree(path)
-    elif not dry_run:
-        path.unlink(missing_ok=True)
-    return Removed(_inside(root, path), size)
-
-
-def _inside(root: Path, path: Path) -> str:
-    return path.relative_to(root).as_posix()
+def _remove(path: Confined, dry_run: bool) -> Removed:
+    """Deletes a file, a folder, or a link and not what it leads to."""
+    files = [path for path in path.tree() if not path.is_dir()] if path.is_dir() else [path]
+    size = 0
+    for file in files:
+        with suppress(FileNotFoundError):
+            size += file.stat().st_size
+    if not dry_run:
+        delete_folder(path)
+    return Removed(path.inside, size)
 
 
 def _reason(exc: Locked | StateMismatch) -> str:
@@ -158,32 +157,60 @@ def _reason(exc: Locked | StateMismatch) -> str:
 class _Leftovers(Locks):
     """What processes that are gone have left among the locks."""
 
-    def dead(self) -> list[Path]:
+    def dead(self) -> list[Confined]:
         """Files of locks that nobody holds."""
-        files = [p for p in (self._folder / FOLDER).rglob("*") if p.suffix in (".lock", ".json")]
+        files = [p for p in self._all() if p.name.endswith((".lock", ".json"))]
         if not files:
             return []
         with self._gate():
-            return sorted(path for path in files if path.exists() and self._is_free(path))
+            return [path for path in files if path.exists() and self._is_free(path)]
 
     def remove_empty_folders(self) -> None:
         """Deletes folders without locks while nobody can be about to use them."""
-        folders = sorted((self._folder / FOLDER).rglob("*/"), reverse=True)
+        folders = [path for path in self._all() if path.is_dir()]
         if not folders:
             return
         with self._gate():
-            for folder in folders:
+            for folder in reversed(folders):
                 with suppress(OSError):  # not empty, or gone
                     folder.rmdir()
 
-    def _is_free(self, path: Path) -> bool:
+    def _all(self) -> list[Confined]:
+        locks = self._folder / FOLDER
+        return [*locks.tree()] if locks.is_dir() else []
+
+    def _is_free(self, path: Confined) -> bool:
         lock = path.with_suffix(".lock")
-        if not lock.exists():
-            return True
-        probe = FileLock(lock)
+        if not lock.is_file():
+            return not lock.exists()
         try:
-            probe.acquire(timeout=0)
-        except (Timeout, PermissionError):  # PermissionError: it is another user's
+            return not is_held(lock)
+        except PermissionError:  # it is another user's
             return False
-        probe.release()
-        return True
+
+
+def open_to_others(library: Library) -> list[Confined]:
+    """What in a library others than its owner may read or write, the library's folder first."""
+    root = Confined(library.path)
+    return [path for path in (root, *root.tree()) if _rights(path) & 0o077]
+
+
+def make_private(library: Library) -> int:
+    """Takes all rights from others than the owner; how many files and folders had some.
+
+    Raises:
+        LongctxError: something is not ours.
+    """
+    found = open_to_others(library)
+    for path in found:
+        with storing(path), suppress(FileNotFoundError):
+            path.chmod(_rights(path) & 0o700)
+    return len(found)
+
+
+def _rights(path: Confined) -> int:
+    """The rights of a file or folder; none of a link, which has none of its own."""
+    with suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        return 0 if os.name == "nt" or stat.S_ISLNK(mode) else stat.S_IMODE(mode)
+    return 0

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
 
 from longctx.core.errors import Locked, StateMismatch
+from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.locks import Locks
 from longctx.core.store.manifest import MANIFEST, Manifest
+from longctx.core.store.places import Places
 from longctx.core.store.word_files import damaged_words
 
 OnProgress = Callable[[int, int], None]  # gets bytes done, and bytes in all
@@ -72,10 +72,10 @@ def _tell(on_progress: OnProgress, begin: int, total: int, done: int) -> None:
     on_progress(begin + done, total)
 
 
-def _is_begun(folder: Path) -> bool:
+def _is_begun(folder: Confined) -> bool:
     """Whether it is a document, or has a checkpoint, or cannot be looked into."""
     try:
-        (folder / MANIFEST).lstat()
+        (folder / MANIFEST).stat()
     except FileNotFoundError:
         return folder.parent.name == "documents"
     except OSError:
@@ -83,7 +83,7 @@ def _is_begun(folder: Path) -> bool:
     return True
 
 
-def _bytes_to_check(folder: Path) -> int:
+def _bytes_to_check(folder: Confined) -> int:
     try:
         manifest = Manifest.read(folder)
     except StateMismatch:
@@ -91,7 +91,7 @@ def _bytes_to_check(folder: Path) -> int:
     return manifest.size + sum(source.size for source in manifest.sources)
 
 
-def _verify(library: Library, folder: Path, on_done: Callable[[int], None]) -> Verified | None:
+def _verify(library: Library, folder: Confined, on_done: Callable[[int], None]) -> Verified | None:
     """Checks one folder; None where it has gone meanwhile."""
     name, unfinished = folder.name, folder.parent.name == "unfinished"
     done = 0
@@ -102,8 +102,8 @@ def _verify(library: Library, folder: Path, on_done: Callable[[int], None]) -> V
         on_done(done)
 
     try:
-        with Locks(library.path).shared(f"{folder.parent.name}/{name}"):
-            if not folder.is_dir():
+        with Places(library.path).shared(folder):
+            if not folder.exists():
                 return None
             document = Document(folder)
             document.verify(add)

@@ -7,10 +7,10 @@ are. This module counts no words.
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longctx.core.errors import StateMismatch
+from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Manifest
 from longctx.core.store.shard_writer import write_tensors
@@ -28,7 +28,7 @@ MakeWords = Callable[[Document, int], "Iterator[dict[str, numpy.ndarray]]"]
 
 
 def write_words(
-    document: Document, folder: Path, make: MakeWords, kept: list[Shard] | None = None
+    document: Document, folder: Confined, make: MakeWords, kept: list[Shard] | None = None
 ) -> list[Shard]:
     """Writes the word index of a document.
 

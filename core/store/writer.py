@@ -5,7 +5,6 @@ nothing of models, methods or tokenizers: rows are tensors, options are JSON.
 """
 
 import hashlib
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -14,10 +13,11 @@ from typing import Any
 
 from longctx.core.errors import LongctxError
 from longctx.core.store.boundary import Boundary, folded
+from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.durable import link_files, storing, write_text
 from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, Origin, Source, by_group
-from longctx.core.store.places import sweep
+from longctx.core.store.places import delete_folder, sweep
 from longctx.core.store.shard_writer import GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import MEMBER, ROWLESS, Rows, Shard, damaged, shard_name
 from longctx.core.store.word_files import MakeWords, unchanged_words, write_words
@@ -46,7 +46,7 @@ class Writer:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Confined,
         header: dict,
         shard_rows: int,
         publish: Callable[[], None],
@@ -227,8 +227,7 @@ class Writer:
         with suppress(LongctxError):  # of a file that goes too
             self._settle()
         with storing(self._folder):
-            (self._folder / MANIFEST).unlink(missing_ok=True)  # first: then nothing of it opens
-            shutil.rmtree(self._folder)
+            delete_folder(self._folder)
 
     def _take_up(self, begun: Document) -> None:
         """Bring everything to where it was at a checkpoint: full files stay, the rest is loaded."""

@@ -115,6 +115,18 @@ def test_json_has_every_row(call):
     assert (values["profile"], values["seconds"]) == ("a.yaml", 75.0)
 
 
+def test_a_profile_on_standard_output_has_it_to_itself(call):
+    result, asked = call(found(), "--out", "-")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "copy score" in result.stderr
+    wanted = asked[0][1]
+    assert (wanted.out, wanted.printed) == (Path("tiny.yaml"), True)
+    for more in (("--json",), ("--report", "-")):
+        result, asked = call(found(), "--out", "-", *more)
+        assert (result.exit_code, len(asked)) == (2, 1)
+        assert "both want standard output" in result.stderr
+
+
 @pytest.mark.parametrize("more", [(), ("--json",), ("-q",)])
 def test_a_report_has_the_object_of_json(call, tmp_path, more):
     file = tmp_path / "run.json"

@@ -7,6 +7,7 @@ import pytest
 
 from longctx.cli.ingest_stop import Stop
 from longctx.core.ingest import Ingested
+from longctx.core.store.library import Library
 
 TEXT = "the keeper wrote in his book that a boat came home at dawn\n" * 20
 pytestmark = pytest.mark.usefixtures("models_loaded_once")
@@ -36,6 +37,12 @@ def meanwhile(monkeypatch):
     return happens
 
 
+@pytest.fixture
+def library_of(tmp_path):
+    """The manifest of the document "app", as it is now."""
+    return lambda: Library.open(tmp_path / "library").document("app").manifest
+
+
 # --- how it is read ---
 
 WAYS = [("--method", "streaming"), ("--keep-kv",), ("--kv-dtype", "int8"), ("--profile", "tiny")]
@@ -49,6 +56,26 @@ def test_a_document_that_is_there_is_not_read_in_another_way(longctx, model_opti
     refused = longctx("ingest", log, "--follow", *way, *keys, *given)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "cannot follow for 'app' in the way that is wanted" in refused.stderr
+
+
+@pytest.mark.parametrize("way", [("--follow",), ("--append", "app")])
+def test_a_number_format_that_is_only_a_setting_is_for_documents_to_come(
+    longctx, library_of, model_options, log, meanwhile, monkeypatch, way
+):
+    assert longctx("ingest", log, "--dtype", "bf16", *model_options).exit_code == 0
+    log.write_text(TEXT * 2)
+    meanwhile()
+    refused = longctx("ingest", *way, log, "--dtype", "fp32", *model_options[:2])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "cannot read on 'app' in fp32: it was read in bf16" in refused.stderr
+    for setting in ("fp32", "auto"):
+        monkeypatch.setenv("LONGCTX_DTYPE", setting)
+        log.write_text(log.read_text() + TEXT)
+        meanwhile()
+        assert longctx("ingest", *way, log, *model_options[:2]).exit_code == 0
+        assert library_of().recorded["dtype"] == "bf16"
+    meanwhile()
+    assert longctx("ingest", "--follow", log, "--name", "new", *model_options).exit_code == 0
 
 
 def test_the_same_command_goes_on(longctx, model_options, log, meanwhile):

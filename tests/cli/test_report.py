@@ -134,7 +134,7 @@ def test_a_report_that_cannot_be_written_at_the_end(longctx, library, report, mo
     def full(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("longctx.cli.report.os.fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     result = longctx("list", "--report", report.file)
     assert result.exit_code == 1
     assert "No space left on device" in result.stderr

@@ -232,7 +232,7 @@ def test_no_terminal_gets_bytes_or_is_read(longctx, monkeypatch):
     result = longctx("import", "-", "--name", "x")
     assert result.exit_code == 2
     assert "terminal" in result.stderr
-    monkeypatch.setattr("longctx.cli.export.sys", SimpleNamespace(stdout=sys.__stdout__))
+    monkeypatch.setattr("longctx.cli.standard_output.sys", SimpleNamespace(stdout=sys.__stdout__))
     monkeypatch.setattr(sys.__stdout__, "isatty", lambda: True, raising=False)
     result = longctx("export", "book", "-")
     assert (result.exit_code, result.stdout) == (2, "")

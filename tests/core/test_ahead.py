@@ -118,7 +118,7 @@ def test_warming_stops_with_its_context_and_raises_nothing(tmp_path, monkeypatch
     with ReadAhead() as ahead:
         ahead.warm([tmp_path / "missing", tmp_path, tmp_path / "pipe"])
         assert ahead.submit(lambda: "after them").result(WAIT) == "after them"
-        monkeypatch.setattr(Path, "open", lambda *args, **options: Endless())
+        monkeypatch.setattr("longctx.core.ahead.open_regular", lambda *args, **options: Endless())
         ahead.warm([tmp_path / "file", tmp_path / "file"])
     assert Endless.reads < 1000 * WAIT
 

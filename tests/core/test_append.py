@@ -12,6 +12,7 @@ from longctx.core import append as appending
 from longctx.core import ingest as ingesting
 from longctx.core.append import append
 from longctx.core.cadence import Cadence
+from longctx.core.device import choose_dtype, dtype_name
 from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.ingest import ingest
 from longctx.core.session import Session
@@ -308,6 +309,59 @@ def test_an_append_that_is_stopped_leaves_the_document_and_goes_on(
     assert files(library) == files(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("own", ["fp32", "bf16"])
+def test_a_document_is_read_on_in_its_own_number_format(
+    tmp_path, library, log, setup_random, monkeypatch, own
+):
+    named = dataclasses.replace(setup_random, dtype=own)
+    unnamed = dataclasses.replace(setup_random, dtype="auto")
+    log.write_bytes(TEXT[:700])
+    ingest(library, [str(log)], named)
+    log.write_bytes(TEXT)
+    done = append(library, "app", [str(log)], unnamed)
+    assert files(library) == whole(log, named, tmp_path / "whole")
+    usual = dtype_name(choose_dtype("auto", "cpu"))
+    told = [] if own == usual else [f"read on in {own}, as it was begun; here {usual} is usual"]
+    assert done.notes == told
+
+
+@pytest.mark.parametrize(("own", "wanted"), [("fp32", "bf16"), ("bf16", "fp32"), ("fp32", "fp16")])
+def test_another_number_format_is_refused(library, log, setup_random, own, wanted):
+    log.write_bytes(TEXT[:700])
+    ingest(library, [str(log)], dataclasses.replace(setup_random, dtype=own))
+    before = files(library)
+    log.write_bytes(TEXT)
+    with pytest.raises(UsageError, match=rf"in {wanted}: it was read in {own}"):
+        append(library, "app", [str(log)], dataclasses.replace(setup_random, dtype=wanted))
+    assert files(library) == before
+
+
+def test_an_append_that_was_begun_in_another_number_format_is_begun_anew(
+    tmp_path, library, log, setup_random
+):
+    log.write_bytes(TEXT[:700])
+    tokens = ingest(library, [str(log)], setup_random).tokens
+    log.write_bytes(TEXT)
+    other = dataclasses.replace(setup_random, dtype="bf16")
+    stop = stop_at(tokens + 150)
+    engine = ingesting.prepare(other)  # older versions took any
+    with pytest.raises(Stopped):
+        append(library, "app", [str(log)], other, EVERY_CHUNK, on_progress=stop, engine=engine)
+    assert append(library, "app", [str(log)], setup_random).reused_tokens <= tokens
+    assert files(library) == whole(log, setup_random, tmp_path / "whole")
+
+
+def test_a_document_that_names_no_number_format_is_read_on_in_what_is_wanted(
+    library, log, setup_random
+):
+    log.write_bytes(TEXT[:700])
+    ingest(library, [str(log)], setup_random)
+    for recorded in ({}, {"dtype": ["fp32"]}, {"dtype": "fp4"}):
+        forge(library / "documents/app", lambda data, value=recorded: data.update(recorded=value))
+        log.write_bytes(log.read_bytes() + b"and a boat came home\n")
+        assert append(library, "app", [str(log)], setup_random).status == "complete"
+
+
 def test_what_was_begun_behind_another_text_is_dropped(tmp_path, library, log, setup_random):
     log.write_bytes(TEXT[:500])
     tokens = ingest(library, [str(log)], setup_random).tokens
@@ -336,12 +390,12 @@ def test_a_write_that_fails_harms_nothing(tmp_path, library, log, setup_random, 
     before, rename, count = files(library), os.replace, 0
     log.write_bytes(TEXT[:700])
 
-    def failing(source, target):
+    def failing(source, target, **folders):
         nonlocal count
         count += 1
         if count == fails + 1:
             raise OSError(28, "No space left on device")
-        rename(source, target)
+        rename(source, target, **folders)
 
     with monkeypatch.context() as patch:
         patch.setattr("os.replace", failing)

@@ -53,6 +53,8 @@ def test_options_are_numbers_words_and_truths():
     text = "loud+clear:budget=7, share = 1e-3,rule=alpha,loud=true"
     assert choose(text, {}) == decoding.Decoding("loud+clear", Options(7, 0.001, "alpha", True))
     assert choose("loud+clear:share=null", {}).options == Options()
+    with pytest.raises(UsageError, match="share"):  # a word, and no fault of ours
+        choose("loud+clear:share=" + "[" * 100_000, {})
     assert choose("loud+clear", {}).options == choose("loud+clear:", {}).options == Options()
     assert choose(None, {}).name == "dense"
 

@@ -119,6 +119,22 @@ def test_a_rotated_log_is_told(library, log, setup_random, how):
     assert Library.open(library).document("app").manifest.sources[0].size == 500
 
 
+@pytest.mark.usefixtures("never_waits")
+def test_a_pipe_in_its_place_is_not_read(library, log, setup_random, is_opened):
+    def exchange() -> None:
+        log.unlink()
+        os.mkfifo(log)
+
+    def look() -> None:
+        assert not is_opened(log)
+        log.unlink()
+        log.write_bytes(TEXT[:1700])
+
+    wait = script(exchange, None, None, look, None)
+    done = follow(library, "app", [str(log)], setup_random, wait=wait)
+    assert done.bytes == 1700
+
+
 def test_readers_are_waited_for(library, log, setup_random, monkeypatch):
     monkeypatch.setattr(places, "PATIENCE", 0.0)
     ingest(library, [str(log)], setup_random)
@@ -191,7 +207,7 @@ def test_an_error_ends_it(library, log, setup_random, monkeypatch):
         grow(log, 900)()
         monkeypatch.setattr(os, "replace", refuse)
 
-    def refuse(*args) -> None:
+    def refuse(*args, **folders) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(LongctxError, match="No space left"):

@@ -150,6 +150,26 @@ def test_what_is_no_text_is_refused_before_a_byte_is_passed_on(raw, why):
     assert not seen
 
 
+def test_a_stream_of_zeros_is_refused_by_its_first_bytes():
+    with open("/dev/zero", "rb") as zeros, pytest.raises(UnreadableInput, match="binary"):
+        next(Source("test", None, zeros).blocks())
+    # Behind text they are characters as others, and come piece by piece.
+    with open("/dev/zero", "rb") as zeros:
+        text = _Both(io.BytesIO(b"text\n" * reader.READ_BYTES), zeros)
+        blocks = Source("test", None, text).blocks()
+        assert {len(next(blocks).text) for _ in range(9)} == {reader.READ_BYTES}
+
+
+class _Both(io.RawIOBase):
+    """One stream behind another."""
+
+    def __init__(self, first, second):
+        self._first, self._second = first, second
+
+    def read(self, size):
+        return self._first.read(size) or self._second.read(size)
+
+
 def test_a_failing_read_is_unreadable_input(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("a")
 

@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ import torch
 from longctx.core import ingest as ingesting
 from longctx.core import reading
 from longctx.core.cadence import Cadence
+from longctx.core.device import choose_dtype, dtype_name
 from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.ingest import ingest
 from longctx.core.model import Decoder
 from longctx.core.reading import CannotGoOn
+from longctx.core.resume import holds, is_as_it_was
 from longctx.core.session import Session
 from longctx.core.setup import prepare
 from longctx.core.store.behind import WriterBehind
@@ -313,6 +316,34 @@ def test_other_settings_are_refused(library, book, setup_random, tmp_path):
     assert ingest(library, [str(book)], setup_random).reused_tokens == 319
 
 
+@pytest.mark.parametrize("own", ["fp32", "bf16"])
+def test_a_reading_goes_on_in_the_number_format_in_which_it_was_begun(
+    tmp_path, library, book, setup_random, own
+):
+    named = dataclasses.replace(setup_random, dtype=own)
+    start(library, [str(book)], named, 300)
+    other = dataclasses.replace(setup_random, dtype={"fp32": "bf16", "bf16": "fp32"}[own])
+    with pytest.raises(UsageError, match=rf"it was read in {own}, not in {other.dtype}"):
+        ingest(library, [str(book)], other)
+    unnamed = dataclasses.replace(setup_random, dtype="auto")
+    assert ingest(library, [str(book)], unnamed).reused_tokens == 319
+    assert Library.open(library).document("book").manifest.recorded["dtype"] == own
+    ingest(tmp_path / "whole", [str(book)], named)
+    assert files(library) == files(tmp_path / "whole")
+    assert ingest(library, [str(book)], other).status == "unchanged"
+
+
+def test_what_is_begun_anew_has_the_usual_number_format(library, book, setup_random, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("the keeper wrote of rain\n" * 90)
+    usual = dtype_name(choose_dtype("auto", "cpu"))
+    another = {"fp32": "bf16", "bf16": "fp32"}[usual]
+    start(library, [str(other)], dataclasses.replace(setup_random, dtype=another), 300, name="book")
+    unnamed = dataclasses.replace(setup_random, dtype="auto")
+    assert ingest(library, [str(book)], unnamed, "book", replace=True).reused_tokens == 0
+    assert Library.open(library).document("book").manifest.recorded["dtype"] == usual
+
+
 def test_another_way_to_draw_answers_changes_no_state(library, book, setup_random, tmp_path):
     profile = tmp_path / "warm.yaml"
     given = Path(setup_random.profile).read_text()
@@ -511,3 +542,15 @@ def test_the_snapshot_counts_before_the_run(tmp_path, book, setup_random):
     snapshot = Library.open(tmp_path / "first").document("book").snapshot()
     held = sum(tensor.nbytes for tensor in snapshot.values())
     assert held <= method.snapshot_bytes(10**9, 4) + 8 <= 3 * held
+
+
+@pytest.mark.usefixtures("never_waits")
+@pytest.mark.parametrize("path", ["/a\0b", "/dev/zero", "/dev/null/x", "/" + "x" * 9999])
+def test_places_that_a_document_may_name(library, book, setup_random, path):
+    ingest(library, [str(book)], setup_random)
+    (known,) = Library.open(library).document("book").manifest.sources
+    assert holds(known)
+    assert is_as_it_was({"path": str(book), "mtime_ns": known.mtime_ns})
+    for undecodable in (0, None):
+        assert not holds(replace(known, path=path, undecodable=undecodable, mtime_ns=None))
+    assert not is_as_it_was({"path": path, "mtime_ns": 1})

@@ -34,13 +34,22 @@ EVENTS = {"open": 0, "os.rename": 0, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 
 FAILED = 70  # exit code of a child whose ingest ended with an error
 
 
+def is_inside(library: str, event: str, args: tuple) -> bool:
+    """Whether something happens to a file of the library: the store names it from its folder."""
+    path = args[EVENTS[event]]
+    if isinstance(path, int) or (event == "open" and args[2] & os.O_DIRECTORY):
+        return False
+    path = os.fsdecode(path)
+    return library in path or "/" not in path or path.startswith("/proc/self/fd/")
+
+
 def watch(library: str, fatal: int | None, told: int) -> None:
     """Counts what happens to the library's files, and dies at event number `fatal`."""
     seen = 0
 
     def see(event: str, args: tuple) -> None:
         nonlocal seen
-        if event in EVENTS and library in str(args[EVENTS[event]]):
+        if event in EVENTS and is_inside(library, event, args):
             if seen == fatal:
                 os.kill(os.getpid(), signal.SIGKILL)
             seen += 1
@@ -52,7 +61,7 @@ def watch(library: str, fatal: int | None, told: int) -> None:
 def forbid(library: str, event: str, args: tuple) -> None:
     """Refuses what a read-only disk refuses, also to root, who may do all."""
     writes = event != "open" or args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-    if event in EVENTS and writes and library in str(args[EVENTS[event]]):
+    if event in EVENTS and writes and is_inside(library, event, args):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), args[EVENTS[event]])
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from xxhash import xxh3_128_hexdigest
 
+from longctx.core.store.confined import Confined
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import Manifest
 from longctx.core.store.shards import BLOCK
@@ -141,8 +142,9 @@ def flip(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def forge(folder: Path, change: Callable[[dict], object]) -> None:
+def forge(folder: Path | Confined, change: Callable[[dict], object]) -> None:
     """Change the manifest's data and give it a checksum that fits."""
+    folder = Confined.of(folder).path
     data = json.loads((folder / "manifest.json").read_text())
     del data["checksum"]
     change(data)

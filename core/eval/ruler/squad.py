@@ -1,12 +1,13 @@
 """Files of paragraphs with questions: SQuAD's JSON, or JSON lines. Knows nothing of documents."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from longctx.core import file_limits
 from longctx.core.errors import UnreadableInput, UsageError
+from longctx.core.regular_files import parsed_json, read_text
 
 FORMS = (
     "Give SQuAD's JSON, or JSON lines with 'context' (a text or several), 'question' and 'answers'."
@@ -45,7 +46,7 @@ def read_squad(path: Path) -> Squad:
         UnreadableInput: it is not UTF-8 text.
     """
     try:
-        text = path.expanduser().read_text("utf-8")
+        text = read_text(path.expanduser(), file_limits.DATA)
     except UnicodeDecodeError as error:
         why = "it is not UTF-8 text"
         raise UnreadableInput(f"cannot read '{path}'", why, "Convert it first.") from error
@@ -61,7 +62,7 @@ def read_squad(path: Path) -> Squad:
 
 def _parsed(path: Path, text: str) -> Iterator[Asked]:
     try:
-        whole = json.loads(text)
+        whole = parsed_json(text)
     except ValueError:
         whole = None
     if isinstance(whole, dict) and "data" in whole:
@@ -75,7 +76,7 @@ def _parsed(path: Path, text: str) -> Iterator[Asked]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
-                yield _line(json.loads(line))
+                yield _line(parsed_json(line))
             except (ValueError, KeyError, TypeError) as error:
                 what = f"cannot read line {number} of '{path}'"
                 raise UsageError(what, f"{error} in {line[:60]!r}", FORMS) from error

@@ -1,6 +1,8 @@
 """A whole calibration of a small random model: what it writes, and how it goes on."""
 
 import json
+import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -327,10 +329,34 @@ def test_a_profile_is_not_replaced_by_one_of_which_less_was_measured(setup, want
 
 
 def test_a_file_that_cannot_be_written_is_named(setup, wanted, monkeypatch):
-    def full(file, found):
-        raise OSError(28, "No space left on device")
-
+    run.run(setup, wanted)
+    (wanted.folder / writing.HEAT_MAP).mkdir()
     monkeypatch.setattr(writing, "can_draw", lambda: True)
-    monkeypatch.setattr(writing.heat_map, "draw", full)
-    with pytest.raises(LongctxError, match=r"cannot write '.*heatmap\.png': No space left"):
+    with pytest.raises(LongctxError, match=r"cannot write '.*heatmap\.png': it is a folder"):
         run.run(setup, wanted)
+
+
+def test_a_profile_on_standard_output_and_nothing_in_its_place(setup, wanted, capsysbinary):
+    wanted.out.write_text("theirs")  # no calibration's: it would be refused, not replaced
+    found = run.run(setup, replace(wanted, printed=True))
+    told = capsysbinary.readouterr().out.decode()
+    assert told.startswith(HEADER)
+    assert profile.load(told, "it").name == "mine"
+    assert wanted.out.read_text() == "theirs"
+    assert (wanted.folder / "table.json").is_file()
+    assert str(found.profile) == "-"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes of POSIX")
+def test_all_that_is_written_is_its_owners_alone(setup, wanted, tmp_path):
+    before = os.umask(0)
+    try:
+        run.run(setup, wanted)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(wanted.folder.stat().st_mode) == 0o700
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert {file.name for file in files} >= {"mine.yaml", "results.jsonl", "settings.json"}
+    assert {file.name: stat.S_IMODE(file.stat().st_mode) for file in files} == {
+        file.name: 0o600 for file in files
+    }

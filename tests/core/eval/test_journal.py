@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from longctx.core.errors import Locked, UsageError
-from longctx.core.eval.journal import RESULTS, Journal
+from longctx.core.errors import Locked, LongctxError, UsageError
+from longctx.core.eval.journal import RESULTS, Journal, has_finished
+from longctx.core.eval.journal import SETTINGS as SETTINGS_FILE
 
 SETTINGS = {"length": 1000, "kinds": ["number"]}
 
@@ -73,3 +74,25 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
         journal.put("a", {"n": 1})
         assert journal.get("a") == {"n": 1}
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("never_waits")
+@pytest.mark.parametrize("no_file", ["pipe", "device"], indirect=True)
+@pytest.mark.parametrize("name", [SETTINGS_FILE, RESULTS])
+def test_files_that_are_none_are_not_read(tmp_path, no_file, is_opened, name):
+    folder = tmp_path / "run"
+    with Journal(folder, SETTINGS) as journal:
+        journal.put("a", {"n": 1})
+    (folder / name).unlink()
+    (folder / name).symlink_to(no_file)
+    with pytest.raises(LongctxError, match="it is a pipe, a socket or a device"):
+        Journal(folder, SETTINGS)
+    assert has_finished(folder) is (name == SETTINGS_FILE)
+    assert not is_opened(no_file)
+
+
+def test_lines_that_are_nested_without_end(tmp_path):
+    with Journal(tmp_path, SETTINGS):
+        (tmp_path / RESULTS).write_text("[" * 200_000 + "\n")
+    with pytest.raises(UsageError, match="damaged"):
+        Journal(tmp_path, SETTINGS)

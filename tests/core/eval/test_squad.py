@@ -64,6 +64,7 @@ def test_json_lines(tmp_path, answers):
         ('{"context": "a", "question": 7, "answers": []}', "'7' is no text"),
         ('{"context": "a", "question": "b", "answers": "c"}', "'answers' is no list"),
         ('\n["a"]', "cannot read line 2"),
+        ("[" * 200_000, "nested too deeply"),
         (
             '\n{"context": "\\ud800", "question": "b", "answers": []}',
             r"cannot read line 2 .*'\\ud800' is no text: .*surrogates not allowed",

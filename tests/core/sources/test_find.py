@@ -236,5 +236,6 @@ def test_a_file_that_cannot_be_opened(tree, monkeypatch):
     tree(all_text("a"))
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", denied)
+        patch.setattr("longctx.core.reader.open_regular", denied)
         assert told("top")["top/a"].endswith("Check the file and its permissions.")
         assert told("top/a")["top/a"].endswith("permissions, or leave it out.")

@@ -15,7 +15,6 @@ from other_process import holding
 from small_documents import (
     HOSTILE_NAMES,
     TOKENS,
-    Killed,
     begin,
     files_of,
     flip,
@@ -28,7 +27,8 @@ from small_documents import (
 from longctx.core.disk import folder_bytes
 from longctx.core.errors import Locked, LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.store import archive, shards
-from longctx.core.store.archive import export, receive, whole_file
+from longctx.core.store.archive import export, receive
+from longctx.core.store.confined import Confined
 from longctx.core.store.library import Library
 from longctx.core.store.shard_writer import compress_member
 
@@ -163,63 +163,6 @@ def test_a_document_cannot_go_while_it_is_exported(library):
                 library.remove("book")
 
         export(document, io.BytesIO(), remove)
-
-
-# ---- the file
-
-
-def test_a_file_has_its_name_only_when_it_is_whole(tmp_path):
-    path = tmp_path / "book.longctx"
-    with whole_file(path) as out:
-        out.write(b"1")
-        assert not path.exists()
-    assert path.read_bytes() == b"1"
-    with pytest.raises(UsageError, match=r"exists.*--replace"), whole_file(path):
-        pass
-    with whole_file(path, replace=True) as out:
-        out.write(b"2")
-        assert path.read_bytes() == b"1"
-    assert files_of(tmp_path) == {"book.longctx": b"2"}
-
-
-def stopped_file(path: Path, act: Callable[[], None], **options) -> None:
-    with whole_file(path, **options) as out:
-        out.write(b"new")
-        act()
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (Killed(), Killed),
-        (StateMismatch("damaged"), StateMismatch),
-        (OSError(28, "No space left"), LongctxError),
-    ],
-)
-def test_a_file_that_was_not_finished_leaves_nothing(tmp_path, error, told):
-    def fail() -> None:
-        raise error
-
-    path = tmp_path / "book.longctx"
-    path.write_bytes(b"old")
-    with pytest.raises(told):
-        stopped_file(path, fail, replace=True)
-    assert files_of(tmp_path) == {"book.longctx": b"old"}
-
-
-def test_a_file_that_appears_meanwhile_is_not_written_over(tmp_path):
-    path = tmp_path / "book.longctx"
-    with pytest.raises(UsageError, match="exists"):
-        stopped_file(path, lambda: path.write_bytes(b"theirs"))
-    assert files_of(tmp_path) == {"book.longctx": b"theirs"}
-
-
-def test_places_that_cannot_be_written_are_refused(tmp_path):
-    for path, why in ((tmp_path, "no file"), (tmp_path / "none/x", "no folder")):
-        with pytest.raises(UsageError, match=why), whole_file(path, replace=True):
-            pass
-    with pytest.raises(LongctxError, match="name too long"), whole_file(tmp_path / ("x" * 300)):
-        pass
 
 
 # ---- import
@@ -513,18 +456,18 @@ class Moments:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]):
         self.count = 0
-        replace = Path.replace
+        replace = Confined.replace
 
         def next_moment() -> None:
             act(self.count)
             self.count += 1
 
-        def moved(path: Path, target: Path) -> Path:
+        def moved(path: Confined, target: Confined) -> None:
             next_moment()
-            return replace(path, target)
+            replace(path, target)
 
         monkeypatch.setattr(os, "fsync", lambda handle: next_moment())
-        monkeypatch.setattr(Path, "replace", moved)
+        monkeypatch.setattr(Confined, "replace", moved)
 
 
 @pytest.mark.parametrize("there", ["nothing", "document", "reading"])

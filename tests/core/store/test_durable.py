@@ -19,10 +19,10 @@ def test_a_file_is_synced_before_it_has_its_name_and_the_manifest_is_last(librar
     real = os.replace
     monkeypatch.setattr(os, "fsync", lambda handle: events.append(os.fstat(handle).st_ino))
 
-    def replace(source, target):
-        assert events[-1] == os.stat(source).st_ino
+    def replace(source, target, **folders):
+        assert events[-1] == os.stat(source, dir_fd=folders["src_dir_fd"]).st_ino
         events.append(Path(target).name)
-        real(source, target)
+        real(source, target, **folders)
 
     monkeypatch.setattr(os, "replace", replace)
     with stopped_writer(library) as writer:

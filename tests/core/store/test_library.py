@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from small_documents import (
@@ -22,6 +21,7 @@ from small_documents import (
 
 from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.store import library as library_module
+from longctx.core.store.confined import Confined
 from longctx.core.store.library import Library
 
 pytestmark = pytest.mark.usefixtures("no_sync")
@@ -166,7 +166,7 @@ def test_replace_keeps_the_old_document_until_the_new_is_complete(library):
 @pytest.mark.parametrize("renames", [0, 1])
 def test_a_kill_between_the_last_renames_loses_no_document(library, monkeypatch, renames):
     write(library)
-    real, done = Path.replace, []
+    real, done = Confined.replace, []
 
     def stop(self, target):
         if self.parent.name in ("documents", "unfinished"):
@@ -177,7 +177,7 @@ def test_a_kill_between_the_last_renames_loses_no_document(library, monkeypatch,
 
     with stopped_writer(library, replace=True) as writer:
         add_source(writer, "new.txt", b"new")
-        monkeypatch.setattr(Path, "replace", stop)
+        monkeypatch.setattr(Confined, "replace", stop)
         writer.complete({})
     monkeypatch.undo()
     expected = b"new" if renames else FIRST[:3]
@@ -246,7 +246,7 @@ def test_remove(library):
 def test_a_killed_removal_leaves_nothing_that_opens(library, monkeypatch):
     write(library)
 
-    def stop(path):
+    def stop(path, **folder):
         raise Killed
 
     monkeypatch.setattr(shutil, "rmtree", stop)

@@ -4,15 +4,16 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 from longctx.core.store import open_files
+from longctx.core.store.confined import Confined
 from longctx.core.store.open_files import MOST, OpenFile, opened
 
 
 def test_a_file_is_opened_once_and_a_successor_anew(tmp_path):
-    path = tmp_path / "a"
-    path.write_bytes(b"first")
+    path = Confined(tmp_path) / "a"
+    path.path.write_bytes(b"first")
     assert opened(path, 1) is opened(path, 1)
     path.unlink()
-    path.write_bytes(b"other")
+    path.path.write_bytes(b"other")
     assert opened(path, 2) is not opened(path, 1)
     for stamp, expected in ((1, b"first"), (2, b"other")):
         data = bytearray(5)
@@ -24,8 +25,8 @@ def test_only_some_stay_open(tmp_path, monkeypatch):
     closed = []
     monkeypatch.setattr(open_files.os, "close", closed.append)
     for number in range(MOST + 3):
-        path = tmp_path / str(number)
-        path.write_bytes(b"x")
+        path = Confined(tmp_path) / str(number)
+        path.path.write_bytes(b"x")
         opened(path, "only some")
     assert opened.cache_info().currsize == MOST
     monkeypatch.undo()
@@ -36,8 +37,8 @@ def test_only_some_stay_open(tmp_path, monkeypatch):
 
 
 def test_threads_read_what_they_ask_for(tmp_path):
-    path = tmp_path / "a"
-    path.write_bytes(bytes(range(256)) * 64)
+    path = Confined(tmp_path) / "a"
+    path.path.write_bytes(bytes(range(256)) * 64)
     file = OpenFile(path)
 
     def read(start: int) -> bool:

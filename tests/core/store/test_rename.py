@@ -1,12 +1,12 @@
 """Giving a document another name: one renaming of its folder, and nothing is written over."""
 
 import errno
-from pathlib import Path
 
 import pytest
 from small_documents import FIRST, add_source, begin, files_of, stopped_writer, write
 
 from longctx.core.errors import LongctxError, NotFound, UsageError
+from longctx.core.store.confined import Confined
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 
@@ -80,7 +80,7 @@ def test_a_failed_renaming_is_told(library, monkeypatch):
     def no_permission(self, target):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(Path, "replace", no_permission)
+    monkeypatch.setattr(Confined, "replace", no_permission)
     with pytest.raises(LongctxError, match=r"cannot write.*novel.*Permission denied"):
         library.rename("book", "novel")
     monkeypatch.undo()

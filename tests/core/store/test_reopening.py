@@ -56,7 +56,7 @@ def test_going_on_from_any_place_gives_the_same_bytes(tmp_path, library, step):
 
 
 def test_a_disk_without_links_gets_copies(tmp_path, library, monkeypatch):
-    def no_link(source, target):
+    def no_link(source, target, **folders):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("os.link", no_link)

@@ -1,6 +1,7 @@
 """Looking after a library: what `verify` finds, and what `sweep` deletes and what it never does."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from small_documents import (
 )
 
 from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
+from longctx.core.store.confined import Confined
 from longctx.core.store.shard_writer import compress_member
 from longctx.core.store.upkeep import Removed, sweep
 from longctx.core.store.verify import Verified, verify
@@ -368,10 +370,10 @@ def test_a_complete_document_that_waits_for_its_place_is_kept(library, unfinishe
 
 
 def test_a_sweep_that_is_killed_leaves_nothing_that_opens(littered, monkeypatch):
-    def stop(path: Path) -> None:
+    def stop(path: str, **folder) -> None:
         raise Killed
 
-    monkeypatch.setattr("longctx.core.store.upkeep.shutil.rmtree", stop)
+    monkeypatch.setattr(shutil, "rmtree", stop)
     with pytest.raises(Killed):
         sweep(littered)
     monkeypatch.undo()
@@ -382,9 +384,9 @@ def test_a_sweep_that_is_killed_leaves_nothing_that_opens(littered, monkeypatch)
 
 
 def test_what_cannot_be_deleted_is_told(littered, monkeypatch):
-    def refuse(path: Path, **options) -> None:
+    def refuse(path: Confined, **options) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "unlink", refuse)
+    monkeypatch.setattr(Confined, "unlink", refuse)
     with pytest.raises(LongctxError, match="Permission denied"):
         sweep(littered)

@@ -1,0 +1,59 @@
+"""Who has standard output: what a command prints, or one thing that was wanted there by `-`.
+
+Where it is such a thing, nothing else goes there: what the command prints goes to standard error.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+from longctx.cli.run import Run
+from longctx.core.errors import UsageError
+from longctx.core.outputs import STANDARD, standard_output_kept
+
+
+@contextmanager
+def of_run(run: Run) -> Iterator[None]:
+    """Inside, what is printed goes to standard error where the report or the log has the other.
+
+    Raises:
+        UsageError: two things want it.
+    """
+    wanted = _wanted(run)
+    if wanted:
+        _require_one(wanted, run)
+    with standard_output_kept() if wanted else nullcontext():
+        yield
+
+
+@contextmanager
+def given_to(what: str, run: Run) -> Iterator[None]:
+    """Inside, what is printed goes to standard error: a command's `-` has the other.
+
+    Args:
+        what: the option or argument that is `-`, as it was given.
+        run: what else is wanted.
+
+    Raises:
+        UsageError: something else wants it too.
+    """
+    _require_one([what, *_wanted(run)], run)
+    with standard_output_kept():
+        yield
+
+
+def is_terminal() -> bool:
+    """Whether somebody sees it."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _wanted(run: Run) -> list[str]:
+    files = {"--report -": run.report, "--log-file -": run.log_file}
+    return [option for option, path in files.items() if path == STANDARD]
+
+
+def _require_one(wanted: list[str], run: Run) -> None:
+    wanted = [*wanted, *["--json"] * run.json]
+    if len(wanted) > 1:
+        why = "both want standard output"
+        raise UsageError(f"{wanted[0]} and {wanted[1]}", why, "Name a file, or leave one out.")

@@ -1,0 +1,363 @@
+"""Paths inside a library that never lead out of it: no link in it is followed.
+
+Whoever can write a library can put a link there, to a home folder or a device. So each folder on
+the way is opened by the one before it, as a folder that is no link, and the work is done by its
+handle: what takes a name's place meanwhile changes nothing (openat(2) with O_NOFOLLOW). Where the
+system has no such calls (Windows), each step is looked at before the path is used. The library's
+folder itself, and those above it, may be links: their owner made them.
+
+What is made gets the rights of the library's own folder: the owner's alone where that is private,
+whatever the umask. Knows nothing of what the files hold.
+"""
+
+import errno
+import io
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+BY_HANDLE = hasattr(os, "O_NOFOLLOW") and {os.open, os.stat, os.unlink, os.rename, os.mkdir} <= (
+    os.supports_dir_fd
+)
+_PROC = Path("/proc/self/fd")  # of Linux: a path that leads to an open folder
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_PLAIN = (  # opens a file and waits for nobody: a pipe would wait for its other end
+    getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+_FLAGS = {"rb": os.O_RDONLY, "rb+": os.O_RDWR, "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL}
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
+
+
+@dataclass(frozen=True, order=True)
+class Confined:
+    """A path inside a library. Its methods are those of `pathlib.Path`, but follow no link.
+
+    Args:
+        root: the library's folder, or another that is believed.
+        parts: names of folders and of a file in it, each in the one before; none: the root.
+
+    Raises:
+        ValueError: a part is no plain name.
+        OSError: in every method; of ELOOP where there is a link on the way.
+    """
+
+    root: Path
+    parts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            if part in ("", ".", "..") or "/" in part or os.sep in part or "\0" in part:
+                raise ValueError(f"{part!r} is no name of a file in a library")
+
+    @classmethod
+    def of(cls, path: "Path | Confined") -> "Confined":
+        """A path as it is, or a folder that becomes a root."""
+        return path if isinstance(path, Confined) else cls(path)
+
+    def __truediv__(self, name: str) -> "Confined":
+        return Confined(self.root, (*self.parts, name))
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @cached_property
+    def path(self) -> Path:
+        """The path in full, to be shown, not to be opened."""
+        return self.root.joinpath(*self.parts)
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.parts[-1] if self.parts else self.root.name
+
+    @property
+    def inside(self) -> str:
+        """The path from the root, as people read it."""
+        return "/".join(self.parts)
+
+    @property
+    def parent(self) -> "Confined":
+        """The folder that it is in; the root is its own."""
+        return Confined(self.root, self.parts[:-1])
+
+    def with_suffix(self, suffix: str) -> "Confined":
+        """Beside it, with another ending."""
+        return self.parent / Path(self.name).with_suffix(suffix).name
+
+    # --- looking ---
+
+    def stat(self) -> os.stat_result:
+        """What the system says of it; of a link, not of what that leads to."""
+        with self._place() as (at, name):
+            return os.stat(name, dir_fd=at, follow_symlinks=not self.parts)
+
+    def exists(self) -> bool:
+        """Whether there is anything of this name, be it a link."""
+        return self._mode() is not None
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder, and no link to one."""
+        return stat.S_ISDIR(self._mode() or 0)
+
+    def is_file(self) -> bool:
+        """Whether it is a regular file, and no link to one."""
+        return stat.S_ISREG(self._mode() or 0)
+
+    def is_link(self) -> bool:
+        """Whether it is a link, of any kind."""
+        try:
+            return bool(self.parts) and _is_link(self.stat())
+        except OSError as exc:
+            if exc.errno in _ABSENT:
+                return False
+            raise
+
+    def iterdir(self) -> "list[Confined]":
+        """What is in a folder, by name."""
+        with self._folder() as folder:
+            return [self / name for name in sorted(os.listdir(folder))]
+
+    def tree(self) -> "Iterator[Confined]":
+        """All that is in a folder, and in those in it; each folder comes before what it holds."""
+        with suppress(FileNotFoundError, NotADirectoryError):  # deleted meanwhile, or no folder
+            for path in self.iterdir():
+                yield path
+                if path.is_dir():
+                    yield from path.tree()
+
+    # --- reading ---
+
+    def open(self, mode: str = "rb", buffering: int = -1) -> Any:
+        """Opens a regular file: "rb", "rb+", or "xb", which makes it.
+
+        Raises:
+            OSError: of EINVAL where it is a pipe, a device or anything else that is no file.
+        """
+        file = io.FileIO(self.handle(_FLAGS[mode]), mode.replace("x", "w"))
+        if not buffering:
+            return file
+        kinds = {"rb": io.BufferedReader, "rb+": io.BufferedRandom, "xb": io.BufferedWriter}
+        return kinds[mode](file)
+
+    def handle(self, flags: int) -> int:
+        """Opens a regular file, as `os.open`; what is made has the rights of the library."""
+        try:
+            with self._place() as (at, name):
+                number = os.open(name, flags | _PLAIN, 0o600, dir_fd=at)
+        except OSError as exc:
+            if exc.errno == errno.ELOOP and self.is_link():
+                raise _linked(self) from exc
+            raise
+        try:
+            self._require_file(os.fstat(number))
+            if flags & os.O_CREAT:
+                self.set_rights(number)
+        except BaseException:
+            os.close(number)
+            raise
+        return number
+
+    def read_bytes(self, most: int) -> bytes:
+        """A whole file; OSError of EFBIG where it has over `most` bytes."""
+        with self.open() as file:
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise OSError(errno.EFBIG, f"it has over {most:,} bytes", str(self))
+        return data
+
+    # --- changing ---
+
+    def mkdir(self, exist_ok: bool = False, durable: bool = True) -> None:
+        """Makes a folder, with the rights of the library; a durable one survives a power cut."""
+        try:
+            with self._place() as (at, name):
+                os.mkdir(name, 0o700, dir_fd=at)
+        except FileExistsError as exc:
+            if self.is_link():
+                raise _linked(self) from exc
+            if not exist_ok or not self.is_dir():
+                raise
+            return
+        self._open_up()
+        if durable:
+            self.parent.sync()
+
+    def replace(self, target: "Confined") -> None:
+        """Gives it another name, in the place of what has that."""
+        with self._place() as (at, name), target._place() as (there, new):
+            os.replace(name, new, src_dir_fd=at, dst_dir_fd=there)
+
+    def link_to(self, target: "Confined") -> None:
+        """Gives the same file a further name; of a link the link itself."""
+        with self._place() as (at, name), target._place() as (there, new):
+            if at is None:
+                os.link(name, new)
+            else:
+                os.link(name, new, src_dir_fd=at, dst_dir_fd=there, follow_symlinks=False)
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Deletes a file, or a link and not what it leads to."""
+        try:
+            with self._place() as (at, name):
+                os.unlink(name, dir_fd=at)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def rmdir(self) -> None:
+        """Deletes an empty folder."""
+        with self._place() as (at, name):
+            os.rmdir(name, dir_fd=at)
+
+    def delete(self) -> None:
+        """Deletes a file, a link, or a folder with all that is in it."""
+        if not self.is_dir():
+            self.unlink(missing_ok=True)
+            return
+        with self._place() as (at, name):
+            shutil.rmtree(name, dir_fd=at)
+
+    def sync(self) -> None:
+        """Makes what was made, renamed and deleted in a folder survive a power cut."""
+        if os.name == "nt":  # Windows cannot open a folder
+            return
+        handle = self._open_folder() if BY_HANDLE else os.open(self._checked(), _FOLDER)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def chmod(self, mode: int) -> None:
+        """Sets the rights of a file or folder of ours; of no link. A folder's setgid bit stays."""
+        if not BY_HANDLE:
+            os.chmod(self._checked(), mode)
+            return
+        flags = _PLAIN | os.O_RDONLY
+        with self._place() as (at, name):
+            number = os.open(name, flags, dir_fd=at)
+        try:
+            os.fchmod(number, mode | (os.fstat(number).st_mode & stat.S_ISGID))
+        finally:
+            os.close(number)
+
+    @contextmanager
+    def real(self) -> Iterator[Path]:
+        """A path for a library that takes nothing else; it is right as long as the context lasts.
+
+        On Linux it begins at an open folder, so that no link can come between; elsewhere each
+        step was looked at a moment ago.
+        """
+        with self._place() as (at, name):
+            if at is not None and _PROC.is_dir():
+                yield _PROC / str(at) / name
+            else:
+                yield Path(self._checked())
+
+    # --- the way there ---
+
+    @contextmanager
+    def _place(self) -> Iterator[tuple[int | None, str]]:
+        """The folder that it is in, open, and its name there; or no folder, and its path."""
+        if not self.parts:
+            yield None, str(self.root)
+        elif not BY_HANDLE:
+            self.parent._checked()
+            yield None, str(self.path)
+        else:
+            folder = self.parent._open_folder()
+            try:
+                yield folder, self.name
+            finally:
+                os.close(folder)
+
+    @contextmanager
+    def _folder(self) -> Iterator[int | str]:
+        """This folder, open; or its path."""
+        if not BY_HANDLE:
+            yield self._checked()
+            return
+        folder = self._open_folder()
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _open_folder(self) -> int:
+        """A handle of this folder, reached step by step."""
+        handle = os.open(self.root, _FOLDER)
+        for number, part in enumerate(self.parts):
+            try:
+                inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
+            except OSError as exc:
+                place = Confined(self.root, self.parts[: number + 1])
+                if exc.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK) and place.is_link():
+                    raise _linked(place) from exc
+                raise
+            finally:
+                os.close(handle)
+            handle = inner
+        return handle
+
+    def _checked(self) -> str:
+        """Its path, on which there is no link now."""
+        for count in range(1, len(self.parts) + 1):
+            place = Confined(self.root, self.parts[:count])
+            with suppress(FileNotFoundError):
+                if _is_link(os.lstat(place.path)):
+                    raise _linked(place)
+        return str(self.path)
+
+    def _mode(self) -> int | None:
+        """The kind and rights of it; None where there is nothing."""
+        try:
+            return self.stat().st_mode
+        except OSError as exc:
+            if exc.errno in _ABSENT:
+                return None
+            raise
+
+    def _require_file(self, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(self))
+
+    def _open_up(self) -> None:
+        """Gives a folder that was made just now the rights of the library."""
+        wanted = self._rights(0o700, 0o777)
+        if os.name == "nt" or stat.S_IMODE(self.stat().st_mode) & 0o777 == wanted:
+            return
+        with suppress(PermissionError):
+            self.chmod(wanted)
+            return
+        with self._place() as (at, name):  # the umask has taken our own rights
+            os.chmod(name, wanted, dir_fd=at)
+
+    def set_rights(self, handle: int) -> None:
+        """Gives this file, open, the rights of the library."""
+        wanted = self._rights(0o600, 0o666)
+        if hasattr(os, "fchmod") and stat.S_IMODE(os.fstat(handle).st_mode) & 0o777 != wanted:
+            with suppress(PermissionError):  # another user's, or a disk without rights
+                os.fchmod(handle, wanted)
+
+    def _rights(self, least: int, most: int) -> int:
+        """The rights of the library's folder, as far as they are within bounds."""
+        return least | (stat.S_IMODE(os.stat(self.root).st_mode) & most)
+
+
+def _is_link(status: os.stat_result) -> bool:
+    """Whether it leads elsewhere; Windows has junctions beside links."""
+    point = getattr(stat, "FILE_ATTRIBUTE_REPARSE_POINT", 0)
+    return stat.S_ISLNK(status.st_mode) or bool(getattr(status, "st_file_attributes", 0) & point)
+
+
+def _linked(place: Confined) -> OSError:
+    return OSError(errno.ELOOP, f"'{place}' is a link, and none is followed inside a library")

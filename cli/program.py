@@ -245,9 +245,11 @@ def _help_hint(error: Any) -> str:
 
 
 def _is_memory(error: Exception) -> bool:
-    # torch is not imported for this: its CUDA error is known by name, its CPU one by its words.
+    # torch is not imported for this: its CUDA error is known by name, its CPU one by its words;
+    # so is that of the loader, which has no room for a library.
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+    said = {RuntimeError: "can't allocate memory", ImportError: "failed to map segment"}
+    return named or any(isinstance(error, k) and words in str(error) for k, words in said.items())
 
 
 def _abandon_output() -> None:

@@ -176,7 +176,6 @@ def test_too_little_memory(do, room):
 
 
 @layered
-@pytest.mark.xfail(strict=True, reason="both want a new lock file")
 @pytest.mark.parametrize("name", ["rm", "gc"])
 def test_what_deletes_works_on_a_full_disk(do, name):
     do(kind="full", scene=name)

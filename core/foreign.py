@@ -34,9 +34,11 @@ def foreign(what: str, remedy: str = REMEDY) -> Iterator[None]:
 
 def is_memory(error: BaseException) -> bool:
     """Whether it says that there is no more memory."""
-    # torch is not imported for this: its CUDA error is known by name, its CPU one by its words.
+    # torch is not imported for this: its CUDA error is known by name, its CPU one by its words; so
+    # is that of the loader, which has no room for a library.
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+    said = {RuntimeError: "can't allocate memory", ImportError: "failed to map segment"}
+    return named or any(isinstance(error, k) and words in str(error) for k, words in said.items())
 
 
 def reason(error: BaseException) -> str:

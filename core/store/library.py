@@ -436,8 +436,9 @@ class Library:
             with storing(self.path):
                 self._make_folder(shared)
             write_text(self._root, self._mark.name, canonical_json({"format": FORMAT}))
-        except LongctxError:
-            if not self._is_library():
+        except LongctxError as error:
+            raced = isinstance(error.__cause__, FileExistsError | PermissionError)
+            if not (raced and self._is_library()):
                 raise
 
     def _make_folder(self, shared: bool) -> None:

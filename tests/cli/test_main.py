@@ -117,6 +117,7 @@ def failing(monkeypatch, error: BaseException) -> None:
         (OSError(errno.EIO, "no"), 1, "error: [Errno 5] no"),
         (MemoryError(), 1, "error: out of memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9"), 1, "error: out of memory"),
+        (ImportError("x.so: failed to map segment from shared object"), 1, "error: out of memory"),
         (ValueError("odd"), 1, "internal error: ValueError: odd"),
         (KeyboardInterrupt(), 130, "error: interrupted"),
     ],

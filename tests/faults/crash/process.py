@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import time
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,6 +65,9 @@ class Job:
         if not self._child:
             try:
                 self._live()
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
             finally:
                 os._exit(99)
         return self

@@ -19,7 +19,7 @@ from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput
 from longctx.core.reader import Source
 from longctx.core.sources import formats
-from longctx.core.sources.limits import TooMuch
+from longctx.core.sources.limits import DIGITS, HEADER, NAME, TooMuch
 from longctx.core.sources.made import Made, Opener, Original, layers, spooled, unpacked
 from longctx.core.sources.naming import heading, is_hidden
 from longctx.core.sources.packed import Counted, damage_told
@@ -28,6 +28,9 @@ from longctx.core.sources.zipped import open_member
 
 ENDINGS = {".zip": "zip", ".tar": "tar"}
 _DRIVE = re.compile(r"[A-Za-z]:")
+_LENGTH = re.compile(rb"(\d{1,9}) ")
+_DIGITS = re.compile(rb"\d{%d}" % (DIGITS + 1))
+_SHOWN = 200  # characters of a name that is refused for its length
 
 
 def kind_of(name: str) -> str:
@@ -85,11 +88,65 @@ class Zip:
         return open_member(self._zip, self._infos[number])
 
 
+class _Header(tarfile.TarInfo):
+    """A header of a tar, whose continuations are bounded before Python looks at them."""
+
+    def _proc_pax(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.size > HEADER:
+            raise tarfile.ReadError(f"a header is longer than {HEADER:,} bytes")
+        data = archive.fileobj.read(self._block(self.size))
+        _require_records(data[: self.size])
+        archive.fileobj = _Once(data, archive)
+        return super()._proc_pax(archive)
+
+    def _proc_gnulong(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        left, kept = self._block(self.size), b""
+        while left:  # what is longer is read to its end, and refused as a name
+            data = archive.fileobj.read(min(left, HEADER))
+            if not data:
+                raise tarfile.ReadError("it ends in a header")
+            kept, left = kept or data, left - len(data)
+        archive.fileobj = _Once(kept, archive)
+        return super()._proc_gnulong(archive)
+
+
+class _Once:
+    """Gives back what was read of an archive, to whoever reads it again next."""
+
+    def __init__(self, data: bytes, archive: tarfile.TarFile):
+        self._data, self._archive, self._file = data, archive, archive.fileobj
+
+    def read(self, size: int) -> bytes:
+        """What was read."""
+        self._archive.fileobj = self._file
+        return self._data
+
+
+def _require_records(data: bytes) -> None:
+    """Refuses a pax header that is none, in which Python looks for records for ever.
+
+    Raises:
+        ReadError: its records do not follow one another, or there are thousands of digits in a row.
+    """
+    at = 0
+    while at < len(data) and data[at]:
+        length = _LENGTH.match(data, at)
+        end = at + int(length[1]) if length else 0
+        record = data[length.end() : end] if length and end <= len(data) else b""
+        if not record.endswith(b"\n") or b"=" not in record[1:]:
+            raise tarfile.ReadError("a pax header is malformed")
+        at = end
+    if _DIGITS.search(data):
+        raise tarfile.ReadError(f"a pax header has over {DIGITS:,} digits in a row")
+
+
 class Tar:
     """A tar stream, which goes forward only."""
 
     def __init__(self, file: BinaryIO, opened: ExitStack):
-        self._tar = opened.enter_context(tarfile.TarFile.open(fileobj=file, mode="r|"))
+        self._tar = opened.enter_context(
+            tarfile.TarFile.open(fileobj=file, mode="r|", tarinfo=_Header)
+        )
         self._at, self._info, self._taken = -1, None, False
 
     def members(self) -> Iterator[Member]:
@@ -146,7 +203,7 @@ class Archive:
         budget.enter(self.depth)
         with damage_told(self.name):
             for member in self._open_anew().members():
-                budget.add_member()
+                budget.add_member(member.name[:NAME])
                 if self._kind == "zip":  # what is in a tar counts when the tar is unpacked
                     self._share.reach(member.number, member.size)
                 yield member
@@ -205,8 +262,9 @@ def sources_in(archive: Archive, inside: str, rules: Rules) -> Iterator[Source]:
     for member in archive.members():
         found += 1
         name = member.name.removeprefix("./")
-        error = _unsafe(name) or member.refused
+        error = _too_long(name) or _unsafe(name) or member.refused
         if error:
+            name = name if len(name) <= NAME else name[:_SHOWN] + "..."
             yield _refused(archive, inside, name, error)
         elif not is_hidden(name, rules.hidden):
             yield from _sources(archive, inside, name, member, rules)
@@ -244,6 +302,14 @@ def _refused(archive: Archive, inside: str, name: str, error: UnreadableInput) -
     cited = f"{archive.name}/{name}"
     told = type(error)(f"cannot read '{cited}'", error.why, error.remedy)
     return Source(cited, archive.original.path, refused=told, found=True, part=inside + name)
+
+
+def _too_long(name: str) -> UnreadableInput | None:
+    """Why a member's name is longer than that of any file, and would be read as text."""
+    if len(name) <= NAME:
+        return None
+    why = f"its name has {len(name):,} characters, and over {NAME:,} are not read"
+    return UnreadableInput(f"cannot read '{name[:_SHOWN]}...'", why)
 
 
 def _unsafe(name: str) -> UnreadableInput | None:

@@ -16,6 +16,10 @@ FREE = 16 << 20  # bytes that are unpacked whatever the ratio
 MEMBERS = 100_000  # of one file, through all archives in it
 DEPTH = 4  # archives and compressions within one another: a.tar.gz has two
 CONVERTED = 256 << 20  # bytes of a file, or of one record of it, that are held in memory
+NAME = 4096  # characters of the path of a member; what is on a disk has no longer ones
+NAMES = 16 << 20  # of all members of a file together
+HEADER = 1 << 16  # bytes of a header of a tar that tells of what its own fields have no room for
+DIGITS = 4096  # in a row in such a header
 IN_MEMORY = 16 << 20  # bytes of an archive in an archive; larger ones go to a temporary file
 
 
@@ -38,6 +42,7 @@ class Budget:
     limit: int | None = None
     _spent: int = 0
     _members: int = 0
+    _names: int = 0
 
     def share(self) -> "Share":
         """What one text or archive in the file takes of it."""
@@ -50,25 +55,37 @@ class Budget:
             TooMuch: this is over the limit.
         """
         self._spent += size
-        most = UNPACKED if self.limit is None else self.limit
-        if self._spent > most:
+        self.require_room(0)
+
+    def require_room(self, size: int) -> None:
+        """Refuses `size` more bytes that are being made, before they are counted.
+
+        Raises:
+            TooMuch: with them it would be over the limit.
+        """
+        total, most = self._spent + size, UNPACKED if self.limit is None else self.limit
+        if total > most:
             raise self._too_much(f"it holds over {show_bytes(most)}")
-        if self.limit is None and self._spent > max(FREE, RATIO * self.packed):
+        if self.limit is None and total > max(FREE, RATIO * self.packed):
             raise self._too_much(f"it holds over {RATIO} times its size of {self.packed:,} bytes")
 
-    def add_member(self) -> None:
+    def add_member(self, name: str = "") -> None:
         """Counts a member.
 
         Raises:
-            TooMuch: there are too many.
+            TooMuch: there are too many, or their names are too long.
         """
         self._members += 1
+        self._names += len(name)
         if self._members > MEMBERS:
-            raise TooMuch(
-                f"cannot unpack '{self.name}'",
-                f"it has over {MEMBERS:,} members",
-                "Unpack it yourself and name the folder.",
-            )
+            raise self._too_many(f"it has over {MEMBERS:,} members")
+        if self._names > NAMES:
+            raise self._too_many(f"the names in it have over {NAMES:,} characters")
+
+    def _too_many(self, why: str) -> TooMuch:
+        return TooMuch(
+            f"cannot unpack '{self.name}'", why, "Unpack it yourself and name the folder."
+        )
 
     def enter(self, depth: int) -> None:
         """TooMuch where archives are nested deeper than is followed."""

@@ -4,7 +4,7 @@ A small file can claim, or really hold, any amount of text. What it takes is cou
 disk, through all archives in archives, and refused before it takes more than is allowed.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from longctx.core.errors import UnreadableInput
@@ -23,6 +23,15 @@ DIGITS = 4096  # in a row in such a header
 IN_MEMORY = 16 << 20  # bytes of an archive in an archive; larger ones go to a temporary file
 
 
+MEMORY = 2_000_000_000  # bytes that parsing one file or member may take; --max-parser-memory
+SECONDS = 120  # that it may take; --max-parser-time
+PER_SECOND = 500_000  # bytes of the file, and of what comes of it, for which it has one more
+PATHS_PER_SECOND = 1000  # that are compared with .gitignore files, likewise
+OPEN_FILES = 64  # by the program that parses
+LOST = 10_000  # messages on what is missing in one text
+GIVEN_UP = 3  # members of a file that passed a limit or crashed, after which no other is tried
+
+
 class TooMuch(UnreadableInput):
     """A file holds more than is unpacked."""
 
@@ -35,11 +44,13 @@ class Budget:
         name: the file's.
         packed: its size in bytes.
         limit: bytes that it may hold; None: the usual number, and no more than RATIO allows.
+        on_spend: told of bytes that are unpacked.
     """
 
     name: str
     packed: int
     limit: int | None = None
+    on_spend: Callable[[int], None] = lambda size: None
     _spent: int = 0
     _members: int = 0
     _names: int = 0
@@ -56,6 +67,7 @@ class Budget:
         """
         self._spent += size
         self.require_room(0)
+        self.on_spend(size)
 
     def require_room(self, size: int) -> None:
         """Refuses `size` more bytes that are being made, before they are counted.
@@ -90,16 +102,21 @@ class Budget:
     def enter(self, depth: int) -> None:
         """TooMuch where archives are nested deeper than is followed."""
         if depth > DEPTH:
-            raise TooMuch(
-                f"cannot unpack '{self.name}'",
-                f"over {DEPTH} archives or compressions are in one another",
-                "Unpack it yourself and name the folder.",
-            )
+            raise too_deep(self.name)
 
     def _too_much(self, why: str) -> TooMuch:
         return TooMuch(
             f"cannot unpack '{self.name}'", why, "If that is right, say how much: --max-unpacked."
         )
+
+
+def too_deep(name: str) -> TooMuch:
+    """Archives are nested deeper than is followed."""
+    return TooMuch(
+        f"cannot unpack '{name}'",
+        f"over {DEPTH} archives or compressions are in one another",
+        "Unpack it yourself and name the folder.",
+    )
 
 
 @dataclass

@@ -12,7 +12,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import PurePath
 from typing import BinaryIO
 from xml.parsers.expat import ExpatError
 
@@ -22,27 +21,9 @@ from longctx.core.sources.limits import Share
 
 BLOCK = 1 << 20
 ZST_BYTES = 1 << 10  # given to the library at once; each may hold 32,000 times as much
-ENDINGS = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
-SHORT = {".tgz": (".tar", "gz"), ".tbz2": (".tar", "bz2"), ".txz": (".tar", "xz")}
-SHORT |= {".tzst": (".tar", "zst"), ".tbz": (".tar", "bz2")}
 # What the libraries raise for damaged files; RuntimeError also for encrypted ones.
 DAMAGE = (OSError, EOFError, ValueError, LookupError, RuntimeError, zlib.error, lzma.LZMAError)
 DAMAGE += (zipfile.BadZipFile, tarfile.TarError, ExpatError)
-
-
-def packing(name: str) -> tuple[str, str]:
-    """How a file is compressed: its name without that, and gz, bz2, xz, zst or nothing."""
-    ending = PurePath(name).suffix.lower()
-    if ending in SHORT:
-        inner, how = SHORT[ending]
-        return name[: -len(ending)] + inner, how
-    how = ENDINGS.get(ending, "")
-    return (name[: -len(ending)], how) if how else (name, "")
-
-
-def needs(how: str) -> str:
-    """The library that a compression needs beside Python's own; empty: none."""
-    return "zstandard" if how == "zst" else ""
 
 
 @contextmanager

@@ -27,6 +27,7 @@ import zstandard
 from fuzz_cases import many, of_corpus, require_told
 from hypothesis import given
 from hypothesis import strategies as st
+from in_process import parsed_here
 from sample_files import docx, epub, mail, paragraph, pdf, tarred, zipped
 
 from longctx.core.errors import LongctxError, UnreadableInput
@@ -172,7 +173,7 @@ def require_sound(name: str, data: bytes) -> list[Source]:
     file = GIVEN / name
     file.write_bytes(data)
     try:
-        with watched():
+        with watched(), parsed_here():
             sources = open_sources([str(file)])
             for source in sources:
                 require_read(source)

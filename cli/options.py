@@ -298,8 +298,8 @@ ParserTime = Annotated[
     str | None,
     setting(
         "--max-parser-time",
-        "Time that parsing one such file may take, such as 90s or 10min; by default 2min, and a "
-        "second more for each MB of it.",
+        "Time that parsing one such file may take, such as 90s or 10min; by default 2min, and 2 "
+        "seconds more for each MB of it.",
         metavar="TIME",
     ),
 ]

@@ -7,6 +7,7 @@ import re
 import sys
 
 import pytest
+from in_process import Here
 from sample_files import docx, epub, mail, paragraph, pdf, put, tarred, zipped
 
 WORDS = "the keeper wrote in his book that a boat came home at dawn"
@@ -133,6 +134,7 @@ def test_a_folder_again_is_unchanged_until_something_in_it_changes(reading, tmp_
 
 def test_what_could_not_be_read_of_a_folder_is_3(reading, shown, monkeypatch):
     monkeypatch.setattr("longctx.core.sources.made.MEASURED", 100)
+    monkeypatch.setattr("longctx.core.sources.parser._answers", Here())
     cut = gzip.compress(b"".join(b"boat %d\n" % (n * 7919) for n in range(300)))[:-100]
     files = {"top/a.md": TEXT, "top/bad.pdf": b"%PDF", "top/cut.gz": cut}
     files |= {"top/x.zip": zipped({"../out": TEXT, "in": TEXT})}

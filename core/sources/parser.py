@@ -9,6 +9,7 @@ import atexit
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -230,7 +231,7 @@ class _Running:
         """Why no answer came: the process has ended, or does not say what it should."""
         most = _ended(self.process)
         code = self.process.returncode
-        if self.late or code == -_signal("SIGXCPU"):
+        if self.late or code == -getattr(signal, "SIGXCPU", 0):
             return allowed.too_long()
         if most * 3 > allowed.memory:  # what asks for more at once has less before
             return allowed.too_large()
@@ -239,21 +240,16 @@ class _Running:
 
 def _ended(process: subprocess.Popen) -> int:
     """Waits for the end of a process, and says how many bytes it took at most; 0: unknown."""
-    with suppress(OSError):
-        process.kill()  # it has ended, or talks nonsense
     if hasattr(os, "wait4") and process.returncode is None:
-        with suppress(ChildProcessError):
+        with suppress(OSError):
+            # It has ended, or talks nonsense. After `Popen.kill` nobody could say what it took.
+            os.kill(process.pid, signal.SIGKILL)
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
             return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    process.kill()
     process.wait()
     return 0
-
-
-def _signal(name: str) -> int:
-    import signal
-
-    return getattr(signal, name, 0)
 
 
 def _started() -> subprocess.Popen:

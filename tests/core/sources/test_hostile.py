@@ -72,6 +72,8 @@ NAMELESS = b"Content-Disposition: attachment; filename*=x'\n\nab\n"
 ODD = {
     "a name in no encoding": b"Content-Disposition: attachment; filename*=idna''%ff\n\nab\n",
     "a name that is malformed": NAMELESS,
+    "a name in two ways": NAMELESS.replace(b"filename*=x'", b"filename*=a; filename*0=b"),
+    "a name in an encoding of zeros": NAMELESS.replace(b"x'", b"a\0b''x"),
     "a name in several parts": NAMELESS.replace(b"filename*=", b"filename*0*=x'y; filename*1="),
     "names of hosts": b"Content-Type: text/plain; charset=idna\n\nab\xff\n",
     "no encoding of texts": b"Content-Type: text/plain; charset=hex\n\nab\n",
@@ -154,6 +156,7 @@ def record(text: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("header", "why"),
     [
+        (b"9" * 1_000_000, "longer than 65,536 bytes"),
         (b"9" * 60_000, "malformed"),
         (record(b"comment=" + b"9" * 60_000 + b"\n"), "over 4,096 digits"),
         (b"2 " * 30_000 + b"k=\n", "malformed"),

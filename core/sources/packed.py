@@ -4,6 +4,7 @@ Knows nothing of archives. What a damaged file makes a library raise leaves as U
 """
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -20,6 +21,7 @@ from longctx.core.sources.extra import require
 from longctx.core.sources.limits import Share
 
 BLOCK = 1 << 20
+XML_NO_MEMORY = 1  # expat's number of that error
 ZST_BYTES = 1 << 10  # given to the library at once; each may hold 32,000 times as much
 # What the libraries raise for damaged files; RuntimeError also for encrypted ones.
 DAMAGE = (OSError, EOFError, ValueError, LookupError, RuntimeError, zlib.error, lzma.LZMAError)
@@ -32,10 +34,14 @@ def damage_told(name: str) -> Iterator[None]:
 
     Raises:
         UnreadableInput: something of DAMAGE was raised.
+        MemoryError: it was that, by another name.
     """
     try:
         yield
     except DAMAGE as error:
+        no_memory = getattr(error, "errno", None) == errno.ENOMEM
+        if no_memory or (isinstance(error, ExpatError) and error.code == XML_NO_MEMORY):
+            raise MemoryError from error
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise UnreadableInput(
             f"cannot read '{name}'", f"it is damaged, or not what its name says ({why})"

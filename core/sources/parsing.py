@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
-from xml.parsers.expat import ExpatError
 
 from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput
@@ -24,7 +23,6 @@ BATCH = 256  # members in one answer, at most
 LETTERS = 1 << 17  # of their names
 MESSAGE = 2000  # characters of what is told of a file
 KINDS = {kind.__name__: kind for kind in (UnreadableInput, NotText, TooMuch)}
-NO_MEMORY = 1  # expat's number of that error
 Answer = tuple[dict[str, Any], bytes]
 
 
@@ -106,12 +104,7 @@ class Parsing:
         """
         name = told.get("name", "")
         try:
-            try:
-                return getattr(self, "_" + told["do"])(told, data)
-            except ExpatError as error:
-                if error.code == NO_MEMORY:
-                    raise MemoryError from error
-                raise
+            return getattr(self, "_" + told["do"])(told, data)
         except MemoryError as error:
             raise OutOfMemory from error
         except UnreadableInput as error:

@@ -1,5 +1,6 @@
 """The program that parses: when it runs, what it may take, how it ends, and what is believed."""
 
+import errno
 import gzip
 import json
 import os
@@ -9,6 +10,7 @@ import sys
 import time
 from array import array
 from pathlib import Path
+from xml.parsers.expat import ExpatError
 
 import pytest
 from sample_files import pdf, put, read, tarred, zipped
@@ -16,6 +18,7 @@ from sample_files import pdf, put, read, tarred, zipped
 from longctx.core.errors import UnreadableInput
 from longctx.core.sources import limits, parser
 from longctx.core.sources.find import open_sources
+from longctx.core.sources.packed import damage_told
 from longctx.core.sources.parser import GivenUp, Parser
 from longctx.core.sources.rules import Rules
 
@@ -183,6 +186,19 @@ def test_it_ends_with_the_command(tmp_path, number):
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert told == ""
     assert wait_until_gone(pid)
+
+
+def by_another_name() -> list[Exception]:
+    """What libraries raise where memory runs out."""
+    expat = ExpatError("out of memory")
+    expat.code = 1
+    return [OSError(errno.ENOMEM, "Cannot allocate memory"), expat]
+
+
+@pytest.mark.parametrize("error", by_another_name())
+def test_memory_that_runs_out_is_no_damage(error):
+    with pytest.raises(MemoryError), damage_told("a"):
+        raise error
 
 
 # --- what is believed ---

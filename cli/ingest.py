@@ -73,6 +73,8 @@ def run(
     no_ignore: options.NoIgnore = False,
     raw: options.Raw = False,
     max_unpacked: options.MaxUnpacked = None,
+    max_parser_memory: options.ParserMemory = None,
+    max_parser_time: options.ParserTime = None,
     model: options.Model = None,
     profile: options.ProfileName = None,
     method: options.Method = None,
@@ -140,6 +142,8 @@ def run(
             no_ignore=no_ignore,
             raw=raw,
             max_unpacked=max_unpacked,
+            max_parser_memory=max_parser_memory,
+            max_parser_time=max_parser_time,
             checkpoint=checkpoint,
             max_size=max_size,
         )

@@ -83,6 +83,8 @@ def understood(
     no_ignore: bool,
     raw: bool,
     max_unpacked: str | None,
+    max_parser_memory: str | None,
+    max_parser_time: str | None,
     checkpoint: str | None,
     max_size: str | None,
 ) -> Job:
@@ -91,6 +93,7 @@ def understood(
     Args:
         paths, library, name, replace: as `Job` has them.
         hidden, no_ignore, raw, max_unpacked: what is read of folders and archives, and how.
+        max_parser_memory, max_parser_time: what parsing a file may take.
         checkpoint, max_size: as they were typed.
 
     Raises:
@@ -98,9 +101,11 @@ def understood(
     """
     from longctx.core.sources.find import check
     from longctx.core.sources.rules import Rules
-    from longctx.core.units import parse_bytes, parse_tokens_or_seconds
+    from longctx.core.units import parse_bytes, parse_seconds, parse_tokens_or_seconds
 
-    rules = Rules(hidden, no_ignore, raw, parse_bytes(max_unpacked) if max_unpacked else None)
+    sizes = [parse_bytes(size) if size else None for size in (max_unpacked, max_parser_memory)]
+    seconds = parse_seconds(max_parser_time) if max_parser_time else None
+    rules = Rules(hidden, no_ignore, raw, *sizes, seconds)
     check(paths, rules)
     every = parse_tokens_or_seconds(checkpoint) if checkpoint else (None, None)
     limit = parse_bytes(max_size) if max_size else None

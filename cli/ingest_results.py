@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 PARTLY_READ = 3  # exit code
 SHOWN = 10  # files that are named; --json has all
+PROBLEMS = 100  # of what should have been read, likewise; an archive may have thousands
 
 
 def show(done: "Ingested", json: bool) -> None:
@@ -72,7 +73,8 @@ def left_out(reasons: list[str]) -> None:
 
 def missing(skipped: list[str], lost: list[str]) -> None:
     """Tells, also where quiet is wanted, what should have been read and was not."""
-    for reason in skipped:
-        render.problem(f"skipped: {reason}")
-    for reason in lost:
-        render.problem(f"lost: {reason}")
+    for kind, reasons in (("skipped", skipped), ("lost", lost)):
+        for reason in reasons[:PROBLEMS]:
+            render.problem(f"{kind}: {reason}")
+        if len(reasons) > PROBLEMS:
+            render.problem(f"{kind}: {len(reasons) - PROBLEMS:,} more (--json has all)")

@@ -116,3 +116,12 @@ def stoppable(json: bool) -> Iterator[Stop]:
     except Exception:  # whatever ended it, what was finished is told; the error goes on
         stop.tell_done()
         raise
+    finally:
+        _end_parsing()
+
+
+def _end_parsing() -> None:
+    """Ends the program that parses files, if there was any to parse."""
+    from longctx.core.sources import parser
+
+    parser.end()

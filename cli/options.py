@@ -293,6 +293,24 @@ MaxUnpacked = Annotated[
         metavar="SIZE",
     ),
 ]
+ParserMemory = Annotated[
+    str | None,
+    setting(
+        "--max-parser-memory",
+        "Memory that parsing one PDF, book, page, archive or other file that is not plain text may "
+        "take, such as 500MB or 4GB; by default 2GB.",
+        metavar="SIZE",
+    ),
+]
+ParserTime = Annotated[
+    str | None,
+    setting(
+        "--max-parser-time",
+        "Time that parsing one such file may take, such as 90s or 10min; by default 2min, and 2 "
+        "seconds more for each MB of it.",
+        metavar="TIME",
+    ),
+]
 Json = Annotated[
     bool,
     setting(

@@ -1,13 +1,11 @@
 """Which encoding a text is in, by its first bytes; or that they are no text.
 
 Knows nothing of files: a source asks, and so does a format whose files do not say it themselves.
+What few texts need is imported for these: the program that parses formats starts often.
 """
 
 import codecs
 import re
-
-import numpy as np
-from charset_normalizer import from_bytes
 
 from longctx.core.encodings import BOMS, LEGACY
 from longctx.core.errors import UnreadableInput
@@ -80,6 +78,8 @@ def _is_of_pairs(text: str) -> bool:
     So are strings with zeros at their ends, also where some of them are not ASCII. Of Chinese a
     quarter is, and all of hiragana: what begins with a byte up to "0" does not count.
     """
+    import numpy as np
+
     codes = np.frombuffer(text.encode("utf-16-le"), "<u2")
     first, second = codes >> 8, codes & 0xFF
     counted = first > ord("0")
@@ -101,6 +101,8 @@ def _nearly_utf8(data: bytes, whole: bool) -> bool:
 
 
 def _guess(data: bytes, name: str) -> str:
+    from charset_normalizer import from_bytes
+
     whole_lines = data[: data.rfind(b"\n") + 1] or data
     matches = from_bytes(whole_lines, cp_isolation=list(LEGACY))
     best = matches.best()

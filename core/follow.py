@@ -18,9 +18,8 @@ from longctx.core.errors import Locked, NotFound, UsageError
 from longctx.core.ingest import Ingested, Progress, ingest
 from longctx.core.resume import read_in_dtype, read_otherwise
 from longctx.core.setup import Engine, Setup, prepare
-from longctx.core.sources.archive import kind_of
 from longctx.core.sources.find import USUAL, open_sources
-from longctx.core.sources.made import layers
+from longctx.core.sources.naming import kind_of, layers
 from longctx.core.sources.rules import Rules
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library

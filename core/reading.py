@@ -23,6 +23,7 @@ from longctx.core.detect import NotText
 from longctx.core.errors import LongctxError, StateMismatch, UnreadableInput, UsageError
 from longctx.core.overlap import prefetched
 from longctx.core.reader import Made, Source
+from longctx.core.sources import parser
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Manifest, Origin
@@ -82,7 +83,11 @@ class Reading:
         files = all(ahead.source.file or ahead.source.refused for ahead in self._waiting)
         ahead = files and self._writer.beside
         with prefetched(found, AHEAD) if ahead else closing(found) as taken:
-            yield self._taken(taken)
+            try:
+                yield self._taken(taken)
+            except BaseException:  # Ctrl-C too: nobody waits for a file that is being parsed
+                parser.end()
+                raise
 
     def _found(self) -> Iterator["_Found"]:
         """What is in the sources, in order; nothing that others look at is changed here."""

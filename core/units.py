@@ -80,6 +80,18 @@ def parse_tokens_or_seconds(text: str) -> tuple[int | None, int | None]:
         ) from error
 
 
+def parse_seconds(text: str) -> int:
+    """Seconds: 90s, 5min, 1h.
+
+    Raises:
+        UsageError: anything else, or not a whole number of one or more.
+    """
+    seconds = _parse(text, _SECONDS)
+    if seconds is None:
+        raise UsageError(f"cannot use {text!r}", "it is no time", "Write 90s, 5min or 1h.")
+    return seconds
+
+
 def _parse(text: str, units: dict[str, int]) -> int | None:
     """A whole number of one or more; None where it is none, or has another unit."""
     found = re.fullmatch(r"(\d+(?:_\d+)*(?:\.\d+)?)([A-Za-z]*)", text.strip(), re.ASCII)

@@ -90,6 +90,14 @@ def test_only_the_store_opens_store_files():
         assert not {i for i in imports(name) if i.startswith("safetensors")}, name
 
 
+def test_only_the_program_that_parses_imports_what_parses():
+    names = ("archive", "made", "packed", "zipped", "markup", "patterns", "parsing", "program")
+    parsing = {f"core.sources.{name}" for name in names}
+    assert parsing <= set(MODULES)
+    for name in {*MODULES} - parsing - {*in_folder("core.sources.formats")}:
+        assert not imports(name) & parsing, name
+
+
 def test_nothing_but_the_recipe_imports_the_recipe():
     for name in {*MODULES} - {*in_folder(RECIPE)}:
         assert not {i for i in imports(name) if i.startswith(RECIPE)}, name

@@ -17,22 +17,18 @@ from typing import BinaryIO, Protocol
 
 from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput
-from longctx.core.reader import Source
 from longctx.core.sources import formats
-from longctx.core.sources.limits import TooMuch
-from longctx.core.sources.made import Made, Opener, Original, layers, spooled, unpacked
-from longctx.core.sources.naming import heading, is_hidden
+from longctx.core.sources.limits import DIGITS, HEADER, NAME, TooMuch
+from longctx.core.sources.made import Opener, Original, spooled, unpacked
+from longctx.core.sources.naming import is_hidden, kind_of, layers
 from longctx.core.sources.packed import Counted, damage_told
-from longctx.core.sources.rules import Rules
 from longctx.core.sources.zipped import open_member
 
-ENDINGS = {".zip": "zip", ".tar": "tar"}
 _DRIVE = re.compile(r"[A-Za-z]:")
-
-
-def kind_of(name: str) -> str:
-    """Which kind of archive a file is by its name, without compressions: zip, tar or nothing."""
-    return ENDINGS.get(name[-4:].lower(), "")
+_LENGTH = re.compile(rb"(\d{1,9}) ")
+_DIGITS = re.compile(rb"\d{%d}" % (DIGITS + 1))
+BEHIND = 16  # reads that give nothing, after which no more is asked for
+_SHOWN = 200  # characters of a name that is refused for its length
 
 
 @dataclass(frozen=True)
@@ -85,11 +81,80 @@ class Zip:
         return open_member(self._zip, self._infos[number])
 
 
+class _Header(tarfile.TarInfo):
+    """A header of a tar, whose continuations are bounded before Python looks at them."""
+
+    def _proc_pax(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.size > HEADER:
+            raise tarfile.ReadError(f"a header is longer than {HEADER:,} bytes")
+        data = archive.fileobj.read(self._block(self.size))
+        _require_records(data[: self.size])
+        archive.fileobj = _Once(data, archive)
+        return super()._proc_pax(archive)
+
+    def _proc_gnulong(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        left, kept = self._block(self.size), b""
+        while left:  # what is longer is read to its end, and refused as a name
+            data = archive.fileobj.read(min(left, HEADER))
+            if not data:
+                raise tarfile.ReadError("it ends in a header")
+            kept, left = kept or data, left - len(data)
+        archive.fileobj = _Once(kept, archive)
+        return super()._proc_gnulong(archive)
+
+
+class _Once:
+    """Gives back what was read of an archive, to whoever reads it again next."""
+
+    def __init__(self, data: bytes, archive: tarfile.TarFile):
+        self._data, self._archive, self._file = data, archive, archive.fileobj
+
+    def read(self, size: int) -> bytes:
+        """What was read."""
+        self._archive.fileobj = self._file
+        return self._data
+
+
+def _require_records(data: bytes) -> None:
+    """Refuses a pax header that is none, in which Python looks for records for ever.
+
+    Raises:
+        ReadError: its records do not follow one another, or there are thousands of digits in a row.
+    """
+    at = 0
+    while at < len(data) and data[at]:
+        length = _LENGTH.match(data, at)
+        end = at + int(length[1]) if length else 0
+        record = data[length.end() : end] if length and end <= len(data) else b""
+        if not record.endswith(b"\n") or b"=" not in record[1:]:
+            raise tarfile.ReadError("a pax header is malformed")
+        at = end
+    if _DIGITS.search(data):
+        raise tarfile.ReadError(f"a pax header has over {DIGITS:,} digits in a row")
+
+
+class _Ending:
+    """A stream whose end is told: tarfile reads on behind it, as far as a header claims."""
+
+    def __init__(self, file: BinaryIO):
+        self._file, self._behind = file, 0
+
+    def read(self, size: int) -> bytes:
+        """As the stream; ReadError where nothing has come for long."""
+        data = self._file.read(size)
+        self._behind = 0 if data else self._behind + 1
+        if self._behind > BEHIND:
+            raise tarfile.ReadError("unexpected end of data")
+        return data
+
+
 class Tar:
     """A tar stream, which goes forward only."""
 
     def __init__(self, file: BinaryIO, opened: ExitStack):
-        self._tar = opened.enter_context(tarfile.TarFile.open(fileobj=file, mode="r|"))
+        self._tar = opened.enter_context(
+            tarfile.TarFile.open(fileobj=_Ending(file), mode="r|", tarinfo=_Header)
+        )
         self._at, self._info, self._taken = -1, None, False
 
     def members(self) -> Iterator[Member]:
@@ -135,7 +200,7 @@ class Archive:
         self, original: Original, name: str, opener: Opener, kind: str, how: list[str], depth: int
     ):
         self.original, self.name, self.depth = original, name, depth
-        self._opener, self._kind, self._how = opener, kind, how
+        self.kind, self.how, self._opener = kind, how, opener
         self._share = original.budget.share()
         self._opened = ExitStack()
         self._reader: Reader | None = None
@@ -144,13 +209,15 @@ class Archive:
         """All files in it; one may be opened before the next is asked for."""
         budget = self.original.budget
         budget.enter(self.depth)
-        with damage_told(self.name):
-            for member in self._open_anew().members():
-                budget.add_member()
-                if self._kind == "zip":  # what is in a tar counts when the tar is unpacked
-                    self._share.reach(member.number, member.size)
-                yield member
-        self.close()
+        try:
+            with damage_told(self.name):
+                for member in self._open_anew().members():
+                    budget.add_member(member.name[:NAME])
+                    if self.kind == "zip":  # what is in a tar counts when the tar is unpacked
+                        self._share.reach(member.number, member.size)
+                    yield member
+        finally:
+            self.close()
 
     @contextmanager
     def open(self, number: int) -> Iterator[BinaryIO]:
@@ -180,70 +247,104 @@ class Archive:
     def _open_anew(self) -> Reader:
         self.close()
         file = self._opened.enter_context(self._opener())
-        if self._how:
-            stream = unpacked(file, self._how, self.name, self._opened)
+        if self.how:
+            stream = unpacked(file, self.how, self.name, self._opened)
             file = Counted(stream, self.name, self._share)
-        if self._kind == "zip" and self._how:
+        if self.kind == "zip" and self.how:
             file = self._opened.enter_context(spooled(file))
-        self._reader = (Zip if self._kind == "zip" else Tar)(file, self._opened)
+        self._reader = (Zip if self.kind == "zip" else Tar)(file, self._opened)
         return self._reader
 
 
-def sources_in(archive: Archive, inside: str, rules: Rules) -> Iterator[Source]:
-    """The sources that an archive's members are, those of archives in it among them.
+@dataclass(frozen=True)
+class Found:
+    """What a member of an archive is to whoever reads it.
+
+    Attributes:
+        archive: that it is in.
+        number, size: as of `Member`.
+        name: its path there, without `./`, and cut where it is too long.
+        how, form: its compressions, the outermost first, and what it is converted from.
+        inner: the archive that it is itself; what is in that follows.
+        refused: why it is not read; None: it is.
+    """
+
+    archive: Archive
+    number: int
+    name: str
+    size: int = 0
+    how: tuple[str, ...] = ()
+    form: str = ""
+    inner: Archive | None = None
+    refused: UnreadableInput | None = None
+
+
+def found_in(archive: Archive, hidden: bool, raw: bool) -> Iterator[Found]:
+    """What an archive's members are, those of archives in it among them.
 
     Args:
         archive: the archive.
-        inside: where it is in the file on the disk, with a slash at the end; empty: it is the file.
-        rules: what is read.
+        hidden, raw: as of `Rules`.
 
     Raises:
         TooMuch: the file on the disk holds more than is unpacked.
         UnreadableInput: it is damaged.
     """
-    found = 0
+    empty = True
     for member in archive.members():
-        found += 1
+        empty = False
         name = member.name.removeprefix("./")
-        error = _unsafe(name) or member.refused
+        error = _too_long(name) or _unsafe(name) or member.refused
         if error:
-            yield _refused(archive, inside, name, error)
-        elif not is_hidden(name, rules.hidden):
-            yield from _sources(archive, inside, name, member, rules)
-    if not found:
+            name = name if len(name) <= NAME else name[:_SHOWN] + "..."
+            yield _refused(archive, member, name, error)
+        elif not is_hidden(name, hidden):
+            yield from _found(archive, name, member, hidden, raw)
+    if empty:
         raise NotText(f"cannot read '{archive.name}'", "there are no files in it")
 
 
-def _sources(
-    archive: Archive, inside: str, name: str, member: Member, rules: Rules
-) -> Iterator[Source]:
-    """The source that a member is, or those that are in it."""
-    cited, original = f"{archive.name}/{name}", archive.original
+def _found(archive: Archive, name: str, member: Member, hidden: bool, raw: bool) -> Iterator[Found]:
+    """What a member is, or those that are in it are."""
     stem, how = layers(name)
     kind = kind_of(stem)
-    needs_seeking = bool(kind or how)
-    opener = partial(archive.open_spooled if needs_seeking else archive.open, member.number)
-    depth = archive.depth + len(how)
     if kind:
-        inner = Archive(original, cited, opener, kind, how, depth + 1)
+        inner = inside(archive, member.number, f"{archive.name}/{name}", kind, how)
+        yield Found(archive, member.number, name, how=tuple(how), inner=inner)
         try:
-            yield from list(sources_in(inner, f"{inside}{name}/", rules))
+            yield from list(found_in(inner, hidden, raw))
         except TooMuch:
             raise
         except UnreadableInput as error:
-            yield _refused(archive, inside, name, error)
+            yield _refused(archive, member, name, error)
         return
-    original.budget.enter(depth)
-    form = "" if rules.raw else formats.of(stem)
-    made = Made(original, cited, opener, how, form, member.size)
-    header, part = heading(cited), inside + name
-    yield Source(cited, original.path, made=made, found=True, header=header, part=part)
+    archive.original.budget.enter(archive.depth + len(how))
+    form = "" if raw else formats.of(stem)
+    yield Found(archive, member.number, name, member.size, tuple(how), form)
 
 
-def _refused(archive: Archive, inside: str, name: str, error: UnreadableInput) -> Source:
-    cited = f"{archive.name}/{name}"
-    told = type(error)(f"cannot read '{cited}'", error.why, error.remedy)
-    return Source(cited, archive.original.path, refused=told, found=True, part=inside + name)
+def inside(archive: Archive, number: int, cited: str, kind: str, how: list[str]) -> Archive:
+    """The archive that a member is."""
+    opener = partial(archive.open_spooled, number)
+    return Archive(archive.original, cited, opener, kind, how, archive.depth + len(how) + 1)
+
+
+def opener_of(archive: Archive, number: int, how: list[str]) -> Opener:
+    """What opens a member, to be sought in where it is compressed."""
+    return partial(archive.open_spooled if how else archive.open, number)
+
+
+def _refused(archive: Archive, member: Member, name: str, error: UnreadableInput) -> Found:
+    told = type(error)(f"cannot read '{archive.name}/{name}'", error.why, error.remedy)
+    return Found(archive, member.number, name, refused=told)
+
+
+def _too_long(name: str) -> UnreadableInput | None:
+    """Why a member's name is longer than that of any file, and would be read as text."""
+    if len(name) <= NAME:
+        return None
+    why = f"its name has {len(name):,} characters, and over {NAME:,} are not read"
+    return UnreadableInput(f"cannot read '{name[:_SHOWN]}...'", why)
 
 
 def _unsafe(name: str) -> UnreadableInput | None:

@@ -14,11 +14,11 @@ from longctx.core.detect import NotText
 from longctx.core.errors import UnreadableInput, UsageError
 from longctx.core.reader import Source
 from longctx.core.regular_files import NO_FILE, is_regular
-from longctx.core.sources import formats, packed
-from longctx.core.sources.archive import Archive, kind_of, sources_in
+from longctx.core.sources import formats
 from longctx.core.sources.extra import is_missing
-from longctx.core.sources.made import Made, Original, layers
-from longctx.core.sources.naming import heading
+from longctx.core.sources.limits import DEPTH, too_deep
+from longctx.core.sources.naming import heading, kind_of, layers, needs
+from longctx.core.sources.remote import Level, OnDisk, Remote, members
 from longctx.core.sources.rules import Rules
 from longctx.core.sources.walk import walk
 
@@ -65,7 +65,7 @@ def _check_one(path: str, rules: Rules) -> None:
         raise UsageError(f"cannot read '{path}'", "it is a device", "Name a file.")
     stem, how = layers(path)
     form = "" if rules.raw or kind_of(stem) else formats.of(stem)
-    needed = [*map(packed.needs, how), formats.load(form).NEEDS if form else ""]
+    needed = [*map(needs, how), formats.load(form).NEEDS if form else ""]
     for library in filter(is_missing, needed):
         raise UsageError(
             f"cannot read '{path}'",
@@ -148,13 +148,13 @@ def of_file(name: str, path: Path, found: bool, rules: Rules) -> Iterator[Source
         yield Source(name, path, found=found, header=header)
         return
     try:
-        original = Original(path, name, rules.max_unpacked)
-        original.budget.enter(len(how) + bool(kind))
+        file = OnDisk(path, name, rules)
+        if len(how) + bool(kind) > DEPTH:
+            raise too_deep(name)
         if kind:
-            archive = Archive(original, name, original.open, kind, how, len(how) + 1)
-            yield from list(sources_in(archive, "", rules))
+            yield from _members(file, Level(0, name, kind, tuple(how)))
         else:
-            made = Made(original, name, original.open, how, form)
+            made = Remote(file, name, tuple(how), form)
             yield Source(name, path, made=made, found=found, header=header)
     except OSError as error:
         why = error.strerror or str(error)
@@ -162,3 +162,17 @@ def of_file(name: str, path: Path, found: bool, rules: Rules) -> Iterator[Source
         yield Source(name, path, refused=refused, found=found)
     except UnreadableInput as error:
         yield Source(name, path, refused=error, found=found)
+
+
+def _members(file: OnDisk, outer: Level) -> list[Source]:
+    """The sources that are in an archive."""
+    found = []
+    for member in members(file, outer):
+        cited, part, refused = member.cited, member.part, member.refused
+        if refused:
+            found.append(Source(cited, file.path, refused=refused, found=True, part=part))
+            continue
+        made = Remote(file, cited, member.how, member.format, member)
+        header = heading(cited)
+        found.append(Source(cited, file.path, made=made, found=True, header=header, part=part))
+    return found

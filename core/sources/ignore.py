@@ -1,22 +1,43 @@
 """Which files Git would ignore: `.gitignore` files in and above a folder, and the repository's own.
 
 The deepest file that says anything of a path decides, and in it the last pattern. What is in an
-ignored folder is ignored, whatever patterns say of it.
+ignored folder is ignored, whatever patterns say of it. Patterns are read, and compared with paths,
+by the program that parses (`patterns.py`).
 """
 
 import os
-import re
-import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
-
-from pathspec import GitIgnoreSpec
+from dataclasses import dataclass, field
 
 from longctx.core.regular_files import open_regular
+from longctx.core.sources import parser
+from longctx.core.sources.limits import PATHS_PER_SECOND, PER_SECOND
+from longctx.core.sources.parser import Allowed
 
 IGNORE = ".gitignore"
 MOST = 1 << 20  # bytes of such a file that are read
-STARS = 4  # in a name of a pattern; with each, trying it takes a power more of time
+BATCH = 1000  # paths that are compared at once
+
+
+@dataclass
+class Spec:
+    """A file of patterns.
+
+    Attributes:
+        data: its bytes.
+        number: that it has for the program that parses.
+        told: `parser.known` when the program was told of it.
+    """
+
+    data: bytes
+    number: int = field(default_factory=parser.new_number)
+    told: int = -1
+
+    def tell(self, allowed: Allowed) -> None:
+        """Has the program know it."""
+        if self.told != parser.known():
+            told = {"do": "learn", "name": allowed.name, "patterns": self.number}
+            parser.ask(told, self.data, allowed=allowed)
+            self.told = parser.known()
 
 
 @dataclass(frozen=True)
@@ -24,19 +45,31 @@ class Ignore:
     """The patterns that hold in a folder.
 
     Args:
-        specs: patterns, and the length of the path (as `is_ignored` gets it) of the folder that
-            they are of; the deepest last.
+        specs: patterns, and the length of the path (as `ignored` gets it) of the folder that they
+            are of; the deepest last.
     """
 
-    specs: tuple[tuple[int, GitIgnoreSpec], ...] = ()
+    specs: tuple[tuple[int, Spec], ...] = ()
 
-    def is_ignored(self, path: str, folder: bool) -> bool:
-        """Whether a path, absolute and with slashes, is left out."""
-        for start, spec in reversed(self.specs):
-            said = spec.check_file(path[start:] + "/" * folder).include
-            if said is not None:
-                return said
-        return False
+    def ignored(self, paths: list[str], allowed: Allowed) -> list[bool]:
+        """Which paths, absolute and with slashes, at the ends of folders too, are left out.
+
+        Raises:
+            GivenUp: that takes too long.
+        """
+        if not self.specs:
+            return [False] * len(paths)
+        found: list[bool] = []
+        for first in range(0, len(paths), BATCH):
+            some = paths[first : first + BATCH]
+            for _, spec in self.specs:
+                spec.tell(allowed)
+            those = [(start, spec.number) for start, spec in reversed(self.specs)]
+            told = {"do": "ignored", "name": allowed.name, "patterns": those, "paths": some}
+            _, said = parser.ask(told, allowed=allowed)
+            allowed.worked += len(some) * PER_SECOND // PATHS_PER_SECOND
+            found += [bool(each) for each in said[: len(some)].ljust(len(some), b"\0")]
+        return found
 
     def within(self, folder: str) -> "Ignore":
         """What holds in a folder that is in this one and has a `.gitignore`."""
@@ -61,33 +94,14 @@ def above(folder: str) -> Ignore:
     return ignore
 
 
-def _spec(path: str) -> GitIgnoreSpec | None:
+def _spec(path: str) -> Spec | None:
     """The patterns of a file; None where there are none."""
     try:
         if not os.path.isfile(path) or os.path.islink(path):
             return None
         with open_regular(path) as file:
-            lines = file.read(MOST).decode("utf-8", "surrogateescape").splitlines()
+            data = file.read(MOST)
     except OSError:
         return None
-    spec = _parsed(lines)
-    return spec if len(spec) else None
-
-
-def _parsed(lines: Iterable[str]) -> GitIgnoreSpec:
-    """Patterns; those that make no sense are left out, as Git does, and those of too many stars."""
-    kept = []
-    with warnings.catch_warnings():
-        # Of signs that a later Python may read in another way; patterns are not our users' code.
-        warnings.simplefilter("ignore", FutureWarning)
-        for line in lines:
-            if any(part.count("*") > STARS for part in line.split("/")):
-                continue
-            # What is inside, and not the folder itself; pathspec would take both.
-            line = f"{line.rstrip()}/*" if line.rstrip().endswith("/**") else line
-            try:
-                GitIgnoreSpec.from_lines([line])
-            except (ValueError, re.error):
-                continue
-            kept.append(line)
-        return GitIgnoreSpec.from_lines(kept)
+    lines = (line.strip() for line in data.splitlines())
+    return Spec(data) if any(line and not line.startswith(b"#") for line in lines) else None

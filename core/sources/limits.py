@@ -4,7 +4,7 @@ A small file can claim, or really hold, any amount of text. What it takes is cou
 disk, through all archives in archives, and refused before it takes more than is allowed.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from longctx.core.errors import UnreadableInput
@@ -16,7 +16,20 @@ FREE = 16 << 20  # bytes that are unpacked whatever the ratio
 MEMBERS = 100_000  # of one file, through all archives in it
 DEPTH = 4  # archives and compressions within one another: a.tar.gz has two
 CONVERTED = 256 << 20  # bytes of a file, or of one record of it, that are held in memory
+NAME = 4096  # characters of the path of a member; what is on a disk has no longer ones
+NAMES = 16 << 20  # of all members of a file together
+HEADER = 1 << 16  # bytes of a header of a tar that tells of what its own fields have no room for
+DIGITS = 4096  # in a row in such a header
 IN_MEMORY = 16 << 20  # bytes of an archive in an archive; larger ones go to a temporary file
+
+
+MEMORY = 2_000_000_000  # bytes that parsing one file or member may take; --max-parser-memory
+SECONDS = 120  # that it may take; --max-parser-time
+PER_SECOND = 500_000  # bytes of the file, and of what comes of it, for which it has one more
+PATHS_PER_SECOND = 1000  # that are compared with .gitignore files, likewise
+OPEN_FILES = 64  # by the program that parses
+LOST = 10_000  # messages on what is missing in one text
+GIVEN_UP = 3  # members of a file that passed a limit or crashed, after which no other is tried
 
 
 class TooMuch(UnreadableInput):
@@ -31,13 +44,16 @@ class Budget:
         name: the file's.
         packed: its size in bytes.
         limit: bytes that it may hold; None: the usual number, and no more than RATIO allows.
+        on_spend: told of bytes that are unpacked.
     """
 
     name: str
     packed: int
     limit: int | None = None
+    on_spend: Callable[[int], None] = lambda size: None
     _spent: int = 0
     _members: int = 0
+    _names: int = 0
 
     def share(self) -> "Share":
         """What one text or archive in the file takes of it."""
@@ -50,39 +66,57 @@ class Budget:
             TooMuch: this is over the limit.
         """
         self._spent += size
-        most = UNPACKED if self.limit is None else self.limit
-        if self._spent > most:
+        self.require_room(0)
+        self.on_spend(size)
+
+    def require_room(self, size: int) -> None:
+        """Refuses `size` more bytes that are being made, before they are counted.
+
+        Raises:
+            TooMuch: with them it would be over the limit.
+        """
+        total, most = self._spent + size, UNPACKED if self.limit is None else self.limit
+        if total > most:
             raise self._too_much(f"it holds over {show_bytes(most)}")
-        if self.limit is None and self._spent > max(FREE, RATIO * self.packed):
+        if self.limit is None and total > max(FREE, RATIO * self.packed):
             raise self._too_much(f"it holds over {RATIO} times its size of {self.packed:,} bytes")
 
-    def add_member(self) -> None:
+    def add_member(self, name: str = "") -> None:
         """Counts a member.
 
         Raises:
-            TooMuch: there are too many.
+            TooMuch: there are too many, or their names are too long.
         """
         self._members += 1
+        self._names += len(name)
         if self._members > MEMBERS:
-            raise TooMuch(
-                f"cannot unpack '{self.name}'",
-                f"it has over {MEMBERS:,} members",
-                "Unpack it yourself and name the folder.",
-            )
+            raise self._too_many(f"it has over {MEMBERS:,} members")
+        if self._names > NAMES:
+            raise self._too_many(f"the names in it have over {NAMES:,} characters")
+
+    def _too_many(self, why: str) -> TooMuch:
+        return TooMuch(
+            f"cannot unpack '{self.name}'", why, "Unpack it yourself and name the folder."
+        )
 
     def enter(self, depth: int) -> None:
         """TooMuch where archives are nested deeper than is followed."""
         if depth > DEPTH:
-            raise TooMuch(
-                f"cannot unpack '{self.name}'",
-                f"over {DEPTH} archives or compressions are in one another",
-                "Unpack it yourself and name the folder.",
-            )
+            raise too_deep(self.name)
 
     def _too_much(self, why: str) -> TooMuch:
         return TooMuch(
             f"cannot unpack '{self.name}'", why, "If that is right, say how much: --max-unpacked."
         )
+
+
+def too_deep(name: str) -> TooMuch:
+    """Archives are nested deeper than is followed."""
+    return TooMuch(
+        f"cannot unpack '{name}'",
+        f"over {DEPTH} archives or compressions are in one another",
+        "Unpack it yourself and name the folder.",
+    )
 
 
 @dataclass

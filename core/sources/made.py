@@ -1,14 +1,13 @@
 """Text that is made from a file on the disk: unpacked, taken out of an archive, or converted.
 
-The pipeline reads it as it reads any file. What it was made from, and where in that each piece of
-the text comes from, is told beside it. Nothing is written but to temporary files.
+Where each piece of the text comes from is told beside it. Nothing is written but to temporary
+files. All this happens in the program that parses (`program.py`); what the pipeline reads is
+`remote.py`.
 """
 
-import hashlib
 import io
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cached_property
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import BinaryIO
@@ -17,8 +16,16 @@ from longctx.core.errors import UnreadableInput
 from longctx.core.regular_files import open_regular
 from longctx.core.sources import formats
 from longctx.core.sources.extra import require
-from longctx.core.sources.limits import CONVERTED, IN_MEMORY, Budget, TooMuch, require_held
-from longctx.core.sources.packed import BLOCK, Counted, damage_told, packing, unpacking
+from longctx.core.sources.limits import (
+    CONVERTED,
+    IN_MEMORY,
+    LOST,
+    Budget,
+    Share,
+    TooMuch,
+    require_held,
+)
+from longctx.core.sources.packed import BLOCK, Counted, damage_told, unpacking
 from longctx.core.sources.pieces import Piece
 
 MEASURED = 1 << 16  # bytes that may be lost before a place where a file is damaged
@@ -32,33 +39,24 @@ class Original:
         path: the file.
         name: as the user knows it.
         limit: bytes that may be unpacked of it; None: the usual number.
+        on_spend: as of `Budget`.
     """
 
-    def __init__(self, path: Path, name: str, limit: int | None):
-        self.path, self.size = path, path.stat().st_size
-        self.budget = Budget(name, self.size, limit)
-
-    @cached_property
-    def sha256(self) -> str:
-        """Of its bytes; OSError where it cannot be read."""
-        with open_regular(self.path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        limit: int | None,
+        on_spend: Callable[[int], None] = lambda size: None,
+    ):
+        self.path = path
+        self.budget = Budget(name, path.stat().st_size, limit, on_spend)
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """Its bytes."""
         with open_regular(self.path) as file:
             yield file
-
-
-def layers(name: str) -> tuple[str, list[str]]:
-    """A name without the endings of compressions, and these, the outermost first."""
-    found = []
-    name, how = packing(name)
-    while how:
-        found.append(how)
-        name, how = packing(name)
-    return name, found
 
 
 def unpacked(raw: BinaryIO, how: list[str], name: str, opened: ExitStack) -> BinaryIO:
@@ -87,11 +85,9 @@ class Made:
         opener: opens what it is made of, to be sought in where it is compressed.
         how: its compressions, the outermost first.
         format: what it is converted from; empty: it is text.
-        size: of the text, where that is known.
+        share: where it counts.
 
     Attributes:
-        marks: what the numbers of its marks count: page, line, ...; None: it has none.
-        encoding: of the text, where it is converted; else empty.
         lost: messages on parts of the original that are missing in the text.
         undecodable: places of the original whose bytes are no text.
     """
@@ -103,22 +99,14 @@ class Made:
         opener: Opener,
         how: list[str],
         format: str,
-        size: int | None = None,
+        share: Share | None = None,
     ):
-        self._original, self._name = original, name
-        self._opener, self._how = opener, how
-        self._share = original.budget.share()
+        self._name, self._opener, self._how = name, opener, how
+        self._share = share or original.budget.share()
         self._format = formats.load(format) if format else None
-        self.marks = self._format.MARKS if self._format else None
-        self.encoding = "utf-8" if format else ""
-        self.size = None if how or format else size
         self.lost: list[str] = []
         self.undecodable = 0
         self._marks: list[tuple[int, int]] = []
-
-    def origin(self) -> tuple[int, str]:
-        """Size and SHA-256 of the file on the disk."""
-        return self._original.size, self._original.sha256
 
     def take_marks(self) -> list[tuple[int, int]]:
         """(byte of the text, number) of what was read since the last call, ascending."""
@@ -180,8 +168,9 @@ class Made:
         """Keeps what a piece at byte `at` tells beside its text."""
         self._share.reach("text", at + len(piece.text))
         self.undecodable += piece.undecodable
-        if piece.lost:
-            self.lost.append(piece.lost)
+        if piece.lost and len(self.lost) <= LOST:
+            more = f"'{self._name}': over {LOST:,} places are lost, and no more are told"
+            self.lost.append(piece.lost if len(self.lost) < LOST else more)
         if piece.text:
             self._marks.append((at, piece.number))
 

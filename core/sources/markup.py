@@ -28,12 +28,20 @@ APART = frozenset(
 )
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1,40})""", re.I)
 _XML = re.compile(rb"""^\s*<\?xml[^>]{0,200}encoding\s*=\s*["']([A-Za-z0-9_.:-]{1,40})["']""")
+_LONG = re.compile(r"&#0*[1-9][0-9]{8,};?")  # the numbers of no characters
+_ZEROS = re.compile(r"&#0{9,}(?=[0-9])")
 UNCLOSED = 1024  # characters of a tag without end in which others are looked for
 HEAD = 4096  # bytes in which a page says its encoding
 
 
 class _Tolerant(HTMLParser):
-    """Python's parser, which stops at declarations that it does not know."""
+    """Python's parser, which stops at declarations that it does not know, and at long numbers."""
+
+    def feed(self, data: str) -> None:
+        """Takes a text; numbers of over 4,300 digits, which Python refuses, are made short."""
+        if "&#" in data:
+            data = _LONG.sub("\ufffd", _ZEROS.sub("&#", data))
+        super().feed(data)
 
     def parse_marked_section(self, i: int, report: int = 1) -> int:
         """Where `<![...` at `i` ends; as in browsers one that is not known is a comment."""

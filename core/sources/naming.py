@@ -1,5 +1,11 @@
-"""Names of files: which are hidden, and how a document shows where a file begins."""
+"""Names of files: which are hidden, what they say of the files, and how a document shows them."""
 
+from pathlib import PurePath
+
+ARCHIVES = {".zip": "zip", ".tar": "tar"}
+PACKED = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
+SHORT = {".tgz": (".tar", "gz"), ".tbz2": (".tar", "bz2"), ".txz": (".tar", "xz")}
+SHORT |= {".tzst": (".tar", "zst"), ".tbz": (".tar", "bz2")}
 ALWAYS_LEFT_OUT = frozenset({".git", ".hg", ".svn"})
 
 
@@ -20,3 +26,33 @@ def heading(name: str) -> str:
     """What a file in a folder or archive begins with for the model: its name, as `head` has it."""
     shown = name.encode("utf-8", "replace").decode("utf-8")
     return f"\n==> {' '.join(shown.split())} <==\n"
+
+
+def packing(name: str) -> tuple[str, str]:
+    """How a file is compressed: its name without that, and gz, bz2, xz, zst or nothing."""
+    ending = PurePath(name).suffix.lower()
+    if ending in SHORT:
+        inner, how = SHORT[ending]
+        return name[: -len(ending)] + inner, how
+    how = PACKED.get(ending, "")
+    return (name[: -len(ending)], how) if how else (name, "")
+
+
+def needs(how: str) -> str:
+    """The library that a compression needs beside Python's own; empty: none."""
+    return "zstandard" if how == "zst" else ""
+
+
+def layers(name: str) -> tuple[str, list[str]]:
+    """A name without the endings of compressions, and these, the outermost first."""
+    found = []
+    name, how = packing(name)
+    while how:
+        found.append(how)
+        name, how = packing(name)
+    return name, found
+
+
+def kind_of(name: str) -> str:
+    """Which kind of archive a file is by its name, without compressions: zip, tar or nothing."""
+    return ARCHIVES.get(name[-4:].lower(), "")

@@ -4,6 +4,7 @@ Knows nothing of archives. What a damaged file makes a library raise leaves as U
 """
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -12,7 +13,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import PurePath
 from typing import BinaryIO
 from xml.parsers.expat import ExpatError
 
@@ -21,28 +21,11 @@ from longctx.core.sources.extra import require
 from longctx.core.sources.limits import Share
 
 BLOCK = 1 << 20
+XML_NO_MEMORY = 1  # expat's number of that error
 ZST_BYTES = 1 << 10  # given to the library at once; each may hold 32,000 times as much
-ENDINGS = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
-SHORT = {".tgz": (".tar", "gz"), ".tbz2": (".tar", "bz2"), ".txz": (".tar", "xz")}
-SHORT |= {".tzst": (".tar", "zst"), ".tbz": (".tar", "bz2")}
 # What the libraries raise for damaged files; RuntimeError also for encrypted ones.
 DAMAGE = (OSError, EOFError, ValueError, LookupError, RuntimeError, zlib.error, lzma.LZMAError)
 DAMAGE += (zipfile.BadZipFile, tarfile.TarError, ExpatError)
-
-
-def packing(name: str) -> tuple[str, str]:
-    """How a file is compressed: its name without that, and gz, bz2, xz, zst or nothing."""
-    ending = PurePath(name).suffix.lower()
-    if ending in SHORT:
-        inner, how = SHORT[ending]
-        return name[: -len(ending)] + inner, how
-    how = ENDINGS.get(ending, "")
-    return (name[: -len(ending)], how) if how else (name, "")
-
-
-def needs(how: str) -> str:
-    """The library that a compression needs beside Python's own; empty: none."""
-    return "zstandard" if how == "zst" else ""
 
 
 @contextmanager
@@ -51,10 +34,14 @@ def damage_told(name: str) -> Iterator[None]:
 
     Raises:
         UnreadableInput: something of DAMAGE was raised.
+        MemoryError: it was that, by another name.
     """
     try:
         yield
     except DAMAGE as error:
+        no_memory = getattr(error, "errno", None) == errno.ENOMEM
+        if no_memory or (isinstance(error, ExpatError) and error.code == XML_NO_MEMORY):
+            raise MemoryError from error
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise UnreadableInput(
             f"cannot read '{name}'", f"it is damaged, or not what its name says ({why})"

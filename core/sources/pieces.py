@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
+_ANY = bytes(range(256)) * 2  # has what is undecodable in every encoding that something is in
 
 
 class Piece(NamedTuple):
@@ -54,12 +55,14 @@ def decoded(data: bytes, encoding: str) -> tuple[str, int]:
 def known_encoding(name: str) -> str:
     """Python's name of an encoding that a document says it has; empty: none that can be right.
 
-    Such an encoding has ASCII as it is: what said its name was read as ASCII.
+    Such an encoding has ASCII as it is: what said its name was read as ASCII. And it can replace
+    what is none of it, which those of names of hosts cannot, nor others that are no character sets.
     """
     probe = "a\\x41z"
     try:
         fits = probe.encode("ascii").decode(name) == probe
-    except (LookupError, UnicodeError, ValueError):
+        _ANY.decode(name, "replace")
+    except (LookupError, ValueError):
         return ""
     if name in ("latin-1", "latin1", "iso-8859-1", "ascii", "us-ascii"):
         return "cp1252"  # which is what such documents are in, if not just in ASCII

@@ -13,6 +13,7 @@ from longctx.core.errors import UnreadableInput
 from longctx.core.regular_files import NO_FILE
 from longctx.core.sources.ignore import IGNORE, Ignore, above
 from longctx.core.sources.naming import is_hidden
+from longctx.core.sources.parser import Allowed, GivenUp
 from longctx.core.sources.rules import Rules
 
 
@@ -46,18 +47,29 @@ def walk(folder: str, rules: Rules) -> Iterator[Entry]:
     """
     top = os.path.realpath(folder)
     ignore = Ignore() if rules.ignored else above(top)
+    allowed = Allowed.by(rules, folder, 0)
     waiting: list[_Waiting] = []
-    yield from _look_into(top, "", ignore, rules, waiting)
-    while waiting:
-        entry, inside, is_folder, ignore = waiting.pop()
-        if is_folder:
-            yield from _look_into(entry.path, f"{inside}/", ignore, rules, waiting)
-        else:
-            yield Entry(entry.path, inside, _why_not(entry))
+    try:
+        yield from _look_into(top, "", ignore, rules, allowed, waiting)
+        while waiting:
+            entry, inside, is_folder, ignore = waiting.pop()
+            if is_folder:
+                yield from _look_into(entry.path, f"{inside}/", ignore, rules, allowed, waiting)
+            else:
+                yield Entry(entry.path, inside, _why_not(entry))
+    except GivenUp as error:
+        why = f"its .gitignore files cannot be followed, and what comes next is left: {error.why}"
+        told = UnreadableInput(error.what, why, f"{error.remedy} Or add --no-ignore.")
+        yield Entry(top, ".", told)
 
 
 def _look_into(
-    folder: str, inside: str, ignore: Ignore, rules: Rules, waiting: list[_Waiting]
+    folder: str,
+    inside: str,
+    ignore: Ignore,
+    rules: Rules,
+    allowed: Allowed,
+    waiting: list[_Waiting],
 ) -> Iterator[Entry]:
     """Puts what is in a folder on the stack; gives the folder itself where that cannot be."""
     try:
@@ -70,11 +82,15 @@ def _look_into(
         yield Entry(folder, inside.rstrip("/") or ".", refused)
         return
     ignore = ignore.within(folder.rstrip("/")) if has_own else ignore
-    kept = []
-    for entry in entries:
-        is_folder = entry.is_dir(follow_symlinks=False)
-        if not ignore.specs or not ignore.is_ignored(entry.path, is_folder):
-            kept.append(_Waiting(entry, inside + entry.name, is_folder, ignore))
+    folders = [entry.is_dir(follow_symlinks=False) for entry in entries]
+    paths = [entry.path + "/" * is_one for entry, is_one in zip(entries, folders, strict=True)]
+    kept = [
+        _Waiting(entry, inside + entry.name, is_folder, ignore)
+        for entry, is_folder, left_out in zip(
+            entries, folders, ignore.ignored(paths, allowed), strict=True
+        )
+        if not left_out
+    ]
     # A slash after folders makes the order that of whole paths: "a.txt" comes before "a/b".
     waiting += sorted(kept, key=lambda w: os.fsencode(w.inside) + b"/" * w.folder, reverse=True)
 

@@ -7,7 +7,10 @@ import re
 import sys
 
 import pytest
-from sample_files import docx, epub, mail, paragraph, pdf, put, tarred, zipped
+from in_process import Here
+from sample_files import docx, epub, mail, paged, paragraph, pdf, put, tarred, zipped
+
+from longctx.core.sources import parser
 
 WORDS = "the keeper wrote in his book that a boat came home at dawn"
 TEXT = f"{WORDS}\n".encode() * 4
@@ -133,6 +136,7 @@ def test_a_folder_again_is_unchanged_until_something_in_it_changes(reading, tmp_
 
 def test_what_could_not_be_read_of_a_folder_is_3(reading, shown, monkeypatch):
     monkeypatch.setattr("longctx.core.sources.made.MEASURED", 100)
+    monkeypatch.setattr("longctx.core.sources.parser._answers", Here())
     cut = gzip.compress(b"".join(b"boat %d\n" % (n * 7919) for n in range(300)))[:-100]
     files = {"top/a.md": TEXT, "top/bad.pdf": b"%PDF", "top/cut.gz": cut}
     files |= {"top/x.zip": zipped({"../out": TEXT, "in": TEXT})}
@@ -146,6 +150,47 @@ def test_what_could_not_be_read_of_a_folder_is_3(reading, shown, monkeypatch):
     assert names == ["top/a.md", "top/cut.gz", "top/x.zip/in"]
     values = json.loads(reading({}, "top", "--replace", "--json").stdout)
     assert (len(values["skipped"]), len(values["lost"]), values["left_out"]) == (2, 1, [])
+
+
+def test_a_file_that_takes_too_much_is_one_line_and_the_others_are_read(reading, shown):
+    files = {"top/a.md": TEXT, "top/b.pdf": paged(b"/F Do", b"/F Do /F Do"), "top/c.md": TEXT}
+    result = reading(files, "top", "--max-parser-memory", "200MB")
+    assert result.exit_code == 3
+    (line,) = [line for line in result.stderr.splitlines() if "b.pdf" in line]
+    assert line == (
+        "skipped: cannot read 'top/b.pdf': parsing it took over 200.0 MB of memory. If that is "
+        "right, allow more: --max-parser-memory."
+    )
+    assert [source["name"] for source in shown("top")["sources"]] == ["top/a.md", "top/c.md"]
+    result = reading({}, "top/b.pdf", "--max-parser-memory", "200MB")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "--max-parser-memory" in result.stderr
+
+
+def test_what_parsing_may_take_is_a_setting(reading, monkeypatch):
+    files = {"a.mbox": b"From x\nContent-Type: text/plain" + b';"' * 500_000 + b"\n\nhello\n"}
+    monkeypatch.setenv("LONGCTX_MAX_PARSER_TIME", "1s")
+    result = reading(files, "a.mbox")
+    assert (result.exit_code, "over 1 seconds" in result.stderr) == (3, True)
+    for option in ("--max-parser-time", "--max-parser-memory"):
+        result = reading({}, "a.mbox", option, "much")
+        assert (result.exit_code, "cannot use 'much'" in result.stderr) == (2, True)
+
+
+def test_the_program_that_parses_ends_with_the_command(reading, monkeypatch):
+    monkeypatch.setattr(parser, "_answers", own := parser.Parser())
+    assert reading({"a.html": TEXT, "b.html": TEXT}, "a.html", "b.html").exit_code == 0
+    assert (own.begun, own.pid) == (1, None)
+    assert reading({"p.md": TEXT}, "p.md").exit_code == 0
+    assert own.begun == 1
+
+
+def test_a_hundred_problems_are_told_and_more_are_counted(reading):
+    result = reading(
+        {"x.zip": zipped({f"../{n}": TEXT for n in range(103)} | {"a": TEXT})}, "x.zip"
+    )
+    assert (result.exit_code, result.stderr.count("skipped: ")) == (3, 101)
+    assert "skipped: 3 more (--json has all)" in result.stderr
 
 
 def test_names_cannot_steer_the_terminal(reading, found):

@@ -4,6 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from in_process import Here
 from sample_files import pdf, put, zipped
 from small_documents import files_of
 
@@ -179,6 +180,7 @@ def test_an_append_of_converted_files_that_is_stopped_goes_on(folder, library, s
 
 def test_lost_parts_are_told_once(folder, library, setup_random, monkeypatch):
     monkeypatch.setattr("longctx.core.sources.made.MEASURED", 100)
+    monkeypatch.setattr("longctx.core.sources.parser._answers", Here())
     numbers = b"".join(b"boat %d\n" % (n * 7919) for n in range(300))
     (folder / "cut.gz").write_bytes(gzip.compress(numbers)[:-100])
     assert len(ingest(library, ["cut.gz"], setup_random, "app").lost) == 1

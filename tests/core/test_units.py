@@ -5,6 +5,7 @@ import pytest
 from longctx.core.errors import UsageError
 from longctx.core.units import (
     parse_bytes,
+    parse_seconds,
     parse_tokens,
     parse_tokens_or_seconds,
     show_bytes,
@@ -65,6 +66,13 @@ def test_no_bytes(text):
 )
 def test_tokens_or_seconds(text, expected):
     assert parse_tokens_or_seconds(text) == expected
+
+
+def test_seconds():
+    assert [parse_seconds(text) for text in ("90s", "5min", "1h", "0.5min")] == [90, 300, 3600, 30]
+    for text in ("", "90", "0s", "1.5s", "much", "5 min"):
+        with pytest.raises(UsageError, match="it is no time"):
+            parse_seconds(text)
 
 
 @pytest.mark.parametrize("text", ["", "s", "0s", "-1s", "0", "1.5", "0.5s", "5 min", "1d"])

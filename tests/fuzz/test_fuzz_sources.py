@@ -24,6 +24,7 @@ from fuzz_files import NAMES, PACK, PACKED, PAGE, TOKENS, WHOLE, require_read
 from fuzz_running import require_told
 from hypothesis import given
 from hypothesis import strategies as st
+from in_process import parsed_here
 from sample_files import tarred, zipped
 
 from longctx.core.errors import LongctxError
@@ -116,7 +117,7 @@ def require_sound(name: str, data: bytes) -> list[Source]:
     file = GIVEN / name
     file.write_bytes(data)
     try:
-        with watched():
+        with watched(), parsed_here():
             sources = open_sources([str(file)])
             for source in sources:
                 require_read(source)

@@ -15,6 +15,7 @@ from tarfile import TarInfo
 
 import fuzz_changes as changes
 from fuzz_running import refused_at_most, require_told
+from in_process import parsed_here
 from sample_files import docx, epub, mail, paragraph, pdf, tarred, zipped
 
 from longctx.core.errors import UnreadableInput
@@ -260,7 +261,7 @@ def read_file(folder: Path, name: str, data: bytes) -> None:
     file = folder / name
     file.write_bytes(data)
     try:
-        with refused_at_most():
+        with refused_at_most(), parsed_here():
             for source in open_sources([str(file)]):
                 require_read(source)
                 if not source.refused:

@@ -28,6 +28,27 @@ def pdf(*pages: str | None) -> bytes:
         )
         objects.append(page.encode())
         objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(text), text))
+    return _pdf_of(objects)
+
+
+def paged(operators: bytes, form: bytes = b"") -> bytes:
+    """A PDF of one page with these operators; the font is F1, and F a form with its own."""
+    names = b"<< /XObject << /F 6 0 R >> /Font << /F1 3 0 R >> >>"
+    page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Resources %s /Contents 5 0 R >>"
+    drawn = b"<< /Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources %s /Length %d >>"
+    return _pdf_of(
+        [
+            b"<< /Type /Catalog /Pages 2 0 R >>",
+            b"<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
+            b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+            page % names,
+            b"<< /Length %d >>\nstream\n%s\nendstream" % (len(operators), operators),
+            drawn % (names, len(form)) + b"\nstream\n%s\nendstream" % form,
+        ]
+    )
+
+
+def _pdf_of(objects: list[bytes]) -> bytes:
     out, places = bytearray(b"%PDF-1.4\n"), []
     for number, body in enumerate(objects, 1):
         places.append(len(out))

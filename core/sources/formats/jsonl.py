@@ -29,12 +29,21 @@ def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
             raise NotText(f"cannot read '{name}'", "it is binary", "Convert it to UTF-8.")
         text, bad = decoded(line, "utf-8-sig" if number == 1 else "utf-8")
         if text.strip():
-            yield Piece(tidy(_record(text)), number, undecodable=bad)
+            yield Piece(tidy(_record(text, share)), number, undecodable=bad)
 
 
-def _record(line: str) -> str:
+def _record(line: str, share: Share) -> str:
+    """The text of a record.
+
+    Raises:
+        TooMuch: keys in one another, which stand before each value, make it too long.
+    """
+    size, lines = 0, []
     try:
-        lines = list(_lines("", json.loads(line)))
+        for each in _lines("", json.loads(line)):
+            lines.append(each)
+            size += len(each) + 1
+            share.budget.require_room(size)
     except (ValueError, RecursionError):
         return line.rstrip("\r\n") + "\n"
     blank = "\n" * (len(lines) > 1)  # between records that are blocks

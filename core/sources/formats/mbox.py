@@ -18,6 +18,9 @@ from longctx.core.sources.pieces import Piece, decoded, known_encoding, plain_li
 MARKS, NEEDS, STREAM = "message", "", True
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 _QUOTED = re.compile(rb"^>(>*From )", re.M)
+# What Python's library may raise for what is no mail, whatever it says of errors.
+NONSENSE = (ValueError, LookupError, TypeError, AttributeError, AssertionError, MessageError)
+NONSENSE += (RecursionError,)
 
 
 def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
@@ -28,10 +31,18 @@ def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
         TooMuch: a message is too long.
     """
     for number, data in enumerate(_messages(file, name), 1):
-        message = message_from_bytes(_QUOTED.sub(rb"\1", data))
+        yield _piece(_QUOTED.sub(rb"\1", data), number)
+
+
+def _piece(data: bytes, number: int) -> Piece:
+    """A message; one that Python's library cannot read is read as it is written."""
+    try:
+        message = message_from_bytes(data)
         heads = "".join(f"{key}: {_header(message, key)}\n" for key in HEADERS if message[key])
         text, bad = _body(message)
-        yield Piece(tidy(f"{heads}\n{text}\n"), number, undecodable=bad)
+    except NONSENSE:
+        heads, (text, bad) = "", decoded(data, "utf-8")
+    return Piece(tidy(f"{heads}\n{text}\n"), number, undecodable=bad)
 
 
 def _messages(file: BinaryIO, name: str) -> Iterator[bytes]:
@@ -57,19 +68,20 @@ def _header(message: Message, key: str) -> str:
     raw = str(message[key])
     try:
         return " ".join(str(make_header(decode_header(raw))).split())
-    except (LookupError, ValueError, MessageError):
+    except NONSENSE:
         return " ".join(raw.split())
 
 
 def _body(message: Message) -> tuple[str, int]:
     """The text of a message, and the number of places that are none."""
     leaves = [part for part in message.walk() if not part.is_multipart()]
-    kinds = {part.get_content_type() for part in leaves if not part.get_filename()}
+    names = [_filename(part) for part in leaves]
+    kinds = {p.get_content_type() for p, name in zip(leaves, names, strict=True) if not name}
     texts, bad = [], 0
-    for part in leaves:
+    for part, name in zip(leaves, names, strict=True):
         kind = part.get_content_type()
-        if part.get_filename():
-            texts.append(f"[attachment: {' '.join(part.get_filename().split())}]\n")
+        if name:
+            texts.append(f"[attachment: {' '.join(name.split())}]\n")
         elif kind == "text/plain" or (kind == "text/html" and "text/plain" not in kinds):
             text, wrong = _text(part)
             bad += wrong
@@ -79,7 +91,19 @@ def _body(message: Message) -> tuple[str, int]:
     return "".join(texts), bad
 
 
+def _filename(part: Message) -> str:
+    """The name of an attachment; a part whose name makes no sense has one that says so."""
+    try:
+        return part.get_filename() or ""
+    except NONSENSE:
+        return "(its name is malformed)"
+
+
 def _text(part: Message) -> tuple[str, int]:
     data = part.get_payload(decode=True)
-    encoding = known_encoding((part.get_content_charset() or "").lower()) or "utf-8"
+    try:
+        said = part.get_content_charset() or ""
+    except NONSENSE:
+        said = ""
+    encoding = known_encoding(said.lower()) or "utf-8"
     return decoded(data if isinstance(data, bytes) else b"", encoding)

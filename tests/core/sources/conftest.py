@@ -1,10 +1,18 @@
 """Files that a test writes, opened as sources."""
 
 import pytest
+from in_process import parsed_here
 from sample_files import put
 
 from longctx.core.sources.find import open_sources
 from longctx.core.sources.rules import Rules
+
+
+@pytest.fixture
+def here():
+    """Files are parsed in this process, where a test changes limits or measures memory."""
+    with parsed_here():
+        yield
 
 
 @pytest.fixture

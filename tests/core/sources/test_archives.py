@@ -216,6 +216,7 @@ def test_books_count_too(opened_all):
         read(source)
 
 
+@pytest.mark.usefixtures("here")
 def test_the_number_of_members_is_limited(opened_all, monkeypatch):
     monkeypatch.setattr(limits, "MEMBERS", 3)
     inner = zipped({"b": TEXT, "c": TEXT})
@@ -236,6 +237,7 @@ def test_the_depth_is_limited(opened_all):
     assert "in one another" in source.refused.why
 
 
+@pytest.mark.usefixtures("here")
 def test_large_inner_archives_are_unpacked_to_the_disk(opened_all, monkeypatch):
     monkeypatch.setattr("longctx.core.sources.made.IN_MEMORY", 10)
     sources = opened_all("x.tgz", tarred({"a.zip": zipped({"b": TEXT})}, "w:gz"))

@@ -221,6 +221,7 @@ def test_a_missing_extra_is_named(opened, monkeypatch, name, library):
         opened(name, b"x")
 
 
+@pytest.mark.usefixtures("here")
 def test_what_is_too_large_to_hold_is_refused(opened, monkeypatch):
     monkeypatch.setattr(limits, "CONVERTED", 50)
     with pytest.raises(UnreadableInput, match="held in memory"):

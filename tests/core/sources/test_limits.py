@@ -102,6 +102,7 @@ def test_members_are_read_in_every_compression(opened_all, way):
 
 @pytest.mark.parametrize("way", PACKING)
 @pytest.mark.parametrize("name", ["x.zip", "a.docx"])
+@pytest.mark.usefixtures("here")
 def test_members_that_hold_more_than_they_say_take_no_memory(opened_all, bombs, name, way):
     (source,) = opened_all(name, lying(bombs[way], BOMB, 99), raw=name == "x.zip")
     tracemalloc.start()

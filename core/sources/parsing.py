@@ -1,0 +1,227 @@
+"""What the program that parses does for a command: answers its requests, one after the other.
+
+It looks into archives, unpacks, converts and compares paths with the patterns of `.gitignore`
+files. Answers are JSON objects with bytes beside them. Knows nothing of pipes, processes or limits
+of memory and time.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from longctx.core.detect import NotText
+from longctx.core.errors import UnreadableInput
+from longctx.core.sources.archive import Archive, Found, found_in, inside, opener_of
+from longctx.core.sources.limits import Share, TooMuch
+from longctx.core.sources.made import Made, Original
+from longctx.core.sources.packed import damage_told
+from longctx.core.sources.patterns import Pattern, patterns, said_of
+
+BATCH = 256  # members in one answer, at most
+LETTERS = 1 << 17  # of their names
+MESSAGE = 2000  # characters of what is told of a file
+KINDS = {kind.__name__: kind for kind in (UnreadableInput, NotText, TooMuch)}
+Answer = tuple[dict[str, Any], bytes]
+
+
+class OutOfMemory(Exception):
+    """What a file takes is not there: nothing more can be expected of this program."""
+
+
+class _File:
+    """A file on the disk: what was found in it, and what counts of it."""
+
+    def __init__(self, told: dict[str, Any], on_work: Callable[[int], None]):
+        given = Path(told["path"]), told["name"], told["limit"], on_work
+        self.original = Original(*given)
+        self.archives: dict[int, Archive] = {}
+        self.shares: dict[int, Share] = {}
+        self.numbers: dict[Archive, int] = {}
+        self.listing: Iterator[Found] = iter(())
+        self._open: list[Archive] = []
+
+    def archive(self, levels: list[dict[str, Any]]) -> Archive | None:
+        """The innermost of archives in one another, which are told from the outermost on.
+
+        Others are closed: no more is held open than one text needs.
+        """
+        found: Archive | None = None
+        wanted: list[Archive] = []
+        for level in levels:
+            number = level["id"]
+            if number not in self.archives:
+                kind, how, name = level["kind"], level["how"], level["name"]
+                if found:
+                    opened = inside(found, level["number"], name, kind, how)
+                else:
+                    opener = self.original.open
+                    opened = Archive(self.original, name, opener, kind, how, 1 + len(how))
+                self.note(opened, number)
+            found = self.archives[number]
+            wanted.append(found)
+        for archive in self._open:
+            if archive not in wanted:
+                archive.close()
+        self._open = wanted
+        return found
+
+    def note(self, archive: Archive, number: int) -> int:
+        """Gives an archive its number."""
+        self.archives[number], self.numbers[archive] = archive, number
+        return number
+
+
+class _Open(NamedTuple):
+    """A text that is being read."""
+
+    file: _File
+    made: Made
+    stream: BinaryIO
+    opened: ExitStack
+
+
+class Parsing:
+    """Answers requests.
+
+    Args:
+        on_work: called with bytes that are unpacked or converted, while a request is at it.
+    """
+
+    def __init__(self, on_work: Callable[[int], None] = lambda size: None):
+        self._on_work = on_work
+        self._files: dict[int, _File] = {}
+        self._texts: dict[int, _Open] = {}
+        self._last: _File | None = None
+        self._patterns: dict[int, tuple[Pattern, ...]] = {}
+
+    def answer(self, told: dict[str, Any], data: bytes) -> Answer:
+        """What comes of a request; whatever a file makes libraries raise becomes an answer.
+
+        Raises:
+            OutOfMemory: there was none left.
+        """
+        name = told.get("name", "")
+        try:
+            return getattr(self, "_" + told["do"])(told, data)
+        except MemoryError as error:
+            raise OutOfMemory from error
+        except UnreadableInput as error:
+            return _refusal(error), b""
+        except Exception as error:
+            why = f"it is damaged, or not what its name says ({type(error).__name__}: {error})"
+            return _refusal(UnreadableInput(f"cannot read '{name}'", why)), b""
+
+    def _list(self, told: dict[str, Any], data: bytes) -> Answer:
+        """Begins to look into an archive."""
+        file = self._file(told)
+        archive = file.archive(told["levels"])
+        file.listing = found_in(archive, told["hidden"], told["raw"])
+        return self._more(told, data)
+
+    def _more(self, told: dict[str, Any], data: bytes) -> Answer:
+        """The next members of an archive."""
+        file, found, letters = self._file(told), [], 0
+        for each in file.listing:
+            found.append(_entry(file, each))
+            letters += len(each.name)
+            if len(found) >= BATCH or letters > LETTERS:
+                return {"found": found, "more": True}, b""
+        return {"found": found, "more": False}, b""
+
+    def _open(self, told: dict[str, Any], data: bytes) -> Answer:
+        """Opens a text, and reads the first bytes of it."""
+        text, file, how = told["text"], self._file(told), told["how"]
+        self._end(text)
+        archive = file.archive(told["levels"])
+        opener = opener_of(archive, told["number"], how) if archive else file.original.open
+        share = file.shares.get(text) or file.original.budget.share()
+        if how or told["format"]:
+            file.shares[text] = share
+        made = Made(file.original, told["name"], opener, how, told["format"], share)
+        with ExitStack() as opened:
+            stream = opened.enter_context(made.open())
+            self._texts[text] = _Open(file, made, stream, opened.pop_all())
+        return self._read(told, data)
+
+    def _read(self, told: dict[str, Any], data: bytes) -> Answer:
+        """The next bytes of a text, and the places of the original that they come from.
+
+        A text that has no more is closed.
+        """
+        _, made, stream, _ = self._texts[told["text"]]
+        try:
+            with damage_told(told["name"]):
+                text = stream.read(told["size"])
+        except UnreadableInput as error:
+            return _beside(made) | _refusal(error), b""
+        marks = array("q", [number for mark in made.take_marks() for number in mark])
+        if over := len(text) < told["size"]:
+            self._end(told["text"])
+        return _beside(made) | {"bytes": len(text), "over": over}, text + marks.tobytes()
+
+    def _close(self, told: dict[str, Any], data: bytes) -> Answer:
+        """Closes a text."""
+        self._end(told["text"])
+        return {}, b""
+
+    def _learn(self, told: dict[str, Any], data: bytes) -> Answer:
+        """Reads the patterns of a .gitignore."""
+        lines = data.decode("utf-8", "surrogateescape").splitlines()
+        self._patterns[told["patterns"]] = learned = patterns(lines)
+        return {"count": len(learned)}, b""
+
+    def _ignored(self, told: dict[str, Any], data: bytes) -> Answer:
+        """Which paths are ignored, as one byte each; of patterns the deepest come first."""
+        known = [(start, self._patterns[number]) for start, number in told["patterns"]]
+        return {}, bytes(map(lambda path: _is_ignored(path, known), told["paths"]))
+
+    def _file(self, told: dict[str, Any]) -> _File:
+        number = told["file"]
+        if number not in self._files:
+            self._files[number] = _File(told["on_disk"], self._on_work)
+        file, before = self._files[number], self._last
+        if (
+            before
+            and before is not file
+            and not any(t.file is before for t in self._texts.values())
+        ):
+            before.archive([])
+        self._last = file
+        return file
+
+    def _end(self, text: int) -> None:
+        if text in self._texts:
+            self._texts.pop(text).opened.close()
+
+
+def _is_ignored(path: str, known: list[tuple[int, tuple[Pattern, ...]]]) -> bool:
+    for start, those in known:
+        if (said := said_of(path[start:], those)) is not None:
+            return said
+    return False
+
+
+def _entry(file: _File, found: Found) -> dict[str, Any]:
+    """What is told of a member."""
+    entry = {"in": file.numbers[found.archive], "number": found.number, "name": found.name}
+    if found.refused:
+        return entry | _refusal(found.refused)
+    if found.inner:
+        number = file.note(found.inner, len(file.archives))
+        return entry | {"archive": number, "kind": found.inner.kind, "how": found.how}
+    return entry | {"size": found.size, "how": found.how, "format": found.form}
+
+
+def _beside(made: Made) -> dict[str, Any]:
+    """What is told beside a text; messages once."""
+    lost, made.lost = made.lost, []
+    return {"lost": [message[:MESSAGE] for message in lost], "undecodable": made.undecodable}
+
+
+def _refusal(error: UnreadableInput) -> dict[str, Any]:
+    """An error as it is told; what it says may hold anything that a file does."""
+    kind = next(name for name, kind in reversed(KINDS.items()) if isinstance(error, kind))
+    told = {part: getattr(error, part)[:MESSAGE] for part in ("what", "why", "remedy")}
+    return {"error": {"kind": kind, **told}}

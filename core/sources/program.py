@@ -1,0 +1,141 @@
+"""The program that parses what is not plain text, so that no file can harm who reads it.
+
+It is started by `parser.py`, with pipes as standard input and output, and ends when these do. It
+bounds its own memory, processor time and open files where the system can do that; how long it may
+take is watched from outside. What libraries print goes nowhere.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, BinaryIO
+
+from longctx.core.sources import wire
+from longctx.core.sources.limits import OPEN_FILES
+from longctx.core.sources.parsing import OutOfMemory, Parsing
+
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None
+
+EVERY = 0.25  # seconds after which it is told that work goes on
+SPARE = 5  # seconds of processor time beyond what the parent allows
+WORN = 256 << 20  # bytes that it has while it is at nothing, after which another is begun
+ADDRESSES = 1 << 30  # bytes beyond the memory it may take: files, libraries, what is reserved
+
+
+def main() -> None:
+    """Answers requests until there are no more."""
+    with suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    coming, going = _pipes()
+    _bound_once()
+    requests: SimpleQueue[tuple[dict[str, Any], bytes]] = SimpleQueue()
+    threading.Thread(target=_receive, args=(coming, requests), daemon=True).start()
+    bounds = _Bounds()
+    telling = _Telling(going, bounds)
+    parsing = Parsing(telling.add)
+    while True:
+        told, data = requests.get()
+        bounds.set(told["memory"], told["seconds"])
+        telling.done = 0
+        try:
+            answer = parsing.answer(told, data)
+        except OutOfMemory:
+            answer = {"memory": True}, b""
+        if (told["do"] == "close" or answer[0].get("over")) and _is_worn():
+            answer[0]["worn"] = True
+        wire.write(going, *answer)
+
+
+def _pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Standard input and output, where no library finds them any more."""
+    pipes = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1):
+        os.dup2(nowhere, number)
+    os.close(nowhere)
+    return pipes
+
+
+def _receive(coming: BinaryIO, requests: SimpleQueue) -> None:
+    """Hands on requests; ends the program with their end, in the middle of whatever it does."""
+    with suppress(EOFError, OSError, wire.Broken):
+        while True:
+            requests.put(wire.read(coming))
+    os._exit(0)
+
+
+class _Telling:
+    """Tells the parent now and then that work goes on, and how much was unpacked."""
+
+    def __init__(self, going: BinaryIO, bounds: "_Bounds"):
+        self._going, self._bounds, self._next = going, bounds, 0.0
+        self.done = 0  # bytes, of the request that it is at
+
+    def add(self, size: int) -> None:
+        """So many bytes more were unpacked or converted."""
+        self.done += size
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + EVERY
+            self._bounds.allow()
+            wire.write(self._going, {"busy": self.done})
+
+
+class _Bounds:
+    """What this process may take; nothing where the system has no such limits."""
+
+    def __init__(self) -> None:
+        self._memory, self._seconds = 0, 0.0
+
+    def set(self, memory: int, seconds: float) -> None:
+        """Bounds memory, and processor time from now on."""
+        if memory != self._memory:
+            self._memory = memory
+            _bound("RLIMIT_DATA", memory)  # on Linux all memory of its own that can be written to
+            _bound("RLIMIT_AS", memory + ADDRESSES)
+        self._seconds = seconds
+        self.allow()
+
+    def allow(self) -> None:
+        """Gives as much processor time as before, from now on."""
+        if resource:
+            used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+            _bound("RLIMIT_CPU", int(used + self._seconds + SPARE))
+
+
+def _is_worn() -> bool:
+    """Whether what was freed has not gone back to the system, and the next file would lack it."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            pages = int(file.read().split()[5])  # of memory of its own
+        return pages * os.sysconf("SC_PAGE_SIZE") > WORN
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def _bound_once() -> None:
+    _bound("RLIMIT_NOFILE", OPEN_FILES)
+    _bound("RLIMIT_CORE", 0)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # where memory runs out, Linux ends this process first
+
+
+def _bound(name: str, most: int) -> None:
+    """Sets a limit as far as the system lets us; it can be set anew."""
+    number = getattr(resource, name, None)
+    if number is None:
+        return
+    with suppress(ValueError, OSError):
+        _, hard = resource.getrlimit(number)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(number, (most, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,341 @@
+"""Files that another program parses for this one, and their texts, as the pipeline reads them.
+
+Nothing is unpacked, converted or looked into here. Answers are believed as far as they can do no
+harm: numbers and names are in bounds, and a text is bytes.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longctx.core.errors import UnreadableInput
+from longctx.core.regular_files import open_regular
+from longctx.core.sources import formats, parser
+from longctx.core.sources.extra import require
+from longctx.core.sources.limits import GIVEN_UP, LOST, MEMBERS, NAME
+from longctx.core.sources.naming import needs
+from longctx.core.sources.parser import Allowed, GivenUp
+from longctx.core.sources.rules import Rules
+
+FRAME = 1 << 20  # bytes of a text that are asked for at once
+
+
+class OnDisk:
+    """A file on the disk that is parsed.
+
+    Args:
+        path: the file.
+        name: as the user knows it.
+        rules: what is read of it, and what that may take.
+    """
+
+    def __init__(self, path: Path, name: str, rules: Rules):
+        self.path, self.name, self.rules = path, name, rules
+        self.size = path.stat().st_size
+        self._number, self._given_up = parser.new_number(), 0
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of its bytes; OSError where it cannot be read."""
+        with open_regular(self.path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def allowed(self, name: str) -> Allowed:
+        """What parsing it, or a member of it, may take."""
+        return Allowed.by(self.rules, name, self.size)
+
+    def ask(self, do: str, allowed: Allowed, **more: Any) -> tuple[dict[str, Any], bytes]:
+        """The answer to a request about it.
+
+        Raises:
+            GivenUp: there is none, or it had none too often.
+        """
+        if self._given_up >= GIVEN_UP:
+            raise GivenUp(
+                f"cannot read '{allowed.name}'",
+                f"{GIVEN_UP} members of '{self.name}' took too much or crashed what parses them, "
+                "and no other is tried",
+                "Unpack it yourself and name the folder.",
+            )
+        path = os.path.abspath(self.path)
+        on_disk = {"path": path, "name": self.name, "limit": self.rules.max_unpacked}
+        told = {"do": do, "name": allowed.name, "file": self._number, "on_disk": on_disk}
+        try:
+            return parser.ask(told | more, allowed=allowed)
+        except GivenUp:
+            self._given_up += 1
+            raise
+
+
+@dataclass(frozen=True)
+class Level:
+    """An archive: the file on the disk, or one in it.
+
+    Attributes:
+        id: of it in its file.
+        name: as it is cited.
+        kind, how: zip or tar, and its compressions.
+        number: of it in the archive that it is in.
+        outer: that archive; None: it is the file.
+        inside: where it is in the file, with a slash at the end; empty: it is the file.
+    """
+
+    id: int
+    name: str
+    kind: str
+    how: tuple[str, ...]
+    number: int = 0
+    outer: "Level | None" = None
+    inside: str = ""
+
+    def told(self) -> list[dict[str, Any]]:
+        """It, behind all that it is in."""
+        own = {"id": self.id, "name": self.name, "kind": self.kind, "number": self.number}
+        return [*(self.outer.told() if self.outer else ()), own | {"how": self.how}]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in an archive.
+
+    Attributes:
+        level: the archive.
+        number: of it there.
+        name: its path there.
+        size: bytes of it, as the archive says.
+        how, format: its compressions, the outermost first, and what it is converted from.
+        refused: why it is not read; None: it is.
+    """
+
+    level: Level
+    number: int
+    name: str
+    size: int = 0
+    how: tuple[str, ...] = ()
+    format: str = ""
+    refused: UnreadableInput | None = None
+
+    @property
+    def cited(self) -> str:
+        """As it is cited."""
+        return f"{self.level.name}/{self.name}"
+
+    @property
+    def part(self) -> str:
+        """Where it is in the file on the disk."""
+        return self.level.inside + self.name
+
+
+def members(file: OnDisk, outer: Level) -> list[Member]:
+    """The members of an archive on the disk, those of archives in it among them.
+
+    Raises:
+        UnreadableInput: it is damaged, holds too much, or took too much.
+    """
+    allowed, levels = file.allowed(file.name), {outer.id: outer}
+    how, found = {"hidden": file.rules.hidden, "raw": file.rules.raw}, []
+    answer, _ = file.ask("list", allowed, levels=outer.told(), **how)
+    while True:
+        if error := parser.refusal(answer):
+            raise error
+        try:
+            found += filter(None, [_member(entry, levels) for entry in answer["found"]])
+            more = answer["more"]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise _nonsense(file.name) from error
+        if len(found) > 2 * MEMBERS:
+            raise _nonsense(file.name)
+        if not more:
+            return found
+        answer, _ = file.ask("more", allowed)
+
+
+def _member(entry: dict[str, Any], levels: dict[int, Level]) -> Member | None:
+    """A member as it is told of; None for an archive, which is added to the levels."""
+    level, number, name = levels[entry["in"]], _number(entry["number"]), entry["name"]
+    if not isinstance(name, str) or len(name) > NAME:
+        raise ValueError(name)
+    if refused := parser.refusal(entry):
+        return Member(level, number, name, refused=refused)
+    how = tuple(map(str, entry["how"]))
+    if "archive" in entry:
+        cited, inside = f"{level.name}/{name}", f"{level.inside}{name}/"
+        inner = Level(_number(entry["archive"]), cited, entry["kind"], how, number, level, inside)
+        levels[inner.id] = inner
+        return None
+    if entry["format"] and entry["format"] not in formats.names():
+        raise ValueError(entry["format"])
+    return Member(level, number, name, _number(entry["size"]), how, entry["format"])
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 62:
+        raise ValueError(value)
+    return value
+
+
+def _nonsense(name: str) -> GivenUp:
+    parser.end()
+    return GivenUp(f"cannot read '{name}'", "what parses it answers what makes no sense")
+
+
+@dataclass
+class Remote:
+    """One text that is made from a file: what `reader.Made` asks for.
+
+    Args:
+        file: the file on the disk.
+        name: as it is cited.
+        how: its compressions, the outermost first.
+        format: what it is converted from; empty: it is text.
+        member: which one of an archive it is; None: it is the file.
+
+    Attributes:
+        lost: messages on parts of the original that are missing in the text.
+        undecodable: places of the original whose bytes are no text.
+    """
+
+    file: OnDisk
+    name: str
+    how: tuple[str, ...]
+    format: str
+    member: Member | None = None
+    lost: list[str] = field(default_factory=list)
+    undecodable: int = 0
+    _marks: list[tuple[int, int]] = field(default_factory=list)
+    _number: int = field(default_factory=parser.new_number)
+
+    @property
+    def marks(self) -> str | None:
+        """What the numbers of its marks count: page, line, ...; None: it has none."""
+        return formats.load(self.format).MARKS if self.format else None
+
+    @property
+    def encoding(self) -> str:
+        """Of the text, where it is converted; else empty."""
+        return "utf-8" if self.format else ""
+
+    @property
+    def size(self) -> int | None:
+        """Of the text, where that is known."""
+        return None if self.how or self.format or not self.member else self.member.size
+
+    def origin(self) -> tuple[int, str]:
+        """Size and SHA-256 of the file on the disk."""
+        return self.file.size, self.file.sha256
+
+    def take_marks(self) -> list[tuple[int, int]]:
+        """(byte of the text, number) of what was read since the last call, ascending."""
+        taken, self._marks = self._marks, []
+        return taken
+
+    @contextmanager
+    def open(self) -> Iterator["_Text"]:
+        """The text, from its beginning.
+
+        Raises (here and while it is read):
+            UnreadableInput: it is damaged, holds too much, takes too much, or needs a library.
+        """
+        self.lost, self._marks, self.undecodable = [], [], 0
+        own = [formats.load(self.format).NEEDS] if self.format else []
+        for library in [*map(needs, self.how), *own]:
+            require(library, self.name)
+        allowed = self.file.allowed(self.name)
+        member = self.member
+        levels, number = (member.level.told(), member.number) if member else ([], None)
+        what = {"levels": levels, "number": number, "how": self.how, "format": self.format}
+        text = _Text(self, allowed, what)
+        try:
+            yield text
+        finally:
+            text.close()
+
+    def ask(self, do: str, allowed: Allowed, **more: Any) -> tuple[bytes, bool, bool]:
+        """Asks for bytes of the text, and keeps what is told beside them.
+
+        Returns:
+            The bytes, whether there are no more, and whether to begin the program anew.
+        """
+        answer, data = self.file.ask(do, allowed, text=self._number, size=FRAME, **more)
+        self._note(answer)
+        size = answer.get("bytes", 0)
+        if type(size) is not int or not 0 <= size <= min(FRAME, len(data)):
+            raise _nonsense(self.name)
+        self._add_marks(data[size:])
+        allowed.worked += size
+        return data[:size], bool(answer.get("over")), bool(answer.get("worn"))
+
+    def _note(self, answer: dict[str, Any]) -> None:
+        """Keeps what is told beside a text, and raises the error that is."""
+        lost, bad = answer.get("lost", []), answer.get("undecodable", 0)
+        if type(bad) is not int or not isinstance(lost, list):
+            raise _nonsense(self.name)
+        self.undecodable = max(0, bad)
+        self.lost += map(str, lost[: max(0, LOST + 1 - len(self.lost))])
+        if error := parser.refusal(answer):
+            raise error
+
+    def _add_marks(self, data: bytes) -> None:
+        if len(data) % 16:
+            raise _nonsense(self.name)
+        marks = np.frombuffer(data, np.int64).reshape(-1, 2)
+        places = marks[:, 0]
+        last = self._marks[-1][0] if self._marks else -1
+        ascending = not len(places) or (places[0] > last and bool((np.diff(places) > 0).all()))
+        if not ascending or (len(marks) and not (marks[:, 1] > 0).all()):
+            raise _nonsense(self.name)
+        self._marks += map(tuple, marks.tolist())
+
+
+class _Text:
+    """The text of a `Remote` as a file that is read forwards.
+
+    Args:
+        remote: the text.
+        allowed: what it may take.
+        what: opens it.
+    """
+
+    def __init__(self, remote: Remote, allowed: Allowed, what: dict[str, Any]):
+        self._remote, self._allowed = remote, allowed
+        self._held, self._over = b"", False
+        self._ask("open", **what)
+        self._known = parser.known()
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, as many as are wanted but at the end.
+
+        Raises:
+            UnreadableInput: as of `Remote.open`.
+        """
+        pieces = []
+        while size > 0 and (self._held or not self._over):
+            if not self._held:
+                if not self._is_open():
+                    raise GivenUp(f"cannot read '{self._remote.name}'", "what parses it has ended")
+                self._ask("read")
+            piece, self._held = self._held[:size], self._held[size:]
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """Has the program close what it has open of it."""
+        if not self._over and self._is_open():
+            with suppress(UnreadableInput):
+                self._ask("close")
+
+    def _is_open(self) -> bool:
+        return self._known == parser.known()
+
+    def _ask(self, do: str, **more: Any) -> None:
+        self._held, self._over, worn = self._remote.ask(do, self._allowed, **more)
+        if worn and not self._remote.member:  # an archive would be gone through again
+            parser.end()

@@ -1,0 +1,56 @@
+"""Frames between a command and the program that parses for it: a JSON object, and bytes.
+
+Nothing that comes is ever more than data, and none of it is larger than is said here, whichever
+side sends it. Knows nothing of what is said.
+"""
+
+import json
+import struct
+from typing import Any, BinaryIO
+
+TOLD = 8 << 20  # bytes of a JSON object
+DATA = 40 << 20  # bytes beside it
+_HEAD = struct.Struct(">II")
+
+
+class Broken(Exception):
+    """What came is no frame."""
+
+
+def write(file: BinaryIO, told: dict[str, Any], data: bytes = b"") -> None:
+    """Sends a frame."""
+    head = json.dumps(told).encode()
+    file.write(_HEAD.pack(len(head), len(data)) + head)
+    file.write(data)
+    file.flush()
+
+
+def read(file: BinaryIO) -> tuple[dict[str, Any], bytes]:
+    """The next frame.
+
+    Raises:
+        EOFError: there is none.
+        Broken: it is none, or too large.
+    """
+    head, size = _HEAD.unpack(_exactly(file, _HEAD.size))
+    if head > TOLD or size > DATA:
+        raise Broken("a frame is too large")
+    try:
+        told = json.loads(_exactly(file, head))
+    except (ValueError, RecursionError) as error:
+        raise Broken("a frame is no JSON") from error
+    if not isinstance(told, dict):
+        raise Broken("a frame is no object")
+    return told, _exactly(file, size)
+
+
+def _exactly(file: BinaryIO, size: int) -> bytes:
+    """So many bytes; a pipe gives them as they come."""
+    pieces = []
+    while size:
+        piece = file.read(size)
+        if not piece:
+            raise EOFError("the other side has ended")
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)

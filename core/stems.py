@@ -5,7 +5,9 @@ imported when words are first looked for, bm25s when a document's are counted.
 """
 
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +67,8 @@ _GROWS = "\u0130"  # the one character whose small letter is two: I with a dot
 
 def tokenized(texts: Iterable[str]) -> "Tokenized":
     """The stems of each text, in order, as numbers; `vocab` has the number of each stem."""
-    from bm25s import tokenize
+    with _no_jax():
+        from bm25s import tokenize
 
     return tokenize(
         texts,
@@ -74,6 +77,20 @@ def tokenized(texts: Iterable[str]) -> "Tokenized":
         stemmer=_stemmer(),
         show_progress=False,
     )
+
+
+@contextmanager
+def _no_jax() -> Iterator[None]:
+    """Keeps JAX from being imported: bm25s begins it where it is installed, to pick the best of
+    scores, which is not done here; and JAX takes most of a GPU's memory at once, or fails to."""
+    hidden = "jax" not in sys.modules
+    if hidden:
+        sys.modules["jax"] = None  # for `import`: there is none
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules["jax"]
 
 
 def stems(text: str) -> list[tuple[int, int, str]]:

@@ -1,5 +1,8 @@
 """Words and where they stand, beside bm25s' own tokenizer."""
 
+import os
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
@@ -88,3 +91,17 @@ def test_letters_without_end_are_cut_into_words_of_the_longest():
 )
 def test_breaks_are_what_is_no_letter_of_a_longer_word(text, found):
     assert has_break(text) is found
+
+
+def test_words_are_counted_without_jax(tmp_path):
+    (tmp_path / "jax.py").write_text("raise SystemError('it would take the memory of the GPU')")
+    code = """
+import sys
+from longctx.core.stems import tokenized
+assert tokenized(["boats came home"]).vocab
+assert "jax" not in sys.modules
+"""
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths}, check=True
+    )

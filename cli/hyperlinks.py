@@ -42,7 +42,10 @@ def link(path: str | None, line: int | None) -> str | None:
     """
     if path is None or not Path(path).is_absolute():
         return None
-    address = Path(path).as_uri()  # percent-encodes whatever is no letter or digit
+    try:
+        address = Path(path).as_uri()  # percent-encodes whatever is no letter or digit
+    except UnicodeEncodeError:  # no file can have this name
+        return None
     return address if line is None else f"{address}#{line}"
 
 

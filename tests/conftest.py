@@ -17,6 +17,10 @@ if not torch.cuda.is_available():  # Triton reads it when it is imported
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as where a shell began this with `&`
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_collection_modifyitems(config, items):
     """Deselects GPU tests where there is no GPU, so that nothing is reported as skipped."""
     if not torch.cuda.is_available():

@@ -285,7 +285,7 @@ class Method(Memory):
         raw = self._votes[P : P + tokens].float()
         before, after = o.span // 2, o.span - o.span // 2 - 1
         pooled = F.max_pool1d(F.pad(raw, (after, before))[None], o.span, stride=1)[0]
-        place = torch.arange(P, P + tokens, device=raw.device)
+        place = torch.arange(P, P + len(raw), device=raw.device)  # fewer than wanted: damage
         seen = (pooled > 0) | (place < o.first) | (place >= self._kept.seen - o.local)
         return Scores(raw, torch.where(seen, pooled, -1.0))
 

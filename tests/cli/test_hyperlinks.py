@@ -40,5 +40,6 @@ def test_another_has_none_unless_it_is_forced(environment):
 def test_a_link_names_a_file_and_its_line_in_harmless_characters():
     assert link("/a/b.txt", 7) == "file:///a/b.txt#7"
     assert link("/a b/\x1b]\u202e.txt", None) == "file:///a%20b/%1B%5D%E2%80%AE.txt"
+    assert link("/a\ud800", 7) is None  # no file can have this name
     assert link("b.txt", 7) is None
     assert link(None, 7) is None

@@ -38,7 +38,7 @@ from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import MANIFEST, Manifest, canonical_json
 from longctx.core.store.marks import marks_before, marks_of
-from longctx.core.store.sameness import has_changed
+from longctx.core.store.sameness import changed_sources
 from longctx.core.store.word_files import damaged_words, unchanged_words
 from longctx.core.unit_table import Units
 from longctx.core.word_tables import count_tables, read_table
@@ -752,8 +752,7 @@ def _word_tables(document: Document, rng: random.Random) -> None:
 
 
 def _sameness(document: Document, rng: random.Random) -> None:
-    for source in document.manifest.sources[:LOOKED_AT]:
-        has_changed(source)
+    changed_sources(document.manifest.sources[:LOOKED_AT])
 
 
 STEPS: list[Callable[[Document, random.Random], None]] = [

@@ -139,6 +139,8 @@ class Guard:
             return
         else:
             return
+        if not isinstance(path, int) and "/" not in os.fsdecode(path):
+            return  # the store names a file from its folder; nothing else is as short
         place = os.path.abspath(os.fsdecode(path)) + "/" if not isinstance(path, int) else ""
         if not place.startswith(self._folders) and place != "/dev/null/":
             self._acts.append((event, place))

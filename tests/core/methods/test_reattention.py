@@ -108,6 +108,7 @@ def test_votes_for_passages_are_the_transcriptions(both):
     expected = [votes.get(PREFIX + n, 0) for n in range(DOCUMENT)]
     assert memory.scores(DOCUMENT).raw.tolist() == expected
     assert sum(expected) > 0 or not reading.selections
+    assert len(memory.scores(DOCUMENT + 9).raw) == DOCUMENT  # more than were read: damage
 
 
 def test_a_question_leaves_the_document_as_it_was(both):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,8 @@ TEXT = (
 def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No setting, config file or library of the person who runs the tests, nor of another test."""
     start(Run())
+    # After a Ctrl-C a program ends, and no further one does anything: not so the tests' process.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [*os.environ]:
         if name.startswith("LONGCTX_") or name in ("NO_COLOR", "FORCE_COLOR"):
             monkeypatch.delenv(name)

@@ -203,7 +203,7 @@ def test_a_question_without_end(longctx, library):
 def run(*words: str, **more) -> subprocess.CompletedProcess:
     """A command in a process of its own, with little memory and no time without end."""
     code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (6 << 30,) * 2); "
-    code += "from longctx.cli.main import main; main()"
+    code += "from longctx.cli.__main__ import main; main()"
     command = [sys.executable, "-P", "-c", code, *words]
     return subprocess.run(command, capture_output=True, timeout=90, text=True, **more)
 

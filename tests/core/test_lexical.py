@@ -15,6 +15,7 @@ from longctx.core import lexical, unit_table, word_tables
 from longctx.core.errors import StateMismatch
 from longctx.core.lexical import PassageIndex
 from longctx.core.stems import stems, tokenized
+from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 
@@ -223,7 +224,7 @@ def test_stored_words_score_the_same_and_damaged_ones_are_counted_anew(library, 
     else:
         files = store_words(folder)
     assert len(files) > 5
-    path = folder / files[3].file
+    path = Confined.of(folder).path / files[3].file
     if harm == "missing":
         path.unlink()
     if harm == "flipped":

@@ -15,6 +15,7 @@ from word_documents import bytes_text, write_texts
 from longctx.core import lexical, unit_table, word_tables
 from longctx.core.errors import StateMismatch
 from longctx.core.stems import stems
+from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.unit_table import Units
@@ -250,7 +251,7 @@ def test_tables_in_another_order_are_damage(folder):
 
 @pytest.mark.parametrize("harm", ["missing", "cut", "longer", "flipped", "a-folder", "empty"])
 def test_a_file_that_is_not_what_was_written_counts_as_absent(folder, harm):
-    path = folder / store_words(folder)[1].file
+    path = Confined.of(folder).path / store_words(folder)[1].file
     if harm in ("missing", "a-folder"):
         path.unlink()
     if harm == "a-folder":

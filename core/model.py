@@ -131,7 +131,7 @@ class Decoder:
         """
         if depth == 0:
             return None
-        if ids.device.type == "cpu" and len(ids) > 1:  # one is an answer's, which the model gave
+        if ids.device.type == "cpu" and len(ids):
             self._require_known(int(ids.max()))
         # A GPU may still be computing the last chunk: what it reads next is put in line.
         ids = ids[None].to(self.device, non_blocking=self.device.type == "cuda")

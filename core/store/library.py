@@ -437,7 +437,7 @@ class Library:
                 self._make_folder(shared)
             write_text(self._root, self._mark.name, canonical_json({"format": FORMAT}))
         except LongctxError as error:
-            raced = isinstance(error.__cause__, FileExistsError | PermissionError)
+            raced = isinstance(error.__cause__, FileExistsError | PermissionError | None)
             if not (raced and self._is_library()):
                 raise
 

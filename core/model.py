@@ -132,17 +132,21 @@ class Decoder:
         if depth == 0:
             return None
         if ids.device.type == "cpu" and len(ids):
-            self._require_known(int(ids.max()))
+            self._require_known(ids)
         # A GPU may still be computing the last chunk: what it reads next is put in line.
         ids = ids[None].to(self.device, non_blocking=self.device.type == "cuda")
         return run(self._base, self.layers, memory, depth, input_ids=ids)
 
-    def _require_known(self, largest: int) -> None:
+    def _require_known(self, ids: Tensor) -> None:
         """Refuses tokens for which there are no weights: a GPU would fail for good.
+
+        Args:
+            ids: (T,) on the host, where looking waits for no device.
 
         Raises:
             UsageError: there is one.
         """
+        largest = int(ids.max())
         rows = self._base.get_input_embeddings().num_embeddings
         if largest >= rows:
             raise UsageError(

@@ -125,7 +125,7 @@ def _opened(path: str, flags: int) -> int:
         _require_regular(os.fstat(number), path)
         if hasattr(os, "O_NONBLOCK"):
             os.set_blocking(number, True)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: nobody else has the descriptor
         os.close(number)
         raise
     return number

@@ -162,7 +162,7 @@ class Confined:
             self._require_file(os.fstat(number))
             if flags & os.O_CREAT:
                 self.set_rights(number)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: nobody else has the descriptor
             os.close(number)
             raise
         return number

@@ -137,7 +137,7 @@ class Locks:
             lock_descriptor(handle, blocking=False)
             with path.with_suffix(".json").open("xb") as file:
                 file.write(json.dumps(asdict(holder)).encode("ascii"))
-        except BaseException:
+        except BaseException:  # Ctrl-C too: a lock that nobody would ever leave
             os.close(handle)
             with suppress(OSError):
                 _forget(path)

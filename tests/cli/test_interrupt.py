@@ -297,7 +297,7 @@ CONVERTED = """
 def opening(path):
     try:
         storm()
-    except BaseException:
+    except BaseException:  # as libraries do that make errors of their own
         raise ImportError("half done")
 """
 

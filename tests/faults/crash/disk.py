@@ -71,7 +71,7 @@ class Disk:
             return
         known = getattr(self, f"_{record.kind}", None)
         if known is None:
-            raise NotImplementedError(f"{record.kind} of {record.path}")
+            raise ValueError(f"this disk knows no {record.kind} ({record.path})")
         known(record)
 
     def seen(self) -> Tree:
@@ -174,7 +174,7 @@ class Disk:
 
     def _rename(self, record: Record) -> None:
         if record.path is None or record.other is None or record.flags:
-            raise NotImplementedError(f"{record}")
+            raise ValueError(f"this disk renames within the folder alone, without flags: {record}")
         number = self._find(record.path)
         old, new = self._parent(record.path), self._parent(record.other)
         moved = number if self.nodes[number].folder else None

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from crash.disk import Disk, Tree, cuts, put, tree_of
+from crash.disk import Cut, Disk, Tree, cuts, put, tree_of
 from crash.layer import CHANGES, GROWS, Plan, Record, read_journal
 from crash.process import Ended, Job, arguments, described
 from crash.scenes import SCENES, Content, Scene, Stage, beside, content, documents, named
@@ -223,11 +223,11 @@ def power(case: dict, stage: Stage, place: Path) -> dict:
             continue
         tried += 1
         stage.begin(scene, place)
-        if scene.follows:  # the file had grown by then, or not
-            source = stage.sources / ("later.log" if cut.place % 2 else "middle.log")
-            shutil.copyfile(source, place / "growing.log")
         put(cut.tree, place / "world")
         try:
+            if scene.follows:
+                grown = "later.log" if _had_grown(stage, place, cut) else "middle.log"
+                shutil.copyfile(stage.sources / grown, place / "growing.log")
             require_sound(scene, stage, place / "world")
             require_kept(scene, stage, place / "world", promised[cut.place], cut.over)
             require_again(scene, stage, place)
@@ -236,6 +236,14 @@ def power(case: dict, stage: Stage, place: Path) -> dict:
     first = "\n".join(failed[:3])
     told = f"{len(failed)} of {tried} states failed: {first}" if failed else ""
     return {"failed": told, "states": tried, "failed_states": len(failed)}
+
+
+def _had_grown(stage: Stage, place: Path, cut: Cut) -> bool:
+    """Whether the file that is followed had grown by then: surely, if any of the rest is kept."""
+    found = (place / "world/library").glob("*/book/manifest.json")  # complete, or still aside
+    sources = [source for file in found for source in json.loads(file.read_bytes())["sources"]]
+    size = max((source["size"] for source in sources), default=0)
+    return size > (stage.sources / "middle.log").stat().st_size or bool(cut.place % 2)
 
 
 def _recorded(scene: Scene, stage: Stage, place: Path) -> list[Record]:

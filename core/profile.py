@@ -158,8 +158,12 @@ def parse(values: Any, where: str) -> Profile:
 
     Raises:
         UsageError: an unknown key, a value out of range, or a template without a place for the
-            question.
+            question; where it is a document's own, also what no YAML that is read can hold.
     """
+    try:
+        safe_yaml.require_json(values)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read {where}", str(error), "Correct it.") from error
     values = dict(values) if isinstance(values, dict) else values
     if isinstance(values, dict) and "prompt" in values:
         values["prompt"] = _parse_prompt(values["prompt"], f"`prompt` of {where}")

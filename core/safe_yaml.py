@@ -49,7 +49,7 @@ def read(text: str, where: str) -> Any:
     try:
         _require_plain(text)
         values = yaml.load(text, _Loader)
-        _require_json(values)
+        require_json(values)
     except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"cannot read {where}", str(error), REMEDY) from error
     return values
@@ -93,7 +93,7 @@ def _line(event: yaml.Event) -> str:
     return f", in line {event.start_mark.line + 1}"
 
 
-def _require_json(value: Any) -> None:
+def require_json(value: Any) -> None:
     """ValueError for what JSON, which keeps it, has no way to write."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is no number to reckon with")
@@ -103,7 +103,7 @@ def _require_json(value: Any) -> None:
         value = [*value, *value.values()]
     if isinstance(value, list):
         for item in value:
-            _require_json(item)
+            require_json(item)
 
 
 def _require_text(value: str) -> None:

@@ -69,9 +69,10 @@ def unfolded(stored: Rows, end: Rows, path: Path) -> Rows:
         if whole == name:
             found[name] = tensor
             continue
-        shape = tensor.tolist() if tensor.dim() == 1 else None
+        shape = tensor.tolist() if tensor.dim() == 1 else [None]
+        whole_numbers = all(type(n) is int for n in shape)
         of = end.get(whole)
-        if of is None or shape is None or len(shape) != of.dim():
+        if of is None or not whole_numbers or len(shape) != of.dim():
             raise damaged(path, f"the snapshot has no tensor {whole!r} with such a part")
         if any(not 0 <= n <= most for n, most in zip(shape, of.shape, strict=True)):
             raise damaged(path, f"the part of {whole!r} is larger than the whole")

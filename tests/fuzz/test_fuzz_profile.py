@@ -102,3 +102,10 @@ def test_a_file_of_any_bytes(tmp_path_factory, data):
 @of_corpus("*.yaml")
 def test_what_was_found_before(tokenizer, file):
     require_sound(file.read_text("utf-8"), tokenizer)
+
+
+@pytest.mark.parametrize("wrong", ["\ud800 {question}", float("nan")])
+def test_a_documents_own_profile_holds_no_more_than_yaml_can(wrong):
+    kept = {**WHOLE, "prompt": {"prefix": wrong, "question": "{question}"}}
+    with pytest.raises(UsageError, match=r"half a character|no number"):
+        parse(kept, "the document's profile")

@@ -170,6 +170,8 @@ def test_only_what_the_snapshot_does_not_begin_with_is_kept(tensor, tmp_path):
         {"keys.shape": torch.tensor(1)},
         {"keys.shape": torch.tensor([1, 1, 5])},
         {"keys.shape": torch.tensor([1, 1, -1])},
+        {"keys.shape": torch.tensor([1.0, 1.0, 1.0])},
+        {"keys.shape": torch.tensor([True, True, True])},
     ],
 )
 def test_a_boundary_that_is_no_part_is_refused(stored, tmp_path):

@@ -14,13 +14,13 @@ from longctx.cli.questions import from_file, from_stdin
 from longctx.cli.settings import library_path
 from longctx.cli.text import counted
 from longctx.cli.together import choose_documents, open_documents
-from longctx.core import scoring
-from longctx.core.errors import UsageError
-from longctx.core.sampling import Sampling
-from longctx.core.wording import require_text
+from longctx.core.common.errors import UsageError
+from longctx.core.profile.sampling import Sampling
+from longctx.core.profile.wording import require_text
+from longctx.core.retrieve import gather_by as scoring
 
 if TYPE_CHECKING:
-    from longctx.core.session import Answer
+    from longctx.core.ask.answer import Answer
 
     Ask = Callable[..., Answer]
 

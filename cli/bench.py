@@ -194,8 +194,8 @@ def run(
     """
     # Silences transformers and keeps it offline, as for every command.
     make_setup(model=model, profile=profile, method=None, device=device, dtype=dtype)
-    from longctx.core.bench.shapes import Wanted
-    from longctx.core.units import parse_bytes, parse_tokens
+    from longctx.core.common.units import parse_bytes, parse_tokens
+    from longctx.core.measure.bench.shapes import Wanted
 
     _require(profile is None or model is not None, PROFILE)
     _require(not (at and (tokens or baselines or no_save)), AT)
@@ -222,22 +222,22 @@ def run(
         [parse_tokens(text) for text in chunk or []], [parse_tokens(text) for text in budget or []]
     )
     if at:
-        from longctx.core.bench.stretches import measure_at
+        from longctx.core.measure.bench.stretches import measure_at
 
         _show(measure_at(wanted, lengths, sizes, _steps()), bench_tables.show_curves, json)
     elif what is What.INGEST:
-        from longctx.core.bench.ingesting import ingest
+        from longctx.core.measure.bench.ingesting import ingest
 
         read = ingest(wanted, lengths, sizes, not no_save, baselines, _steps())
         _show(read, bench_tables.show_readings, json)
     elif what is What.DECODE:
-        from longctx.core.bench.decoding import decode as measure
+        from longctx.core.measure.bench.decoding import decode as measure
 
         length = parse_tokens(answer or "256")
         timed = measure(wanted, lengths, decode or (), length, baselines, _steps())
         _show(timed, bench_tables.show_decoded, json)
     else:
-        from longctx.core.bench.answering import ask
+        from longctx.core.measure.bench.answering import ask
 
         asked = ask(wanted, lengths, sizes, gather, not no_save, _steps())
         _show(asked, bench_tables.show_answers, json)
@@ -258,7 +258,7 @@ def _pairs(chunks: list[int], budgets: list[int]) -> list[tuple[int | None, int 
 
 
 def _require(fits: bool, message: tuple[str, str, str]) -> None:
-    from longctx.core.errors import UsageError
+    from longctx.core.common.errors import UsageError
 
     if not fits:
         raise UsageError(*message)

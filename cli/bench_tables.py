@@ -6,9 +6,9 @@ from longctx.cli import render
 from longctx.cli.text import size
 
 if TYPE_CHECKING:
-    from longctx.core.bench import answering, decoding, ingesting, stretches
-    from longctx.core.bench.ceilings import Ceilings
-    from longctx.core.bench.machine import Machine
+    from longctx.core.measure.bench import answering, decoding, ingesting, stretches
+    from longctx.core.measure.bench.ceilings import Ceilings
+    from longctx.core.measure.bench.machine import Machine
 
 
 def show_readings(report: "ingesting.Report") -> None:

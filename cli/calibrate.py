@@ -12,11 +12,11 @@ from longctx.cli import calibrate_tables, completion, options, progress, render,
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import make_setup
 from longctx.cli.run import current
-from longctx.core.outputs import STANDARD
+from longctx.core.common.outputs import STANDARD
 
 if TYPE_CHECKING:
-    from longctx.core.calibrate.run import Told
-    from longctx.core.calibrate.wanted import Wanted
+    from longctx.core.measure.calibrate.run import Told
+    from longctx.core.measure.calibrate.wanted import Wanted
 
 EXAMPLES = """\
   longctx calibrate tiny --quick
@@ -107,10 +107,10 @@ def run(
     thresholds come from a random search (docs/calibration.md).
     """
     setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
-    from longctx.core.calibrate.run import run as calibrate
-    from longctx.core.calibrate.wanted import FULL, QUICK, Wanted
-    from longctx.core.calibrate.writing import can_draw
-    from longctx.core.units import parse_tokens
+    from longctx.core.common.units import parse_tokens
+    from longctx.core.measure.calibrate.run import run as calibrate
+    from longctx.core.measure.calibrate.wanted import FULL, QUICK, Wanted
+    from longctx.core.measure.calibrate.writing import can_draw
 
     amounts = QUICK if quick else FULL
     wanted = Wanted(
@@ -158,7 +158,7 @@ def _told() -> "Iterator[Told]":
 @contextmanager
 def _kept(wanted: "Wanted") -> Iterator[None]:
     """Says after Ctrl-C how to go on, where there is something to go on with."""
-    from longctx.core.eval.journal import has_finished
+    from longctx.core.measure.eval.journal import has_finished
 
     try:
         yield

@@ -6,15 +6,15 @@ from longctx.cli import render
 from longctx.cli.text import duration
 
 if TYPE_CHECKING:
-    from longctx.core.calibrate.report import Calibration
+    from longctx.core.measure.calibrate.report import Calibration
 
 SHOWN = 8  # heads of each task, and of the copy scores
 
 
 def show(found: "Calibration") -> None:
     """Prints what was found."""
-    from longctx.core.calibrate.report import copy_cells, rank_cells, rank_headers
-    from longctx.core.calibrate.tasks import TASKS
+    from longctx.core.measure.calibrate.report import copy_cells, rank_cells, rank_headers
+    from longctx.core.measure.calibrate.tasks import TASKS
 
     headers = rank_headers(found)
     for task in TASKS:
@@ -29,7 +29,7 @@ def show(found: "Calibration") -> None:
 
 
 def _facts(found: "Calibration") -> list[tuple[str, str]]:
-    from longctx.core.calibrate.report import TITLES, named
+    from longctx.core.measure.calibrate.report import TITLES, named
 
     heads = ", ".join(named(*head) for head in found.heads)
     retrieval = ", ".join(f"[{h.layer}, {h.head}, {h.score:.2f}]" for h in found.retrieval_heads)

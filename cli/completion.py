@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from longctx.cli import settings
-from longctx.core.errors import LongctxError
+from longctx.core.common.errors import LongctxError
 
 
 def documents(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -28,14 +28,14 @@ def documents(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def models(incomplete: str) -> list[str]:
     """The bundled model, and those for which profiles come with the package."""
-    from longctx.core.profile import shipped
+    from longctx.core.profile.profile import shipped
 
     return _beginning(incomplete, {name for profile in shipped() for name in profile.models})
 
 
 def profiles(incomplete: str) -> list[str]:
     """Names of the profiles that come with the package."""
-    from longctx.core.profile import shipped
+    from longctx.core.profile.profile import shipped
 
     return _beginning(incomplete, (profile.name for profile in shipped()))
 
@@ -57,9 +57,9 @@ def policies(incomplete: str) -> list[str]:
 
 def gathered_by(incomplete: str) -> list[str]:
     """What tokens are gathered by."""
-    from longctx.core import scoring
+    from longctx.core.retrieve import gather_by
 
-    return _beginning(incomplete, scoring.names())
+    return _beginning(incomplete, gather_by.names())
 
 
 def measures(incomplete: str) -> list[str]:

@@ -61,7 +61,7 @@ def run(
 def _devices() -> list[dict[str, Any]]:
     import torch
 
-    from longctx.core.device import device_name, free_memory
+    from longctx.core.common.device import device_name, free_memory
 
     gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
     names = ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
@@ -78,7 +78,7 @@ def _devices() -> list[dict[str, Any]]:
 def _computing() -> dict[str, Any]:
     import torch
 
-    from longctx.core.device import choose_device, choose_dtype, dtype_name
+    from longctx.core.common.device import choose_device, choose_dtype, dtype_name
 
     device = choose_device()
     dtype = dtype_name(choose_dtype("auto", device))
@@ -103,7 +103,7 @@ def _others(path: Path, fix: bool) -> dict[str, Any]:
     Raises:
         LongctxError: something in it is another user's.
     """
-    from longctx.core.errors import LongctxError
+    from longctx.core.common.errors import LongctxError
     from longctx.core.store.library import Library
     from longctx.core.store.upkeep import make_private, open_to_others
 
@@ -127,10 +127,10 @@ def _others(path: Path, fix: bool) -> dict[str, Any]:
 
 def _bundled_model(auto: dict[str, str]) -> dict[str, Any]:
     """Loads the bundled model with its self-check run anew."""
-    from longctx.core.device import choose_dtype
-    from longctx.core.errors import LongctxError
-    from longctx.core.load import load_decoder
-    from longctx.core.model_files import BUNDLED, open_model_files
+    from longctx.core.common.device import choose_dtype
+    from longctx.core.common.errors import LongctxError
+    from longctx.core.model.files import BUNDLED, open_model_files
+    from longctx.core.model.load import load_decoder
 
     try:
         files = open_model_files(BUNDLED)

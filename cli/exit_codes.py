@@ -1,7 +1,7 @@
 """What the program's exit codes mean, as its help and docs/exit-codes.md say."""
 
 from longctx.cli.interrupt import INTERRUPTED, TERMINATED
-from longctx.core.errors import Locked, NotFound, StateMismatch, UnreadableInput, UsageError
+from longctx.core.common.errors import Locked, NotFound, StateMismatch, UnreadableInput, UsageError
 
 DONE, FAILED = 0, 1
 

@@ -12,8 +12,8 @@ from longctx.cli import options, progress, render, standard_output
 from longctx.cli.run import current
 from longctx.cli.settings import library_path
 from longctx.cli.text import size
-from longctx.core.errors import UsageError
-from longctx.core.outputs import STANDARD, Output
+from longctx.core.common.errors import UsageError
+from longctx.core.common.outputs import STANDARD, Output
 
 EXAMPLES = """\
   longctx export book book.longctx

@@ -10,14 +10,14 @@ from longctx.cli.searching import Results, Search
 from longctx.cli.settings import library_path
 from longctx.cli.together import choose_documents, open_documents
 from longctx.cli.words_alone import open_for_words
-from longctx.core import scoring
-from longctx.core.errors import UsageError
-from longctx.core.scoring import WORDS
-from longctx.core.wording import require_text
+from longctx.core.common.errors import UsageError
+from longctx.core.profile.wording import require_text
+from longctx.core.retrieve import gather_by as scoring
+from longctx.core.retrieve.gather_by import WORDS
 
 if TYPE_CHECKING:
-    from longctx.core.candidates import Candidates
-    from longctx.core.finding import Hit
+    from longctx.core.ask.candidates import Candidates
+    from longctx.core.retrieve.finding import Hit
     from longctx.core.store.document import Document
 
 EXAMPLES = """\
@@ -28,7 +28,7 @@ EXAMPLES = """\
   longctx find "timeout" -e 'ERROR|FATAL'
   longctx find "the storm" --json | jq '.passages[0].match'
 """
-EMBEDDINGS = "embeddings"  # the group; `core/embeddings.py` would import torch
+EMBEDDINGS = "embeddings"  # the group; `core/kv/embeddings.py` would import torch
 
 
 def run(
@@ -116,7 +116,7 @@ def run(
     the document's name where several are searched. A passage that has the query as it stands comes
     before all others. Nothing is generated. JSON has the passages, whole.
     """
-    from longctx.core.line_filter import LineFilter
+    from longctx.core.passages.line_filter import LineFilter
     from longctx.core.store.shards import FOR_WORDS
 
     if gather_by is not None:
@@ -202,8 +202,8 @@ def _context(
     """The lines before that of a hit and behind it."""
     if not around:
         return [], []
-    from longctx.core.matching import LONG
-    from longctx.core.near_lines import context
+    from longctx.core.passages.matching import LONG
+    from longctx.core.passages.near_lines import context
 
     document, match = found.documents[hit.document], hit.match
     sides = context(document, hit.source, match.start, match.end, around)

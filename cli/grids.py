@@ -15,7 +15,7 @@ from longctx.cli.run import Form, current
 from longctx.cli.text import one_line
 
 if TYPE_CHECKING:
-    from longctx.core.ingest import Progress
+    from longctx.core.ingest.ingest import Progress
 
 
 class Grid:

@@ -12,7 +12,7 @@ from longctx.cli import options, progress, render
 from longctx.cli.list import summary
 from longctx.cli.settings import library_path
 from longctx.cli.text import size
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
 
 EXAMPLES = """\
   longctx import book.longctx
@@ -55,8 +55,8 @@ def run(
     document is there only when it is whole. A file that was cut off, changed, or made to do harm
     is refused, and the library stays as it was.
     """
+    from longctx.core.common.units import parse_bytes
     from longctx.core.store.archive import receive
-    from longctx.core.units import parse_bytes
 
     limit = parse_bytes(max_size) if max_size else None
     chosen, title = _called(file, name)

@@ -15,8 +15,8 @@ from longctx.cli import progress, render
 from longctx.cli.run import current
 
 if TYPE_CHECKING:
-    from longctx.core.session import Session
-    from longctx.core.setup import Setup
+    from longctx.core.ask.session import Session
+    from longctx.core.engine.setup import Setup
     from longctx.core.store.document import Document
 
 
@@ -31,7 +31,7 @@ def make_setup(**choices: Any) -> "Setup":
         _silence(choices["model"])
         # Importing makes a million objects that stay; looking for garbage among them costs a tenth.
         gc.disable()
-        from longctx.core.setup import Setup
+        from longctx.core.engine.setup import Setup
 
         gc.enable()
 
@@ -76,8 +76,8 @@ def open_session(
     Raises:
         LongctxError: as `Session` does.
     """
-    from longctx.core.ahead import ReadAhead
-    from longctx.core.model_files import local_weights
+    from longctx.core.common.read_ahead import ReadAhead
+    from longctx.core.model.files import local_weights
 
     doc, model = document.manifest.name, expanded(choices)["model"]
     with ReadAhead() as ahead:
@@ -85,7 +85,7 @@ def open_session(
         ahead.warm(local_weights(model or document.manifest.model["name"]))
         ahead.warm(document.read_whole())
         setup = make_setup(**choices)
-        from longctx.core.session import Session
+        from longctx.core.ask.session import Session
 
         with progress.status(f"opening {doc}"):
             session = Session(library, doc, setup, partial)

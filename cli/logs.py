@@ -14,8 +14,8 @@ from typing import IO
 from longctx.cli import render
 from longctx.cli.run import Run
 from longctx.cli.text import escaped
-from longctx.core.errors import LongctxError, UsageError
-from longctx.core.outputs import Output
+from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.common.outputs import Output
 
 LEVELS = (logging.ERROR, logging.INFO, logging.DEBUG)  # on standard error, by how often -v stands
 OURS = "longctx"
@@ -119,7 +119,7 @@ class _File(logging.Handler):
 
 
 class _Collected(logging.Handler):
-    """Keeps for the report what is logged in a form for programs (`core/stages.py`)."""
+    """Keeps for the report what is logged in a form for programs (`core/common/telemetry.py`)."""
 
     def __init__(self, run: Run):
         super().__init__(logging.INFO)

@@ -11,10 +11,10 @@ from longctx.cli import grids, niah_tables, options, render
 from longctx.cli.loading import make_setup
 
 if TYPE_CHECKING:
-    from longctx.core.ingest import Progress
-    from longctx.core.niah.laying import Plan
-    from longctx.core.niah.report import Report, Trial
-    from longctx.core.niah.run import Wanted, Watch
+    from longctx.core.ingest.ingest import Progress
+    from longctx.core.measure.niah.laying import Plan
+    from longctx.core.measure.niah.report import Report, Trial
+    from longctx.core.measure.niah.run import Wanted, Watch
 
 EXAMPLES = """\
   longctx niah
@@ -144,8 +144,8 @@ def run(
         dtype=dtype,
         threads=threads,
     )
-    from longctx.core.eval.asking import How
-    from longctx.core.niah import run as niah
+    from longctx.core.measure.eval.asking import How
+    from longctx.core.measure.niah import run as niah
 
     wanted = niah.Wanted(
         lengths=_lengths(length, lengths),
@@ -170,8 +170,8 @@ def run(
 
 
 def _lengths(length: str | None, lengths: str | None) -> tuple[int, ...]:
-    from longctx.core.errors import UsageError
-    from longctx.core.units import parse_tokens
+    from longctx.core.common.errors import UsageError
+    from longctx.core.common.units import parse_tokens
 
     if length and lengths:
         raise UsageError("--length and --lengths", "both say how long", "Give one of them.")
@@ -184,8 +184,8 @@ def _lengths(length: str | None, lengths: str | None) -> tuple[int, ...]:
 @contextmanager
 def _watched(wanted: "Wanted") -> "Iterator[Watch]":
     """Shows cells of length and depth as they are answered, and what is read now."""
-    from longctx.core.haystack import depths
-    from longctx.core.niah.run import Watch
+    from longctx.core.measure.haystack import depths
+    from longctx.core.measure.niah.run import Watch
 
     places = depths(wanted.depths)
     at: list[Plan] = []  # all haystacks, once they are known

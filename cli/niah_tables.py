@@ -8,14 +8,14 @@ from longctx.cli import grids, render
 from longctx.cli.text import duration
 
 if TYPE_CHECKING:
-    from longctx.core.niah.report import Report, Trial
+    from longctx.core.measure.niah.report import Report, Trial
 
 SHOWN = 10  # wrong answers that are listed
 
 
 def columns(lengths: Sequence[int]) -> list[str]:
     """Lengths for people."""
-    from longctx.core.units import show_tokens
+    from longctx.core.common.units import show_tokens
 
     return [show_tokens(length) for length in lengths]
 
@@ -50,7 +50,7 @@ def show(report: "Report", out: Path | None) -> None:
 
 
 def _kind_cells(kind: str, trials: "list[Trial]") -> tuple[str, ...]:
-    from longctx.core.niah.report import counts
+    from longctx.core.measure.niah.report import counts
 
     told = counts(trials)
     low, high = told["interval"]

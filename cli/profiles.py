@@ -15,7 +15,7 @@ def run(json: options.Json = False) -> None:
 
     With the models that each is chosen for; `--profile` takes their names.
     """
-    from longctx.core.profile import shipped
+    from longctx.core.profile.profile import shipped
 
     known = shipped()
     if render.result({"profiles": [asdict(profile) for profile in known]}, json):

@@ -31,8 +31,8 @@ from longctx.cli import (
 from longctx.cli.interrupt import INTERRUPTED, TERMINATED, code_of, first_alone
 from longctx.cli.logs import logging_of
 from longctx.cli.run import Run
-from longctx.core.errors import LongctxError, UsageError
-from longctx.core.foreign import is_memory
+from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.common.foreign import is_memory
 
 PROGRAM = "longctx"
 NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)  # it can never be one

@@ -18,7 +18,7 @@ from longctx.cli.run import Form, current
 from longctx.cli.text import clean, duration, one_line, size
 
 if TYPE_CHECKING:
-    from longctx.core.ingest import Progress
+    from longctx.core.ingest.ingest import Progress
 
 PLAIN_EVERY_MS = 30_000
 QUIET_S = 2  # seconds that a copy takes before its progress is shown

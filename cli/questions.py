@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from longctx.core import file_limits
-from longctx.core.errors import UnreadableInput, UsageError
-from longctx.core.regular_files import parsed_json, read_text
+from longctx.core.common import file_limits
+from longctx.core.common.errors import UnreadableInput, UsageError
+from longctx.core.common.regular_files import parsed_json, read_text
 
 FORMS = "Give one question a line, or an object with the key 'question' for each."
 
@@ -68,7 +68,7 @@ def _json_question(line: str, path: Path) -> str:
 
 
 def _yaml_questions(text: str, path: Path) -> list[str]:
-    from longctx.core import safe_yaml
+    from longctx.core.profile import safe_yaml
 
     if len(text) > safe_yaml.LARGEST:
         why = f"it has {len(text):,} characters, and {safe_yaml.LARGEST:,} are the most"

@@ -17,13 +17,13 @@ from typing import IO, TYPE_CHECKING, Any
 from longctx.cli import hyperlinks
 from longctx.cli.run import current
 from longctx.cli.text import clean, counted, one_line
-from longctx.core import pasting
+from longctx.core.common import pasting
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from longctx.core.answer import Answer, Found
-    from longctx.core.gather import Passage
+    from longctx.core.ask.answer import Answer, Found
+    from longctx.core.ask.gather import Passage
 
 SCHEMA_VERSION = 1
 MATCH = "bold red"  # as grep has it

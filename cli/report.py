@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from longctx.cli.run import Run
-from longctx.core.outputs import Output
+from longctx.core.common.outputs import Output
 
 SCHEMA_VERSION = 1
 PACKAGES = ("longctx", "torch", "transformers", "tokenizers", "safetensors", "numpy", "triton")

@@ -6,7 +6,7 @@ import typer
 
 from longctx.cli import options, render
 from longctx.cli.settings import library_path
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:
     from longctx.core.store.library import Library

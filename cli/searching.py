@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from longctx.cli.words_alone import Opened
-    from longctx.core.asking import Asking
-    from longctx.core.finding import Hit
-    from longctx.core.lexical import PassageIndex
-    from longctx.core.line_filter import LineFilter
-    from longctx.core.ranked import Ranked
+    from longctx.core.ask.asking import Asking
+    from longctx.core.passages.line_filter import LineFilter
+    from longctx.core.retrieve.finding import Hit
+    from longctx.core.retrieve.lexical import PassageIndex
+    from longctx.core.retrieve.ranked import Ranked
     from longctx.core.store.document import Document
 
 
@@ -55,10 +55,10 @@ class Search:
             StateMismatch: a document is damaged.
             UsageError: the regular expression takes too long.
         """
-        from longctx.core.evidence import judged
-        from longctx.core.finding import SCHEMA_VERSION
-        from longctx.core.lexical import PassageIndex
-        from longctx.core.ranked import by_words
+        from longctx.core.retrieve.evidence import judged
+        from longctx.core.retrieve.finding import SCHEMA_VERSION
+        from longctx.core.retrieve.lexical import PassageIndex
+        from longctx.core.retrieve.ranked import by_words
 
         started = time.perf_counter()
         documents, index = opened.documents, PassageIndex(*opened.documents)
@@ -106,8 +106,8 @@ class Search:
         self, documents: "tuple[Document, ...]", ranked: "Ranked", index: "PassageIndex"
     ) -> "list[Hit]":
         """The best passages, no more than wanted; the first one whatever its length."""
-        from longctx.core.finding import find_hits
-        from longctx.core.matching import Query
+        from longctx.core.passages.matching import Query
+        from longctx.core.retrieve.finding import find_hits
 
         query = Query(self.query, index.word_weights(self.query), self.lines)
         hits = find_hits(documents, ranked, query, self.most, index, self.files)

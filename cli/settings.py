@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
 
 Commands = dict[str, Any]  # name -> a Typer command
 
@@ -67,8 +67,8 @@ def defaults(commands: Commands) -> dict[str, dict[str, Any]]:
 def _read(path: Path) -> dict[str, Any]:
     import tomllib
 
-    from longctx.core import file_limits
-    from longctx.core.regular_files import read_text
+    from longctx.core.common import file_limits
+    from longctx.core.common.regular_files import read_text
 
     try:
         return _plain(tomllib.loads(read_text(path, file_limits.CONFIG)))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 from longctx.cli.run import Run
-from longctx.core.errors import UsageError
-from longctx.core.outputs import STANDARD, standard_output_kept
+from longctx.core.common.errors import UsageError
+from longctx.core.common.outputs import STANDARD, standard_output_kept
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import io
 import os
 import sys
 
-from longctx.core.errors import LongctxError
+from longctx.core.common.errors import LongctxError
 
 NAMES = ("stdin", "stdout", "stderr")  # by their numbers
 

@@ -9,11 +9,11 @@ import typer
 
 from longctx.cli import progress, render
 from longctx.cli.loading import choose_document, expanded, go_offline, make_setup, open_session
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:
-    from longctx.core.asking import Asking
-    from longctx.core.candidates import Candidates
+    from longctx.core.ask.asking import Asking
+    from longctx.core.ask.candidates import Candidates
     from longctx.core.store.document import Document
 
 GIVEN = "COMMANDLINE"  # where a value comes from that was typed for this run
@@ -42,7 +42,7 @@ def choose_documents(
     Raises:
         LongctxError: there is no such library or document, or it is damaged or of another model.
     """
-    from longctx.core import candidates
+    from longctx.core.ask import candidates
     from longctx.core.store.library import Library
 
     source = context.get_parameter_source("docs")
@@ -84,7 +84,7 @@ def open_documents(
     Raises:
         LongctxError: as `Session` and `JointSession` do.
     """
-    from longctx.core.candidates import Candidates
+    from longctx.core.ask.candidates import Candidates
 
     if not isinstance(chosen, Candidates):
         with open_session(library, chosen, partial, **choices) as session:
@@ -105,8 +105,8 @@ def _opened_together(
     chosen: "Candidates", max_docs: int, gather_by: str | None, choices: dict[str, Any]
 ) -> "Asking":
     """A session; what it reads first is read while the model's libraries are imported."""
-    from longctx.core.ahead import ReadAhead
-    from longctx.core.model_files import local_weights
+    from longctx.core.common.read_ahead import ReadAhead
+    from longctx.core.model.files import local_weights
 
     first, model = chosen.manifests[0], expanded(choices)["model"]
     with ReadAhead() as ahead:
@@ -114,7 +114,7 @@ def _opened_together(
         ahead.warm(local_weights(model or first.model["name"]))
         ahead.warm(chosen.library.document(first.name, chosen.partial).read_whole())
         setup = make_setup(**choices)
-        from longctx.core.joint_session import JointSession
+        from longctx.core.ask.joint_session import JointSession
 
         with progress.status(f"opening {len(chosen.manifests):,} documents"):
             return JointSession(chosen, setup, max_docs, gather_by)

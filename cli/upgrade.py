@@ -39,9 +39,9 @@ def run(
     document can be asked before and after, and stays what it was if this is stopped. A line tells
     of each; all are tried. Leaves with 13 if any is damaged, else with 11 if any is in use.
     """
+    from longctx.core.retrieve.word_tables import word_tables
     from longctx.core.store.library import Library
     from longctx.core.store.upgrade import upgrade
-    from longctx.core.word_tables import word_tables
 
     found: list[Upgraded] = []
     for done in upgrade(Library.open(library_path(library)), word_tables, names or ()):

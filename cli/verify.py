@@ -9,10 +9,10 @@ import typer
 from longctx.cli import completion, options, progress, render
 from longctx.cli.settings import library_path
 from longctx.cli.text import size
-from longctx.core.errors import Locked, StateMismatch
+from longctx.core.common.errors import Locked, StateMismatch
 
 if TYPE_CHECKING:
-    from longctx.core.model_check import Checked
+    from longctx.core.engine.model_check import Checked
     from longctx.core.store.library import Library
     from longctx.core.store.verify import Verified
 
@@ -79,7 +79,7 @@ def run(
 def _check_models(library: "Library", names: Iterable[str], json: bool) -> "list[Checked]":
     """Checks the models of documents, and tells of each."""
     from longctx.cli.loading import go_offline
-    from longctx.core.model_check import check
+    from longctx.core.engine.model_check import check
 
     go_offline(None)
     found = []

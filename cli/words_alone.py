@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from longctx.cli import render
 
 if TYPE_CHECKING:
-    from longctx.core.candidates import Candidates
-    from longctx.core.lexical import PassageIndex
+    from longctx.core.ask.candidates import Candidates
+    from longctx.core.retrieve.lexical import PassageIndex
     from longctx.core.store.document import Document
 
 
@@ -80,8 +80,8 @@ def open_for_words(
     Raises:
         LongctxError: a document that was named has gone, or is damaged; or all have gone.
     """
-    from longctx.core.candidates import Candidates, why_gone
-    from longctx.core.errors import Locked, NotFound
+    from longctx.core.ask.candidates import Candidates, why_gone
+    from longctx.core.common.errors import Locked, NotFound
     from longctx.core.store.library import Library
     from longctx.core.store.sameness import changed_sources
     from longctx.core.store.shards import FOR_WORDS

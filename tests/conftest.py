@@ -255,7 +255,7 @@ methods:
 @pytest.fixture
 def setup_random(model_folder):
     """A `Setup` of the random model: float32, one thread."""
-    from longctx.core.setup import Setup
+    from longctx.core.engine.setup import Setup
 
     profile = str(model_folder / "profile.yaml")
     return Setup(model=str(model_folder), profile=profile, device="cpu", dtype="fp32", threads=1)
@@ -264,7 +264,7 @@ def setup_random(model_folder):
 @pytest.fixture(scope="session", autouse=True)
 def cuts_tried_once():
     """`safe_cuts` depends on the tokenizer alone, and is most of a small ingest: tried once."""
-    from longctx.core import tokens
+    from longctx.core.tokens import tokens
 
     known, find = {}, tokens.safe_cuts
 
@@ -291,7 +291,7 @@ def models_loaded_once(loaded_models, monkeypatch) -> None:
 
     A decoder holds nothing of what it reads; other weights in the same folder are loaded anew.
     """
-    from longctx.core import setup
+    from longctx.core.engine import setup
 
     load = setup.load_decoder
 

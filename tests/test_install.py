@@ -36,7 +36,7 @@ def test_an_installed_wheel_answers_a_question(tmp_path):
     )
     env = {**os.environ, "PYTHONPATH": str(site), "LONGCTX_LIBRARY": str(away / "library")}
     longctx = (sys.executable, "-P", "-m", "longctx.cli")
-    where = "import importlib.util as u; print(u.find_spec('longctx.core.model').origin)"
+    where = "import importlib.util as u; print(u.find_spec('longctx.core.model.adapter').origin)"
     place = run(sys.executable, "-P", "-c", where, env=env, cwd=away).stdout
     assert place.startswith(str(site))
     read = run(*longctx, "ingest", "note.txt", env=env, cwd=away)

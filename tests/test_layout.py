@@ -14,12 +14,11 @@ FOLDERS = ("cli", "core", "kernels", "profiles", "samples")
 WIDE = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
 RECIPE = "profiles.tiny.recipe"  # makes models: it may touch transformers and weights itself
 COMPOSED = "core.methods.both"  # made of two others
-STAGES = {
-    *("encode", "gather", "recompute", "answering", "decode"),
-    *("stepping", "answer"),
-    *("ingest", "session", "plan", "setup", "niah"),
-    *("asking", "joint", "joint_session", "candidates", "document_choice"),
-}
+# The rooms of core, lowest first: each imports of itself and of those before it.
+ROOMS = (
+    *("common", "sources", "profile", "model", "contracts", "tokens", "store", "kv", "methods"),
+    *("passages", "retrieve", "decode", "engine", "ingest", "ask", "measure"),
+)
 
 
 def modules() -> dict[str, ast.Module]:
@@ -69,18 +68,29 @@ def test_core_does_not_know_the_command_line():
         assert not {i for i in imports(name) if i.split(".")[0] in ("cli", "rich", "typer")}, name
 
 
-@pytest.mark.parametrize("folder", ["core.methods", "core.decoding", "core.kv"])
-def test_methods_import_neither_stages_nor_one_another(folder):
+def test_every_file_of_core_stands_in_a_room():
+    rooms = {path.name for path in (ROOT / "core").iterdir() if path.name != "__pycache__"}
+    assert rooms == {*ROOMS, "__init__.py"}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_of_those_below_it_alone(room):
+    allowed = {*ROOMS[: ROOMS.index(room) + 1]}
+    for name in in_folder(f"core.{room}"):
+        ours = {i.split(".")[1] for i in imports(name) if i.startswith("core.")}
+        assert ours <= allowed, f"{name} imports {ours - allowed}"
+
+
+@pytest.mark.parametrize("folder", ["core.methods", "core.decode.policies"])
+def test_methods_and_policies_do_not_import_one_another(folder):
     for name in in_folder(folder):
-        ours = {i for i in imports(name) if i.startswith("core.")}
-        assert not {i for i in ours if i.split(".")[1] in STAGES}, name
-        others = {i for i in ours if i.startswith(("core.methods.", "core.decoding."))}
+        others = {i for i in imports(name) if i.startswith(f"{folder}.")}
         assert name == COMPOSED or not others, name
 
 
 def test_only_the_adapter_touches_a_transformers_model():
     models = ("transformers.AutoModel", "transformers.PreTrained", "transformers.Attention")
-    for name in {*MODULES} - {"core.model", "core.load", *in_folder(RECIPE)}:
+    for name in {*MODULES} - {"core.model.adapter", "core.model.load", *in_folder(RECIPE)}:
         touched = {i for i in imports(name) if i.startswith(models)}
         assert touched <= {"transformers.PreTrainedTokenizerBase"}, name
 
@@ -106,11 +116,11 @@ def test_nothing_but_the_recipe_imports_the_recipe():
 def test_only_the_evaluation_reads_held_out_frames():
     names = ("cases", "evaluate", "heads", "probes", "question_heads")
     evaluation = {f"{RECIPE}.{name}" for name in names}
-    reading = {"core.eval.frames", "core.niah.heldout"}
+    reading = {"core.measure.eval.frames", "core.measure.niah.heldout"}
     assert reading <= set(MODULES)
     for name in {*in_folder(RECIPE)} - evaluation:
         assert not imports(name) & (evaluation | reading), name
-        assert not {i for i in imports(name) if i.startswith("core.niah")}, name
+        assert not {i for i in imports(name) if i.startswith("core.measure.niah")}, name
         source = (ROOT / name.replace(".", "/")).with_suffix(".py").read_text("utf-8")
         assert "heldout-frames" not in source, name
 
@@ -189,13 +199,13 @@ def test_every_commands_help_stands_in_the_docs(monkeypatch):
 
 
 def test_every_decode_policy_stands_in_the_docs_with_its_options():
-    from longctx.core import decoding
+    from longctx.core.decode import policies
 
     documented = (ROOT / "docs" / "decoding.md").read_text("utf-8")
     sections = dict(re.findall(r"^## `(.+?)`\n(.*?)(?=^## |\Z)", documented, re.M | re.S))
-    for name in decoding.names():
+    for name in policies.names():
         assert name in sections, f"docs/decoding.md should have a section `{name}`"
-        options = fields(decoding.load(name).Options)
+        options = fields(policies.load(name).Options)
         written = dict(re.findall(r"^\| `(.+?)` \| (.+?) \|", sections[name], re.M))
         assert written == {option.name: shown(option.default) for option in options}, name
 
@@ -207,8 +217,8 @@ def shown(default: object) -> str:
 
 def test_the_help_names_every_decode_policy():
     from longctx.cli import options
-    from longctx.core import decoding
+    from longctx.core.decode import policies
 
     (setting,) = options.Decode.__metadata__
     named = set(re.findall(r"([a-z+]+) \(", setting.help))
-    assert set(decoding.names()) <= named
+    assert set(policies.names()) <= named

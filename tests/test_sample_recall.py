@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from longctx.core import scoring
-from longctx.core.eval.qa import Wanted, run
-from longctx.core.eval.qa_places import place
-from longctx.core.eval.qa_questions import read_items
-from longctx.core.ingest import ingest
-from longctx.core.session import Session
-from longctx.core.setup import Setup
+from longctx.core.ask.session import Session
+from longctx.core.engine.setup import Setup
+from longctx.core.ingest.ingest import ingest
+from longctx.core.measure.eval.qa import Wanted, run
+from longctx.core.measure.eval.qa_places import place
+from longctx.core.measure.eval.qa_questions import read_items
+from longctx.core.retrieve import gather_by
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 NAMES = sorted(path.stem for path in SAMPLES.glob("*.md"))  # the log's document is made, and long
@@ -36,7 +36,7 @@ def found(tmp_path_factory) -> dict[str, int]:
 
 
 def test_everything_that_is_gathered_by_has_a_floor():
-    assert {*FLOORS} == {*scoring.names()}
+    assert {*FLOORS} == {*gather_by.names()}
 
 
 @pytest.mark.parametrize("name", FLOORS)

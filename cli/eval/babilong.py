@@ -64,9 +64,9 @@ def run(
         dtype=dtype,
         threads=threads,
     )
-    from longctx.core.eval.asking import How
-    from longctx.core.eval.babilong import read_all, task
-    from longctx.core.eval.prose import read_prose
+    from longctx.core.measure.eval.asking import How
+    from longctx.core.measure.eval.babilong import read_all, task
+    from longctx.core.measure.eval.prose import read_prose
 
     prose = read_prose(haystack)
     made = {name: task(babi, prose) for name, babi in read_all(files).items()}

@@ -10,11 +10,11 @@ from longctx.cli import options, progress, render
 from longctx.cli.eval import lists
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import make_setup
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:
-    from longctx.core.eval.compare import Report, Run
-    from longctx.core.eval.compare_rows import Row
+    from longctx.core.measure.eval.compare import Report, Run
+    from longctx.core.measure.eval.compare_rows import Row
 
 EXAMPLES = """\
   longctx eval compare --methods reform,reattention --lengths 4k,32k
@@ -131,8 +131,8 @@ def run(
     setup = make_setup(
         model=model, profile=profile, method=None, device=device, dtype=dtype, threads=threads
     )
-    from longctx.core.eval.compare import Wanted
-    from longctx.core.eval.compare import run as run_compare
+    from longctx.core.measure.eval.compare import Wanted
+    from longctx.core.measure.eval.compare import run as run_compare
 
     wanted = Wanted(
         methods=lists.names(methods or ["reform,reattention"]),
@@ -149,7 +149,7 @@ def run(
     report = run_compare(setup, wanted, folder, told.begin, told.tell)
     _print(report, csv, markdown, json)
     if folder is not None:
-        from longctx.core.eval.compare_files import write
+        from longctx.core.measure.eval.compare_files import write
 
         for file in write(folder, report.rows, plot):
             render.note(f"written: {file}")
@@ -186,7 +186,7 @@ class _Told:
 
 
 def _print(report: "Report", csv: bool, markdown: bool, json: bool) -> None:
-    from longctx.core.eval import compare_files
+    from longctx.core.measure.eval import compare_files
 
     if render.result(report.as_dict(), json):
         return
@@ -200,7 +200,7 @@ def _print(report: "Report", csv: bool, markdown: bool, json: bool) -> None:
 
 def _show(rows: "list[Row]") -> None:
     """The figures as a table, and under it what stands in the last column of the other forms."""
-    from longctx.core.eval.compare_files import HEADERS, NUMBERS, cells
+    from longctx.core.measure.eval.compare_files import HEADERS, NUMBERS, cells
 
     *headers, _ = HEADERS
     lines = [cells(row) for row in rows]

@@ -24,6 +24,6 @@ def tokens(given: Iterable[str]) -> tuple[int, ...]:
     Raises:
         UsageError: something that is none.
     """
-    from longctx.core.units import parse_tokens
+    from longctx.core.common.units import parse_tokens
 
     return tuple(dict.fromkeys(parse_tokens(name) for name in names(given)))

@@ -12,13 +12,13 @@ from longctx.cli.eval import lists
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import choose_document, open_session
 from longctx.cli.settings import library_path
-from longctx.core import scoring
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
+from longctx.core.retrieve import gather_by as scoring
 
 if TYPE_CHECKING:
-    from longctx.core.eval.qa import Report, Wanted
-    from longctx.core.eval.qa_places import Placed
-    from longctx.core.session import Session
+    from longctx.core.ask.session import Session
+    from longctx.core.measure.eval.qa import Report, Wanted
+    from longctx.core.measure.eval.qa_places import Placed
     from longctx.core.store.document import Document
 
 EXAMPLES = """\
@@ -145,7 +145,7 @@ def run(
     reports = []
     for sheet in sheets:
         with open_session(library_folder, sheet.document, **setup) as session:
-            from longctx.core.eval.qa import Wanted
+            from longctx.core.measure.eval.qa import Wanted
 
             by = lists.names(gather_by) if gather_by else None
             wanted = Wanted(by, budgets, answers, answer_tokens)
@@ -183,8 +183,8 @@ def _sheets(
     library: Path, pairs: Sequence[tuple[str, list[Path]]], out: Path | None
 ) -> list[Sheet]:
     """Reads and checks all questions, before a model is loaded."""
-    from longctx.core.eval.qa_places import place
-    from longctx.core.eval.qa_questions import read_items
+    from longctx.core.measure.eval.qa_places import place
+    from longctx.core.measure.eval.qa_questions import read_items
 
     read = [[item for file in files for item in read_items(file)] for _, files in pairs]
     documents = [choose_document(library, name) for name, _ in pairs]
@@ -205,7 +205,7 @@ def _folders(names: Sequence[str], out: Path | None) -> list[Path | None]:
 
 
 def _report(session: "Session", sheet: Sheet, wanted: "Wanted", several: bool) -> "Report":
-    from longctx.core.eval.qa import run as run_qa
+    from longctx.core.measure.eval.qa import run as run_qa
 
     pace, name = Pace(first_s=0), sheet.document.manifest.name
     before = f"{name}: " * several
@@ -221,7 +221,7 @@ def _report(session: "Session", sheet: Sheet, wanted: "Wanted", several: bool) -
 
 def _print(reports: "Sequence[Report]", markdown: bool, json: bool) -> None:
     from longctx.cli.eval import qa_tables
-    from longctx.core.eval.qa import as_dict
+    from longctx.core.measure.eval.qa import as_dict
 
     if render.result(as_dict(reports), json):
         return

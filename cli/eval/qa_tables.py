@@ -11,7 +11,7 @@ from longctx.cli import render
 from longctx.cli.text import one_line
 
 if TYPE_CHECKING:
-    from longctx.core.eval.qa import Rate, Report
+    from longctx.core.measure.eval.qa import Rate, Report
 
 WAYS = {
     "place": "by place",
@@ -38,7 +38,7 @@ class Table:
 
 def of_reports(reports: "Sequence[Report]") -> Iterator[Table]:
     """Recall and, where there are any, answers: of each document, and of several in sum."""
-    from longctx.core.eval.qa import summed
+    from longctx.core.measure.eval.qa import summed
 
     for report in reports:
         yield from _of_rates(_title(report, reports), report.rates)
@@ -93,7 +93,7 @@ def _questions(counted: dict[str, int]) -> str:
 
 
 def _of_rates(title: str, rates: "Sequence[Rate]") -> Iterator[Table]:
-    from longctx.core.eval.qa import RECALL
+    from longctx.core.measure.eval.qa import RECALL
 
     recall = _by_source(rate for rate in rates if rate.what == RECALL)
     judged = _by_source(rate for rate in rates if rate.what != RECALL)

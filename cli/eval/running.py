@@ -14,13 +14,13 @@ from longctx.cli.run import Form, current
 from longctx.cli.text import one_line
 
 if TYPE_CHECKING:
-    from longctx.core.eval.asking import How
-    from longctx.core.eval.journal import Journal
-    from longctx.core.eval.run import Telling
-    from longctx.core.eval.summary import Cell
-    from longctx.core.eval.task import Task
-    from longctx.core.ingest import Progress
-    from longctx.core.setup import Setup
+    from longctx.core.engine.setup import Setup
+    from longctx.core.ingest.ingest import Progress
+    from longctx.core.measure.eval.asking import How
+    from longctx.core.measure.eval.journal import Journal
+    from longctx.core.measure.eval.run import Telling
+    from longctx.core.measure.eval.summary import Cell
+    from longctx.core.measure.eval.task import Task
 
 Lengths = Annotated[
     str,
@@ -116,7 +116,7 @@ def chosen(
     Raises:
         UsageError: an unknown name, or one that cannot be run.
     """
-    from longctx.core.errors import UsageError
+    from longctx.core.common.errors import UsageError
 
     wanted = [name.strip() for name in text.split(",") if name.strip()]
     if wanted == ["all"]:
@@ -137,10 +137,10 @@ def evaluate(
         LongctxError: as `run` does, or the folder holds something else.
         KeyboardInterrupt: Ctrl-C, after the table.
     """
-    from longctx.core.eval.journal import Journal
-    from longctx.core.eval.run import Wanted, run, settings
-    from longctx.core.setup import prepare
-    from longctx.core.units import parse_tokens
+    from longctx.core.common.units import parse_tokens
+    from longctx.core.engine.setup import prepare
+    from longctx.core.measure.eval.journal import Journal
+    from longctx.core.measure.eval.run import Wanted, run, settings
 
     lengths = [parse_tokens(length.strip()) for length in size.lengths.split(",")]
     wanted = Wanted(what.tasks, lengths, size.samples, size.seed)
@@ -168,9 +168,9 @@ def evaluate(
 
 def _require_files(journal: "Journal", files: Mapping[str, Path]) -> None:
     """Refuses files of other content than an earlier run in the same folder had under that name."""
-    from longctx.core import file_limits
-    from longctx.core.errors import UsageError
-    from longctx.core.regular_files import read_regular
+    from longctx.core.common import file_limits
+    from longctx.core.common.errors import UsageError
+    from longctx.core.common.regular_files import read_regular
 
     for name, path in files.items():
         data = read_regular(path.expanduser(), file_limits.DATA)
@@ -187,7 +187,7 @@ def _require_files(journal: "Journal", files: Mapping[str, Path]) -> None:
 @contextmanager
 def _telling() -> "Iterator[Telling]":
     """Shows which sample is read, and how far."""
-    from longctx.core.eval.run import Telling
+    from longctx.core.measure.eval.run import Telling
 
     with ExitStack() as shown:
         bar: list[Any] = []
@@ -221,7 +221,7 @@ def _show(
     complete: bool,
     json: bool,
 ) -> None:
-    from longctx.core.eval.summary import averages, cells
+    from longctx.core.measure.eval.summary import averages, cells
 
     found = cells(records)
     means = averages(found)

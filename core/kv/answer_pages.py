@@ -8,12 +8,12 @@ consecutively, in each key/value head those that it still holds.
 import torch
 from torch import Tensor
 
+from longctx.core.contracts.policy import Looks, Policy, Spent
 from longctx.core.kv.page_stamps import Turnover
 from longctx.core.kv.pages import Paged, pages_of, renew, rotated_each
 from longctx.core.kv.prompt import Prompt
 from longctx.core.kv.rings import Rings
-from longctx.core.model import Layer
-from longctx.core.policy import Looks, Policy, Spent
+from longctx.core.model.adapter import Layer
 from longctx.kernels.decode_door import PAGE, Store
 
 

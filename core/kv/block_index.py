@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from longctx.core.contracts.memory import Place, Rows, Snapshot
 from longctx.core.kv.block_options import BlockOptions
 from longctx.core.kv.kept import require
-from longctx.core.memory import Place, Rows, Snapshot
 
 STEP = 64  # rows that a buffer grows by at least
 SLACK = 16  # a buffer that is full grows by a part of so many

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
 
 KV_DTYPES = {"auto": None, "bf16": torch.bfloat16, "int8": torch.int8}
 

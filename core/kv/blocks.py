@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from longctx.core.contracts.memory import Place, Stored
 from longctx.core.kv.block_cache import BlockCache
 from longctx.core.kv.block_options import BlockOptions
 from longctx.core.kv.coded import Coded, Form
 from longctx.core.kv.hosted import Hosted
 from longctx.core.kv.kept import COLUMNS, GROUP, SPARE, Kept, LayerKV, require
 from longctx.core.kv.resident import Resident
-from longctx.core.memory import Place, Stored
-from longctx.core.model import Layer
+from longctx.core.model.adapter import Layer
 
 Pair = tuple[Tensor, Tensor]  # keys and values
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from longctx.core.memory import Place
+from longctx.core.contracts.memory import Place
 from longctx.kernels.quantize import quantize
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from longctx.core.errors import StateMismatch
-from longctx.core.memory import Place, Snapshot
-from longctx.core.model import Layer
+from longctx.core.common.errors import StateMismatch
+from longctx.core.contracts.memory import Place, Snapshot
+from longctx.core.model.adapter import Layer
 from longctx.core.store.shards import AGAIN
 
 WHAT = "tensors in the snapshot"

@@ -14,11 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from longctx.core.errors import UsageError
-from longctx.core.kv import evicted
-from longctx.core.kv.evicted import Cache
-from longctx.core.kv.sizes import Sizes
-from longctx.core.memory import (
+from longctx.core.common.errors import UsageError
+from longctx.core.contracts.memory import (
     HERE,
     Chunked,
     Groups,
@@ -29,7 +26,10 @@ from longctx.core.memory import (
     Snapshot,
     Stored,
 )
-from longctx.core.model import Layer
+from longctx.core.kv import evicted
+from longctx.core.kv.evicted import Cache
+from longctx.core.kv.sizes import Sizes
+from longctx.core.model.adapter import Layer
 from longctx.kernels.door import attention_mass
 
 LOGITS = 1 << 26  # attention logits that exist at once where no kernel sums them up

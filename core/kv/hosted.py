@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from longctx.core.contracts.memory import Held
 from longctx.core.kv.coded import Coded, Form
 from longctx.core.kv.host_memory import HostMemory
-from longctx.core.memory import Held
 from longctx.kernels.door import gather_rows
 
 LEAVE = 2048  # rows that leave the device together

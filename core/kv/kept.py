@@ -10,16 +10,16 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from longctx.core.errors import StateMismatch
+from longctx.core.common.background import prefetched
+from longctx.core.common.errors import StateMismatch
+from longctx.core.contracts.memory import Held, Place, Rows, Snapshot, Stored
 from longctx.core.kv.coded import Coded, Form
 from longctx.core.kv.host_memory import HostMemory
 from longctx.core.kv.hosted import Hosted
 from longctx.core.kv.keys import Keys
 from longctx.core.kv.on_disk import OnDisk
 from longctx.core.kv.resident import Resident
-from longctx.core.memory import Held, Place, Rows, Snapshot, Stored
-from longctx.core.model import Layer
-from longctx.core.overlap import prefetched
+from longctx.core.model.adapter import Layer
 from longctx.core.store.shards import AGAIN
 
 GROUP = "kv"  # of shards

@@ -6,8 +6,8 @@ Keys have no position here: neither when pages are chosen, nor when they are han
 import torch
 from torch import Tensor
 
+from longctx.core.contracts.memory import Columns
 from longctx.core.kv.pages import known, pages_of
-from longctx.core.memory import Columns
 from longctx.kernels.decode_door import PAGE, Pages, page_scores, top_pages
 
 PIECE = 4096  # keys whose bounds are found at once, whole pages

@@ -6,11 +6,11 @@ from itertools import chain
 import torch
 from torch import Tensor
 
+from longctx.core.contracts.memory import Held
 from longctx.core.kv.coded import Coded, Form
 from longctx.core.kv.host_memory import HostMemory
 from longctx.core.kv.hosted import Hosted
 from longctx.core.kv.resident import Resident
-from longctx.core.memory import Held
 from longctx.kernels.door import Top, topk_scan
 from longctx.kernels.topk_scan_ref import count_votes, merge
 

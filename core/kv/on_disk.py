@@ -5,9 +5,9 @@ import copy
 import torch
 from torch import Tensor
 
+from longctx.core.contracts.memory import Held, Stored
 from longctx.core.kv.coded import Coded, Form
 from longctx.core.kv.resident import Resident
-from longctx.core.memory import Held, Stored
 
 
 class OnDisk:

@@ -8,7 +8,7 @@ device.
 import torch
 from torch import Tensor
 
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
 from longctx.kernels.decode_door import PAGE, Stamps, stamp
 
 LEAST = 4  # pages of an answer, under which hardly anything could be chosen

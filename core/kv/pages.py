@@ -1,14 +1,14 @@
 """Keys and values of one layer in pages, and what is known of each page.
 
 Knows no policy: which pages are attended to, and which give way to others, is said by those in
-`core/decoding/` and by `page_stamps.py`.
+`core/decode/policies/` and by `page_stamps.py`.
 """
 
 import torch
 from torch import Tensor
 
 from longctx.core.kv.prompt import LayerCache, Rotation
-from longctx.core.model import Layer
+from longctx.core.model.adapter import Layer
 from longctx.kernels.decode_door import PAGE, Pages, page_scores, paged_attention
 
 

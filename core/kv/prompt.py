@@ -1,6 +1,6 @@
 """Keys and values of a prompt and of the answer after it, rotated, in buffers of fixed size.
 
-Knows no policy: what an answer attends to is said by those in `core/decoding/`.
+Knows no policy: what an answer attends to is said by those in `core/decode/policies/`.
 """
 
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from longctx.core.memory import Memory
-from longctx.core.model import Layer
+from longctx.core.contracts.memory import Memory
+from longctx.core.model.adapter import Layer
 from longctx.kernels.decode_door import PAGE, Pages, Store, append_rotated, cached_attention
 
 

@@ -1,15 +1,15 @@
 """One layer of Recycled Attention: when it attends to everything, and what it recycles of that.
 
-Knows no model and no reading method; the rules are said in `core/decoding/recycled.py`.
+Knows no model and no reading method; the rules are said in `core/decode/policies/recycled.py`.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from longctx.core.contracts.memory import Seen
 from longctx.core.kv.recycled_cache import Places, Recycled
-from longctx.core.memory import Seen
-from longctx.core.model import Layer
+from longctx.core.model.adapter import Layer
 from longctx.kernels.decode_door import append_rotated, cached_attention
 
 FULL, RECYCLED, COMPARING = "full", "recycled", "comparing"  # steps of a layer

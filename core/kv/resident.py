@@ -4,8 +4,8 @@ import copy
 
 from torch import Tensor
 
+from longctx.core.contracts.memory import Held
 from longctx.core.kv.coded import Coded, Form, write
-from longctx.core.memory import Held
 from longctx.kernels.door import rotated_rows
 
 SLACK = 16  # a buffer that is full grows by a part of so many

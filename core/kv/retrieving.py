@@ -13,12 +13,7 @@ from typing import ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from longctx.core.kv.block_index import Forms, Known, RowForm
-from longctx.core.kv.block_options import KV_DTYPES, BlockOptions
-from longctx.core.kv.blocks import KeptBlocks, LayerBlocks
-from longctx.core.kv.kept import GROUP
-from longctx.core.kv.streaming_window import Near, at_one_distance, near_of, own_maps, plain
-from longctx.core.memory import (
+from longctx.core.contracts.memory import (
     HERE,
     Chunked,
     Groups,
@@ -30,7 +25,12 @@ from longctx.core.memory import (
     Snapshot,
     Stored,
 )
-from longctx.core.model import Layer
+from longctx.core.kv.block_index import Forms, Known, RowForm
+from longctx.core.kv.block_options import KV_DTYPES, BlockOptions
+from longctx.core.kv.blocks import KeptBlocks, LayerBlocks
+from longctx.core.kv.kept import GROUP
+from longctx.core.kv.streaming_window import Near, at_one_distance, near_of, own_maps, plain
+from longctx.core.model.adapter import Layer
 
 
 class Read(NamedTuple):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from longctx.core.kv.prompt import LayerCache, Rotation
-from longctx.core.model import Layer
+from longctx.core.model.adapter import Layer
 from longctx.kernels.decode_door import Store, cached_attention
 
 

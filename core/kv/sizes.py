@@ -5,7 +5,7 @@ Knows no method: what all of them have is here, what one has besides stands with
 
 from dataclasses import dataclass, replace
 
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
 
 
 @dataclass(frozen=True)

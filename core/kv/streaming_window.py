@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from longctx.core.attention import fused_causal, merged, with_sinks
 from longctx.core.kv.evicting import received
-from longctx.core.model import Layer
+from longctx.core.model.adapter import Layer
+from longctx.core.model.attention import fused_causal, merged, with_sinks
 from longctx.kernels.door import fused_attention
 
 LOGITS = 1 << 24  # attention logits that exist at once where no fused operator computes them

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from longctx.core.memory import (
+from longctx.core.contracts.memory import (
     HERE,
     Chunked,
     Groups,
@@ -22,7 +22,7 @@ from longctx.core.memory import (
     Snapshot,
     Stored,
 )
-from longctx.core.model import Layer
+from longctx.core.model.adapter import Layer
 
 
 class TokensAlone(Memory):

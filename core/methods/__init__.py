@@ -1,13 +1,14 @@
 """The reading methods, one file each; the folder is the registry.
 
-`method: reform` loads `reform.py`, which defines `Options` and `Method` (see `core/memory.py`).
+`method: reform` loads `reform.py`, which defines `Options` and `Method`
+(see `core/contracts/memory.py`).
 """
 
 import importlib
 import pkgutil
 from types import ModuleType
 
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
 
 
 def names() -> list[str]:

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from longctx.core.embeddings import GROUP, Taps, embedding_bytes, search
-from longctx.core.memory import (
+from longctx.core.contracts.memory import (
     HERE,
     Chunked,
     Groups,
@@ -23,8 +22,9 @@ from longctx.core.memory import (
     Snapshot,
     Stored,
 )
+from longctx.core.kv.embeddings import GROUP, Taps, embedding_bytes, search
 from longctx.core.methods import reattention, reform
-from longctx.core.model import EarlyExit, Layer
+from longctx.core.model.adapter import EarlyExit, Layer
 
 PARTS = ("reform", "reattention")  # methods whose options it takes
 
@@ -128,11 +128,11 @@ class Recomputing:
         self.depth = Taps(options.heads, layers).depth
 
     def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
-        """Cosines with the question's embeddings; see `Method.score` in `core/memory.py`."""
+        """Cosines with the question's embeddings; see `Method.score` in the contract."""
         return search(self.embed(read), scored, stored.rows(GROUP), self._options.pool)
 
     def embed(self, read: Callable[[Chunked], None]) -> tuple[Tensor, Tensor]:
-        """The question's own embeddings; see `Method.embed` in `core/memory.py`."""
+        """The question's own embeddings; see `Method.embed` in `core/contracts/memory.py`."""
         asked = Tapped(Taps(self._options.heads, self._layers), self._kv.recall())
         read(asked)
         return asked.taps.embeddings()

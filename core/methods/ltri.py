@@ -1,8 +1,9 @@
 """Ltri-LLM: blocks are found again by the spans of text that the model's own attention shows.
 
 Tang et al., "Ltri-LLM: Streaming Long Context Inference for LLMs with Training-Free Dynamic
-Triangular Attention Pattern". Spans are the triangles of the attention map (`core/spans.py`); the
-layers' retrieval heads compare them, and vote. The window is InfLLM's (`core/kv/retrieving.py`).
+Triangular Attention Pattern". Spans are the triangles of the attention map (`core/kv/spans.py`);
+the layers' retrieval heads compare them, and vote. The window is InfLLM's
+(`core/kv/retrieving.py`).
 """
 
 from dataclasses import dataclass
@@ -10,15 +11,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from longctx.core import spans
-from longctx.core.block_vectors import best_blocks, representatives
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
+from longctx.core.contracts.memory import HERE, Place, Rows
+from longctx.core.kv import spans
 from longctx.core.kv.block_index import RowForm
 from longctx.core.kv.block_options import BlockOptions
 from longctx.core.kv.block_options import fit as fit_blocks
+from longctx.core.kv.block_vectors import best_blocks, representatives
 from longctx.core.kv.retrieving import Chosen, Read, Retrieving
-from longctx.core.memory import HERE, Place, Rows
-from longctx.core.model import Layer
+from longctx.core.model.adapter import Layer
 
 EARLY, EARLY_LAMBDA, LAMBDA = 4, 20.0, 3.0  # the first layers, their lambda, and the others'
 REPRESENTATIVE = 4  # keys of a block's vector in layers below the first retrieval head

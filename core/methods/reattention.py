@@ -13,10 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from longctx.core.errors import UsageError
-from longctx.core.kv.kept import GROUP, Kept, LayerKV
-from longctx.core.kv.keys import Keys
-from longctx.core.memory import (
+from longctx.core.common.errors import UsageError
+from longctx.core.contracts.memory import (
     HERE,
     Chunked,
     Groups,
@@ -28,7 +26,9 @@ from longctx.core.memory import (
     Snapshot,
     Stored,
 )
-from longctx.core.model import Layer
+from longctx.core.kv.kept import GROUP, Kept, LayerKV
+from longctx.core.kv.keys import Keys
+from longctx.core.model.adapter import Layer
 from longctx.kernels.door import (
     Window,
     rotated_rows,

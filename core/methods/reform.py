@@ -11,10 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from longctx.core.embeddings import GROUP, KINDS, Taps, embedding_bytes, search
-from longctx.core.kv import evicted
-from longctx.core.kv.evicted import Cache, heaviest
-from longctx.core.memory import (
+from longctx.core.contracts.memory import (
     HERE,
     Chunked,
     Groups,
@@ -26,7 +23,10 @@ from longctx.core.memory import (
     Snapshot,
     Stored,
 )
-from longctx.core.model import EarlyExit, Layer
+from longctx.core.kv import evicted
+from longctx.core.kv.embeddings import GROUP, KINDS, Taps, embedding_bytes, search
+from longctx.core.kv.evicted import Cache, heaviest
+from longctx.core.model.adapter import EarlyExit, Layer
 from longctx.kernels.door import attention_mass
 
 NAME = "reform"  # in messages
@@ -176,7 +176,7 @@ class Method(Memory):
         return search(self.embed(read), scored, stored.rows(GROUP), self.options.pool)
 
     def embed(self, read: Callable[[Chunked], None]) -> tuple[Tensor, Tensor]:
-        """The question's own embeddings; see `Method.embed` in `core/memory.py`."""
+        """The question's own embeddings; see `Method.embed` in `core/contracts/memory.py`."""
         asked = copy.copy(self)
         asked._caches, asked._evicts = list(self._caches), False
         asked._taps = Taps(self.options.heads, self._layers)

@@ -12,7 +12,7 @@ from longctx.core.kv import sizes
 from longctx.core.kv.evicted import heaviest
 from longctx.core.kv.evicting import Evicting, received
 from longctx.core.kv.sizes import Sizes
-from longctx.core.model import Layer
+from longctx.core.model.adapter import Layer
 
 fit = sizes.fit
 

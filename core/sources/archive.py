@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, Protocol
 
-from longctx.core.detect import NotText
-from longctx.core.errors import UnreadableInput
+from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources import formats
+from longctx.core.sources.detect import NotText
 from longctx.core.sources.limits import DIGITS, HEADER, NAME, TooMuch
 from longctx.core.sources.made import Opener, Original, spooled, unpacked
 from longctx.core.sources.naming import is_hidden, kind_of, layers

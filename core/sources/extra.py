@@ -5,7 +5,7 @@ Says which one is missing, before it is imported.
 
 from importlib.util import find_spec
 
-from longctx.core.errors import UnreadableInput
+from longctx.core.common.errors import UnreadableInput
 
 
 def is_missing(library: str) -> bool:

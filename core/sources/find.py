@@ -10,14 +10,14 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from longctx.core.detect import NotText
-from longctx.core.errors import UnreadableInput, UsageError
-from longctx.core.reader import Source
-from longctx.core.regular_files import NO_FILE, is_regular
+from longctx.core.common.errors import UnreadableInput, UsageError
+from longctx.core.common.regular_files import NO_FILE, is_regular
 from longctx.core.sources import formats
+from longctx.core.sources.detect import NotText
 from longctx.core.sources.extra import is_missing
 from longctx.core.sources.limits import DEPTH, too_deep
 from longctx.core.sources.naming import heading, kind_of, layers, needs
+from longctx.core.sources.reader import Source
 from longctx.core.sources.remote import Level, OnDisk, Remote, members
 from longctx.core.sources.rules import Rules
 from longctx.core.sources.walk import walk

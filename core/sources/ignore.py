@@ -8,7 +8,7 @@ by the program that parses (`patterns.py`).
 import os
 from dataclasses import dataclass, field
 
-from longctx.core.regular_files import open_regular
+from longctx.core.common.regular_files import open_regular
 from longctx.core.sources import parser
 from longctx.core.sources.limits import PATHS_PER_SECOND, PER_SECOND
 from longctx.core.sources.parser import Allowed

@@ -7,8 +7,8 @@ disk, through all archives in archives, and refused before it takes more than is
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-from longctx.core.errors import UnreadableInput
-from longctx.core.units import show_bytes
+from longctx.core.common.errors import UnreadableInput
+from longctx.core.common.units import show_bytes
 
 UNPACKED = 4_000_000_000  # bytes that one file may hold unpacked; --max-unpacked changes it
 RATIO = 500  # times its size on the disk that a file may hold, unless --max-unpacked is given

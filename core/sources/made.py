@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import BinaryIO
 
-from longctx.core.errors import UnreadableInput
-from longctx.core.regular_files import open_regular
+from longctx.core.common.errors import UnreadableInput
+from longctx.core.common.regular_files import open_regular
 from longctx.core.sources import formats
 from longctx.core.sources.extra import require
 from longctx.core.sources.limits import (

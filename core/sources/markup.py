@@ -7,7 +7,7 @@ it finds. Knows nothing of files.
 import re
 from html.parser import HTMLParser
 
-from longctx.core.encodings import BOMS
+from longctx.core.sources.encodings import BOMS
 from longctx.core.sources.pieces import Piece, known_encoding, tidy
 
 HIDDEN = frozenset({"script", "style", "template"})

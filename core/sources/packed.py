@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 from xml.parsers.expat import ExpatError
 
-from longctx.core.errors import UnreadableInput
+from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources.extra import require
 from longctx.core.sources.limits import Share
 

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol
 
-from longctx.core.detect import NotText
-from longctx.core.errors import LongctxError, UnreadableInput
+from longctx.core.common.errors import LongctxError, UnreadableInput
+from longctx.core.common.units import show_bytes
 from longctx.core.sources import wire
+from longctx.core.sources.detect import NotText
 from longctx.core.sources.limits import MEMORY, PER_SECOND, SECONDS, UNPACKED, TooMuch
 from longctx.core.sources.rules import Rules
-from longctx.core.units import show_bytes
 
 BEGIN = """\
 import json, sys

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from longctx.core.detect import NotText
-from longctx.core.errors import UnreadableInput
+from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources.archive import Archive, Found, found_in, inside, opener_of
+from longctx.core.sources.detect import NotText
 from longctx.core.sources.limits import Share, TooMuch
 from longctx.core.sources.made import Made, Original
 from longctx.core.sources.packed import damage_told

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from longctx.core.errors import UnreadableInput
-from longctx.core.regular_files import open_regular
+from longctx.core.common.errors import UnreadableInput
+from longctx.core.common.regular_files import open_regular
 from longctx.core.sources import formats, parser
 from longctx.core.sources.extra import require
 from longctx.core.sources.limits import GIVEN_UP, LOST, MEMBERS, NAME

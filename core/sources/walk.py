@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from longctx.core.detect import NotText
-from longctx.core.errors import UnreadableInput
-from longctx.core.regular_files import NO_FILE
+from longctx.core.common.errors import UnreadableInput
+from longctx.core.common.regular_files import NO_FILE
+from longctx.core.sources.detect import NotText
 from longctx.core.sources.ignore import IGNORE, Ignore, above
 from longctx.core.sources.naming import is_hidden
 from longctx.core.sources.parser import Allowed, GivenUp

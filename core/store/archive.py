@@ -15,7 +15,8 @@ from typing import IO
 
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core.errors import LongctxError, StateMismatch
+from longctx.core.common.errors import LongctxError, StateMismatch
+from longctx.core.common.units import show_bytes
 from longctx.core.store import shards
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
@@ -25,7 +26,6 @@ from longctx.core.store.manifest import FORMAT, MANIFEST, MANIFEST_BYTES, Manife
 from longctx.core.store.shards import WORDS, Shard
 from longctx.core.store.space import folder_bytes, free_disk
 from longctx.core.store.word_files import damaged_words
-from longctx.core.units import show_bytes
 
 _END = bytes(2 * tarfile.BLOCKSIZE)
 _FILL = 1 << 20  # bytes of zeros at most after the end, with which programs fill their last record

@@ -7,7 +7,7 @@ without making the caller wait for it.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from longctx.core.overlap import Behind
+from longctx.core.common.background import Behind
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.shards import Rows
 from longctx.core.store.word_files import MakeWords

@@ -12,8 +12,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longctx.core import pasting
-from longctx.core.errors import StateMismatch
+from longctx.core.common import pasting
+from longctx.core.common.errors import StateMismatch
 from longctx.core.store import shards
 from longctx.core.store.boundary import Boundary, unfolded
 from longctx.core.store.confined import Confined
@@ -184,7 +184,8 @@ class Document:
     def words(self, number: int) -> "dict[str, np.ndarray]":
         """The tables of one file of the word index, with the types and dimensions of the format.
 
-        Nothing is known of their values; `core/word_tables.py` compares them with one another.
+        Nothing is known of their values; `core/retrieve/word_tables.py` compares them with one
+        another.
 
         Raises:
             StateMismatch: there is no such file, or it is not what was written.

@@ -18,7 +18,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core.errors import LongctxError
+from longctx.core.common.errors import LongctxError
 from longctx.core.store import shards
 from longctx.core.store.confined import Confined
 from longctx.core.store.shards import Shard

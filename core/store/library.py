@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
+from longctx.core.common.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.durable import TEMPORARY, make_folder, storing, write_text

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
-from longctx.core.errors import Locked
+from longctx.core.common.errors import Locked
 from longctx.core.store.confined import Confined
 
 FOLDER = "locks"

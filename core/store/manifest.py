@@ -16,9 +16,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core import pasting
-from longctx.core.encodings import ENCODINGS
-from longctx.core.errors import StateMismatch
+from longctx.core.common import pasting
+from longctx.core.common.errors import StateMismatch
+from longctx.core.sources.encodings import ENCODINGS
 from longctx.core.store import naming, shards
 from longctx.core.store.confined import Confined
 from longctx.core.store.shards import AGAIN, Shard, damaged

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from longctx.core.errors import Locked, LongctxError, StateMismatch
+from longctx.core.common.errors import Locked, LongctxError, StateMismatch
 from longctx.core.store.confined import Confined
 from longctx.core.store.durable import storing, write_text
 from longctx.core.store.locks import Locks

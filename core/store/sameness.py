@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from stat import S_ISREG
 
-from longctx.core.regular_files import open_regular
+from longctx.core.common.regular_files import open_regular
 from longctx.core.store.manifest import Source
 
 COMPARED = 64 << 20  # bytes of sources that one look reads again, at most

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core.errors import StateMismatch
+from longctx.core.common.errors import StateMismatch
 from longctx.core.store import shards
 from longctx.core.store.confined import Confined
 from longctx.core.store.open_files import opened

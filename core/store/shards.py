@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longctx.core.errors import StateMismatch
+from longctx.core.common.errors import StateMismatch
 
 if TYPE_CHECKING:
     import torch

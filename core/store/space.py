@@ -4,9 +4,9 @@ import shutil
 import stat
 from pathlib import Path
 
-from longctx.core.errors import LongctxError
+from longctx.core.common.errors import LongctxError
+from longctx.core.common.units import show_bytes
 from longctx.core.store.confined import Confined
-from longctx.core.units import show_bytes
 
 
 def folder_bytes(folder: Confined | Path) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from longctx.core.errors import Locked, StateMismatch
+from longctx.core.common.errors import Locked, StateMismatch
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import FORMAT, Manifest

@@ -10,7 +10,7 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from longctx.core.errors import Locked, StateMismatch
+from longctx.core.common.errors import Locked, StateMismatch
 from longctx.core.store.confined import Confined
 from longctx.core.store.durable import TEMPORARY, storing
 from longctx.core.store.library import Library

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 
-from longctx.core.errors import Locked, StateMismatch
+from longctx.core.common.errors import Locked, StateMismatch
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library

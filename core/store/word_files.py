@@ -9,7 +9,7 @@ are. This module counts no words.
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from longctx.core.errors import StateMismatch
+from longctx.core.common.errors import StateMismatch
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Manifest

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from longctx.core.errors import LongctxError
+from longctx.core.common.errors import LongctxError
 from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from longctx.core.decode import Generation
-from longctx.core.decoding.dense import Options, Policy
-from longctx.core.model_files import BUNDLED
-from longctx.core.recompute import recompute
-from longctx.core.sampling import Sampling
-from longctx.core.setup import Engine, Setup, prepare
+from longctx.core.ask.recompute import recompute
+from longctx.core.decode.decode import Generation
+from longctx.core.decode.policies.dense import Options, Policy
+from longctx.core.engine.setup import Engine, Setup, prepare
+from longctx.core.model.files import BUNDLED
+from longctx.core.profile.sampling import Sampling
 
 
 class Clock:

@@ -3,7 +3,7 @@
     python docs/evaluation/decode_kernels.py
 
 Prints JSON. Calls go in turn over buffers that together are larger than the cache; times are of the
-GPU alone (`core/bench/gpu_time.py`).
+GPU alone (`core/measure/bench/gpu_time.py`).
 """
 
 import json
@@ -13,7 +13,7 @@ from itertools import cycle
 import torch
 from torch import Tensor
 
-from longctx.core.bench.gpu_time import seconds
+from longctx.core.measure.bench.gpu_time import seconds
 from longctx.kernels.decode_door import (
     PAGE,
     Store,

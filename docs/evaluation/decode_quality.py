@@ -28,18 +28,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from longctx.core import decoding
-from longctx.core.bench.policies import policy_of
-from longctx.core.decode import Generation
-from longctx.core.decoding import Decoding
+from longctx.core.ask.recompute import recompute
+from longctx.core.decode import policies as decoding
+from longctx.core.decode.decode import Generation
+from longctx.core.decode.policies import Decoding
+from longctx.core.engine.setup import Engine, Setup, prepare
 from longctx.core.kv.prompt import LayerCache, Prompt
-from longctx.core.niah.laying import Needles, make_cases
-from longctx.core.niah.scoring import is_answered
-from longctx.core.niah.variants import variant
-from longctx.core.prose import sample_paragraphs
-from longctx.core.recompute import recompute
-from longctx.core.sampling import Sampling
-from longctx.core.setup import Engine, Setup, prepare
+from longctx.core.measure.bench.policies import policy_of
+from longctx.core.measure.niah.laying import Needles, make_cases
+from longctx.core.measure.niah.scoring import is_answered
+from longctx.core.measure.niah.variants import variant
+from longctx.core.measure.prose import sample_paragraphs
+from longctx.core.profile.sampling import Sampling
 from longctx.kernels.decode_door import best_tokens
 
 PROMPT, PROMPTS, ANSWER = 2500, 3, 100  # tokens, how many, tokens that dense decoding adds

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from longctx.core.eval.qa_places import place
-from longctx.core.eval.qa_questions import read_items
-from longctx.core.evidence import LITTLE, MUCH
-from longctx.core.lexical import PassageIndex
+from longctx.core.measure.eval.qa_places import place
+from longctx.core.measure.eval.qa_questions import read_items
+from longctx.core.retrieve.evidence import LITTLE, MUCH
+from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.store.library import Library
 
 CUTS = (50_000, 500_000, None)  # tokens

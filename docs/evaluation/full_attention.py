@@ -8,7 +8,7 @@ import time
 import torch
 from transformers import AutoModelForCausalLM
 
-from longctx.core.model_files import BUNDLED, open_model_files
+from longctx.core.model.files import BUNDLED, open_model_files
 
 WINDOW, REPEATS = 4096, 4
 

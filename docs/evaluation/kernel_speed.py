@@ -2,7 +2,7 @@
 
     python docs/evaluation/kernel_speed.py
 
-Prints JSON. Times are of the GPU alone (`core/bench/gpu_time.py`).
+Prints JSON. Times are of the GPU alone (`core/measure/bench/gpu_time.py`).
 """
 
 import json
@@ -12,8 +12,8 @@ from unittest.mock import patch
 import torch
 import triton
 
-from longctx.core.attention import causal_attention_lse
-from longctx.core.bench.gpu_time import seconds
+from longctx.core.measure.bench.gpu_time import seconds
+from longctx.core.model.attention import causal_attention_lse
 from longctx.kernels import (
     attention_mass,
     fused_attention,

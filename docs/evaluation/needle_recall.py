@@ -19,18 +19,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from longctx.core import methods
-from longctx.core.eval.asking import How, ask
-from longctx.core.haystack import Builder
-from longctx.core.ingest import ingest
-from longctx.core.niah.drawing import Prose
-from longctx.core.niah.kinds import MAKERS
-from longctx.core.niah.laying import Laid, Needles, lay
-from longctx.core.niah.scoring import is_right
-from longctx.core.niah.variants import variant
-from longctx.core.prose import sample_paragraphs
-from longctx.core.session import Session
-from longctx.core.setup import Setup, prepare, weights_stay
-from longctx.core.units import parse_tokens
+from longctx.core.ask.session import Session
+from longctx.core.common.units import parse_tokens
+from longctx.core.engine.setup import Setup, prepare, weights_stay
+from longctx.core.ingest.ingest import ingest
+from longctx.core.measure.eval.asking import How, ask
+from longctx.core.measure.haystack import Builder
+from longctx.core.measure.niah.drawing import Prose
+from longctx.core.measure.niah.kinds import MAKERS
+from longctx.core.measure.niah.laying import Laid, Needles, lay
+from longctx.core.measure.niah.scoring import is_right
+from longctx.core.measure.niah.variants import variant
+from longctx.core.measure.prose import sample_paragraphs
 
 Blocks = dict[int, set[int]]  # layer -> the blocks that it retrieved
 

@@ -22,16 +22,16 @@ from pathlib import Path
 
 import torch
 
-from longctx.core import decoding
-from longctx.core.bench.floors import entry_bytes
-from longctx.core.bench.machine import machine_of
-from longctx.core.bench.policies import generation_of
-from longctx.core.bench.shapes import Wanted, open_engine
-from longctx.core.decoding import Decoding
-from longctx.core.device import empty_cache
+from longctx.core.common.device import empty_cache
+from longctx.core.common.units import parse_tokens
+from longctx.core.decode import policies as decoding
+from longctx.core.decode.policies import Decoding
+from longctx.core.engine.setup import Engine
 from longctx.core.kv.prompt import Prompt
-from longctx.core.setup import Engine
-from longctx.core.units import parse_tokens
+from longctx.core.measure.bench.floors import entry_bytes
+from longctx.core.measure.bench.machine import machine_of
+from longctx.core.measure.bench.policies import generation_of
+from longctx.core.measure.bench.shapes import Wanted, open_engine
 
 POLICIES = ("raas", "dense", "quest")
 EVERY = 256  # tokens

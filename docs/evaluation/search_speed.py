@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from statistics import median
 
-from longctx.core.session import Session
-from longctx.core.setup import Setup
+from longctx.core.ask.session import Session
+from longctx.core.engine.setup import Setup
 
 QUERIES = (
     "Where did they meet again after so many years?",

@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from longctx.core.bench.baselines import Recent
-from longctx.core.bench.gpu_time import seconds
-from longctx.core.model import Layer
-from longctx.core.setup import Setup, prepare
+from longctx.core.engine.setup import Setup, prepare
+from longctx.core.measure.bench.baselines import Recent
+from longctx.core.measure.bench.gpu_time import seconds
+from longctx.core.model.adapter import Layer
 from longctx.kernels import door
 from longctx.kernels.topk_scan_ref import RUN, merge
 

@@ -10,9 +10,9 @@ import pytest
 
 from longctx.cli import ask, loading, render
 from longctx.cli.text import clean
-from longctx.core.ahead import ReadAhead
-from longctx.core.decode import Generation
-from longctx.core.decoding.dense import Policy
+from longctx.core.common.read_ahead import ReadAhead
+from longctx.core.decode.decode import Generation
+from longctx.core.decode.policies.dense import Policy
 
 pytestmark = pytest.mark.usefixtures("library")
 QUESTION = "who wrote of the boat?"
@@ -174,7 +174,9 @@ WRONG_POLICIES = [
 
 @pytest.mark.parametrize(("decode", "said"), WRONG_POLICIES)
 def test_a_wrong_policy_is_told_before_a_model_is_loaded(asking, monkeypatch, decode, said):
-    monkeypatch.setattr("longctx.core.setup.load_decoder", lambda *args: pytest.fail("loaded"))
+    monkeypatch.setattr(
+        "longctx.core.engine.setup.load_decoder", lambda *args: pytest.fail("loaded")
+    )
     result = asking("ask", QUESTION, "--decode", decode, "--doc", "book")
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr

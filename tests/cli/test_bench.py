@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from longctx.core.bench import ceilings
-from longctx.core.bench.ceilings import Ceilings
-from longctx.core.bench.shapes import SHAPES
+from longctx.core.measure.bench import ceilings
+from longctx.core.measure.bench.ceilings import Ceilings
+from longctx.core.measure.bench.shapes import SHAPES
 
 FOUND = Ceilings(2e12, 1e12, {"flash": 1e12}, 1e10, None, None, 1e9, 1e9)
 
@@ -81,7 +81,7 @@ def test_reading_with_everything_kept(keeping):
 
 
 def test_chunks_over_a_filled_memory(keeping, monkeypatch):
-    monkeypatch.setattr("longctx.core.bench.stretches.CHUNKS", 2)
+    monkeypatch.setattr("longctx.core.measure.bench.stretches.CHUNKS", 2)
     places = ("--at", "600", "--at", "1k", "--chunk", "64")
     result = keeping("ingest", *places)
     assert result.exit_code == 0, result.stderr

@@ -8,13 +8,13 @@ import pytest
 
 from longctx.cli import calibrate as command
 from longctx.cli import progress
-from longctx.core.calibrate import run as calibrate
-from longctx.core.calibrate import writing
-from longctx.core.calibrate.choosing import Row
-from longctx.core.calibrate.copying import RetrievalHead
-from longctx.core.calibrate.report import Calibration
-from longctx.core.calibrate.wanted import FULL, QUICK
-from longctx.core.eval.journal import RESULTS, Journal
+from longctx.core.measure.calibrate import run as calibrate
+from longctx.core.measure.calibrate import writing
+from longctx.core.measure.calibrate.choosing import Row
+from longctx.core.measure.calibrate.copying import RetrievalHead
+from longctx.core.measure.calibrate.report import Calibration
+from longctx.core.measure.calibrate.wanted import FULL, QUICK
+from longctx.core.measure.eval.journal import RESULTS, Journal
 
 ROWS = [
     Row("maxsim", "pattern", 2, "k", 1, 0.0081, 0.0),

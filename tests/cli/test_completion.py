@@ -5,9 +5,10 @@ import sys
 
 import pytest
 
-from longctx.core import decoding, methods
-from longctx.core.calibrate.measures import MEASURES
-from longctx.core.profile import shipped
+from longctx.core import methods
+from longctx.core.decode import policies
+from longctx.core.measure.calibrate.measures import MEASURES
+from longctx.core.profile.profile import shipped
 
 SHELLS = ["bash", "zsh", "fish", "powershell"]
 
@@ -71,7 +72,7 @@ def test_no_library_offers_nothing(offered):
 
 def test_names(offered):
     assert offered("longctx ingest x --method ") == methods.names()
-    assert offered("longctx ask --decode ") == decoding.names()
+    assert offered("longctx ask --decode ") == policies.names()
     assert offered("longctx ask --profile ") == sorted(p.name for p in shipped())
     assert offered("longctx ask --model t") == offered("longctx calibrate t") == ["tiny"]
     assert offered("longctx calibrate tiny --profile ti") == ["tiny"]

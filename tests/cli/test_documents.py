@@ -7,7 +7,7 @@ from small_documents import begin
 
 from longctx.cli import render
 from longctx.cli.text import size
-from longctx.core.errors import LongctxError
+from longctx.core.common.errors import LongctxError
 from longctx.core.store.library import Library
 
 
@@ -166,7 +166,7 @@ def test_doctor_names_what_is_wrong(longctx, monkeypatch, tmp_path):
     def refuse(*args: object) -> None:
         raise LongctxError("cannot run this model exactly")
 
-    monkeypatch.setattr("longctx.core.load.load_decoder", refuse)
+    monkeypatch.setattr("longctx.core.model.load.load_decoder", refuse)
     monkeypatch.setenv("LONGCTX_LIBRARY", str(tmp_path / "config.toml"))
     result = longctx("doctor")
     assert result.exit_code == 1

@@ -8,14 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from longctx.cli import render, run
-from longctx.cli.ingest_results import left_out, missing
-from longctx.cli.ingest_stop import Stop
+from longctx.cli.ingest.results import left_out, missing
+from longctx.cli.ingest.stop import Stop
 from longctx.cli.interrupt import ENDING
 from longctx.cli.run import Run
-from longctx.core.each import Each, ingest_each
-from longctx.core.errors import LongctxError
-from longctx.core.ingest import Ingested
-from longctx.core.model import Decoder
+from longctx.core.common.errors import LongctxError
+from longctx.core.ingest.ingest import Ingested
+from longctx.core.ingest.many import Each, ingest_each
+from longctx.core.model.adapter import Decoder
 
 LINE = b"the keeper wrote in his book that a boat came home at dawn\n"
 DAMAGED = b"%PDF"
@@ -148,9 +148,9 @@ def test_between_two_documents_nothing_is_said_of_the_one_before(each, monkeypat
             raise KeyboardInterrupt
         return real(library, sources, engine, name, *more)
 
-    from longctx.core.each import ingest_sources as real
+    from longctx.core.ingest.many import ingest_sources as real
 
-    monkeypatch.setattr("longctx.core.each.ingest_sources", before_the_second)
+    monkeypatch.setattr("longctx.core.ingest.many.ingest_sources", before_the_second)
     error = each().stderr.splitlines()[-1]
     assert error == "error: interrupted. The same command goes on with it."
 

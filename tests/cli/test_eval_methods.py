@@ -13,11 +13,11 @@ from longctx.cli.eval import COMMANDS, lists
 from longctx.cli.eval import pace as pace_file
 from longctx.cli.eval.pace import Pace
 from longctx.cli.eval.qa import named_pairs
-from longctx.core import scoring
-from longctx.core.errors import LongctxError
-from longctx.core.eval import compare
-from longctx.core.eval.compare_rows import make_row
-from longctx.core.session import Session
+from longctx.core.ask.session import Session
+from longctx.core.common.errors import LongctxError
+from longctx.core.measure.eval import compare
+from longctx.core.measure.eval.compare_rows import make_row
+from longctx.core.retrieve import gather_by
 
 BOOK = "the keeper wrote in his book"
 
@@ -55,13 +55,13 @@ def test_qa_as_tables(longctx, library, questions, model_options):
     lines = result.stdout.splitlines()
     assert lines[0].endswith("tokens, 2 questions, counted by place")
     assert lines[2].split() == ["gathered", "by", "20", "1,000,000"]
-    rows = dict(zip(scoring.names(), lines[3:], strict=False))
+    rows = dict(zip(gather_by.names(), lines[3:], strict=False))
     for name, row in rows.items():
         assert row.startswith(f"{name} ")
         assert "2 of 2 (34% to 100%)" in row
     answered = lines[len(rows) + 4 :]
     assert answered[0].split() == ["answered", "from", "exact", "match", "f1", "contained"]
-    assert [row.split()[0] for row in answered[1:]] == scoring.names()
+    assert [row.split()[0] for row in answered[1:]] == gather_by.names()
 
 
 def test_qa_as_json_goes_on_in_its_folder(longctx, library, questions, tmp_path, monkeypatch):
@@ -73,10 +73,10 @@ def test_qa_as_json_goes_on_in_its_folder(longctx, library, questions, tmp_path,
     assert (found["document"], found["files"]) == ("book", [str(questions)])
     assert [trial["number"] for trial in found["trials"]] == [1, 2]
     assert [(rate["gather_by"], rate["what"]) for rate in found["rates"]] == [
-        (name, "recall") for name in scoring.names()
+        (name, "recall") for name in gather_by.names()
     ]
     assert values["sum"] == {"questions": 2, "rates": found["rates"]}
-    monkeypatch.setattr("longctx.core.session.Session.gathered", None)  # it would be called
+    monkeypatch.setattr("longctx.core.ask.session.Session.gathered", None)  # it would be called
     again = longctx("eval", "qa", "book", questions, *options, "--device", "cpu")
     assert again.stdout == first.stdout
 
@@ -97,7 +97,7 @@ def test_qa_tells_what_begins_and_what_was_done_before(longctx, library, questio
 def test_qa_tells_what_is_wrong_before_the_model_is_loaded(
     longctx, library, questions, monkeypatch
 ):
-    monkeypatch.setattr("longctx.core.session.Session.__init__", None)
+    monkeypatch.setattr("longctx.core.ask.session.Session.__init__", None)
     absent = longctx("eval", "qa", "novel", questions)
     assert (absent.exit_code, absent.stdout) == (10, "")
     text = questions.read_text("utf-8").replace('["book"]', '["boot"]')

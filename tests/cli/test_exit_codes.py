@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from longctx.cli import ingest_results, interrupt, niah
+from longctx.cli import interrupt, niah
 from longctx.cli.exit_codes import EXIT_CODES
+from longctx.cli.ingest import results
 from longctx.cli.program import Interrupted, Terminated
-from longctx.core import errors
+from longctx.core.common import errors
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +31,7 @@ def test_the_table_in_the_docs_is_that_of_the_code():
 def test_every_code_that_the_code_has_is_in_the_table():
     ours = {kind for kind in subclasses(errors.LongctxError) if "longctx" in kind.__module__}
     assert {kind.exit_code for kind in ours} <= EXIT_CODES.keys()
-    assert {niah.MISSED, ingest_results.PARTLY_READ, interrupt.INTERRUPTED, 0} <= EXIT_CODES.keys()
+    assert {niah.MISSED, results.PARTLY_READ, interrupt.INTERRUPTED, 0} <= EXIT_CODES.keys()
     raised = {kind.exit_code for kind in ours} | {0, 1, Interrupted.exit_code, Terminated.exit_code}
     assert raised == EXIT_CODES.keys()
 

@@ -133,7 +133,9 @@ def test_a_wrong_expression_is_refused(longctx, written, pattern):
 
 
 def test_an_expression_without_end_is_given_up(longctx, written, monkeypatch):
-    monkeypatch.setattr("longctx.core.line_filter.LineFilter.__init__.__defaults__", (0.05,))
+    monkeypatch.setattr(
+        "longctx.core.passages.line_filter.LineFilter.__init__.__defaults__", (0.05,)
+    )
     written("a" * 60 + "!\n")
     result = longctx("find", "-e", "(a|aa)+$")
     assert (result.exit_code, result.stdout) == (2, "")

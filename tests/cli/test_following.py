@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from longctx.cli.ingest_stop import Stop
-from longctx.core.ingest import Ingested
+from longctx.cli.ingest.stop import Stop
+from longctx.core.ingest.ingest import Ingested
 from longctx.core.store.library import Library
 
 TEXT = "the keeper wrote in his book that a boat came home at dawn\n" * 20
@@ -32,7 +32,7 @@ def meanwhile(monkeypatch):
                 raise KeyboardInterrupt
             waiting.pop(0)()
 
-        monkeypatch.setattr("longctx.core.follow.time", SimpleNamespace(sleep=wait))
+        monkeypatch.setattr("longctx.core.ingest.follow.time", SimpleNamespace(sleep=wait))
 
     return happens
 
@@ -131,7 +131,7 @@ def test_ctrl_c_that_the_reading_does_not_see_is_no_error_either(
         args[7](Ingested("app", "complete", 1, 2, 3, skipped=skipped))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("longctx.core.follow.follow", interrupted)
+    monkeypatch.setattr("longctx.core.ingest.follow.follow", interrupted)
     result = longctx("ingest", log, "--follow", "--json", *model_options)
     assert result.exit_code == (3 if skipped else 0)
     assert json.loads(result.stdout)["tokens"] == 1

@@ -54,7 +54,9 @@ def test_it_is_for_all_of_many_questions(asking):
 
 @pytest.mark.parametrize("command", ["ask", "find"])
 def test_what_cannot_be_is_told_before_a_model_is_loaded(asking, monkeypatch, command):
-    monkeypatch.setattr("longctx.core.setup.load_decoder", lambda *args: pytest.fail("loaded"))
+    monkeypatch.setattr(
+        "longctx.core.engine.setup.load_decoder", lambda *args: pytest.fail("loaded")
+    )
     known = "Known: hybrid, bm25, maxsim, method."
     for name in ("nope", "", "Hybrid"):
         result = asking(command, QUESTION, "--gather-by", name)

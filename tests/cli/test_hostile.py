@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from longctx.core.decode import Generation
+from longctx.core.decode.decode import Generation
 
 EVIL = "ev\x1b[31m\x1b]0;title\x07\x9b1mil\u202e\u2066\r\x08\x7f\u2028\nerror: forged"
 NAME = "ev\x1b[31mil\u202e\x9b1m\nerror: forged.txt"

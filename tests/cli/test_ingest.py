@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from longctx.cli import progress
-from longctx.core.ingest import Progress
-from longctx.core.plan import Plan
+from longctx.core.ingest.ingest import Progress
+from longctx.core.ingest.plan import Plan
 
 TEXT = "the keeper wrote in his book that a boat came home at dawn\n" * 20
 pytestmark = pytest.mark.usefixtures("models_loaded_once")
@@ -114,7 +114,7 @@ def test_dry_run(reading, monkeypatch, tmp_path, fits):
         **{"peak_memory_bytes": 8_000_000_000, "tokens_per_s": 164.5, "method": "reform"},
         **{"device": "cpu", "dtype": "fp32", **room},
     )
-    monkeypatch.setattr("longctx.core.plan.plan", lambda *args: planned)
+    monkeypatch.setattr("longctx.core.ingest.plan.plan", lambda *args: planned)
     result = reading({"a.txt": TEXT.encode()}, "--dry-run")
     assert (result.exit_code, result.stderr) == (0 if fits else 1, "")
     shown = dict(re.split(r"  +", line, maxsplit=1) for line in result.stdout.splitlines())
@@ -233,7 +233,7 @@ def test_following_ends_with_ctrl_c_and_0(reading, monkeypatch, tmp_path, as_jso
             raise KeyboardInterrupt
         (tmp_path / "app.log").write_text(TEXT * 2)
 
-    monkeypatch.setattr("longctx.core.follow.time", SimpleNamespace(sleep=wait))
+    monkeypatch.setattr("longctx.core.ingest.follow.time", SimpleNamespace(sleep=wait))
     result = reading({"app.log": TEXT.encode()}, "--follow", *(["--json"] if as_json else []))
     assert result.exit_code == 0
     assert len(re.findall("^app: complete, ", result.stderr, re.MULTILINE)) == 2
@@ -247,7 +247,7 @@ def test_ctrl_c_before_anything_is_whole_is_an_error(reading, monkeypatch):
     def interrupt(*args, **named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("longctx.core.follow.ingest", interrupt)
+    monkeypatch.setattr("longctx.core.ingest.follow.ingest", interrupt)
     result = reading({"app.log": TEXT.encode()}, "--follow")
     assert result.exit_code == 130
     assert "interrupted" in result.stderr

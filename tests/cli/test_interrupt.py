@@ -16,7 +16,7 @@ from dataclasses import asdict
 import pytest
 
 from longctx.cli import interrupt
-from longctx.core.ingest import Progress
+from longctx.core.ingest.ingest import Progress
 
 BUSY = """
 import hashlib, signal, sys
@@ -140,8 +140,9 @@ PROGRESS = asdict(Progress(total=100, cache=0, processed=10, tokens=5, kept=4, t
 DRAWING = """
 import functools, hashlib, signal
 from types import SimpleNamespace
-from longctx.cli import ingest_stop, progress, run
-from longctx.cli.ingest_stop import stoppable
+from longctx.cli import progress, run
+from longctx.cli.ingest import stop
+from longctx.cli.ingest.stop import stoppable
 run.current().json = {json}
 ingest_stop.within = functools.partial(ingest_stop.within, grace=0.5)
 {first}
@@ -209,7 +210,7 @@ def test_it_ends_also_where_nothing_can_be_told():
 ASKING = """
 import sys, time
 from longctx.cli.__main__ import main
-from longctx.core.decode import Generation
+from longctx.core.decode.decode import Generation
 texts = Generation.texts
 def waiting(self, tokenizer):
     for piece in texts(self, tokenizer):

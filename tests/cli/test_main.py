@@ -14,7 +14,7 @@ import pytest
 from typer.main import get_command
 
 from longctx.cli.main import COMMANDS, app
-from longctx.core.errors import Locked, NotFound, StateMismatch, UnreadableInput
+from longctx.core.common.errors import Locked, NotFound, StateMismatch, UnreadableInput
 from longctx.core.store.library import Library
 
 PROGRAM = [sys.executable, "-m", "longctx.cli"]

@@ -9,7 +9,7 @@ import pytest
 from longctx.cli import grids, progress, run
 from longctx.cli.progress_lines import EVERY_MS, Lines, every
 from longctx.cli.run import Form, Run
-from longctx.core.ingest import Progress
+from longctx.core.ingest.ingest import Progress
 
 FIELDS = {"schema_version", "progress", "what", "unit", "total", "cache", "processed", "time_ms"}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from longctx.cli.questions import from_file
-from longctx.core.errors import UnreadableInput, UsageError
+from longctx.core.common.errors import UnreadableInput, UsageError
 
 
 @pytest.mark.parametrize(

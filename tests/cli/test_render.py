@@ -5,7 +5,7 @@ import json
 import pytest
 
 from longctx.cli import render
-from longctx.core.gather import Passage
+from longctx.core.ask.gather import Passage
 
 EVIL = "\x1b[31m[bold]x[/bold]\x07\u202e\x9b\udcff\x7f"
 SHOWN = "[bold]x[/bold]\ufffd"

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from longctx.cli.main import COMMANDS
-from longctx.core.device import choose_dtype, dtype_name
+from longctx.core.common.device import choose_dtype, dtype_name
 from longctx.core.store.library import Library
 
 KEYS = {

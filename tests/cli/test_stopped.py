@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from longctx.core.model import Decoder
+from longctx.core.model.adapter import Decoder
 
 TEXT = (
     "the keeper wrote in his book that a boat came home at dawn with salt and news of rain\n" * 20
@@ -68,7 +68,7 @@ def test_before_it_is_known_what_is_kept_nothing_is_said_of_it(ingest, monkeypat
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("longctx.core.ingest.Reading", stop)
+    monkeypatch.setattr("longctx.core.ingest.ingest.Reading", stop)
     assert ingest().stderr == "error: interrupted. The same command goes on with it.\n"
 
 

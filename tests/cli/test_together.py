@@ -10,8 +10,8 @@ import pytest
 from small_documents import begin, forge
 
 from longctx.cli import render
-from longctx.core.ingest import ingest
-from longctx.core.setup import Setup
+from longctx.core.engine.setup import Setup
+from longctx.core.ingest.ingest import ingest
 from longctx.core.store.library import Library
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -27,7 +27,7 @@ USUAL_STATE = {
 
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch):
-    monkeypatch.setattr("longctx.core.unit_table.UNIT", 8)
+    monkeypatch.setattr("longctx.core.retrieve.unit_table.UNIT", 8)
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +38,7 @@ def two_shelf(shelf, model_folder, tmp_path_factory) -> Path:
     (folder / "letter.txt").write_text("news of rain, and salt for the keeper\n" * 9)
     (folder / "book.txt").write_bytes((shelf.parent / "book.txt").read_bytes())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("longctx.core.unit_table.UNIT", 8)
+        patch.setattr("longctx.core.retrieve.unit_table.UNIT", 8)
         for name in ("book", "letter"):
             ingest(folder / "library", [str(folder / f"{name}.txt")], setup)
     return folder / "library"

@@ -20,15 +20,15 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
-from longctx.core import ingest as ingesting
-from longctx.core import tokens
-from longctx.core.cadence import Cadence
-from longctx.core.errors import LongctxError
-from longctx.core.session import Session
-from longctx.core.setup import Setup, prepare
+from longctx.core.ask.session import Session
+from longctx.core.common.errors import LongctxError
+from longctx.core.engine.setup import Setup, prepare
+from longctx.core.ingest import ingest as ingesting
+from longctx.core.ingest.checkpoints import Cadence
+from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.store.library import Library
 from longctx.core.store.upgrade import upgrade
-from longctx.core.word_tables import word_tables
+from longctx.core.tokens import tokens
 
 EVENTS = {"open": 0, "os.rename": 0, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0}
 FAILED = 70  # exit code of a child whose ingest ended with an error

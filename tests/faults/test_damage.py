@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core import setup as setups
-from longctx.core.cadence import Cadence
-from longctx.core.errors import LongctxError, StateMismatch
-from longctx.core.ingest import ingest
-from longctx.core.session import Session
-from longctx.core.setup import Setup
+from longctx.core.ask.session import Session
+from longctx.core.common.errors import LongctxError, StateMismatch
+from longctx.core.engine import setup as setups
+from longctx.core.engine.setup import Setup
+from longctx.core.ingest.checkpoints import Cadence
+from longctx.core.ingest.ingest import ingest
 from longctx.core.store.document import Document
 from longctx.core.store.shard_reader import ShardFile
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longctx.core.errors import LongctxError
+from longctx.core.common.errors import LongctxError
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 

@@ -66,9 +66,9 @@ def work(seed: int, scratch: Path, library: Path | None, slot: int, report: int)
     import fuzz_running
     import fuzz_targets
 
-    import longctx.core.setup  # torch, which takes more room than a case may
+    import longctx.core.engine.setup  # torch, which takes more room than a case may
 
-    assert longctx.core.setup
+    assert longctx.core.engine.setup
     own = scratch / f"worker-{slot}-{os.getpid()}"
     own.mkdir()
     rooms = fuzz_targets.Rooms(own, library)

@@ -26,9 +26,9 @@ with atheris.instrument_imports(include=PARTS):
     import campaign
     import fuzz_targets
 
-    from longctx.core.encodings import ENCODINGS
-    from longctx.core.reader import Source
     from longctx.core.sources import find, formats
+    from longctx.core.sources.encodings import ENCODINGS
+    from longctx.core.sources.reader import Source
 
     assert find  # what it imports is instrumented
     for name in formats.names():

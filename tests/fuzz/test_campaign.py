@@ -79,7 +79,7 @@ PROGRAM = """
 import os, sys, time, warnings
 sys.path[:0] = {paths!r}
 import campaign, fuzz_targets
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
 
 def told(rooms, made, rng):
     raise UsageError("no")

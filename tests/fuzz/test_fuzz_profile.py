@@ -9,9 +9,9 @@ from fuzz_settings import WHOLE, require_sound, use
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from longctx.core import profile, safe_yaml
-from longctx.core.errors import UsageError
-from longctx.core.profile import load, parse
+from longctx.core.common.errors import UsageError
+from longctx.core.profile import profile, safe_yaml
+from longctx.core.profile.profile import load, parse
 
 EDGES = [0, 1, -1, 2**31, 2**63, -(2**63) - 1, 10**40, 0.0, -0.5, 1e308, 1e-320]
 WORDS = [

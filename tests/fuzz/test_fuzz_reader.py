@@ -13,8 +13,8 @@ from fuzz_texts import MARKS, WORDS, Given, make_repository, require_sound, requ
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from longctx.core.encodings import ENCODINGS
-from longctx.core.reader import Source
+from longctx.core.sources.encodings import ENCODINGS
+from longctx.core.sources.reader import Source
 
 READS = st.sampled_from([5, 7, 16, 64, 1 << 20])
 

@@ -27,9 +27,9 @@ from hypothesis import strategies as st
 from in_process import parsed_here
 from sample_files import tarred, zipped
 
-from longctx.core.errors import LongctxError
-from longctx.core.reader import Source
+from longctx.core.common.errors import LongctxError
 from longctx.core.sources.find import open_sources
+from longctx.core.sources.reader import Source
 
 HANGS = 120  # seconds that no file of a few thousand bytes takes, on the slowest of machines
 KINDS = ["flip", "insert", "cut", "put", "repeat", "end"]

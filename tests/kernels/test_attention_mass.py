@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from longctx.core.attention import causal_attention_lse
 from longctx.core.kv.evicted import heaviest
+from longctx.core.model.attention import causal_attention_lse
 from longctx.kernels.attention_mass_ref import attention_mass as reference
 
 WITHIN = 1e-5  # relative, of each key's mass: sums of float32

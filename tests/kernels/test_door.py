@@ -9,12 +9,12 @@ import pytest
 import torch
 from row_list import RowList
 
-from longctx.core import attention
-from longctx.core.encode import encode
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
+from longctx.core.engine.encode import encode
+from longctx.core.engine.setup import prepare
 from longctx.core.methods import reform
-from longctx.core.model import Decoder
-from longctx.core.setup import prepare
+from longctx.core.model import attention
+from longctx.core.model.adapter import Decoder
 from longctx.kernels import attention_mass_ref, door, fused_attention
 from longctx.kernels import choice as choice_module
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 
-from longctx.core.attention import causal_attention
+from longctx.core.model.attention import causal_attention
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door, fused_attention
 

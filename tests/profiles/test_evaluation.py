@@ -14,13 +14,13 @@ import torch.nn.functional as F
 import yaml
 from transformers import AutoModelForCausalLM
 
-from longctx.core.cuts import plain_backend
-from longctx.core.errors import LongctxError, UsageError
-from longctx.core.eval.frames import Heldout, slots_of
-from longctx.core.eval.text_match import holds
-from longctx.core.model_files import open_model_files
-from longctx.core.profile import Prompt
-from longctx.core.prompt import PromptEncoder
+from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.measure.eval.frames import Heldout, slots_of
+from longctx.core.measure.eval.text_match import holds
+from longctx.core.model.files import open_model_files
+from longctx.core.profile.profile import Prompt
+from longctx.core.profile.prompt import PromptEncoder
+from longctx.core.tokens.safe_splits import plain_backend
 from longctx.profiles.tiny.recipe import evaluate
 from longctx.profiles.tiny.recipe.answers import Answerer
 from longctx.profiles.tiny.recipe.cases import CaseBuilder, refusal_plans, retrieval_plans

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from longctx.core.eval.frames import Heldout, slots_of
+from longctx.core.measure.eval.frames import Heldout, slots_of
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "profiles" / "tiny" / "heldout-frames.yaml"

@@ -9,16 +9,16 @@ import torch
 import yaml
 from row_list import RowList
 
-from longctx.core.cuts import plain_backend
-from longctx.core.encode import encode
-from longctx.core.eval.frames import Heldout
-from longctx.core.load import load_decoder
+from longctx.core.engine.encode import encode
+from longctx.core.measure.eval.frames import Heldout
 from longctx.core.methods.reform import Method, Options
-from longctx.core.model import Layer
-from longctx.core.model_files import open_model_files
-from longctx.core.profile import Prompt
-from longctx.core.prompt import PromptEncoder
-from longctx.core.rope import NoRope
+from longctx.core.model.adapter import Layer
+from longctx.core.model.files import open_model_files
+from longctx.core.model.load import load_decoder
+from longctx.core.model.rope import NoRope
+from longctx.core.profile.profile import Prompt
+from longctx.core.profile.prompt import PromptEncoder
+from longctx.core.tokens.safe_splits import plain_backend
 from longctx.profiles.tiny.recipe import heads
 from longctx.profiles.tiny.recipe.cases import CaseBuilder, retrieval_plans
 from longctx.profiles.tiny.recipe.filler import Haystack

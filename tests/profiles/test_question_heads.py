@@ -10,14 +10,14 @@ import pytest
 import torch
 from row_list import RowList
 
-from longctx.core.cuts import plain_backend
-from longctx.core.encode import encode
-from longctx.core.errors import UsageError
-from longctx.core.load import load_decoder
+from longctx.core.common.errors import UsageError
+from longctx.core.engine.encode import encode
 from longctx.core.methods.reform import Method, Options
-from longctx.core.model_files import open_model_files
-from longctx.core.profile import load
-from longctx.core.prompt import PromptEncoder
+from longctx.core.model.files import open_model_files
+from longctx.core.model.load import load_decoder
+from longctx.core.profile.profile import load
+from longctx.core.profile.prompt import PromptEncoder
+from longctx.core.tokens.safe_splits import plain_backend
 from longctx.profiles.tiny.recipe import question_heads
 from longctx.profiles.tiny.recipe.question_heads import Search, joined, mean_log_rank
 

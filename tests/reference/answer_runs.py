@@ -8,9 +8,9 @@ import torch
 from decoded import step
 from transformers import PreTrainedModel
 
-from longctx.core.model import Decoder
-from longctx.core.policy import Policy, PolicyOptions
-from longctx.core.recompute import recompute
+from longctx.core.ask.recompute import recompute
+from longctx.core.contracts.policy import Policy, PolicyOptions
+from longctx.core.model.adapter import Decoder
 
 
 def begin(

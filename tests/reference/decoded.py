@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from longctx.core.kv.pages import Paged
 from longctx.core.kv.prompt import Prompt
-from longctx.core.model import Decoder
+from longctx.core.model.adapter import Decoder
 
 WIDE = 1 << 14  # a trained window that nothing here fills
 

@@ -16,7 +16,7 @@ from llama_transcription import Weights
 from llama_transcription import weights_of as weights_of_state
 from transformers import PreTrainedModel
 
-from longctx.core.memory import Place
+from longctx.core.contracts.memory import Place
 
 # Tokens recur nowhere: equal keys, and so ties that rounding may turn over, have tests by name.
 ORDER = np.random.default_rng(7).permutation(400).tolist()

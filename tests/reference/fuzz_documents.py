@@ -31,8 +31,10 @@ from longctx.cli import render
 from longctx.cli import show as show_command
 from longctx.cli.searching import Search
 from longctx.cli.words_alone import Opened
-from longctx.core.encodings import ENCODINGS
-from longctx.core.errors import StateMismatch
+from longctx.core.common.errors import StateMismatch
+from longctx.core.retrieve.unit_table import Units
+from longctx.core.retrieve.word_tables import count_tables, read_table
+from longctx.core.sources.encodings import ENCODINGS
 from longctx.core.store import shards
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
@@ -40,8 +42,6 @@ from longctx.core.store.manifest import MANIFEST, Manifest, canonical_json
 from longctx.core.store.marks import marks_before, marks_of
 from longctx.core.store.sameness import changed_sources
 from longctx.core.store.word_files import damaged_words, unchanged_words
-from longctx.core.unit_table import Units
-from longctx.core.word_tables import count_tables, read_table
 
 Case = dict[str, bytes]  # what is put in the place of which file, by its path in the library
 
@@ -75,9 +75,9 @@ def make_library(folder: Path) -> Path:
     Args:
         folder: where the sources, the profile and `library` are made.
     """
-    from longctx.core.cadence import Cadence
-    from longctx.core.ingest import ingest
-    from longctx.core.setup import Setup
+    from longctx.core.engine.setup import Setup
+    from longctx.core.ingest.checkpoints import Cadence
+    from longctx.core.ingest.ingest import ingest
 
     (folder / "small.yaml").write_text(SMALL)
     (folder / "one.txt").write_text(STORY * 5)
@@ -641,7 +641,7 @@ def read_case(shelf: Shelf, case: Case, rng: random.Random) -> None:
 
 def told(manifest: Manifest) -> None:
     """What `show` and `list` tell of a manifest."""
-    from longctx.core.setup import recorded
+    from longctx.core.engine.setup import recorded
 
     assert recorded(manifest)
     details = json.dumps(show_command._details(manifest), allow_nan=False)

@@ -18,10 +18,10 @@ from fuzz_running import refused_at_most, require_told
 from in_process import parsed_here
 from sample_files import docx, epub, mail, paragraph, pdf, tarred, zipped
 
-from longctx.core.errors import UnreadableInput
-from longctx.core.reader import Source
+from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources.extra import is_missing
 from longctx.core.sources.find import open_sources
+from longctx.core.sources.reader import Source
 
 
 def _mails() -> bytes:

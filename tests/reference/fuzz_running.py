@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from longctx.core.errors import LongctxError
+from longctx.core.common.errors import LongctxError
 
 SECONDS = 5.0  # of processor time that a case may take
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT

@@ -16,8 +16,10 @@ from fuzz_running import refused_at_most, require_told
 
 from longctx.cli import settings
 from longctx.cli.main import app
-from longctx.core import methods, profile, scoring
-from longctx.core.profile import build, load, parse
+from longctx.core import methods
+from longctx.core.profile import profile
+from longctx.core.profile.profile import build, load, parse
+from longctx.core.retrieve import gather_by
 from longctx.core.store.manifest import canonical_json
 
 WHOLE = {
@@ -43,16 +45,16 @@ WHOLE = {
 
 def use(chosen: profile.Profile, tokenizer) -> None:
     """What is done with a profile before a model is loaded; errors of our own may come."""
-    from longctx.core import decoding  # these import torch
-    from longctx.core.prompt import PromptEncoder
+    from longctx.core.decode import policies  # these import torch
+    from longctx.core.profile.prompt import PromptEncoder
 
     module = methods.load(chosen.method)
     options = build(module.Options, chosen.methods.get(chosen.method, {}), "options")
     if hasattr(module, "fit"):
         module.fit(options, chosen.window or 256)
-    decoding.check(chosen.decoding)
-    scoring.check(chosen.gather_by)
-    decoding.choose(chosen.decode, chosen.decoding)
+    policies.check(chosen.decoding)
+    gather_by.check(chosen.gather_by)
+    policies.choose(chosen.decode, chosen.decoding)
     if isinstance(chosen.prompt, profile.Prompt):
         encoder = PromptEncoder(chosen.prompt, tokenizer)
         encoder.prefix()

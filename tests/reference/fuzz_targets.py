@@ -60,14 +60,14 @@ class Rooms:
     @cached_property
     def tokenizer(self) -> Any:
         """That of the bundled model."""
-        from longctx.core.model_files import BUNDLED, open_model_files
+        from longctx.core.model.files import BUNDLED, open_model_files
 
         return open_model_files(BUNDLED).tokenizer
 
     @cached_property
     def model(self) -> None:
         """Weights, once loaded, stay."""
-        from longctx.core.setup import weights_stay
+        from longctx.core.engine.setup import weights_stay
 
         self._stay.enter_context(weights_stay())
 

@@ -12,10 +12,10 @@ import fuzz_changes as changes
 import numpy as np
 from fuzz_running import require_told
 
-from longctx.core import reader
-from longctx.core.encodings import BOMS, ENCODINGS
-from longctx.core.errors import LongctxError, UnreadableInput
-from longctx.core.reader import Source
+from longctx.core.common.errors import LongctxError, UnreadableInput
+from longctx.core.sources import reader
+from longctx.core.sources.encodings import BOMS, ENCODINGS
+from longctx.core.sources.reader import Source
 from longctx.core.sources.rules import Rules
 from longctx.core.sources.walk import walk
 

@@ -22,9 +22,9 @@ with getattr(Locks(Path(folder)), kind)(key):
 _ASK = """
 import json, sys
 from pathlib import Path
-from longctx.core.sampling import Sampling
-from longctx.core.session import Session
-from longctx.core.setup import Setup
+from longctx.core.profile.sampling import Sampling
+from longctx.core.ask.session import Session
+from longctx.core.engine.setup import Setup
 
 library, question, length, setups = json.load(sys.stdin)
 answers = {}

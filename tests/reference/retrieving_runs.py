@@ -12,9 +12,9 @@ from float64_models import ORDER, WIDE, exact, float64_model, largest_difference
 from row_list import RowList
 from transformers import PreTrainedModel
 
-from longctx.core.encode import encode
-from longctx.core.memory import Memory, Place
-from longctx.core.model import Decoder
+from longctx.core.contracts.memory import Memory, Place
+from longctx.core.engine.encode import encode
+from longctx.core.model.adapter import Decoder
 
 PREFIX = 3  # tokens before the document
 ANSWER = ORDER[300:]

@@ -6,7 +6,7 @@ import zipfile
 from email.message import EmailMessage
 from pathlib import Path
 
-from longctx.core.reader import Source
+from longctx.core.sources.reader import Source
 
 
 def pdf(*pages: str | None) -> bytes:

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from small_documents import forge
 
+from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.store.document import Document
 from longctx.core.store.shard_writer import write_tensors
 from longctx.core.store.shards import WORDS, Shard, shard_name
-from longctx.core.word_tables import word_tables
 
 Table = dict[str, np.ndarray]
 

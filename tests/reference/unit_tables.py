@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from longctx.core.unit_table import UNIT, Units
+from longctx.core.retrieve.unit_table import UNIT, Units
 
 
 def units_of(*sources: int, documents: tuple[int, ...] = ()) -> Units:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from longctx.core.errors import UnreadableInput
+from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources.formats.html import page_text
 from longctx.core.sources.limits import Share, TooMuch
 from longctx.core.sources.markup import tags, text_of

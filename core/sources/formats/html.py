@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from longctx.core.detect import detect
+from longctx.core.sources.detect import detect
 from longctx.core.sources.limits import Share
 from longctx.core.sources.markup import said_encoding, text_of
 from longctx.core.sources.pieces import Piece, decoded

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from longctx.core.detect import NotText
+from longctx.core.sources.detect import NotText
 from longctx.core.sources.limits import CONVERTED, Share, require_held
 from longctx.core.sources.pieces import Piece, decoded, tidy
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
-from longctx.core.errors import UnreadableInput
+from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources.limits import Share
 from longctx.core.sources.pieces import Piece, plain_lines, tidy
 

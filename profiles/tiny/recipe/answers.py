@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from longctx.core.cuts import plain_backend
-from longctx.core.device import choose_device, choose_dtype
-from longctx.core.model_files import ModelFiles, open_model_files
+from longctx.core.common.device import choose_device, choose_dtype
+from longctx.core.model.files import ModelFiles, open_model_files
+from longctx.core.tokens.safe_splits import plain_backend
 
 BATCH = {"cuda": 1 << 20, "cpu": 1 << 13}  # prompt tokens read at a time
 LOSS_BATCH = {"cuda": 1 << 15, "cpu": 1 << 12}  # their logits are kept in float32

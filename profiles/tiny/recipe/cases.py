@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Tokenizer
 
-from longctx.core.errors import LongctxError
-from longctx.core.eval.frames import Fact, Heldout
-from longctx.core.eval.text_match import holds
-from longctx.core.prompt import PromptEncoder
+from longctx.core.common.errors import LongctxError
+from longctx.core.measure.eval.frames import Fact, Heldout
+from longctx.core.measure.eval.text_match import holds
+from longctx.core.profile.prompt import PromptEncoder
 from longctx.profiles.tiny.recipe.filler import Haystack
 from longctx.profiles.tiny.recipe.fitting import Document, Draft, fit
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from longctx.core.eval.frames import Heldout
-from longctx.core.prompt import PromptEncoder
+from longctx.core.measure.eval.frames import Heldout
+from longctx.core.profile.prompt import PromptEncoder
 from longctx.profiles.tiny.recipe import inputs, natural, report
 from longctx.profiles.tiny.recipe.answers import Answerer
 from longctx.profiles.tiny.recipe.cases import Case, CaseBuilder, refusal_plans, retrieval_plans

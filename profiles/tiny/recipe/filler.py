@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
 
 LIMIT = 12 << 20  # characters of each haystack kind that are read; more vary the cases no further
 LONGEST = 512  # tokens of a piece; longer lines are data, not text

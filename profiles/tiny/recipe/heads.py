@@ -21,15 +21,15 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from longctx.core.cuts import plain_backend
-from longctx.core.device import choose_device, choose_dtype
-from longctx.core.eval.frames import Heldout
-from longctx.core.load import load_decoder
+from longctx.core.common.device import choose_device, choose_dtype
+from longctx.core.measure.eval.frames import Heldout
 from longctx.core.methods.reform import Options
-from longctx.core.model import Decoder, Layer
-from longctx.core.model_files import open_model_files
-from longctx.core.profile import build
-from longctx.core.prompt import PromptEncoder
+from longctx.core.model.adapter import Decoder, Layer
+from longctx.core.model.files import open_model_files
+from longctx.core.model.load import load_decoder
+from longctx.core.profile.profile import build
+from longctx.core.profile.prompt import PromptEncoder
+from longctx.core.tokens.safe_splits import plain_backend
 from longctx.profiles.tiny.recipe import inputs
 from longctx.profiles.tiny.recipe.cases import Case, CaseBuilder, Plan, retrieval_plans
 from longctx.profiles.tiny.recipe.probes import (

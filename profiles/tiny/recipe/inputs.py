@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from longctx.core import profile
-from longctx.core.model_files import ModelFiles
-from longctx.core.prompt import PromptEncoder
+from longctx.core.model.files import ModelFiles
+from longctx.core.profile import profile
+from longctx.core.profile.prompt import PromptEncoder
 from longctx.profiles.tiny.recipe.filler import Haystack
 
 HAYSTACKS = ("prose", "code", "log")

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from longctx.core.errors import LongctxError
-from longctx.core.prompt import PromptEncoder
+from longctx.core.common.errors import LongctxError
+from longctx.core.profile.prompt import PromptEncoder
 from longctx.profiles.tiny.recipe.answers import Answerer
 from longctx.profiles.tiny.recipe.filler import Haystack
 from longctx.profiles.tiny.recipe.fitting import Draft, fit

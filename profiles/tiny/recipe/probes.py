@@ -9,13 +9,13 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from longctx.core.embeddings import GROUP
-from longctx.core.encode import chunks
+from longctx.core.contracts.memory import Place
+from longctx.core.engine.encode import chunks
+from longctx.core.kv.embeddings import GROUP
 from longctx.core.kv.prompt import Prompt
-from longctx.core.memory import Place
 from longctx.core.methods.reform import Method, Options
-from longctx.core.model import Decoder, Layer
-from longctx.core.prompt import PromptEncoder
+from longctx.core.model.adapter import Decoder, Layer
+from longctx.core.profile.prompt import PromptEncoder
 from longctx.profiles.tiny.recipe.cases import Case
 
 Spans = list[tuple[int, int]]  # (first, last + 1) tokens

@@ -19,14 +19,14 @@ import yaml
 from tokenizers import Encoding
 from torch import Tensor
 
-from longctx.core.cuts import plain_backend
-from longctx.core.device import choose_device, choose_dtype
-from longctx.core.errors import UsageError
-from longctx.core.load import load_decoder
+from longctx.core.common.device import choose_device, choose_dtype
+from longctx.core.common.errors import UsageError
 from longctx.core.methods.reform import Options
-from longctx.core.model_files import open_model_files
-from longctx.core.profile import build
-from longctx.core.prompt import PromptEncoder
+from longctx.core.model.files import open_model_files
+from longctx.core.model.load import load_decoder
+from longctx.core.profile.profile import build
+from longctx.core.profile.prompt import PromptEncoder
+from longctx.core.tokens.safe_splits import plain_backend
 from longctx.kernels.similarity_max_ref import sliding_max
 from longctx.profiles.tiny.recipe import inputs
 from longctx.profiles.tiny.recipe.heads import SIZES, Head, all_heads

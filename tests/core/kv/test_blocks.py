@@ -4,13 +4,13 @@ import pytest
 import torch
 from row_list import RowList
 
+from longctx.core.contracts.memory import HERE
 from longctx.core.kv.block_index import Forms, Index, Known, RowForm
 from longctx.core.kv.block_options import BlockOptions
 from longctx.core.kv.blocks import KeptBlocks, block_rows
 from longctx.core.kv.streaming_window import Near, at_one_distance, near_of, own_maps
-from longctx.core.memory import HERE
-from longctx.core.model import Layer
-from longctx.core.rope import NoRope
+from longctx.core.model.adapter import Layer
+from longctx.core.model.rope import NoRope
 
 SIZES = BlockOptions(first=3, local=8, block=4, chunk=4, retrieved=2, cached=3)
 H, G, D = 4, 2, 8

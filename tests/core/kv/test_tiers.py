@@ -6,6 +6,7 @@ import pytest
 import torch
 from row_list import RowList
 
+from longctx.core.contracts.memory import Place
 from longctx.core.kv import host_memory, hosted
 from longctx.core.kv.coded import Coded, Form
 from longctx.core.kv.host_memory import HostMemory
@@ -14,7 +15,6 @@ from longctx.core.kv.kept import Kept
 from longctx.core.kv.keys import Keys
 from longctx.core.kv.on_disk import OnDisk
 from longctx.core.kv.resident import Resident
-from longctx.core.memory import Place
 from longctx.kernels.door import topk_scan
 
 G, D, N = 2, 8, 90

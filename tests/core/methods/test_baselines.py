@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 from other_process import answers
 
-from longctx.core.answering import Question
-from longctx.core.cadence import Cadence
-from longctx.core.decode import Sampling
-from longctx.core.errors import LongctxError, UsageError
-from longctx.core.eval.asking import How, ask, opened
-from longctx.core.ingest import ingest
-from longctx.core.model_files import ModelFiles, open_model_files
-from longctx.core.niah.task import task
-from longctx.core.plan import plan
-from longctx.core.scoring import METHOD
-from longctx.core.session import Session
-from longctx.core.setup import Setup, prepare
+from longctx.core.ask.session import Session
+from longctx.core.ask.strategies import Question
+from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.decode.decode import Sampling
+from longctx.core.engine.setup import Setup, prepare
+from longctx.core.ingest.checkpoints import Cadence
+from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.plan import plan
+from longctx.core.measure.eval.asking import How, ask, opened
+from longctx.core.measure.niah.task import task
+from longctx.core.model.files import ModelFiles, open_model_files
+from longctx.core.retrieve.gather_by import METHOD
 
 LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(30)]
 EVICTING = ["streaming", "h2o", "tova"]

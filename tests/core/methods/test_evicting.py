@@ -23,13 +23,13 @@ from mutants import interleaved_mass
 from row_list import RowList
 
 from longctx.core import methods
-from longctx.core.encode import encode
-from longctx.core.errors import StateMismatch, UsageError
+from longctx.core.common.errors import StateMismatch, UsageError
+from longctx.core.contracts.memory import Place
+from longctx.core.engine.encode import encode
 from longctx.core.kv import evicting
 from longctx.core.kv.sizes import fit
-from longctx.core.memory import Place
 from longctx.core.methods import h2o, streaming, tova
-from longctx.core.model import Decoder
+from longctx.core.model.adapter import Decoder
 
 SIZES = {"budget": 24, "chunk": 16, "question": 8}
 OPTIONS = {

@@ -18,14 +18,14 @@ from float64_models import (
 from retrieving_runs import PREFIX, Runs
 from row_list import RowList
 
-from longctx.core.attention import merged
-from longctx.core.errors import StateMismatch, UsageError
+from longctx.core.common.errors import StateMismatch, UsageError
+from longctx.core.contracts.memory import Place
 from longctx.core.kv import retrieving
 from longctx.core.kv.streaming_window import Both, attention_lse
-from longctx.core.memory import Place
 from longctx.core.methods import infllm
 from longctx.core.methods.infllm import Method, Options, fit
-from longctx.core.model import Decoder
+from longctx.core.model.adapter import Decoder
+from longctx.core.model.attention import merged
 
 OPTIONS = Options(first=5, local=16, block=4, chunk=8, retrieved=3, cached=5, vectors=2, gather=40)
 DOCUMENT = 105

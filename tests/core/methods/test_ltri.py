@@ -19,15 +19,14 @@ from float64_models import (
 from retrieving_runs import PREFIX, Runs
 from row_list import RowList
 
-from longctx.core import spans
-from longctx.core.encode import encode
-from longctx.core.errors import StateMismatch, UsageError
-from longctx.core.kv import retrieving
-from longctx.core.memory import Place
+from longctx.core.common.errors import StateMismatch, UsageError
+from longctx.core.contracts.memory import Place
+from longctx.core.engine.encode import encode
+from longctx.core.engine.setup import prepare
+from longctx.core.kv import retrieving, spans
 from longctx.core.methods import ltri
 from longctx.core.methods.ltri import Method, Options, fit, parts
-from longctx.core.model import Decoder
-from longctx.core.setup import prepare
+from longctx.core.model.adapter import Decoder
 from longctx.kernels import span_boxes_ref
 
 HEADS = ((1, 0, 0.1), (1, 3, 0.3), (2, 0, 0.3), (3, 1, 0.5))  # of layer 1 the second

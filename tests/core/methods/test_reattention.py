@@ -17,12 +17,12 @@ from float64_models import (
 from retrieving_runs import PREFIX, Runs
 from row_list import RowList
 
-from longctx.core.errors import StateMismatch, UsageError
+from longctx.core.common.errors import StateMismatch, UsageError
+from longctx.core.contracts.memory import Place
 from longctx.core.kv import keys as keys_module
-from longctx.core.memory import Place
 from longctx.core.methods import reattention
 from longctx.core.methods.reattention import Method, Options, fit
-from longctx.core.model import Decoder
+from longctx.core.model.adapter import Decoder
 from longctx.kernels import select_window_ref, topk_scan_ref
 
 OPTIONS = Options(first=5, local=24, chunk=12, top_k=2, voted=6, span=4, gather=40)

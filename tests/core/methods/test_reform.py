@@ -10,16 +10,17 @@ from float64_models import exact, weights_of
 from mutants import interleaved_mass
 from row_list import RowList
 
-from longctx.core.encode import encode
-from longctx.core.errors import UsageError
-from longctx.core.gather import room, top_tokens
+from longctx.core.ask.gather import top_tokens
+from longctx.core.ask.recompute import recompute
+from longctx.core.common.errors import UsageError
+from longctx.core.contracts.memory import Scores
+from longctx.core.engine.encode import encode
+from longctx.core.engine.window import room
 from longctx.core.kv.evicted import heaviest
 from longctx.core.kv.prompt import Prompt
-from longctx.core.memory import Scores
 from longctx.core.methods import reform
 from longctx.core.methods.reform import Method, Options
-from longctx.core.model import Decoder
-from longctx.core.recompute import recompute
+from longctx.core.model.adapter import Decoder
 from longctx.kernels.door import similarity_max, sliding_max
 from longctx.kernels.quantize import quantize
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from row_list import RowList
 
-from longctx.core.encode import encode
-from longctx.core.errors import UsageError
+from longctx.core.common.errors import UsageError
+from longctx.core.engine.encode import encode
 from longctx.core.kv import streaming_window
 from longctx.core.methods import infllm, ltri
-from longctx.core.model import Decoder
-from longctx.core.rope import NoRope
+from longctx.core.model.adapter import Decoder
+from longctx.core.model.rope import NoRope
 
 PREFIX, DOCUMENT, STEPS = 3, 105, 3
 # Ids recur nowhere, so that no two tokens have equal keys, and no blocks equal scores.

@@ -13,9 +13,9 @@ import pytest
 import zstandard
 from sample_files import epub, pdf, read, tarred, zipped
 
-from longctx.core.detect import NotText
-from longctx.core.errors import UnreadableInput
+from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources import limits
+from longctx.core.sources.detect import NotText
 from longctx.core.sources.find import open_sources
 from longctx.core.sources.rules import Rules
 

@@ -6,9 +6,9 @@ import zipfile
 import pytest
 from sample_files import epub, read, zipped
 
-from longctx.core.detect import NotText
-from longctx.core.errors import UnreadableInput
+from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources import limits
+from longctx.core.sources.detect import NotText
 
 
 def members(book: bytes) -> dict[str, bytes]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sample_files import put, read, zipped
 
-from longctx.core.detect import NotText
-from longctx.core.errors import UnreadableInput, UsageError
+from longctx.core.common.errors import UnreadableInput, UsageError
+from longctx.core.sources.detect import NotText
 from longctx.core.sources.find import open_sources
 from longctx.core.sources.rules import Rules
 
@@ -236,6 +236,6 @@ def test_a_file_that_cannot_be_opened(tree, monkeypatch):
     tree(all_text("a"))
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", denied)
-        patch.setattr("longctx.core.reader.open_regular", denied)
+        patch.setattr("longctx.core.sources.reader.open_regular", denied)
         assert told("top")["top/a"].endswith("Check the file and its permissions.")
         assert told("top/a")["top/a"].endswith("permissions, or leave it out.")

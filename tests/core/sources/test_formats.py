@@ -6,7 +6,7 @@ import sys
 import pytest
 from sample_files import docx, epub, mail, paragraph, pdf, read, zipped
 
-from longctx.core.errors import UnreadableInput, UsageError
+from longctx.core.common.errors import UnreadableInput, UsageError
 from longctx.core.sources import formats, limits
 
 

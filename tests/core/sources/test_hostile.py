@@ -13,7 +13,7 @@ from tarfile import GNU_FORMAT, TarInfo
 import pytest
 from sample_files import mail, paged, pdf, put, read, tarred, zipped
 
-from longctx.core.errors import UnreadableInput
+from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources import limits
 from longctx.core.sources.find import open_sources
 from longctx.core.sources.parser import GivenUp

@@ -10,9 +10,9 @@ import zipfile
 import pytest
 from sample_files import epub, read, tarred, zipped
 
-from longctx.core.detect import NotText
-from longctx.core.errors import UnreadableInput
+from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources import limits
+from longctx.core.sources.detect import NotText
 
 TEXT = b"one\ntwo\n"
 NOISE = random.Random(1).randbytes(3000).hex().encode()

@@ -15,7 +15,7 @@ from xml.parsers.expat import ExpatError
 import pytest
 from sample_files import pdf, put, read, tarred, zipped
 
-from longctx.core.errors import UnreadableInput
+from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources import limits, parser
 from longctx.core.sources.find import open_sources
 from longctx.core.sources.packed import damage_told

@@ -8,9 +8,9 @@ import pytest
 from sample_files import pdf, put, zipped
 from small_documents import files_of
 
-from longctx.core.cadence import Cadence
-from longctx.core.errors import UsageError
-from longctx.core.ingest import ingest
+from longctx.core.common.errors import UsageError
+from longctx.core.ingest.checkpoints import Cadence
+from longctx.core.ingest.ingest import ingest
 from longctx.core.store.library import Library
 
 WORDS = "the keeper wrote in his book that a boat came home at dawn"

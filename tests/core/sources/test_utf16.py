@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from sample_files import tarred, zipped
 
-from longctx.core import reader
-from longctx.core.detect import NotText
-from longctx.core.reader import READ_BYTES, Source
+from longctx.core.sources import reader
+from longctx.core.sources.detect import NotText
 from longctx.core.sources.find import open_sources
+from longctx.core.sources.reader import READ_BYTES, Source
 
 TEXTS = {
     "word": "map\n",

@@ -24,8 +24,8 @@ from small_documents import (
     write,
 )
 
-from longctx.core.disk import folder_bytes
-from longctx.core.errors import Locked, LongctxError, NotFound, StateMismatch, UsageError
+from longctx.core.common.errors import Locked, LongctxError, NotFound, StateMismatch, UsageError
+from longctx.core.engine.disk import folder_bytes
 from longctx.core.store import archive, shards
 from longctx.core.store.archive import export, receive
 from longctx.core.store.confined import Confined

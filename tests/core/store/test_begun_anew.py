@@ -7,7 +7,7 @@ import pytest
 from small_documents import HEADER, files_of, flip, forge, put
 from stopped_runs import FULL, finish, run
 
-from longctx.core.errors import NotFound, StateMismatch, UsageError
+from longctx.core.common.errors import NotFound, StateMismatch, UsageError
 from longctx.core.store import shard_writer
 from longctx.core.store.manifest import Manifest
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from longctx.core.errors import LongctxError
+from longctx.core.common.errors import LongctxError
 from longctx.core.store import shard_writer
 from longctx.core.store.shard_writer import GroupWriter
 

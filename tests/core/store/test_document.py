@@ -20,7 +20,7 @@ from small_documents import (
 )
 from small_words import store_words
 
-from longctx.core.errors import StateMismatch
+from longctx.core.common.errors import StateMismatch
 from longctx.core.store.open_files import opened
 
 pytestmark = pytest.mark.usefixtures("no_sync")

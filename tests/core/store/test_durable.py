@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from small_documents import FIRST, add_source, files_of, stopped_writer, write
 
-from longctx.core.errors import LongctxError
+from longctx.core.common.errors import LongctxError
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 

@@ -20,7 +20,7 @@ from small_documents import (
 )
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core.encodings import ENCODINGS
+from longctx.core.sources.encodings import ENCODINGS
 from longctx.core.store.manifest import FORMAT
 
 pytestmark = pytest.mark.usefixtures("no_sync")

@@ -19,7 +19,7 @@ from small_documents import (
     write,
 )
 
-from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
+from longctx.core.common.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.store import library as library_module
 from longctx.core.store.confined import Confined
 from longctx.core.store.library import Library

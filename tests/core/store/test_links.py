@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from small_documents import FIRST, HEADER, add_source, begin, write
 
-from longctx.core.errors import LongctxError, StateMismatch
+from longctx.core.common.errors import LongctxError, StateMismatch
 from longctx.core.store.library import Library
 from longctx.core.store.upkeep import make_private, open_to_others, sweep
 from longctx.core.store.verify import verify

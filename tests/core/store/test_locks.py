@@ -11,7 +11,7 @@ from filelock import FileLock
 from other_process import holding
 from small_documents import lock_files
 
-from longctx.core.errors import Locked
+from longctx.core.common.errors import Locked
 from longctx.core.store.locks import Locks
 
 BOOK = "documents/book"

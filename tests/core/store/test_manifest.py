@@ -4,7 +4,7 @@ import pytest
 from small_documents import flip, forge, in_shard, write
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core.errors import StateMismatch
+from longctx.core.common.errors import StateMismatch
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 

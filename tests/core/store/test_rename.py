@@ -5,7 +5,7 @@ import errno
 import pytest
 from small_documents import FIRST, add_source, begin, files_of, stopped_writer, write
 
-from longctx.core.errors import LongctxError, NotFound, UsageError
+from longctx.core.common.errors import LongctxError, NotFound, UsageError
 from longctx.core.store.confined import Confined
 
 pytestmark = pytest.mark.usefixtures("no_sync")

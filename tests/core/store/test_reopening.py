@@ -8,7 +8,7 @@ import torch
 from small_documents import HEADER, SNAPSHOT, files_of, flip
 from stopped_runs import END, STEPS, feed, finish, run
 
-from longctx.core.errors import Locked, NotFound, StateMismatch
+from longctx.core.common.errors import Locked, NotFound, StateMismatch
 from longctx.core.store.boundary import Boundary, folded, unfolded
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import Manifest

@@ -15,7 +15,7 @@ from small_documents import (
     write,
 )
 
-from longctx.core.errors import StateMismatch
+from longctx.core.common.errors import StateMismatch
 from longctx.core.store import shard_writer, shards
 from longctx.core.store.document import Document
 

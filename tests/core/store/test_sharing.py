@@ -15,7 +15,7 @@ from small_documents import (
     write,
 )
 
-from longctx.core.errors import Locked, NotFound, UsageError
+from longctx.core.common.errors import Locked, NotFound, UsageError
 from longctx.core.store.places import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("no_sync")

@@ -12,7 +12,7 @@ import pytest
 from other_process import holding
 from small_documents import TOKENS, begin, lock_files, write
 
-from longctx.core.errors import Locked, LongctxError
+from longctx.core.common.errors import Locked, LongctxError
 from longctx.core.store.confined import Confined
 from longctx.core.store.library import Library
 from longctx.core.store.locks import Locks
@@ -73,7 +73,7 @@ def test_other_failures_are_told(locks, monkeypatch):
 PROBE = """
 import os, sys
 from pathlib import Path
-from longctx.core.errors import LongctxError
+from longctx.core.common.errors import LongctxError
 from longctx.core.store.locks import Locks
 from longctx.core.store.library import Library
 

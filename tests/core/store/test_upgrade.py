@@ -16,12 +16,12 @@ from small_documents import (
 )
 from small_words import store_words
 
-from longctx.core.errors import Locked, LongctxError, NotFound, UsageError
+from longctx.core.common.errors import Locked, LongctxError, NotFound, UsageError
+from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.store.archive import export, receive
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import MANIFEST, Manifest
 from longctx.core.store.upgrade import Upgraded, upgrade
-from longctx.core.word_tables import word_tables
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 

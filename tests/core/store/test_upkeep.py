@@ -23,7 +23,7 @@ from small_documents import (
     write,
 )
 
-from longctx.core.errors import LongctxError, NotFound, StateMismatch, UsageError
+from longctx.core.common.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.store.confined import Confined
 from longctx.core.store.shard_writer import compress_member
 from longctx.core.store.upkeep import Removed, sweep

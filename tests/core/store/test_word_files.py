@@ -10,7 +10,8 @@ import pytest
 import torch
 from small_documents import HEADER, SNAPSHOT, add_source, files_of, flip, forge, word_table, write
 
-from longctx.core.errors import StateMismatch
+from longctx.core.common.errors import StateMismatch
+from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.store import word_files
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
@@ -18,7 +19,6 @@ from longctx.core.store.library import Library
 from longctx.core.store.shards import WORDS
 from longctx.core.store.verify import verify
 from longctx.core.store.word_files import damaged_words, unchanged_words, words_of
-from longctx.core.word_tables import word_tables
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 SENTENCES = [f"page {i} tells of boat {i * 7919 % 997} and its salt" for i in range(90)]
@@ -29,7 +29,7 @@ BEFORE = 1100  # tokens of the boundary
 @pytest.fixture
 def few(monkeypatch) -> None:
     """A file of the index has the units of so few tokens that a short document has many."""
-    monkeypatch.setattr("longctx.core.word_tables.FILE_TOKENS", 256)
+    monkeypatch.setattr("longctx.core.retrieve.word_tables.FILE_TOKENS", 256)
     monkeypatch.setattr(word_files, "FILE_TOKENS", 256)
 
 

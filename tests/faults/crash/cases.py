@@ -65,7 +65,7 @@ def versions(scene: Scene, stage: Stage) -> set[Content]:
 
 def require_sound(scene: Scene, stage: Stage, world: Path) -> None:
     """Of a library in which the command was cut off: all that was finished is there, and whole."""
-    from longctx.core.errors import LongctxError
+    from longctx.core.common.errors import LongctxError
     from longctx.core.store.library import Library
 
     library = world / "library"

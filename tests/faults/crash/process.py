@@ -129,7 +129,7 @@ class Job:
 
 def _follow_script(file: Path, content: Path) -> None:
     """What happens while a file is followed: it grows at the first wait, Ctrl-C at the second."""
-    from longctx.core import follow
+    from longctx.core.ingest import follow
 
     waited = 0
     sleep = time.sleep
@@ -161,8 +161,12 @@ def prepare(model: Path) -> None:
 
     torch.set_num_threads(1)
     from longctx.cli import main
-    from longctx.core import append, asking, finding, follow, ingest, session, setup, tokens
+    from longctx.core.ask import asking, session
+    from longctx.core.engine import setup
+    from longctx.core.ingest import append, follow, ingest
+    from longctx.core.retrieve import finding
     from longctx.core.store import archive, upgrade, upkeep, verify
+    from longctx.core.tokens import tokens
 
     assert all((main, append, asking, finding, follow, ingest, session, archive, upgrade, upkeep))
     assert verify

@@ -1,0 +1,178 @@
+"""`longctx ingest`: reads a document once and keeps its state."""
+
+from typing import Annotated
+
+import typer
+
+from longctx.cli import options
+from longctx.cli.ingest import many, plan, results, ways
+from longctx.cli.ingest.fit import dtype_to_go_on, require_fit, says_how_to_read
+from longctx.cli.ingest.job import understood
+from longctx.cli.ingest.stop import stoppable
+from longctx.cli.loading import make_setup
+from longctx.cli.settings import library_path
+
+EXAMPLES = """\
+  longctx ingest book.txt
+  longctx ingest part1.txt part2.pdf --name novel
+  longctx ingest src/ "docs/**/*.md" --name project
+  longctx ingest letters/ --each
+  zcat log.gz | longctx ingest - --name log
+  longctx ingest book.txt --model ~/models/Qwen2.5-7B --dry-run
+  longctx ingest book.txt --keep-kv --kv-dtype int8
+  longctx ingest --append novel part3.txt
+  longctx ingest app.log --follow
+"""
+
+
+def run(
+    ctx: typer.Context,
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH",
+            help="Files, folders, archives or patterns (docs/**/*.md) to read; `-` is standard "
+            "input.",
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            help="Name of the document, or its title in any script, of which a name is made; by "
+            "default that of the first file or folder.",
+            metavar="NAME",
+        ),
+    ] = None,
+    append: Annotated[
+        str | None,
+        typer.Option(
+            "--append",
+            help="Make this document longer, as if all had been read at once: by what its last "
+            "source has grown, if the first PATH is that file or begins with its bytes; other "
+            "files become further parts.",
+            metavar="NAME",
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        options.flag(
+            "--follow",
+            "Go on with the last PATH, a log that grows, until Ctrl-C: what came is appended "
+            "when it fills a chunk, or after ten seconds; off by default.",
+        ),
+    ] = False,
+    each: Annotated[
+        bool,
+        options.flag(
+            "--each",
+            "Make one document of every file, named after its path, and go on past those that "
+            "fail; off by default.",
+        ),
+    ] = False,
+    hidden: options.Hidden = False,
+    no_ignore: options.NoIgnore = False,
+    raw: options.Raw = False,
+    max_unpacked: options.MaxUnpacked = None,
+    max_parser_memory: options.ParserMemory = None,
+    max_parser_time: options.ParserTime = None,
+    model: options.Model = None,
+    profile: options.ProfileName = None,
+    method: options.Method = None,
+    keep_kv: Annotated[
+        bool,
+        options.flag(
+            "--keep-kv",
+            "Also keep the keys and values of every token, read as ReAttention reads: larger and "
+            "slower, and asked in either way; off by default.",
+        ),
+    ] = False,
+    kv_dtype: options.KvDtype = None,
+    library: options.LibraryDir = None,
+    shared: options.Shared = False,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    threads: options.Threads = None,
+    replace: Annotated[
+        bool,
+        options.flag(
+            "--replace",
+            "Put the new state in the place of a document of this name, and begin anew what was "
+            "begun from something else; off by default.",
+        ),
+    ] = False,
+    checkpoint: Annotated[
+        str | None,
+        options.setting(
+            "--checkpoint",
+            "How often to save what was read: after so many tokens (64k) or so much time (90s); "
+            "by default after 256K tokens or 60s, whichever comes first.",
+            metavar="TOKENS|TIME",
+        ),
+    ] = None,
+    max_size: options.MaxSize = None,
+    dry_run: Annotated[
+        bool,
+        options.flag(
+            "--dry-run", "Say what it would take (tokens, disk, memory, time), and store nothing."
+        ),
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Reads a document once and keeps its state.
+
+    Several files become one document. In folders, .gitignore files are followed and what is no text
+    is left out; docs/sources.md says which formats are read. Text is read as a stream, so its
+    length is limited by the disk alone. While it is read, progress is shown on standard error; the
+    result goes to standard output. A reading that was stopped, by Ctrl-C or by force, goes on from
+    its last checkpoint when the same command is given again.
+
+    A document that is appended to can be asked all the while: it is as it was until the longer one
+    is whole. It is read on as it was begun, also in its number format. A source that has changed
+    otherwise than by growing is refused, and so is one that was unpacked or converted.
+    """
+    require_fit(ctx, paths)
+    # What takes no time is refused first; torch is not imported before `make_setup`.
+    with stoppable(json) as stop:
+        job = understood(
+            paths,
+            library_path(library),
+            append or name,
+            replace,
+            hidden=hidden,
+            no_ignore=no_ignore,
+            raw=raw,
+            max_unpacked=max_unpacked,
+            max_parser_memory=max_parser_memory,
+            max_parser_time=max_parser_time,
+            checkpoint=checkpoint,
+            max_size=max_size,
+        )
+        if append:
+            job.require_there()
+        if append or (follow and job.is_there()):
+            dtype = dtype_to_go_on(ctx)
+        setup = make_setup(
+            model=model,
+            profile=profile,
+            method=method,
+            keep_kv=keep_kv,
+            kv_dtype=kv_dtype,
+            device=device,
+            dtype=dtype,
+            threads=threads,
+        )
+        if shared and not dry_run:
+            job.make_shared()
+        if dry_run:
+            done, show = plan.measure(job, setup), plan.show
+        elif each:
+            done, show = ways.read_each(job, setup, stop, json), many.show
+        elif follow:
+            as_wanted = says_how_to_read(ctx)
+            done, show = ways.follow(job, setup, stop, as_wanted), results.show
+        elif append:
+            done, show = ways.append(job, setup, stop), results.show
+        else:
+            done, show = ways.read(job, setup, stop), results.show
+    show(done, json)

@@ -1,0 +1,128 @@
+"""Ctrl-C or `kill` while `ingest` reads: it ends soon, and says what is kept and was finished.
+
+What is on disk is whole at every moment; the same command goes on with it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from longctx.cli import progress
+from longctx.cli.ingest import many
+from longctx.cli.ingest.results import show
+from longctx.cli.interrupt import code_of, within
+from longctx.cli.program import Interrupted, finish, interrupted, tell
+from longctx.cli.run import current
+
+if TYPE_CHECKING:
+    from longctx.core.ingest.ingest import Ingested, Progress
+    from longctx.core.ingest.many import Each
+
+
+class Stop:
+    """What there is to say when Ctrl-C or `kill` comes, or an error ends the reading of many files.
+
+    Args:
+        json: results are told as JSON objects.
+
+    Attributes:
+        followed: the document of a file that is followed, once it is there: then Ctrl-C is no
+            error.
+        many: what became of each file so far, with --each.
+    """
+
+    def __init__(self, json: bool):
+        self._json = json
+        self._kept: int | None = None  # not known before the first progress
+        self._document = ""
+        self.followed: Ingested | None = None
+        self.many: Each | None = None
+
+    def note(self, state: "Progress", document: str = "") -> None:
+        """Notes how far the reading has come, and of which document where there are several."""
+        self._kept, self._document = state.kept, document
+
+    def note_done(self) -> None:
+        """Notes that a document is done; of the next one nothing is known yet."""
+        self._kept = None
+
+    def leave(self, code: int) -> NoReturn:
+        """Tells what was read of a file that is followed, or finished of many.
+
+        Args:
+            code: the exit code, if it is an error.
+
+        Raises:
+            typer.Exit: a file was followed.
+            Interrupted: with how to go on.
+        """
+        if self.followed:
+            show(self.followed, self._json)
+            raise typer.Exit
+        if self.many is not None:
+            self.many.interrupted = True
+            many.tell(self.many, self._json)
+        raise interrupted(code, self._remedy())
+
+    def end(self, code: int) -> int:
+        """Does what `leave` does, from another thread: the process ends then.
+
+        Returns:
+            The exit code.
+        """
+        progress.stop_drawing()
+        try:
+            self.leave(code)
+        except typer.Exit as left:
+            return finish(current(), left.exit_code)
+        except Interrupted as error:
+            return finish(current(), tell(error, current()))
+
+    def tell_done(self) -> None:
+        """Tells what became of many files until an error ended the run, if anything did."""
+        if self.many is not None and (self.many.documents or self.many.failed):
+            many.tell(self.many, self._json)
+
+    def _remedy(self) -> str:
+        if self._kept is None:
+            return "The same command goes on with it."
+        if not self._kept:
+            return f"The same command starts {self._document or 'it'} again."
+        of = f" of {self._document}" if self._document else ""
+        return f"{self._kept:,} tokens{of} are kept; the same command goes on from there."
+
+
+@contextmanager
+def stoppable(json: bool) -> Iterator[Stop]:
+    """Ctrl-C or `kill` ends the reading soon, with what is kept of it.
+
+    Args:
+        json: results are told as JSON objects.
+
+    Returns:
+        What is to be told by then.
+
+    Raises:
+        Interrupted: by Ctrl-C or `kill`.
+        typer.Exit: by these, of a file that was followed.
+    """
+    stop = Stop(json)
+    try:
+        with within(stop.end):
+            yield stop
+    except KeyboardInterrupt as error:
+        stop.leave(code_of(error))
+    except Exception:  # whatever ended it, what was finished is told; the error goes on
+        stop.tell_done()
+        raise
+    finally:
+        _end_parsing()
+
+
+def _end_parsing() -> None:
+    """Ends the program that parses files, if there was any to parse."""
+    from longctx.core.sources import parser
+
+    parser.end()

@@ -1,0 +1,298 @@
+"""A question from its words to an answer: gather -> recompute, or recall -> decode.
+
+What is asked, one document or several, is a session's to say; here is what they share. Nothing
+here asks which method is in use.
+"""
+
+import logging
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from longctx.core.ask.answer import INTERRUPTED, Answer, Found, decoded
+from longctx.core.ask.gather import passages
+from longctx.core.ask.strategies import Answering, Gatherer, Question, require_numbers
+from longctx.core.common.device import dtype_name
+from longctx.core.contracts.memory import Scores
+from longctx.core.decode.decode import Generation
+from longctx.core.decode.policies import Decoding
+from longctx.core.engine.setup import Engine, memory_told, policy
+from longctx.core.passages.matching import Query
+from longctx.core.profile.sampling import Sampling
+from longctx.core.retrieve.best_passages import Chosen
+from longctx.core.retrieve.evidence import judged
+from longctx.core.retrieve.lexical import PassageIndex
+from longctx.core.retrieve.ranked import Ranked, by_tokens
+from longctx.core.store.document import Document
+
+_log = logging.getLogger(__name__)
+
+OUT_OF_MEMORY = "Use a smaller --gather or --max-new-tokens."
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a search gives before passages are chosen.
+
+    Attributes:
+        found: what is told of it; without passages.
+        documents: that were searched. They stay open until other ones are asked.
+        index: their words.
+        ranked: their windows, best where the score is the highest.
+    """
+
+    found: Found
+    documents: tuple[Document, ...]
+    index: PassageIndex
+    ranked: Ranked
+
+
+class Asking(ABC):
+    """What a session does with a question, whatever it is that it asks.
+
+    Use it as a context, or `close` it: it keeps others from deleting what it asks.
+
+    Attributes:
+        engine: the model.
+        changed: names of sources whose files have other content now than what was read.
+    """
+
+    engine: Engine
+    changed: list[str]
+    _load_s: float
+    _held: ExitStack
+
+    @abstractmethod
+    def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:
+        """How a question is answered, or passages are found, with what they are gathered by."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the documents, which nobody could delete or replace until now."""
+        self._held.close()
+
+    def ask(
+        self,
+        question: str,
+        gather: int | None = None,
+        sampling: Sampling | None = None,
+        on_text: Callable[[str], None] = lambda text: None,
+        decode: str | None = None,
+        gather_by: str | None = None,
+    ) -> Answer:
+        """Answers a question from the state.
+
+        Ctrl-C while the answer is decoded ends it: what came until then is returned.
+
+        Args:
+            question: the user's words.
+            gather: tokens to recompute, prefix included; None: the method's.
+            sampling: how to decode; what it leaves open is the profile's.
+            on_text: gets the answer's text as it comes.
+            decode: decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the setup's.
+            gather_by: what passages are gathered by, of `scoring.names()`; None: the profile's
+                where passages are recomputed, else the method answers from all that it kept.
+
+        Raises:
+            UsageError: an empty question, one longer than the window, or a decode policy or a
+                `gather_by` that there is not or that does not go with how the document is asked.
+            LongctxError: `gather_by` needs scores that the document's method does not have.
+        """
+        engine, clock = self.engine, _Clock(self._load_s)
+        with memory_told(engine, OUT_OF_MEMORY):
+            way = self._way(question, gather_by)
+            decoding = engine.decoding if decode is None else policy(decode, engine.profile)
+            return self._ask(
+                way, clock, question, gather, sampling or Sampling(), on_text, decoding
+            )
+
+    def _ask(
+        self,
+        way: Answering,
+        clock: "_Clock",
+        question: str,
+        gather: int | None,
+        sampling: Sampling,
+        on_text: Callable[[str], None],
+        decoding: Decoding,
+    ) -> Answer:
+        sampling = sampling.over(self.engine.profile.sampling)
+        limit = sampling.max_new_tokens or self.engine.profile.max_new_tokens
+        asked = Question(*self.engine.prompt.question(question), limit, gather, decoding, question)
+        begun = way.begin(asked, lambda: clock.mark("gather_s"))
+        require_numbers(begun.hidden, way.documents)
+        prompt, ends = begun.prompt, self.engine.files.eos_ids()
+        answer = Generation(
+            self.engine.decoder, begun.policy, begun.hidden, prompt, sampling, limit, ends
+        )
+        answer.on_token = lambda: clock.mark("first_token_s")  # the first time counts
+        text, whole = self._text(answer, on_text)
+        rate = answer.tokens_per_s
+        counts = {"question": len(asked.ids), "answer": answer.count, "dropped": begun.dropped}
+        _log.info("answered with %s tokens by %s, %s tokens/s", answer.count, decoding.name, rate)
+        found = self._found(way, asked, begun.found(), counts, clock)
+        return Answer(
+            **vars(found),
+            answer=text,
+            stop=answer.stop if whole else INTERRUPTED,
+            **decoded(decoding, begun.policy.spent()),
+            tokens_per_s=None if rate is None else round(rate, 4),
+        )
+
+    def _text(self, answer: Generation, on_text: Callable[[str], None]) -> tuple[str, bool]:
+        """The text of an answer, and whether it came to its end; Ctrl-C keeps what there is."""
+        pieces: list[str] = []
+        try:
+            for piece in answer.texts(self.engine.files.tokenizer):
+                # A model's answer begins with the space after "Answer:"; the user's does not.
+                piece = piece if pieces else piece.lstrip()
+                if piece:
+                    pieces.append(piece)
+                    on_text(piece)
+        except KeyboardInterrupt:
+            return "".join(pieces).strip(), False
+        return "".join(pieces).strip(), True
+
+    def find(self, query: str, gather: int | None = None, gather_by: str | None = None) -> Found:
+        """The best passages for a query; nothing is decoded, so they may be more than the window.
+
+        Args:
+            query: the user's words.
+            gather: tokens to gather; None: the method's.
+            gather_by: what they are gathered by, of `scoring.names()`; None: the profile's.
+
+        Raises:
+            UsageError: as `ask`.
+            LongctxError: the document's method keeps nothing to search by.
+        """
+        clock, way, asked = self._looking_for(query, gather_by)
+        (chosen,) = way.find(asked, [gather])
+        clock.mark("gather_s")
+        counts = {"question": len(asked.ids), "answer": 0, "dropped": 0}
+        return self._found(way, asked, chosen, counts, clock)
+
+    def look(self, query: str, gather_by: str | None = None) -> Looked:
+        """How well each window fits a query; hits are made of it (`core/retrieve/finding.py`).
+
+        Where a method's own rule scores tokens, a window is as good as the best of its tokens.
+
+        Args:
+            query: the user's words.
+            gather_by: as of `find`.
+
+        Raises:
+            UsageError, LongctxError: as `find`.
+        """
+        clock, way, asked = self._looking_for(query, gather_by)
+        (chosen,) = way.find(asked, [0])
+        clock.mark("gather_s")
+        counts = {"question": len(asked.ids), "answer": 0, "dropped": 0}
+        found = self._found(way, asked, chosen, counts, clock)
+        ranked = chosen.ranked or by_tokens(way.index.units, _of_candidates(way, chosen.scores))
+        return Looked(found, way.documents, way.index, ranked)
+
+    def gathered(self, query: str, gather_by: str | None, budgets: Sequence[int]) -> list[Tensor]:
+        """The tokens that `find` gives at some budgets, (n,) each, ascending; for others see there.
+
+        Args:
+            query: the user's words.
+            gather_by: as of `find`.
+            budgets: tokens to gather at most.
+        """
+        _, way, asked = self._looking_for(query, gather_by)
+        return [chosen.tokens for chosen in way.find(asked, budgets)]
+
+    def score(self, query: str, gather_by: str | None = None) -> Scores:
+        """The scores of all tokens for a query, on the CPU; for `gather_by` see `find`."""
+        _, way, asked = self._looking_for(query, gather_by)
+        return way.score(asked)
+
+    def _looking_for(
+        self, query: str, gather_by: str | None
+    ) -> tuple["_Clock", Answering, Question]:
+        clock, way = _Clock(self._load_s), self._way(query, gather_by, finding=True)
+        return clock, way, Question(*self.engine.prompt.question(query), words=query)
+
+    def _found(
+        self,
+        way: Answering,
+        question: Question,
+        chosen: Chosen,
+        counts: dict[str, int],
+        clock: "_Clock",
+    ) -> Found:
+        manifests = [document.manifest for document in way.documents]
+        query = Query(question.words, way.index.word_weights(question.words))
+        runs = passages(way.documents, chosen.tokens, chosen.scores.raw, query)
+        require_numbers(torch.tensor([run.score for run in runs]), way.documents)
+        found, evidence = judged(way.index, question.words)
+        timings = clock.timings()
+        gathered = f"{len(chosen.tokens):,} tokens in {len(runs):,} passages"
+        _log.info("gathered %s by %s: %s", gathered, way.gathers_by, timings)
+        return Found(
+            question=question.words,
+            found=found,
+            evidence=evidence,
+            documents=[manifest.name for manifest in manifests],
+            passages=runs,
+            tokens={
+                "document": sum(manifest.tokens for manifest in manifests),
+                "gathered": len(chosen.tokens),
+                **counts,
+            },
+            timings=timings,
+            state=self._state(way, chosen.tokens),
+        )
+
+    def _state(self, way: Answering, chosen: Tensor) -> dict[str, Any]:
+        """What is told of the state that was asked; `chosen` tokens are those of `way`."""
+        statuses = {document.manifest.status for document in way.documents}
+        return {
+            "reused_tokens": sum(document.manifest.tokens for document in way.documents),
+            "status": max(statuses),  # "reading" if one is
+            "changed_sources": self.changed,
+            "checked_bytes": sum(document.checked_bytes for document in way.documents),
+            "method": way.name,
+            "gathered_by": way.gathers_by,
+            "without_embeddings": [*way.without],
+            "counted_again": [*way.index.counted_again],
+            "model": self.engine.files.name,
+            "device": self.engine.device,
+            "dtype": dtype_name(self.engine.dtype),
+        }
+
+
+def _of_candidates(way: Answering, scores: Scores) -> np.ndarray:
+    """Each token's own score, (N,) float64; `-inf` of those that nothing attended to."""
+    raw = scores.raw.double()
+    if not isinstance(way, Gatherer):
+        raw = raw.masked_fill(scores.pooled < 0, -math.inf)
+    return raw.numpy()
+
+
+class _Clock:
+    """Seconds since a question was asked."""
+
+    def __init__(self, load_s: float):
+        self._started = time.perf_counter()
+        self._marks = {"load_s": load_s}
+
+    def mark(self, name: str) -> None:
+        self._marks.setdefault(name, time.perf_counter() - self._started)
+
+    def timings(self) -> dict[str, float]:
+        self.mark("total_s")
+        return {name: round(seconds, 4) for name, seconds in self._marks.items()}

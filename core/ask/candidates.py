@@ -1,0 +1,115 @@
+"""Which documents of a library may be asked together: those named, or all that are there.
+
+They must have been read with one model. What is said of them is what their manifests say: no file
+of a state is opened here, and no model library imported.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from longctx.core.common.errors import LongctxError, NotFound, StateMismatch
+from longctx.core.store.library import Library
+from longctx.core.store.manifest import FINGERPRINT, Manifest
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Documents that may be asked together.
+
+    Attributes:
+        library: where they are.
+        manifests: of each, in their order.
+        partial: also take what the last checkpoint holds of a document that is not finished.
+        named: each was named; else one that has gone meanwhile is left out, and told.
+        skipped: why a document of the library is none of them, by its name.
+    """
+
+    library: Library
+    manifests: tuple[Manifest, ...]
+    partial: bool = False
+    named: bool = True
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """Their names, in their order."""
+        return [manifest.name for manifest in self.manifests]
+
+
+def of_names(
+    library: Library,
+    names: Sequence[str],
+    partial: bool = False,
+    needed: Collection[str] | None = None,
+) -> Candidates:
+    """The documents that a user names, in that order; one that is named twice counts once.
+
+    Args:
+        library: where they are.
+        names: their names or titles.
+        partial: also take what the last checkpoint holds.
+        needed: the groups that a document is opened for; None: all.
+
+    Raises:
+        LongctxError: as `Library.document`, and StateMismatch where one was read with another
+            model than the first.
+    """
+    opened = (library.document(name, partial, needed).manifest for name in dict.fromkeys(names))
+    manifests = {manifest.name: manifest for manifest in opened}
+    return Candidates(library, _of_one_model(tuple(manifests.values())), partial)
+
+
+def of_all(library: Library, partial: bool = False) -> Candidates:
+    """All documents of a library, by name; those that cannot be asked are skipped, with the reason.
+
+    Raises:
+        NotFound: there is none.
+        StateMismatch: one was read with another model than the first.
+    """
+    found: dict[str, Manifest] = {}
+    skipped: dict[str, str] = {}
+    for manifest in library.documents():  # the complete ones come first
+        why = _unfit(manifest, partial)
+        if manifest.name in found:
+            continue  # the reading of what will take its place
+        if why:
+            skipped[manifest.name] = why
+        else:
+            found[manifest.name] = manifest
+    if not found:
+        told = "; ".join(f"'{name}' {why}" for name, why in skipped.items())
+        raise NotFound(
+            f"the library '{library.path}' has no document to ask",
+            told,
+            "Run `longctx ingest` first",
+        )
+    manifests = tuple(found[name] for name in sorted(found))
+    return Candidates(library, _of_one_model(manifests), partial, named=False, skipped=skipped)
+
+
+def why_gone(error: LongctxError) -> str:
+    """What is said of a document that could not be opened."""
+    return f"could not be opened: {error}"
+
+
+def _unfit(manifest: Manifest, partial: bool) -> str:
+    if manifest.status == "damaged":
+        return f"is damaged: {manifest.report['error']}"
+    if manifest.status == "reading" and not (partial and manifest.tokens):
+        some = f"its first {manifest.tokens:,} tokens were read"
+        return f"is not finished: {some if manifest.tokens else 'nothing of it is kept yet'}"
+    return ""
+
+
+def _of_one_model(manifests: tuple[Manifest, ...]) -> tuple[Manifest, ...]:
+    first = manifests[0]
+    for manifest in manifests[1:]:
+        differing = [part for part in FINGERPRINT if manifest.model[part] != first.model[part]]
+        if differing:
+            raise StateMismatch(
+                f"'{manifest.name}' cannot be asked together with '{first.name}'",
+                f"it was read with the model {manifest.model['name']}, which has another "
+                f"{' and '.join(differing)} than {first.model['name']}",
+                "Name documents of one model with --doc, or ingest it again with --replace",
+            )
+    return manifests

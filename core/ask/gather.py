@@ -1,0 +1,176 @@
+"""Choosing: which of the document's tokens a question needs, and the passages that they form.
+
+Scores come from the method; the rule that turns them into a set of tokens is the same for all.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from longctx.core.contracts.memory import Scores
+from longctx.core.passages.matching import Query, best_piece, pieces, shown
+from longctx.core.passages.snippet import Snippet
+from longctx.core.store.document import Document
+
+BEFORE = 80  # characters of a line that are shown before its best token
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A contiguous run of gathered tokens.
+
+    Attributes:
+        document, source: names.
+        line: 1-based line of the source's text on which it starts.
+        place: where that is in the original: the line, or what else it is divided into ("p. 12").
+        start, end: byte offsets in the source; `source[start:end]` is the passage's bytes.
+        score: its best token's own score.
+        text: those bytes, decoded.
+        best_place, best_text: its line, or sentence, with most of the question's words, and where
+            that is; where it has none of them, its best token's line from shortly before the token
+            on. For people, not part of the JSON schema.
+    """
+
+    document: str
+    source: str
+    line: int
+    place: str
+    start: int
+    end: int
+    score: float
+    text: str
+    best_place: str
+    best_text: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields of the JSON schema."""
+        values = asdict(self)
+        del values["best_place"], values["best_text"]
+        return values
+
+
+def top_tokens(scores: Scores, count: int, total: int, edges: tuple[int, int]) -> Tensor:
+    """The tokens to gather: the document's edges, and the best of the rest.
+
+    Ties go to the higher raw score, then to the earlier token.
+
+    Args:
+        scores: of all N tokens; not looked at where all are wanted.
+        count: how many to gather.
+        total: N.
+        edges: (first, last) tokens that are always in; cut in proportion where `count` is less.
+
+    Returns:
+        (min(count, N),) token indices, ascending.
+    """
+    if count >= total:
+        return torch.arange(total)
+    first, last = edges
+    if first + last > count:
+        first = count * first // (first + last)
+        last = count - first
+    best = best_tokens(scores, range(first, total - last), count - first - last)
+    ends = torch.cat([torch.arange(first), torch.arange(total - last, total)])
+    return torch.cat([ends, best.cpu()]).sort().values
+
+
+def best_tokens(scores: Scores, among: range, count: int) -> Tensor:
+    """The best of a range of tokens, (count,) in no order; ties as in `top_tokens`."""
+    raw, pooled = (s[among.start : among.stop] for s in (scores.raw, scores.pooled))
+    if count == 0:
+        return torch.zeros(0, dtype=torch.long)
+    cut = pooled.topk(count).values[-1]
+    sure = (pooled > cut).nonzero()[:, 0]
+    level = (pooled == cut).nonzero()[:, 0]
+    # A stable descending sort of the level's raw scores leaves equal ones in document order.
+    order = raw[level].argsort(descending=True, stable=True)
+    return torch.cat([sure, level[order[: count - len(sure)]]]) + among.start
+
+
+def split(tokens: Tensor, lengths: Sequence[int]) -> list[Tensor]:
+    """Tokens of several documents by document, counted from the start of each.
+
+    Args:
+        tokens: (n,) ascending, counted on from one document to the next.
+        lengths: tokens of each document.
+    """
+    borders = [0, *accumulate(lengths)]
+    places = torch.searchsorted(tokens, torch.tensor(borders)).tolist()
+    spans = zip(pairwise(places), borders, strict=False)
+    return [tokens[low:high] - first for (low, high), first in spans]
+
+
+def passages(
+    documents: Sequence[Document], tokens: Tensor, raw: Tensor, query: Query
+) -> list[Passage]:
+    """The gathered tokens as contiguous runs of one source each, best score first.
+
+    Args:
+        documents: open; tokens are counted on from one to the next.
+        tokens: (n,) ascending token indices.
+        raw: (N,) scores; empty where the method has none.
+        query: what was asked, with the weights of its words.
+    """
+    lengths = [document.manifest.tokens for document in documents]
+    scores = raw.split(lengths) if len(raw) else [raw] * len(lengths)
+    found = [
+        _passage(document, first, end, own, query)
+        for document, part, own in zip(documents, split(tokens, lengths), scores, strict=True)
+        for first, end in _runs(document, part)
+    ]
+    return sorted(found, key=lambda passage: -passage.score)
+
+
+def _runs(document: Document, tokens: Tensor) -> Iterable[tuple[int, int]]:
+    borders = {source.first_token for source in document.manifest.sources}
+    run: list[int] = []
+    for token in tokens.tolist():
+        if run and (token != run[1] or token in borders):
+            yield run[0], run[1]
+            run = []
+        run = [run[0] if run else token, token + 1]
+    if run:
+        yield run[0], run[1]
+
+
+def _passage(document: Document, first: int, end: int, raw: Tensor, query: Query) -> Passage:
+    source, start, stop = document.span(first, end)
+    best = first + int(raw[first:end].argmax()) if len(raw) else first
+    score = float(raw[best]) if len(raw) else 0.0
+    _, best_start, _ = document.span(best, best + 1)
+    info = document.manifest.sources[source]
+    raw_text = document.text(source, start, stop)
+    text = raw_text.decode(info.encoding, errors="replace")
+    piece = best_piece(query, text, pieces(text, 0, len(text)))
+    if piece is None:
+        best_text = _around(raw_text, best_start - start, info.encoding)
+    else:
+        best_start = Snippet(start, raw_text, info.encoding, text).byte(piece.start)
+        best_text = text[piece.start : piece.end]
+        low, high = shown(best_text, query.marked(best_text))
+        best_text = best_text[low:high]
+    return Passage(
+        document=document.manifest.name,
+        source=info.name,
+        line=document.line(source, start),
+        place=document.place(source, start),
+        start=start,
+        end=stop,
+        score=round(score, 6),
+        text=text,
+        best_place=document.place(source, min(best_start, stop)),
+        best_text=best_text,
+    )
+
+
+def _around(text: bytes, offset: int, encoding: str) -> str:
+    """The line at a byte offset, from at most `BEFORE` characters before it."""
+    start = text.rfind(b"\n", 0, offset) + 1
+    end = text.find(b"\n", offset)
+    before = text[start:offset].decode(encoding, errors="replace")[-BEFORE:]
+    after = text[offset : len(text) if end < 0 else end].decode(encoding, errors="replace")
+    return before + after

@@ -1,0 +1,193 @@
+"""Asking several documents at once: their passages are ranked together, and share one budget.
+
+Each document compares the question with its own state, one after another, so that one state at a
+time is in memory. Where methods' own rules choose tokens, the first and the last tokens of each
+document that has one among the best are recomputed too. The prompt
+holds nothing but the documents' tokens: which document and line a passage is of is known from where
+its tokens stand.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from longctx.core.ask.gather import best_tokens, split, top_tokens
+from longctx.core.ask.kept_rows import KeptRows
+from longctx.core.ask.strategies import (
+    Gatherer,
+    Gathering,
+    Question,
+    Recalling,
+    has_embeddings,
+    token_ids,
+    way_of,
+)
+from longctx.core.common.errors import UsageError
+from longctx.core.contracts.memory import Method, Scores
+from longctx.core.engine.setup import Engine, saved_snapshot
+from longctx.core.retrieve.late_interaction import Maxima
+from longctx.core.retrieve.lexical import PassageIndex
+from longctx.core.retrieve.unit_table import Units
+from longctx.core.store.document import Document
+
+EDGE = 32  # first tokens, and last, of a document that has something to say
+
+T = TypeVar("T")
+
+
+class Joint(Gatherer):
+    """The tokens of several documents that score best are recomputed with the question.
+
+    Args:
+        engines: the model, with the method of each document.
+        documents: open, in their order.
+        gathers_by: whose scores they are; see `core/retrieve/gather_by/`.
+        index: the words of all their windows.
+        rows: of documents that are asked, as long as there is room for them.
+
+    Raises:
+        UsageError: one attends to what it kept, and nothing of it is gathered.
+        LongctxError: one cannot be asked in the way that the user named.
+    """
+
+    def __init__(
+        self,
+        engines: Sequence[Engine],
+        documents: tuple[Document, ...],
+        gathers_by: str,
+        index: PassageIndex,
+        rows: KeptRows,
+    ):
+        self._states = list(zip(engines, documents, strict=True))
+        self._index, self._rows = index, rows
+        self._asked_by = gathers_by
+        self._ways = [self._way(*state, state[0].new_method()) for state in self._states]
+        name = ", ".join(dict.fromkeys(way.name for way in self._ways))
+        super().__init__(engines[0], documents, name, gathers_by, index)
+        self._edges = (EDGE, EDGE)
+        self.require_search()
+        self._gather = max(way.gather for way in self._ways)
+
+    def _way(self, engine: Engine, document: Document, method: Method) -> Gathering:
+        stored = self._rows.of(document)
+        way = way_of(engine, document, method, self._asked_by, self._index, stored)
+        if isinstance(way, Recalling):
+            raise alone(document.manifest.name, way.name)
+        return way
+
+    def _has_embeddings(self, document: Document) -> bool:
+        return has_embeddings(document)
+
+    def _maxima(self, question: Question) -> Maxima:
+        parts = [*self._each(lambda way: way.unit_maxima(question))]
+        return Maxima.joined(Units.of(*(document.manifest for document in self.documents)), parts)
+
+    def _method_scores(self, question: Question) -> Scores:
+        found = [*self._each(lambda way: way.score(question))]
+        return Scores(
+            torch.cat([scores.raw for scores in found]),
+            torch.cat([scores.pooled for scores in found]),
+        )
+
+    def _each(self, ask: Callable[[Gathering], T]) -> Iterator[T]:
+        """Restores one document's state after another, and asks it."""
+        for engine, document in self._states:
+            method = engine.method_of(document, saved_snapshot(document))
+            yield ask(self._way(engine, document, method))
+            del method  # before the next one comes
+
+    def require_search(self) -> None:
+        """See `Gatherer.require_search`."""
+        for way in self._ways:
+            way.require_search()
+
+    def _top_tokens(self, scores: Scores, count: int, edges: tuple[int, int]) -> Tensor:
+        lengths = [document.manifest.tokens for document in self.documents]
+        return joint_tokens(scores, count, lengths, edges)
+
+    def _ids(self, chosen: Tensor) -> Tensor:
+        parts = split(chosen, [document.manifest.tokens for document in self.documents])
+        return torch.cat(
+            [
+                token_ids(document, part, engine)
+                for (engine, document), part in zip(self._states, parts, strict=True)
+            ]
+        )
+
+
+def alone(name: str, method: str) -> UsageError:
+    """What is said of a document that cannot be asked together with others."""
+    return UsageError(
+        f"cannot ask '{name}' together with other documents",
+        f"the method {method!r} attends to everything that it kept of one document",
+        "Ask it alone, or use --gather-by hybrid.",
+    )
+
+
+def joint_tokens(
+    scores: Scores, count: int, lengths: Sequence[int], edges: tuple[int, int]
+) -> Tensor:
+    """The tokens of several documents to gather: the best, and the edges of what they are of.
+
+    Documents come in by the rank of their best token, as long as it is among those that are left
+    when the edges of all that came in are taken; after that only to fill the number. Ties go to
+    the higher raw score, then to the earlier document, then to the earlier token.
+
+    Args:
+        scores: of all N tokens, counted on from one document to the next.
+        count: how many to gather, edges included.
+        lengths: tokens of each document; they add up to N.
+        edges: (first, last) tokens of each document that comes in; fewer where all edges would
+            take more than half of `count`.
+
+    Returns:
+        (min(count, N),) token indices, ascending.
+    """
+    total = sum(lengths)
+    if count >= total or not any(edges):
+        return top_tokens(scores, count, total, (0, 0))
+    borders = torch.tensor([0, *accumulate(lengths)])
+    order = _ranked(scores, count, borders.tolist())
+    owner = torch.searchsorted(borders, order, right=True) - 1
+    ranking = list(dict.fromkeys(owner.tolist()))  # documents, best first
+    for number in range(len(ranking), 0, -1):
+        admitted = ranking[:number]
+        pinned = _edges_of(admitted, borders.tolist(), edges, count)
+        free = torch.isin(owner, torch.tensor(admitted)) & ~torch.isin(order, pinned)
+        ranks = free.nonzero()[:, 0][: count - len(pinned)]
+        enough = sum(lengths[other] for other in admitted[:-1]) >= count
+        best = int((owner == admitted[-1]).nonzero()[0])
+        if not enough or best <= int(ranks[-1]):
+            break
+    return torch.cat([pinned, order[ranks]]).sort().values
+
+
+def _ranked(scores: Scores, count: int, borders: list[int]) -> Tensor:
+    """The `count` best tokens of each document, all of them by rank.
+
+    What is gathered is among them, and they are far fewer than all tokens.
+    """
+    spans = [range(first, end) for first, end in pairwise(borders)]
+    best = [best_tokens(scores, span, min(count, len(span))).cpu() for span in spans]
+    tokens = torch.cat(best).sort().values
+    order = tokens[scores.raw[tokens].argsort(descending=True, stable=True)]
+    return order[scores.pooled[order].argsort(descending=True, stable=True)]
+
+
+def _edges_of(
+    documents: Sequence[int], borders: Sequence[int], edges: tuple[int, int], count: int
+) -> Tensor:
+    """First and last tokens of documents, in proportion fewer than `edges` where these take more
+    than half of `count` together."""
+    share = min(sum(edges), count // 2 // len(documents))
+    first = share * edges[0] // sum(edges)
+    found = []
+    for start, end in ((borders[number], borders[number + 1]) for number in documents):
+        if end - start <= share:
+            found.append(torch.arange(start, end))
+        else:
+            found += [torch.arange(start, start + first), torch.arange(end - share + first, end)]
+    return torch.cat(found)

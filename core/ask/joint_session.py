@@ -1,0 +1,221 @@
+"""Several documents of a library, opened with one model and asked together.
+
+Where there are more than a question may be encoded for, those are chosen for each question whose
+words fit it. Documents that are asked stay open for the next question; of the others, and of the
+states, nothing stays in memory.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from torch import Tensor
+
+from longctx.core import methods
+from longctx.core.ask.asking import Asking
+from longctx.core.ask.candidates import Candidates, why_gone
+from longctx.core.ask.gather import split
+from longctx.core.ask.joint import Joint, alone
+from longctx.core.ask.kept_rows import KeptRows
+from longctx.core.ask.strategies import Answering
+from longctx.core.common.errors import Locked, NotFound
+from longctx.core.common.telemetry import facts, stage
+from longctx.core.engine.setup import Engine, Setup, beside, prepare, recorded
+from longctx.core.retrieve.document_selection import Terms, best_documents
+from longctx.core.retrieve.gather_by import METHOD
+from longctx.core.retrieve.lexical import PassageIndex
+from longctx.core.store.document import Document
+from longctx.core.store.manifest import Manifest
+from longctx.core.store.sameness import changed_sources
+
+_log = logging.getLogger(__name__)
+
+MAX_DOCS = 16  # documents that a question is encoded for
+
+
+class JointSession(Asking):
+    """Open documents with their model. Use it as a context, or `close` it.
+
+    The profile, with the text around a question, is the first document's unless the user names one.
+
+    Args:
+        candidates: the documents that may be asked, in their order.
+        setup: model, profile, device and dtype; the method is each document's.
+        max_docs: documents that a question is encoded for, at most.
+        gather_by: what will be gathered by, so that what does not go with it is refused before the
+            model is loaded.
+
+    Attributes:
+        skipped: why a document is not asked, by its name; it grows where one goes meanwhile.
+        changed: names of sources of open documents whose files have other content now.
+
+    Raises:
+        NotFound, Locked: a document that was named has gone, or is being written.
+        StateMismatch: a state is damaged, or of another model.
+        UsageError: a document attends to what was kept of it.
+        LongctxError: no room for the model.
+    """
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        setup: Setup,
+        max_docs: int = MAX_DOCS,
+        gather_by: str | None = None,
+    ):
+        started = time.perf_counter()
+        self._candidates, self._max_docs = candidates, max_docs
+        self.skipped = dict(candidates.skipped)
+        self._open: dict[str, tuple[Document, ExitStack]] = {}
+        self._changed: dict[str, list[str]] = {}
+        self._indexes: dict[tuple[int, ...], PassageIndex] = {}
+        with ExitStack() as held:
+            held.callback(self._close_others, [])
+            with stage(
+                _log, "open", f"{len(candidates.names):,} documents opened with their model"
+            ):
+                self._load(setup, gather_by)
+            self._held = held.pop_all()
+        self._load_s = time.perf_counter() - started
+        self._tell()
+
+    def _load(self, setup: Setup, gather_by: str | None) -> None:
+        """Loads the model, and opens the documents unless there are too many for a question."""
+        candidates = self._candidates
+        self.engine = prepare(setup, recorded(candidates.manifests[0]))
+        self._fingerprint = self.engine.files.fingerprint().as_dict()
+        self._require_gathered(gather_by)
+        self._terms = Terms(
+            self.engine.files.tokenizer.backend_tokenizer, self.engine.files.config.vocab_size
+        )
+        if len(candidates.manifests) <= self._max_docs:
+            self._opened(candidates.names)
+        _ = self.engine.decoder
+        self._kept = KeptRows(self.engine.device)
+
+    def _tell(self) -> None:
+        """Logs what may be asked."""
+        manifests = self._candidates.manifests
+        tokens = sum(manifest.tokens for manifest in manifests)
+        facts(
+            _log,
+            "%s documents may be asked, %s tokens; %s at once",
+            *(f"{len(manifests):,}", f"{tokens:,}", self._max_docs),
+            documents={"count": len(manifests), "tokens": tokens, "at_once": self._max_docs},
+        )
+
+    @property
+    def changed(self) -> list[str]:
+        """Names of sources of open documents whose files have other content now."""
+        return [name for names in self._changed.values() for name in names]
+
+    def _require_gathered(self, gather_by: str | None, finding: bool = False) -> None:
+        """Refuses what attends to all that was kept of one document."""
+        if gather_by not in (None, METHOD) or (finding and gather_by is None):
+            return
+        for manifest in self._candidates.manifests:
+            name = self.engine.asked_with or manifest.method
+            if methods.load(name).Method.recalls:
+                raise alone(manifest.name, name)
+
+    def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:
+        self._require_gathered(gather_by, finding)
+        documents = self._opened(self._names_for(words))
+        if gather_by is None:
+            gather_by = self.engine.profile.gather_by
+        engines = [self._engine_of(document) for document in documents]
+        return Joint(engines, documents, gather_by, self._index_of(documents), self._kept)
+
+    def _engine_of(self, document: Document) -> Engine:
+        return beside(self.engine, recorded(document.manifest))
+
+    def _index_of(self, documents: tuple[Document, ...]) -> PassageIndex:
+        """The words of documents, counted once as long as the same ones are asked."""
+        key = tuple(map(id, documents))
+        if key not in self._indexes:
+            self._indexes = {key: PassageIndex(*documents)}
+        return self._indexes[key]
+
+    def _names_for(self, words: str) -> list[str]:
+        """The documents that a question is asked of."""
+        ids, scored = self.engine.prompt.question(words)
+        names = [name for name in self._candidates.names if name not in self.skipped]
+        if len(names) <= self._max_docs:
+            return names
+        looked_at: list[str] = []
+        documents = self._each(names, looked_at)
+        best = best_documents(documents, self._terms.numbered(ids[scored]), self._max_docs)
+        return [looked_at[number] for number in best]
+
+    def _each(self, names: list[str], looked_at: list[str]) -> Iterator[Document]:
+        """Opens documents one after another; `looked_at` gets their names."""
+        library, partial = self._candidates.library, self._candidates.partial
+        for name in names:
+            with ExitStack() as held:
+                try:
+                    document = held.enter_context(library.reading(name, partial))
+                except (NotFound, Locked) as error:
+                    self._skip(name, error)
+                    continue
+                document.require_model(self._fingerprint)
+                looked_at.append(name)
+                yield document
+
+    def _opened(self, names: list[str]) -> tuple[Document, ...]:
+        """Documents by name, held until others are asked; of a named one that has gone, why.
+
+        Raises:
+            NotFound, Locked: a document that was named has gone; or all have.
+        """
+        self._close_others(names)
+        for name in names:
+            if name not in self._open:
+                self._hold(name)
+        documents = tuple(self._open[name][0] for name in names if name in self._open)
+        if not documents:
+            raise NotFound(
+                "no document can be asked",
+                "; ".join(f"'{name}' {why}" for name, why in self.skipped.items()),
+                "Run the command again",
+            )
+        return documents
+
+    def _hold(self, name: str) -> None:
+        library, partial = self._candidates.library, self._candidates.partial
+        with ExitStack() as held:
+            try:
+                document = held.enter_context(library.reading(name, partial))
+            except (NotFound, Locked) as error:
+                self._skip(name, error)
+                return
+            document.require_model(self._fingerprint)
+            self._changed[name] = changed_sources(document.manifest.sources)
+            self._open[name] = document, held.pop_all()
+        _log.info("document %s: opened, %s tokens", name, f"{document.manifest.tokens:,}")
+
+    def _skip(self, name: str, error: NotFound | Locked) -> None:
+        """Leaves out what has gone, unless the user named it."""
+        if self._candidates.named:
+            raise error
+        self.skipped[name] = why_gone(error)
+        _log.info("document %s is left out: it %s", name, self.skipped[name])
+
+    def _close_others(self, names: list[str]) -> None:
+        for name in [name for name in self._open if name not in names]:
+            self._open.pop(name)[1].close()
+            del self._changed[name]
+
+    def _state(self, way: Answering, chosen: Tensor) -> dict[str, Any]:
+        manifests = [document.manifest for document in way.documents]
+        parts = split(chosen, [manifest.tokens for manifest in manifests])
+        asked = [_asked(*pair) for pair in zip(manifests, parts, strict=True)]
+        skipped = [{"name": name, "why": why} for name, why in self.skipped.items()]
+        left_out = len(self._candidates.manifests) - len(asked)
+        more = {"asked": asked, "left_out": left_out, "skipped": skipped}
+        return super()._state(way, chosen) | more
+
+
+def _asked(manifest: Manifest, gathered: Tensor) -> dict[str, Any]:
+    return {"name": manifest.name, "tokens": manifest.tokens, "gathered": len(gathered)}

@@ -1,0 +1,110 @@
+"""The second half of the main job: store -> answering (gather -> recompute, or recall) -> decode.
+
+A `Session` opens a document's state once and answers any number of questions from it. Nothing here
+asks which method is in use.
+"""
+
+import logging
+import time
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from longctx.core.ask.asking import Asking
+from longctx.core.ask.kept_rows import KeptRows
+from longctx.core.ask.strategies import Answering, way_of
+from longctx.core.common.errors import LongctxError
+from longctx.core.common.read_ahead import ReadAhead
+from longctx.core.common.telemetry import facts, stage
+from longctx.core.engine.setup import Setup, memory_told, prepare, recorded, saved_snapshot
+from longctx.core.retrieve.gather_by import METHOD
+from longctx.core.retrieve.lexical import PassageIndex
+from longctx.core.store.library import Library
+from longctx.core.store.sameness import changed_sources
+
+_log = logging.getLogger(__name__)
+
+LARGE_STATE = (
+    "Keys that were kept must all be in memory: keep them in fewer bytes (ingest --kv-dtype int8), "
+    "or ingest with --method reform."
+)
+
+
+class Session(Asking):
+    """An open document with its model.
+
+    Use it as a context, or `close` it: it keeps others from deleting the document.
+
+    Args:
+        library: the library's folder.
+        name: the document; None: the latest.
+        setup: model, profile, device and dtype; the method is the document's.
+        partial: also take what the last checkpoint holds of a document that is not finished.
+
+    Attributes:
+        document: the open document.
+        changed: names of its sources whose files have other content now.
+
+    Raises:
+        NotFound: no such library or document.
+        Locked: the document is being written.
+        StateMismatch: the state is damaged, or of another model or format.
+        LongctxError: no room for the model.
+    """
+
+    def __init__(self, library: Path, name: str | None, setup: Setup, partial: bool = False):
+        started = time.perf_counter()
+        store = Library.open(library)
+        with ExitStack() as held:
+            opened = store.reading(name or store.latest(), partial)
+            self.document = held.enter_context(opened)
+            with stage(_log, "open", f"{self.document.manifest.name} opened with its model"):
+                self._load(setup)
+            self._held = held.pop_all()
+            self._held.callback(self._kept.drop, self.document)
+        self.changed = changed_sources(self.document.manifest.sources)
+        self._load_s = time.perf_counter() - started
+        self._tell()
+
+    def _tell(self) -> None:
+        """Logs what was opened."""
+        manifest, size = self.document.manifest, self.document.size()
+        facts(
+            _log,
+            "document %s: %s tokens of %s sources, %s bytes of state, %s, read by %s",
+            *(manifest.name, f"{manifest.tokens:,}", len(manifest.sources), f"{size:,}"),
+            *(manifest.status, manifest.method),
+            document={"name": manifest.name, "tokens": manifest.tokens, "state_bytes": size},
+        )
+
+    def _load(self, setup: Setup) -> None:
+        """Loads the model, and meanwhile reads what it will need of the document."""
+        with ReadAhead() as ahead:
+            snapshot = ahead.submit(partial(saved_snapshot, self.document))
+            ahead.warm(self.document.read_whole())
+            self.engine = prepare(setup, recorded(self.document.manifest))
+            self.document.require_model(self.engine.files.fingerprint().as_dict())
+            self._index = PassageIndex(self.document)
+            if self.document.word_files:  # else they are counted when they are wanted
+                ahead.submit(lambda: self._index.units)
+            try:
+                _ = self.engine.decoder
+            except LongctxError:
+                snapshot.result()  # damage is told first: another model would not help
+                raise
+            with memory_told(self.engine, LARGE_STATE):
+                self._method = self.engine.method_of(self.document, snapshot.result())
+            self._kept = KeptRows(self.engine.device)
+            self._rows = self._kept.of(self.document)
+            if self.engine.asked_with is None:  # rows take what room the model leaves
+                ahead.submit(partial(self._kept.warm, self.document))
+            self._ways: dict[tuple[str | None, bool], Answering] = {}
+            self._way("", METHOD)  # a wrong method is told now; the rest when asked
+
+    def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:
+        """How the document is asked with what the user wants gathered by; all share one index."""
+        key = gather_by, finding
+        if key not in self._ways:
+            parts = self.engine, self.document, self._method
+            self._ways[key] = way_of(*parts, gather_by, self._index, self._rows, finding)
+        return self._ways[key]

@@ -1,0 +1,556 @@
+"""The two ways to an answer: passages are gathered and recomputed, or all is attended to.
+
+Which one it is says the method (`Method.recalls`), unless the user names what to gather by
+(`core/retrieve/gather_by/`). Both give a memory to decode from, and the tokens that the answer
+stands on.
+"""
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from longctx.core.ask.gather import top_tokens
+from longctx.core.ask.recompute import recompute
+from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
+from longctx.core.contracts.memory import Chunked, Method, Recalled, Scores, Stored
+from longctx.core.contracts.policy import Policy
+from longctx.core.decode import policies
+from longctx.core.decode.policies import Decoding
+from longctx.core.engine.setup import Engine
+from longctx.core.engine.window import room
+from longctx.core.kv import embeddings, kept
+from longctx.core.retrieve import gather_by as scoring
+from longctx.core.retrieve.best_passages import Chosen, best_passages, token_scores
+from longctx.core.retrieve.gather_by import METHOD, Sought
+from longctx.core.retrieve.late_interaction import Maxima, maxima
+from longctx.core.retrieve.lexical import PassageIndex
+from longctx.core.retrieve.ranked import Ranked
+from longctx.core.retrieve.unit_table import Units
+from longctx.core.store.document import Document
+from longctx.core.store.shards import AGAIN
+
+GATHER = 8192  # prefix and document tokens, for a method that has no number of its own
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was asked.
+
+    Attributes:
+        ids: (T,) token ids, the template's included.
+        scored: (T,) bool, the tokens of the user's own words.
+        answer: tokens that the answer may have; 0: none is wanted.
+        gather: tokens to gather; None: as many as the method wants.
+        decoding: how its answer is decoded.
+        words: the user's own words.
+    """
+
+    ids: Tensor
+    scored: Tensor
+    answer: int = 0
+    gather: int | None = None
+    decoding: Decoding = policies.USUAL
+    words: str = ""
+
+    @property
+    def reserved(self) -> int:
+        """Places of the model's window that the answer needs."""
+        return self.decoding.options.reserve(self.answer) if self.answer else 0
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An answer that can be decoded.
+
+    Attributes:
+        policy: what its tokens attend to.
+        hidden: the last hidden state (1, E).
+        prompt: (n,) token ids that the model has seen in full.
+        dropped: tokens that were wanted and had no place.
+        found: what the answer stands on. Asked when the answer is there.
+    """
+
+    policy: Policy
+    hidden: Tensor
+    prompt: Tensor
+    dropped: int
+    found: Callable[[], Chosen]
+
+
+class Answering(Protocol):
+    """A way to answer.
+
+    Attributes:
+        name: of the method that answers.
+        gathers_by: what its scores are, as `--gather-by` names it.
+        without: names of documents without embeddings, where these would have counted.
+        index: the words of the documents' windows.
+        documents: that are asked. Of several, scores and chosen tokens are counted on from one to
+            the next.
+    """
+
+    name: str
+    gathers_by: str
+    without: Sequence[str]
+    index: PassageIndex
+    documents: tuple[Document, ...]
+
+    def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
+        """Reads the question; `on_gathered` is called when it is known what it needs."""
+        ...
+
+    def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
+        """What is chosen at some numbers of tokens (None: the usual); nothing is decoded."""
+        ...
+
+    def score(self, question: Question) -> Scores:
+        """Scores of all tokens, on the CPU."""
+        ...
+
+
+def way_of(
+    engine: Engine,
+    document: Document,
+    method: Method,
+    gather_by: str | None = None,
+    index: PassageIndex | None = None,
+    stored: Stored | None = None,
+    finding: bool = False,
+) -> "Answering":
+    """How a document is asked.
+
+    Args:
+        engine: the model, and the way that the user named, if any.
+        document: the open document.
+        method: restored from it.
+        gather_by: what the user wants gathered by; None: what the profile says where passages are
+            recomputed or looked for, else as the method answers.
+        index: the words of its windows; None: one of its own.
+        stored: its rows; None: as they are on disk.
+        finding: nothing is asked, passages alone are wanted.
+
+    Raises:
+        UsageError: it cannot be gathered by that.
+        LongctxError: the document cannot be asked in the way that the user named.
+    """
+    ways = method.ways or {engine.method_name: method}
+    name = engine.asked_with or next(iter(ways))
+    if name not in ways:
+        raise LongctxError(
+            f"cannot ask '{document.manifest.name}' with the method {name!r}",
+            f"it was read with {engine.method_name!r} and can be asked with {' or '.join(ways)}",
+            "Leave --method out, or ingest the document again with it.",
+        )
+    chosen = ways[name]
+    index = PassageIndex(document) if index is None else index
+    if gather_by is None:
+        named = chosen.recalls and engine.asked_with is not None
+        choosing = not named if finding else has_scores(chosen, document)
+        gather_by = engine.profile.gather_by if choosing else METHOD
+    scoring.check(gather_by)
+    if chosen.recalls and gather_by == METHOD:
+        return Recalling(engine, document, chosen, name, index)
+    if chosen.recalls and engine.asked_with is not None:
+        raise UsageError(
+            f"cannot gather by {gather_by!r} with the method {name!r}",
+            "it attends to everything that was kept, and nothing is gathered",
+            f"Leave --method out, or use --gather-by {METHOD}.",
+        )
+    return Gathering(engine, document, chosen, name, gather_by, index, stored)
+
+
+def has_scores(method: Method, document: Document) -> bool:
+    """Whether a method scores the document's tokens before a question is answered."""
+    return not method.recalls and has_embeddings(document)
+
+
+def has_embeddings(document: Document) -> bool:
+    """Whether a document has embeddings to score by."""
+    return embeddings.GROUP in {shard.group for shard in document.manifest.shards}
+
+
+class Gatherer(ABC):
+    """What is chosen of documents is recomputed with the question.
+
+    Args:
+        engine: the model.
+        documents: open; what is told of "tokens" is of all of them, counted on.
+        name: of the method.
+        gathers_by: by what they are chosen; see `core/retrieve/gather_by/`.
+        index: the words of the documents' windows.
+
+    Raises:
+        LongctxError: a document has no embeddings, and they alone are gathered by.
+    """
+
+    _gather: int | None  # prefix and document tokens, unless the question says how many
+    _edges: tuple[int, int]  # first and last tokens that the method recomputes in any case
+
+    def __init__(
+        self,
+        engine: Engine,
+        documents: tuple[Document, ...],
+        name: str,
+        gathers_by: str,
+        index: PassageIndex,
+    ):
+        self._engine, self.documents, self.name = engine, documents, name
+        self._prefix = engine.prompt.prefix()
+        self.gathers_by, self.index = gathers_by, index
+        self._total = sum(document.manifest.tokens for document in documents)
+        if scoring.needs_embeddings(gathers_by):
+            self._require_embeddings()
+
+    @property
+    def without(self) -> list[str]:
+        """Documents without embeddings, where these would have counted."""
+        if self.gathers_by in (METHOD, scoring.WORDS):
+            return []
+        return [d.manifest.name for d in self.documents if not self._has_embeddings(d)]
+
+    def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
+        """Gathers, and recomputes.
+
+        Raises:
+            UsageError: the question leaves no room in the window, or the prompt none in what the
+                decode policy holds.
+            LongctxError: all tokens are wanted and do not fit.
+        """
+        wanted = self._gather if question.gather is None else question.gather
+        options = question.decoding.options
+        fit = room(self._engine.window, *self._lengths(question), wanted, options.less)
+        options.require(len(self._prefix) + fit.tokens + len(question.ids))
+        (found,) = self._chosen(question, [fit.tokens], self._edges)
+        ids = self._ids(found.tokens)
+        on_gathered()
+        parts = (self._prefix, ids, question.ids)
+        reserved, observed = question.reserved, options.observed
+        prompt, hidden = recompute(self._engine.decoder, *parts, reserved, observed)
+        policy = policies.load(question.decoding.name).Policy(options, prompt, self._engine.window)
+        return Begun(policy, hidden, torch.cat(parts), fit.dropped, lambda: found)
+
+    def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
+        """What fits best, at some numbers of tokens; they may be more than the window.
+
+        Raises:
+            UsageError: the question leaves no room in the window.
+            LongctxError: the document's method keeps nothing to search by.
+        """
+        self.require_search()
+        room(self._engine.window, *self._lengths(question), self._gather)
+        counts = [self._gather if budget is None else budget for budget in budgets]
+        return self._chosen(question, counts, (0, 0))
+
+    def score(self, question: Question) -> Scores:
+        """The scores of what is gathered by.
+
+        Raises:
+            LongctxError: the document's method keeps nothing to search by.
+        """
+        self.require_search()
+        if self.gathers_by == METHOD:
+            return self._method_scores(question)
+        return token_scores(self.ranked(question))
+
+    def ranked(self, question: Question) -> Ranked:
+        """How well each window fits, by anything but the method's own rule.
+
+        Raises:
+            StateMismatch: a document is not what was written.
+        """
+        with_meaning = all(map(self._has_embeddings, self.documents))
+        sought = Sought(
+            question.words, (lambda: self._maxima(question)) if with_meaning else None, self.index
+        )
+        return scoring.load(self.gathers_by)(sought)
+
+    def _lengths(self, question: Question) -> tuple[int, int, int, int]:
+        return len(self._prefix), len(question.ids), question.reserved, self._total
+
+    def _chosen(
+        self, question: Question, counts: Sequence[int], edges: tuple[int, int]
+    ) -> list[Chosen]:
+        """What is gathered at each number of tokens; `edges` are the published rule's alone."""
+        if self.gathers_by == METHOD:
+            scores = self._method_scores(question)
+            tokens = [self._top_tokens(scores, count, edges) for count in counts]
+            return [Chosen(scores, some) for some in tokens]
+        ranked = self.ranked(question)
+        scores = token_scores(ranked)
+        passages = best_passages(ranked, self.documents, counts)
+        return [Chosen(scores, some, ranked) for some in passages]
+
+    def _require_embeddings(self) -> None:
+        for document in self.documents:
+            if not self._has_embeddings(document):
+                raise LongctxError(
+                    f"cannot gather by {self.gathers_by!r} from {document.manifest.name!r}",
+                    f"method {document.manifest.method!r} keeps no embeddings to score by",
+                    f"Ingest it with --method reform, or use --gather-by {scoring.WORDS}.",
+                )
+
+    @abstractmethod
+    def _has_embeddings(self, document: Document) -> bool:
+        """Whether a question can be compared with a document's embeddings."""
+
+    @abstractmethod
+    def _maxima(self, question: Question) -> Maxima:
+        """How near the question's tokens come to each unit."""
+
+    @abstractmethod
+    def _method_scores(self, question: Question) -> Scores:
+        """The method's scores; none where it has none."""
+
+    @abstractmethod
+    def _top_tokens(self, scores: Scores, count: int, edges: tuple[int, int]) -> Tensor:
+        """The tokens that the method's rule gathers, ascending."""
+
+    @abstractmethod
+    def require_search(self) -> None:
+        """Refuses a method that keeps nothing to search by, where its scores are wanted.
+
+        Raises:
+            LongctxError: it is such a method.
+        """
+
+    @abstractmethod
+    def _ids(self, chosen: Tensor) -> Tensor:
+        """The token ids of chosen tokens."""
+
+
+class Gathering(Gatherer):
+    """What fits best of one document is recomputed with the question.
+
+    Args:
+        engine: the model.
+        document: the open document.
+        method: embeds the question, and says how many tokens are gathered and, where its own
+            rule is used, which.
+        name: the method's.
+        gathers_by: by what they are chosen; see `core/retrieve/gather_by/`.
+        index: the words of the document's windows.
+        stored: its rows; None: as they are on disk.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        document: Document,
+        method: Method,
+        name: str,
+        gathers_by: str,
+        index: PassageIndex,
+        stored: Stored | None = None,
+    ):
+        self._document, self._method = document, method
+        self._stored = document if stored is None else stored
+        super().__init__(engine, (document,), name, gathers_by, index)
+        self._gather, self._edges = method.gather, method.edges
+        if gathers_by != METHOD and self._gather in (None, sys.maxsize):
+            self._gather = min(GATHER, self._engine.window // 2)
+
+    @property
+    def gather(self) -> int | None:
+        """Prefix and document tokens that are wanted for a question; None: all."""
+        return self._gather
+
+    def unit_maxima(self, question: Question) -> Tensor:
+        """How near the question's tokens come to each unit, (U, T) on the model's device.
+
+        Raises:
+            StateMismatch: the embeddings are not what was written.
+        """
+        found = self._method.embed(lambda memory: self._read(question, memory))
+        require_numbers(found[1], self.documents)
+        rows = self._stored.rows(embeddings.GROUP)
+        best, count = maxima(found, question.scored, rows, self._units)
+        _require_all(count, self._document, embeddings.GROUP)
+        return best
+
+    def _maxima(self, question: Question) -> Maxima:
+        return Maxima(self._units, self.unit_maxima(question))
+
+    @cached_property
+    def _units(self) -> Units:
+        return Units.of(self._document.manifest)
+
+    def _has_embeddings(self, document: Document) -> bool:
+        return has_scores(self._method, document)
+
+    def _read(self, question: Question, memory: Chunked) -> None:
+        for chunk in question.ids.split(memory.chunk):
+            self._engine.decoder.read(chunk, memory, self._method.depth)
+
+    def _method_scores(self, question: Question) -> Scores:
+        method = self._method
+        scores = method.score(
+            lambda memory: self._read(question, memory), question.scored, self._stored
+        )
+        if _searches(method):
+            _require_all(len(scores.raw), self._document, embeddings.GROUP)
+            require_numbers(scores.raw, self.documents)
+        return Scores(scores.raw.cpu(), scores.pooled.cpu())
+
+    def _top_tokens(self, scores: Scores, count: int, edges: tuple[int, int]) -> Tensor:
+        return top_tokens(scores, count, self._total, edges)
+
+    def require_search(self) -> None:
+        """See `Gatherer.require_search`."""
+        if self.gathers_by == METHOD:
+            _require_search(self._method, self.name, self._document)
+
+    def _ids(self, chosen: Tensor) -> Tensor:
+        return token_ids(self._document, chosen, self._engine)
+
+
+def require_numbers(values: Tensor, documents: Sequence[Document]) -> None:
+    """Refuses what was reckoned with NaN or infinity, which what a document keeps can hold.
+
+    Args:
+        values: of any shape.
+        documents: that they come from.
+
+    Raises:
+        StateMismatch: some are no numbers.
+    """
+    if not bool(values.isfinite().all()):
+        names = ", ".join(f"'{document.manifest.name}'" for document in documents)
+        raise StateMismatch(
+            f"the state of {names} cannot be reckoned with",
+            "it leads to numbers that are none (NaN or infinity)",
+            f"Ask with --dtype fp32 if it was another. {AGAIN}",
+        )
+
+
+class Recalling:
+    """The question and its answer attend to all that was kept of the document.
+
+    Args:
+        engine: the model.
+        document: the open document.
+        method: has kept it.
+        name: the method's.
+        index: the words of the document's windows.
+    """
+
+    gathers_by, without = METHOD, ()
+
+    def __init__(
+        self, engine: Engine, document: Document, method: Method, name: str, index: PassageIndex
+    ):
+        self._engine, self._document, self._method, self.name = engine, document, method, name
+        self.documents, self.index = (document,), index
+
+    def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
+        """Reads the question against the document.
+
+        Raises:
+            UsageError: the decode policy does not go with what the method keeps.
+        """
+        memory = self._method.recall()
+        policy = self._policy(question.decoding.name, memory)
+        hidden = self._read(memory, question)
+        memory.begin_answer()
+        on_gathered()
+        prompt = torch.cat([self._engine.prompt.prefix(), question.ids])
+        decoded = policy(question.decoding.options, memory, self._engine.window)
+        return Begun(decoded, hidden, prompt, 0, lambda: self._chosen(memory, question.gather))
+
+    def _policy(self, name: str, memory: Recalled) -> Callable[..., Policy]:
+        modules = {name: policies.load(name) for name in {name, *policies.names()}}
+        over = {n: m.Recalling for n, m in modules.items() if hasattr(m, "Recalling")}
+        has_all = hasattr(memory, "look")  # see `Whole` in core/contracts/memory.py
+        fitting = sorted(name for name, policy in over.items() if has_all or not policy.chooses)
+        if name in fitting:
+            return over[name]
+        raise UsageError(
+            f"cannot decode with {name!r} what is asked with the method {self.name!r}",
+            f"the policies for that are {', '.join(fitting)}",
+            "Choose one of them with --decode, or another --method.",
+        )
+
+    def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
+        """What the question itself attends to, at some numbers of tokens.
+
+        Raises:
+            LongctxError: the document's method keeps nothing to search by.
+        """
+        _require_search(self._method, self.name, self._document)
+        memory = self._method.recall()
+        self._read(memory, question)
+        return [self._chosen(memory, budget) for budget in budgets]
+
+    def score(self, question: Question) -> Scores:
+        """How much the question attends to each token.
+
+        Raises:
+            LongctxError: the document's method keeps nothing to search by.
+        """
+        _require_search(self._method, self.name, self._document)
+        memory = self._method.recall()
+        self._read(memory, question)
+        return self._scores(memory)
+
+    def _read(self, memory: Recalled, question: Question) -> Tensor:
+        hidden = torch.zeros(0)
+        for chunk in question.ids.split(memory.chunk):
+            hidden = self._engine.decoder.read(chunk, memory)
+        return hidden[-1:]
+
+    def _chosen(self, memory: Recalled, budget: int | None) -> Chosen:
+        scores = self._scores(memory)
+        wanted = self._method.gather if budget is None else budget
+        count = min(wanted, int((scores.pooled >= 0).sum()))
+        return Chosen(scores, top_tokens(scores, count, self._document.manifest.tokens, (0, 0)))
+
+    def _scores(self, memory: Recalled) -> Scores:
+        scores = memory.scores(self._document.manifest.tokens)
+        _require_all(len(scores.raw), self._document, kept.GROUP)
+        return Scores(scores.raw.cpu(), scores.pooled.cpu())
+
+
+def token_ids(document: Document, tokens: Tensor, engine: Engine) -> Tensor:
+    """The ids of a document's tokens.
+
+    Args:
+        document: the open document.
+        tokens: (n,) ascending.
+        engine: the model that they are for.
+
+    Raises:
+        StateMismatch: the model has no such ids.
+    """
+    ids = document.take("tokens", tokens)["ids"].long()
+    if ((ids < 0) | (ids >= engine.files.config.vocab_size)).any():
+        raise _damaged(document, "tokens that the model does not have")
+    return ids
+
+
+def _searches(method: Method) -> bool:
+    return method.gather is not None and getattr(method, "searches", True)
+
+
+def _require_search(method: Method, name: str, document: Document) -> None:
+    if not _searches(method):
+        raise LongctxError(
+            f"cannot search document {document.manifest.name!r}",
+            f"method {name!r} keeps no embeddings",
+            "Ingest it with --method reform, or use --gather-by bm25.",
+        )
+
+
+def _require_all(rows: int, document: Document, group: str) -> None:
+    if rows != document.manifest.tokens:
+        raise _damaged(document, f"{rows:,} rows of {group!r}")
+
+
+def _damaged(document: Document, has: str) -> StateMismatch:
+    manifest = document.manifest
+    why = f"it has {has} for its {manifest.tokens:,} tokens"
+    return StateMismatch(f"'{manifest.name}' is damaged", why, AGAIN)

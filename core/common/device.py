@@ -1,0 +1,169 @@
+"""Where and in what precision to compute, and how much memory is free there.
+
+Knows nothing of models.
+"""
+
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+from longctx.core.common.errors import UsageError
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+_limits: dict[int, int] = {}  # number of a GPU -> bytes that this process may take of it
+
+
+def choose_device(name: str = "auto") -> str:
+    """A torch device name for `auto`, `cpu`, `mps`, `cuda` or `cuda:N`.
+
+    Raises:
+        UsageError: there is no such device here.
+    """
+    if name == "auto":
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    kind, _, number = name.partition(":")
+    counts = {
+        "cpu": 1,
+        "cuda": torch.cuda.device_count() if kind == "cuda" else 0,
+        "mps": int(torch.backends.mps.is_available()),
+    }
+    if kind not in counts or (number and not number.isdigit()):
+        raise UsageError(f"unknown device {name!r}", "", "Use auto, cpu, mps, cuda or cuda:N.")
+    if int(number or 0) >= counts[kind]:
+        raise UsageError(
+            f"no device {name!r} here", f"{counts[kind]} of this kind found", "Try --device auto."
+        )
+    return name
+
+
+def choose_dtype(name: str, device: str) -> torch.dtype:
+    """The dtype for `auto`, `bf16`, `fp16` or `fp32` on a device.
+
+    `auto` is bf16 on a GPU and on a CPU with bf16 matrix units, else fp32.
+
+    Raises:
+        UsageError: unknown name.
+    """
+    if name == "auto":
+        return torch.bfloat16 if device != "cpu" or _cpu_multiplies_bf16() else torch.float32
+    if name not in DTYPES:
+        raise UsageError(f"unknown dtype {name!r}", "", f"Use auto, {', '.join(DTYPES)}.")
+    return DTYPES[name]
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The short name of a dtype, as `choose_dtype` takes it."""
+    return {value: key for key, value in DTYPES.items()}.get(dtype, str(dtype).split(".")[-1])
+
+
+def device_name(device: str) -> str:
+    """What the device is: a GPU's name, or the kind of the machine's processor."""
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
+
+
+def set_threads(threads: int | None) -> None:
+    """Uses `threads` CPU threads; None leaves PyTorch's choice."""
+    if threads is not None:
+        if threads < 1:
+            raise UsageError(f"cannot use {threads} threads", "", "Give --threads 1 or more.")
+        torch.set_num_threads(threads)
+
+
+def free_memory(device: str) -> int | None:
+    """Bytes free on a device, for this process; None where the platform does not tell."""
+    if not device.startswith("cuda"):
+        return _free_host_memory()
+    free, limit = torch.cuda.mem_get_info(device)[0], memory_limit(device)
+    if limit is None:
+        return free
+    return max(0, min(free, limit - torch.cuda.memory_reserved(device)))
+
+
+def limit_memory(device: str, limit: int) -> None:
+    """Lets this process use no more of a GPU's memory; the CUDA context comes on top.
+
+    Args:
+        device: a GPU.
+        limit: bytes.
+
+    Raises:
+        UsageError: the device is no GPU.
+    """
+    if not device.startswith("cuda"):
+        raise UsageError(
+            f"cannot limit the memory of the device {device!r}",
+            "it is not an NVIDIA GPU",
+            "Leave --gpu-memory out, or use --device cuda.",
+        )
+    total = torch.cuda.get_device_properties(device).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total), _number(device))
+    _limits[_number(device)] = limit
+
+
+def memory_limit(device: str) -> int | None:
+    """Bytes that `limit_memory` allows; None: any number."""
+    return _limits.get(_number(device)) if _limits else None
+
+
+def _number(device: str) -> int:
+    number = torch.device(device).index
+    return torch.cuda.current_device() if number is None else number
+
+
+def peak_memory(device: str) -> int | None:
+    """The largest number of bytes that this process has held on a device; None if unknown."""
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def reset_peak_memory(device: str) -> None:
+    """Lets `peak_memory` begin anew; on the CPU it goes on, for a process cannot."""
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def synchronize(device: str) -> None:
+    """Returns when the device has done all that it was given."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+    elif device == "mps":
+        torch.mps.synchronize()
+
+
+def empty_cache(device: str) -> None:
+    """Gives memory that nothing uses back to the device."""
+    if device.startswith("cuda"):
+        torch.cuda.empty_cache()
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error says that a device, or the computer, has no more memory."""
+    named = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return named or "can't allocate memory" in str(error)  # the CPU's is told by its words alone
+
+
+def _free_host_memory() -> int | None:
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def _cpu_multiplies_bf16() -> bool:
+    return any(
+        getattr(torch.cpu, probe, bool)()
+        for probe in ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    )

@@ -1,0 +1,138 @@
+"""What a decode policy is: it decides what each token of an answer attends to.
+
+A policy is one file in `core/decode/policies/` with a frozen dataclass `Options` and a class
+`Policy` of the shape below, made from a prompt that was read in full; where it can also decode over
+everything that a reading method kept, also a class `Recalling`, made from that method's memory.
+Nothing here knows any policy.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from longctx.core.contracts.memory import Memory
+
+
+@dataclass(frozen=True)
+class PolicyOptions:
+    """What all options of policies can say.
+
+    Attributes:
+        less: what a user can do for an answer to need fewer places; empty: nothing.
+    """
+
+    less: ClassVar[str] = (
+        "lower --max-new-tokens, or take a decode policy that keeps less of an answer "
+        "(docs/decoding.md)"
+    )
+
+    def reserve(self, answer: int) -> int:
+        """Places beyond the prompt that an answer of at most so many tokens needs in the window."""
+        return answer
+
+    def require(self, prompt: int) -> None:
+        """Checks that an answer can follow a prompt of so many tokens, before it is read.
+
+        Raises:
+            UsageError: it cannot, with what to do about it.
+        """
+
+    @property
+    def observed(self) -> int:
+        """Latest queries of the prompt that the policy wants to see."""
+        return 0
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What an answer attended to.
+
+    Attributes:
+        attended: entries attended to by a token, mean over tokens, layers and key/value heads.
+        refreshes: steps that attended to everything to choose anew, mean over the layers; None: the
+            policy knows no such steps.
+        held: most tokens that were held for a layer and key/value head, copies counted.
+        reassigned: the answer came to the end of the trained window, from where on positions are
+            consecutive over what is held.
+        narrowed: of all that a reading method kept, fewer tokens were selected than usual, for the
+            answer's to have room in the trained window.
+    """
+
+    attended: float
+    refreshes: float | None
+    held: int
+    reassigned: bool = False
+    narrowed: bool = False
+
+
+class Looks:
+    """Counts what the tokens of an answer attend to, on the host.
+
+    Args:
+        windows: of all layers by their index, in tokens; None: full attention.
+
+    Attributes:
+        windows: likewise; layers may be added before the first token is counted.
+        steps: tokens so far.
+    """
+
+    def __init__(self, windows: Mapping[int, int | None]):
+        self.windows = dict(windows)
+        self.steps, self._entries = 0, 0.0
+
+    def add(self, tokens: int, full: int) -> None:
+        """Counts a token, the last of `tokens`; full attention is to `full` of them."""
+        seen = [full if n is None else min(tokens, n) for n in self.windows.values()]
+        self._entries += sum(seen) / len(seen)
+        self.steps += 1
+
+    @property
+    def mean(self) -> float:
+        """Entries that a token attended to, mean over tokens and layers."""
+        return self._entries / max(1, self.steps)
+
+    @property
+    def share(self) -> float:
+        """The share of layers with full attention."""
+        return [*self.windows.values()].count(None) / len(self.windows)
+
+
+class Policy(Memory, Protocol):
+    """The memory of one prompt and the answer after it; each pass reads one token.
+
+    A step is `begin_token`, a pass through the model, `end_token`, `advance`. All but the last only
+    give work to the device, in buffers of fixed size, with every count and place on the device:
+    steps of one kind can be captured in a graph once and run again. Parts of a step that a policy
+    does not define do nothing; nor is there a chunk to close.
+
+    Attributes:
+        chooses: a `Recalling` alone: it chooses by itself among all that a reading method kept, so
+            it goes with those methods alone that keep everything (`Whole` in
+            `core/contracts/memory.py`).
+
+    It may also have `scored()`, where it reads bounds of pages to choose: of how many pages a token
+    read them so far, mean over tokens, layers and key/value heads.
+    """
+
+    chooses: ClassVar[bool] = False
+
+    @property
+    def kind(self) -> str | None:
+        """What sort of step comes next; None: it waits for the device, so it cannot be captured."""
+        ...
+
+    def begin_token(self) -> None:
+        """Work before the pass."""
+        ...
+
+    def end_token(self) -> None:
+        """Work after the pass."""
+        ...
+
+    def advance(self) -> None:
+        """Says that the step is done, for what the host counts; gives the device no work."""
+        ...
+
+    def spent(self) -> Spent:
+        """What was attended to so far."""
+        ...

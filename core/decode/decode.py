@@ -1,0 +1,187 @@
+"""Decoding: one token after another from a filled cache, and their text as it becomes certain."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from tokenizers.decoders import DecodeStream
+from torch import Tensor
+
+from longctx.core.contracts.policy import Policy, Spent
+from longctx.core.decode.stepping.choosing import Chooser
+from longctx.core.decode.stepping.one_token import OneToken
+from longctx.core.decode.stepping.step import Reader, Step
+from longctx.core.decode.stepping.steps import steps_of
+from longctx.core.model.adapter import Decoder
+from longctx.core.profile.sampling import Sampling
+
+UNFINISHED = 64  # tokens that no character is that long: the stream decodes all that wait each time
+
+
+class Generation:
+    """One answer, generated as its text is asked for.
+
+    Args:
+        decoder: the model.
+        policy: what each token attends to.
+        hidden: the prompt's last hidden state (1, E).
+        prompt: (n,) token ids that the model has seen; a repetition penalty counts them.
+        sampling: how to choose, and the texts that end the answer.
+        limit: tokens at most.
+        ends: token ids that end the answer.
+        capture: whether steps may be captured in graphs, where the device has them.
+
+    Attributes:
+        on_token: called when a token is chosen, also one that ends the answer.
+        count: tokens so far, without one of `ends`.
+        stop: why there are no more: "end" (the model's own), "length", "stop string", or
+            "interrupted" (by Ctrl-C, or nobody wanted more); empty before.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder | Reader,
+        policy: Policy,
+        hidden: Tensor,
+        prompt: Tensor,
+        sampling: Sampling,
+        limit: int,
+        ends: set[int],
+        capture: bool = True,
+    ):
+        self._decoder, self._policy, self._hidden = decoder, policy, hidden
+        self._limit, self._ends = limit, ends
+        self._stops = sampling.stop or ()
+        choose, prompt = Chooser(sampling, decoder.device), prompt.to(decoder.device)
+        self._steps = steps_of(
+            Step(_reader(decoder), policy, choose, prompt, limit), limit, capture
+        )
+        self._clock = _Clock()
+        self.on_token: Callable[[], None] = lambda: None
+        self.count, self.stop = 0, ""
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens a second after the first, one that ended the answer included; None: none yet."""
+        return self._clock.rate()
+
+    @property
+    def captured(self) -> tuple[str, ...]:
+        """Kinds of steps that run as captured graphs."""
+        return self._steps.captured
+
+    def spent(self) -> Spent:
+        """What the answer's tokens attended to so far."""
+        return self._policy.spent()
+
+    def tokens(self) -> Iterator[int]:
+        """The token ids; the one that ends the answer is not given, nor are stop strings seen.
+
+        Raises:
+            KeyboardInterrupt: the user's; `stop` and `count` are what they are then.
+        """
+        try:
+            yield from self._tokens()
+        except (KeyboardInterrupt, GeneratorExit):
+            self.stop = self.stop or "interrupted"
+            raise
+        finally:
+            self._steps.wait()
+
+    def _tokens(self) -> Iterator[int]:
+        self._steps.begin(self._decoder.logits(self._hidden))
+        for number in range(1, self._limit + 1):
+            chosen = self._steps.read(more=number < self._limit)  # waits for the device
+            self._clock.tick()
+            self.on_token()
+            if chosen in self._ends:
+                self.stop = "end"
+                return
+            self.count += 1
+            if number == self._limit:
+                self.stop = "length"
+            yield chosen
+            if number < self._limit:
+                self._steps.go_on()
+
+    def texts(self, tokenizer: Any) -> Iterator[str]:
+        """The text as it becomes certain: nothing of a stop string, or of half a character.
+
+        Raises:
+            KeyboardInterrupt: the user's; `stop` and `count` are what they are then.
+        """
+        with closing(self.tokens()) as tokens:
+            yield from self._before_stop(texts(tokenizer, tokens))
+
+    def _before_stop(self, pieces: Iterable[str]) -> Iterator[str]:
+        stops, held = self._stops, ""
+        try:
+            for piece in pieces:
+                held += piece
+                found = [place for place in map(held.find, stops) if place >= 0]
+                if found:
+                    self.stop = "stop string"
+                    held = held[: min(found)]
+                    break
+                certain = len(held) - _may_begin(held, stops)
+                if certain:
+                    yield held[:certain]
+                    held = held[certain:]
+        except KeyboardInterrupt:
+            if held:  # no stop string comes of it now
+                yield held
+            raise
+        if held:
+            yield held
+
+
+_one_token: WeakKeyDictionary[Decoder, OneToken | None] = WeakKeyDictionary()
+
+
+def _reader(decoder: Decoder | Reader) -> Reader:
+    """What runs one token fastest; it is looked for once for each decoder."""
+    if not isinstance(decoder, Decoder):  # made to run one token
+        return decoder
+    if decoder not in _one_token:
+        _one_token[decoder] = OneToken.of(decoder)
+    return _one_token[decoder] or decoder
+
+
+def texts(tokenizer: Any, tokens: Iterator[int]) -> Iterator[str]:
+    """The text of tokens as they come; bytes of an unfinished character wait for the rest."""
+    backend, waiting = tokenizer.backend_tokenizer, []
+    stream = DecodeStream(skip_special_tokens=True)
+    for token in tokens:
+        waiting.append(token)
+        piece = stream.step(backend, token)
+        if piece is None and len(waiting) == UNFINISHED:
+            piece = backend.decode(waiting, skip_special_tokens=True)
+            stream = DecodeStream(skip_special_tokens=True)
+        if piece is not None:
+            waiting = []
+        if piece:
+            yield piece
+
+
+def _may_begin(text: str, stops: Iterable[str]) -> int:
+    """How many characters at the end of a text may be the beginning of a stop string."""
+    longest = {stop: min(len(stop) - 1, len(text)) for stop in stops}
+    lengths = (n for stop in stops for n in range(1, longest[stop] + 1) if text.endswith(stop[:n]))
+    return max(lengths, default=0)
+
+
+class _Clock:
+    """When the first and the latest token came."""
+
+    def __init__(self) -> None:
+        self._count, self._first, self._last = 0, 0.0, 0.0
+
+    def tick(self) -> None:
+        self._last = time.perf_counter()
+        self._first = self._first if self._count else self._last
+        self._count += 1
+
+    def rate(self) -> float | None:
+        return (self._count - 1) / (self._last - self._first) if self._count > 1 else None

@@ -1,0 +1,101 @@
+"""RaaS: pages of the answer that nothing attends to any more make room for new ones.
+
+Hu et al., "Efficient Long-Decoding Inference with Reasoning-Aware Attention Sparsity", 3.2, 3.3.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from longctx.core.contracts.policy import PolicyOptions
+from longctx.core.kv.answer_pages import Answer, settled
+from longctx.core.kv.page_stamps import LEAST, require_pages, require_rule
+from longctx.core.kv.pages import Paged, pages_of
+from longctx.core.kv.prompt import Prompt
+from longctx.core.model.adapter import Layer
+from longctx.kernels.decode_door import PAGE
+
+
+@dataclass(frozen=True)
+class Options(PolicyOptions):
+    """Options of RaaS.
+
+    Attributes:
+        budget: tokens held for each layer and key/value head, the prompt's included, in whole
+            pages. The paper has 1,024 at most, for prompts of some hundred tokens; here a prompt
+            has passages too.
+        rule: which pages get the newest stamp: `top`, the better half of those that are held; or
+            `alpha`, all that get at least this share of the softmax over their scores.
+        alpha: that share; 0.0001 is the paper's.
+    """
+
+    budget: int = 4096
+    rule: str = "top"
+    alpha: float = 1e-4
+
+    def __post_init__(self) -> None:
+        least = (LEAST + 1) * PAGE  # a prompt has one page at least
+        if self.budget < least:
+            raise ValueError(f"budget: expected {least} or more, got {self.budget}")
+        require_rule(self.rule, self.alpha)
+
+    less = ""
+
+    def reserve(self, answer: int) -> int:
+        """As few as must be held: in the window, as in the budget, pages give way to others."""
+        return min(answer, LEAST * PAGE)
+
+    def require(self, prompt: int) -> None:
+        """Checks that the prompt leaves four pages of the budget; see `PolicyOptions`."""
+        first = pages_of(prompt)
+        require_pages(
+            self.budget // PAGE - first,
+            f"the prompt of {prompt:,} tokens takes {first} of the {self.budget // PAGE} pages of "
+            f"its budget of {self.budget:,} tokens",
+            f"Raise `budget` to {(first + LEAST) * PAGE} or more, gather less, or use --decode "
+            "quest+raas, which has a budget for the answer alone.",
+        )
+
+
+class Policy(Answer):
+    """All that is held; when a page begins and there is no room, the oldest stamp gives way.
+
+    The prompt's pages, its part-filled last one included, are never given up; the answer begins a
+    page of its own. A token scores the pages with itself in the last of them, stamps them, and
+    attends to all. What the paper leaves open: each key/value head has stamps of its own, a page's
+    score being the largest over its query heads; the share of `top` counts the prompt's pages;
+    of equal stamps the page that comes first in the text gives way; the page being filled has
+    always the newest stamp; layers with a sliding window attend to that and hold no more.
+
+    Args:
+        options: `Options`.
+        prompt: read in full; its memory is not kept.
+        window: tokens that the model was trained on; at its end positions are re-assigned.
+
+    Raises:
+        UsageError: the prompt leaves fewer than four pages of the budget.
+    """
+
+    def __init__(self, options: Options, prompt: Prompt, window: int):
+        options.require(prompt.length)
+        first = pages_of(prompt.length)
+        slots = settled(prompt, LEAST * PAGE, options.budget // PAGE - first, window)
+        paged = {
+            index: Paged(cache, first + slots)
+            for index, cache in prompt.caches.items()
+            if cache.layer.window is None
+        }
+        alpha = options.alpha if options.rule == "alpha" else None
+        super().__init__(prompt, paged, first, slots, True, prompt.length, window, alpha)
+
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attends one token to all that is held; see `Memory.attend`."""
+        if layer.window is not None:
+            return self.slide(layer, q, k, v)
+        q, paged = self.write(layer, q, k, v), self._paged[layer.index]
+        self.score(layer, q, self._stamped)
+        return paged.attention(q, None)
+
+    def scored(self) -> float:
+        """All pages that are held, nearly; see `Policy`."""
+        return self._looks.share * (self._before + self._turnover.mean) / PAGE

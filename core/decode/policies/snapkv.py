@@ -1,0 +1,127 @@
+"""SnapKV: of a prompt that was read in full, what its last tokens attend to is kept.
+
+Li et al., "SnapKV: LLM Knows What You are Looking for Before Generation", NeurIPS 2024.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from longctx.core.contracts import policy
+from longctx.core.contracts.policy import PolicyOptions, Spent
+from longctx.core.kv.prompt import LayerCache, Prompt
+from longctx.core.model.adapter import Layer
+from longctx.kernels.decode_door import Store, best_tokens
+from longctx.kernels.door import attention_mass
+
+
+@dataclass(frozen=True)
+class Options(PolicyOptions):
+    """Options of SnapKV.
+
+    Attributes:
+        budget: tokens of the prompt that each layer and key/value head keeps.
+        window: last tokens of the prompt, whose queries choose; they are kept too.
+        pool: neighbours of which a token takes the largest mass, odd.
+    """
+
+    budget: int = 4096
+    window: int = 32
+    pool: int = 7
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.window < self.budget:
+            raise ValueError(f"expected 1 <= window < budget, got {self}")
+        if self.pool < 1 or self.pool % 2 == 0:
+            raise ValueError(f"pool: expected an odd number from 1 on, got {self.pool}")
+
+    @property
+    def observed(self) -> int:
+        """The queries that choose."""
+        return self.window
+
+
+class Policy(policy.Policy):
+    """The chosen tokens of a prompt and all of the answer, at their original positions.
+
+    What the paper leaves open: attention is averaged over a group's query heads as over the
+    queries, so that each key/value head has one set; of equal means the one that is larger before
+    pooling comes first, then the earlier token; layers with a sliding window choose nothing.
+
+    Args:
+        options: `Options`.
+        prompt: read in full, with room for the answer; it is cut down to what is kept.
+        window: tokens that the model was trained on.
+    """
+
+    def __init__(self, options: Options, prompt: Prompt, window: int):
+        self._caches = prompt.caches
+        self._grows = any(cache.grows for cache in prompt.caches.values())
+        self._steps, self._entries = 0, 0
+        self._kept = {index: self._keep(options, cache) for index, cache in self._caches.items()}
+        device = next(iter(self._caches.values())).keys.device
+        self._position = torch.tensor([prompt.length], device=device)  # of the next token
+        self._slots = torch.tensor([*self._kept.values()], device=device)  # of layers: its entry
+        self._counts = self._slots + 1
+        rows = zip(self._slots.split(1), self._counts.split(1), strict=True)
+        self._rows = dict(zip(self._kept, rows, strict=True))
+
+    @staticmethod
+    @torch.inference_mode()
+    def _keep(options: Options, cache: LayerCache) -> int:
+        """Cuts a layer down; how many tokens it keeps."""
+        tokens = chosen(options, cache)
+        cache.keep(tokens)
+        return tokens.shape[1]
+
+    @property
+    def kind(self) -> str | None:
+        """Every step is like the one before."""
+        return None if self._grows else "snapkv"
+
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attends one token to all that is kept; see `Memory.attend`."""
+        cache, (slot, count) = self._caches[layer.index], self._rows[layer.index]
+        if cache.grows:
+            q = cache.add(q, k, v)
+        else:
+            q = cache.put(q, k, v, self._position, [Store(cache.keys, cache.values, slot)])
+        return cache.attention(q, cache.keys, cache.values, count)
+
+    def end_token(self) -> None:
+        """The next token has the next place."""
+        self._position += 1
+        self._slots += 1
+        self._counts += 1
+
+    def advance(self) -> None:
+        """Counts the entries that were attended to."""
+        self._steps += 1
+        self._entries += sum(self._seen())
+
+    def _seen(self) -> Iterator[int]:
+        for index, kept in self._kept.items():
+            window = self._caches[index].layer.window
+            yield kept + self._steps if window is None else min(kept + self._steps, window)
+
+    def spent(self) -> Spent:
+        """What was kept, and the answer so far."""
+        attended = self._entries / max(1, self._steps * len(self._kept))
+        return Spent(attended, None, max(self._kept.values()) + self._steps)
+
+
+def chosen(options: Options, cache: LayerCache) -> Tensor:
+    """The tokens (G, n) that a layer keeps, ascending."""
+    layer, n, W = cache.layer, cache.length, options.window
+    reach = options.budget if layer.window is None else layer.window
+    places, G = torch.arange(n, device=cache.keys.device), len(cache.keys)
+    if layer.window is not None or n <= reach:
+        return places[max(0, n - reach) :].expand(G, -1)
+    q = layer.rotate(cache.queries[:, -W:], slice(n - W, n), n)
+    more = {"softcap": layer.softcap, "sinks": layer.sinks}
+    # Summed over queries and heads: a mean has the same order.
+    mass = attention_mass(q, cache.keys[:, :n], layer.scale, **more)[:, : n - W]
+    best = best_tokens(mass, places[n - W :][:1], options.budget - W, options.pool)
+    return torch.cat([best.sort(dim=1).values, places[n - W :].expand(G, -1)], dim=1)

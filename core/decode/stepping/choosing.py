@@ -1,0 +1,83 @@
+"""The next token from logits, on the device alone: nothing here waits for it.
+
+So a choice can be captured in a graph, and be made before the host knows the last one. Knows
+nothing of models and answers.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from longctx.core.profile.sampling import Sampling
+
+
+class Chooser:
+    """transformers' own processors, in the order in which its `generate` has them, and a draw.
+
+    Args:
+        sampling: how to choose.
+        device: of the logits.
+
+    Attributes:
+        generator: what draws; None where the most likely token is always taken.
+    """
+
+    def __init__(self, sampling: Sampling, device: torch.device):
+        self._processors = list(_processors(sampling))
+        self.generator: torch.Generator | None = None
+        if sampling.temperature:
+            self.generator = torch.Generator(device)
+            if sampling.seed is None:
+                self.generator.seed()
+            else:
+                self.generator.manual_seed(sampling.seed)
+
+    def __call__(self, seen: Tensor, logits: Tensor) -> Tensor:
+        """Chooses a token.
+
+        Args:
+            seen: (n,) token ids that a repetition penalty is for; how often each is there does not
+                count.
+            logits: (1, vocabulary).
+
+        Returns:
+            The token (1,).
+        """
+        for process in self._processors:
+            logits = process(seen[None], logits)
+        if self.generator is None:
+            return logits.argmax(dim=-1)
+        weights = torch.softmax(logits, dim=-1)
+        # `torch.multinomial` draws one token so; but it first waits for the device to check them.
+        return (weights / self._exponential(weights)).argmax(dim=-1)
+
+    def _exponential(self, like: Tensor) -> Tensor:
+        return torch.empty_like(like).exponential_(generator=self.generator)
+
+
+def _processors(sampling: Sampling) -> Iterator[Any]:
+    from transformers import RepetitionPenaltyLogitsProcessor
+
+    if sampling.repetition_penalty is not None:
+        yield RepetitionPenaltyLogitsProcessor(float(sampling.repetition_penalty))
+    if sampling.temperature:
+        yield from _warpers(sampling)
+
+
+def _warpers(sampling: Sampling) -> Iterator[Any]:
+    from transformers import (
+        MinPLogitsWarper,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+    )
+
+    yield TemperatureLogitsWarper(float(sampling.temperature))
+    if sampling.top_k is not None:
+        yield TopKLogitsWarper(sampling.top_k)
+    if sampling.top_p is not None and sampling.top_p < 1:
+        yield TopPLogitsWarper(float(sampling.top_p))
+    if sampling.min_p:
+        yield MinPLogitsWarper(float(sampling.min_p))

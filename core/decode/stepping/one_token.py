@@ -1,0 +1,173 @@
+"""One token through a decoder in few operations, where the decoder is a usual one.
+
+Norms, projections, gates and sums are joined (`kernels/decode_door.py`); attention is the
+memory's. That this computes what the model does is found by trying, layer by layer, whatever the
+model is called; other models are for `Decoder.read`.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from longctx.core.contracts.memory import Memory
+from longctx.core.model.adapter import Decoder, Layer
+from longctx.core.model.fused_weights import LayerParts, Parts
+from longctx.core.model.load import check_key
+from longctx.kernels.decode_door import matvec
+
+FORM = 1  # to be raised with what is computed here: checks of another form were of something else
+SCALES = (5e-4, 1.0)  # of the states tried: where what norms add counts, and usual ones
+LARGE = 32.0  # factor on states of the head that a bound of logits would show in
+TOLERANCE, HALF = 1e-4, 4.0  # of the largest entry; in half precision so many roundings
+
+
+class OneToken:
+    """A decoder's parts in their usual order; `of` says whether that is the decoder.
+
+    Args:
+        parts: the decoder's weights.
+        layers: what its memories need.
+    """
+
+    def __init__(self, parts: Parts, layers: tuple[Layer, ...]):
+        self._parts, self._layers = parts, layers
+
+    @classmethod
+    def of(cls, decoder: Decoder) -> "OneToken | None":
+        """What runs one token as the decoder does; None: it is not a usual one.
+
+        It shares the decoder's weights; see `parts_of`. That it agrees is remembered with the
+        decoder's other checks, for a CPU.
+        """
+        parts = decoder.parts()
+        if parts is None or not _fits(parts, decoder.layers):
+            return None
+        found = cls(parts, decoder.layers)
+        name = f"one-token-{FORM}-{decoder.dtype}-{check_key(decoder.config, decoder.device)}"
+        if decoder.checks.get(name):
+            return found
+        if not agrees(found, decoder):
+            return None
+        if decoder.device.type == "cpu":  # on a GPU its kernels are tried too, in each process
+            decoder.checks[name] = True
+        return found
+
+    @torch.inference_mode()
+    def read(self, token: Tensor, memory: Memory) -> Tensor:
+        """Runs a token through all layers, attending through a memory.
+
+        Args:
+            token: (1,) id, on the decoder's device.
+            memory: gets every layer's position-free q, k and v.
+
+        Returns:
+            The hidden state (1, E) before the last norm.
+
+        Raises:
+            EarlyExit: the memory needs nothing above some layer's projections.
+        """
+        state = self.embed(token)[0]
+        for index in range(len(self._layers)):
+            state = self.through(index, state, memory)
+        return state[None]
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits (1, vocabulary), float32 or wider, of what `read` gives."""
+        norm, head = self._parts.norm, self._parts.head
+        return _wide(matvec(hidden[0], *head, *norm)[None])
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """What the first layer begins from (T, E)."""
+        return F.embedding(ids, self._parts.embedding)
+
+    def through(self, index: int, state: Tensor, memory: Memory) -> Tensor:
+        """A token's state (E,) after a layer."""
+        part, layer = self._parts.layers[index], self._layers[index]
+        qkv = matvec(state, *part.qkv, *part.attention_norm)
+        out = memory.attend(layer, *_heads(qkv, part, layer))  # (H, 1, D)
+        state = matvec(out.reshape(-1), *part.out, residual=state)
+        gated = matvec(state, *part.gate_up, *part.mlp_norm, gated=True)
+        return matvec(gated, *part.down, residual=state)
+
+    def unbounded(self, hidden: Tensor) -> Tensor:
+        """The head's product (1, vocabulary) with a state (1, E) after the last norm."""
+        return _wide(matvec(hidden[0], *self._parts.head)[None])
+
+
+def _heads(qkv: Tensor, part: LayerParts, layer: Layer) -> tuple[Tensor, Tensor, Tensor]:
+    """q (H, 1, D), k and v (G, 1, D) of one token, normed where the layer does it."""
+    H, G = layer.query_heads, layer.kv_heads
+    q, k, v = qkv.view(H + 2 * G, 1, layer.head_dim).split([H, G, G])
+    return (
+        q if part.q_norm is None else part.q_norm(q),
+        k if part.k_norm is None else part.k_norm(k),
+        v,
+    )
+
+
+def _wide(logits: Tensor) -> Tensor:
+    return logits.float() if logits.dtype.itemsize < 4 else logits
+
+
+# --- is it the decoder? -------------------------------------------------------------------------
+
+
+class _Mixture:
+    """A memory in which each entry of q, k and v shows, so that none can be wrong unseen.
+
+    Args:
+        scales: (T, 1) of what each token is given; a large sum would hide what the next norm adds.
+    """
+
+    def __init__(self, scales: Tensor):
+        self._scales = scales
+
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return self._scales * (q + torch.repeat_interleave(2 * k - 3 * v, len(q) // len(k), dim=0))
+
+
+def _fits(parts: Parts, layers: tuple[Layer, ...]) -> bool:
+    """Whether projections and norms are for the heads that attention gets."""
+    for part, layer in zip(parts.layers, layers, strict=True):
+        H, G, D = layer.query_heads, layer.kv_heads, layer.head_dim
+        if len(part.qkv.weight) != (H + 2 * G) * D or part.out.weight.shape[1] != H * D:
+            return False
+        norms = [norm for norm in (part.q_norm, part.k_norm) if norm is not None]
+        if any([*weight.shape] != [D] for norm in norms for weight in norm.parameters()):
+            return False
+    return True
+
+
+@torch.inference_mode()
+def agrees(ours: OneToken, decoder: Decoder) -> bool:
+    """Whether tokens go through each part as through the decoder's own, from ids to logits."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, decoder.config.vocab_size, (len(SCALES),), generator=generator)
+    begun = ours.embed(ids.to(decoder.device))
+    shape = (len(decoder.layers) + 1, *begun.shape)
+    scales = torch.tensor(SCALES)[:, None].to(begun)
+    states = torch.randn(shape, generator=generator).to(begun) * scales
+    trace, hidden = decoder.traced(ids, _Mixture(scales), states)
+    gave = [_layer(ours, index, states[index], scales) for index in range(len(decoder.layers))]
+    large = LARGE * hidden[-1:]
+    pairs = [
+        *zip([begun, *trace.gave], trace.given, strict=True),  # nothing stands between
+        *zip(gave, trace.gave, strict=True),
+        (torch.cat([ours.logits(state[None]) for state in states[-1]]), decoder.logits(hidden)),
+        (ours.unbounded(large), decoder.logits(large)),
+    ]
+    return all(_near(one, other, begun.dtype) for one, other in pairs)
+
+
+def _layer(ours: OneToken, index: int, states: Tensor, scales: Tensor) -> Tensor:
+    """What a layer gives for states (T, E), one at a time."""
+    each = zip(states, scales, strict=True)
+    return torch.stack([ours.through(index, state, _Mixture(scale)) for state, scale in each])
+
+
+def _near(a: Tensor, b: Tensor, dtype: torch.dtype) -> bool:
+    """Whether no entry of any row is further apart than rounding explains."""
+    within = HALF * torch.finfo(dtype).eps if dtype.itemsize < 4 else TOLERANCE
+    apart, largest = (a - b).abs().amax(-1), b.abs().amax(-1)
+    return bool((apart <= within * largest).all())  # not with NaN

@@ -1,0 +1,107 @@
+"""Room on the disk and in memory: what a token takes there, and whether a document will fit.
+
+Judges before a run; what a full disk does to a write is the store's affair.
+"""
+
+from longctx.core.common.device import free_memory
+from longctx.core.common.errors import LongctxError
+from longctx.core.contracts.memory import Held, Method
+from longctx.core.engine.setup import Engine
+from longctx.core.sources.reader import Source
+from longctx.core.store.library import Library
+from longctx.core.store.shard_writer import compress_member
+from longctx.core.store.space import folder_bytes, free_disk
+
+TOKEN_BYTES = 12  # an int32 id and an int64 offset
+WORD_BYTES = 4  # of the word index, about, for each token
+SAMPLE_BYTES = 1 << 18
+
+
+def require_disk(
+    store: Library,
+    name: str,
+    engine: Engine,
+    method: Method,
+    sources: list[Source],
+    max_size: int | None,
+) -> None:
+    """Refuses sources whose state would not fit, judged by their first text.
+
+    Args:
+        store: where the state will be.
+        name: the document's; what is there of it already does not count twice.
+        engine, method: what reads.
+        sources: what is read; a stream counts nothing.
+        max_size: bytes that the library may have; None: any number.
+
+    Raises:
+        LongctxError: with the figure needed and the figure free.
+    """
+    tokens, needed = _tokens_and_bytes(engine, sources, method.row_bytes())
+    # While a checkpoint is written, the one before is still there.
+    needed += 2 * method.snapshot_bytes(tokens, engine.dtype.itemsize)
+    begun = folder_bytes(store.path / "unfinished" / name)
+    _refuse(store, sources, needed, begun + free_disk(store.path), "are free")
+    if max_size is not None:
+        room = max_size - folder_bytes(store.path) + begun
+        _refuse(store, sources, needed, room, "are left of --max-size")
+
+
+def require_memory(engine: Engine, method: Method, sources: list[Source], before: int = 0) -> None:
+    """Refuses sources of which a method would hold more than there is memory.
+
+    Args:
+        engine, method: what reads.
+        sources: what is read.
+        before: tokens that are there already.
+
+    Raises:
+        LongctxError: with the figures.
+    """
+    tokens = before + expected_tokens(engine, sources)
+    held = method.held_bytes(tokens)
+    if not holds(engine, held):
+        beside = held.host or held.device
+        raise LongctxError(
+            "no room in memory",
+            f"keys and values of about {tokens:,} tokens need {beside / 1e9:.2f} GB of it, "
+            f"{(free_memory('cpu') or 0) / 1e9:.2f} GB are free",
+            "Keep them in half the bytes (--kv-dtype int8), or use --method reform.",
+        )
+
+
+def holds(engine: Engine, held: Held) -> bool:
+    """Whether there is room for what a method will hold; as far as the platform tells."""
+    host = held.host + (held.device if engine.device == "cpu" else 0)
+    free = free_memory("cpu")
+    return free is None or host <= free
+
+
+def _refuse(store: Library, sources: list[Source], needed: int, room: int, where: str) -> None:
+    if needed > room:
+        size = sum(source.expected_size or 0 for source in sources)
+        raise LongctxError(
+            f"no room in the library '{store.path}'",
+            f"the state of {size / 1e9:.2f} GB of text needs about {needed / 1e9:.2f} GB, "
+            f"{max(room, 0) / 1e9:.2f} GB {where}",
+            "Free some space, or name a library on another disk with --library.",
+        )
+
+
+def expected_tokens(engine: Engine, sources: list[Source]) -> int:
+    """About how many tokens files have, judged by their first text; streams count nothing."""
+    return _tokens_and_bytes(engine, sources, 0)[0]
+
+
+def _tokens_and_bytes(engine: Engine, sources: list[Source], row: int) -> tuple[int, int]:
+    """About how many tokens files have and what these take, from the first text of the first."""
+    sized = (source for source in sources if source.path is not None and source.expected_size)
+    data = next((data for source in sized if (data := source.first_bytes(SAMPLE_BYTES))), b"")
+    if not data:
+        return 0, 0
+    backend = engine.files.tokenizer.backend_tokenizer
+    tokens = len(backend.encode(data.decode("utf-8", "replace"), add_special_tokens=False).ids)
+    each = tokens / len(data) * (TOKEN_BYTES + WORD_BYTES + row)
+    each += len(compress_member(data)) / len(data)
+    size = sum(source.expected_size or 0 for source in sources)
+    return int(size * tokens / len(data)), int(size * each)

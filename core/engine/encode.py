@@ -1,0 +1,81 @@
+"""Reading: the tokens go through the model once, chunk by chunk, and leave rows in the store.
+
+Asks no method how it works: it cuts chunks, runs them, and hands on what the method keeps.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from longctx.core.contracts.memory import Method, Rows
+from longctx.core.model.adapter import Decoder
+
+
+class RowSink(Protocol):
+    """Where per-token rows go."""
+
+    def append(self, group: str, rows: Rows) -> None:
+        """Takes n more rows, on the model's device, of a group of shards."""
+        ...
+
+
+def encode(
+    decoder: Decoder,
+    method: Method,
+    prefix: Tensor,
+    document: Iterable[Tensor],
+    sink: RowSink,
+    before: Callable[[int | None], None] = lambda end: None,
+) -> Iterator[int]:
+    """Reads [prefix | document] in chunks of as many tokens as `method.chunk` says each time.
+
+    To go on from a snapshot, which is of a chunk's end: the method restored, an empty prefix, and
+    the rest of the document.
+
+    Args:
+        decoder: the model.
+        method: a fresh method; afterwards it holds what its snapshot will save.
+        prefix: (P,) token ids before the document.
+        document: the document's token ids in pieces of any size.
+        sink: gets the method's rows, one for each document token and none for the prefix.
+        before: called before each chunk is read, with the document tokens up to its end; None
+            where it is not whole.
+
+    Yields:
+        After each whole chunk, how many document tokens were read: the method can be saved here.
+    """
+    read = -len(prefix)
+    for chunk in chunks(prefix, document, lambda: method.chunk):
+        size = method.chunk
+        before(max(0, read + len(chunk)) if len(chunk) == size else None)
+        decoder.read(chunk, method, method.depth)
+        # Rows of the prefix are not the document's.
+        for group, rows in method.rows(skip=min(len(chunk), max(0, -read))).items():
+            sink.append(group, rows)
+        read += len(chunk)
+        if len(chunk) == size:
+            method.end_chunk()
+            yield max(0, read)
+
+
+def chunks(prefix: Tensor, document: Iterable[Tensor], size: Callable[[], int]) -> Iterator[Tensor]:
+    """Cuts [prefix | document] into tensors of exactly `size()` tokens; the last may be shorter.
+
+    Args:
+        prefix, document: token ids.
+        size: asked before each.
+    """
+    waiting, count = [prefix], len(prefix)
+    for piece in document:
+        waiting.append(piece)
+        count += len(piece)
+        if count >= size():
+            joined = torch.cat(waiting)
+            while len(joined) >= (whole := size()):
+                yield joined[:whole]
+                joined = joined[whole:]
+            waiting, count = [joined.clone()], len(joined)
+    if count:
+        yield torch.cat(waiting)

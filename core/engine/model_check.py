@@ -1,0 +1,91 @@
+"""Checking models: their weights are read in full, and compared with what documents recorded.
+
+Knows nothing of running a model, nor of what a document holds but its manifest.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from longctx.core.common.errors import LongctxError
+from longctx.core.model.files import local_weights
+from longctx.core.model.weights import digest
+from longctx.core.store.library import Library
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What checking a model found.
+
+    Attributes:
+        name: as the documents name it.
+        documents: those that were read with it.
+        status: ok, changed, or absent where it is not on this computer.
+        bytes: of its weights.
+        error: what is wrong.
+    """
+
+    name: str
+    documents: tuple[str, ...]
+    status: str
+    bytes: int = 0
+    error: str | None = None
+
+
+def check(
+    library: Library,
+    names: Iterable[str],
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[Checked]:
+    """Reads all weights of the models of documents, whatever is remembered of them.
+
+    Models of one name with several digests are checked as one model each.
+
+    Args:
+        library: where the documents are.
+        names: the documents; those whose manifest cannot be read are left out.
+        on_progress: gets bytes read, and bytes in all, after every block.
+    """
+    models = _models(library, names)
+    files = {name: local_weights(name) for name, _ in models}
+    total = sum(_size(files[name]) for name, _ in models)
+    done = 0
+
+    def add(count: int) -> None:
+        nonlocal done
+        done += count
+        on_progress(done, total)
+
+    for (name, recorded), documents in models.items():
+        yield _checked(name, recorded, tuple(documents), files[name], add)
+
+
+def _checked(
+    name: str, recorded: str, documents: tuple[str, ...], files: list[Path], add: Callable
+) -> Checked:
+    if not files:
+        return Checked(name, documents, "absent", error="it is not on this computer: not checked")
+    try:
+        found = digest(files, anew=True, on_bytes=add)
+    except LongctxError as error:
+        return Checked(name, documents, "changed", error=str(error))
+    if found == recorded:
+        return Checked(name, documents, "ok", _size(files))
+    why = f"its weights are not those that were recorded for {', '.join(documents)}"
+    return Checked(name, documents, "changed", _size(files), why)
+
+
+def _models(library: Library, names: Iterable[str]) -> dict[tuple[str, str], list[str]]:
+    """Name and digest of each model, with its documents."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in dict.fromkeys(names):
+        try:
+            model = library.document(name, partial=True).manifest.model
+        except LongctxError:
+            continue
+        found.setdefault((model["name"], model["weights"]), []).append(name)
+    return found
+
+
+def _size(files: list[Path]) -> int:
+    return sum(file.stat().st_size for file in files if file.is_file())

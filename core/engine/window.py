@@ -1,0 +1,60 @@
+"""How many tokens of a document fit the model's window beside the question and its answer."""
+
+from dataclasses import dataclass
+
+from longctx.core.common.errors import LongctxError, UsageError
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many document tokens may be gathered.
+
+    Attributes:
+        tokens: gathered, at most.
+        dropped: wanted by the method or the user, but without a place in the window.
+    """
+
+    tokens: int
+    dropped: int
+
+
+def room(
+    window: int,
+    prefix: int,
+    question: int,
+    answer: int,
+    total: int,
+    wanted: int | None,
+    less: str = "",
+) -> Room:
+    """Fits the gathered tokens into the model's window; the question is never cut.
+
+    Args:
+        window: tokens that the model was trained on.
+        prefix, question, answer: tokens of the prefix and of the question in its template, and
+            places that are kept for the answer.
+        total: tokens of the document.
+        wanted: prefix and document tokens to recompute; None: all of them, or nothing.
+        less: what can be done for the answer to need fewer places; empty: nothing.
+
+    Raises:
+        UsageError: the question and its answer leave no room.
+        LongctxError: all tokens are wanted and do not fit.
+    """
+    free = window - prefix - question - answer
+    if free < 1:
+        raise UsageError(
+            f"a question of {question} tokens leaves no room for the document",
+            f"the model's window is {window} tokens, of which {answer} are kept for the answer",
+            f"Ask a shorter question{', ' * bool(less)}{less}.",
+        )
+    if wanted is None and total > free:
+        raise LongctxError(
+            f"the document's {total} tokens do not fit",
+            f"full attention needs all of them, and the window has room for {free}",
+            f"{less[0].upper()}{less[1:]}."
+            if less and total < free + answer  # at least with an answer of one token
+            else "Ingest it with --method reform.",
+        )
+    fitting = total if wanted is None else min(total, max(1, wanted - prefix))
+    return Room(min(fitting, free), max(0, fitting - free))

@@ -1,0 +1,237 @@
+"""Making a document longer: by what its last source has grown, and by other sources behind it.
+
+The state is opened again at its boundary, in a copy beside it that shares its files, and read on
+from there: the result has the bytes of one reading of everything, and takes the document's place
+when it is whole. What the document has already is taken from it, not from the sources' files.
+Nothing here asks which method is in use.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from xxhash import xxh3_128_hexdigest
+
+from longctx.core.common.device import dtype_name
+from longctx.core.common.errors import StateMismatch, UsageError
+from longctx.core.engine.disk import expected_tokens, require_disk, require_memory
+from longctx.core.engine.setup import Engine, Setup, prepare, recorded
+from longctx.core.ingest.append_plan import (
+    More,
+    anew,
+    in_order,
+    more_of,
+    sources_before,
+    still_changed,
+)
+from longctx.core.ingest.append_sources import Start, encoding_stays, start_before
+from longctx.core.ingest.checkpoints import Cadence
+from longctx.core.ingest.ingest import Ingested, Progress, as_it_was, read_in
+from longctx.core.ingest.reading import CannotGoOn, begun_with
+from longctx.core.ingest.resume import holds, read_in_dtype, told_dtype
+from longctx.core.sources.find import USUAL, check, open_sources
+from longctx.core.sources.reader import Source
+from longctx.core.sources.rules import Rules
+from longctx.core.store.boundary import Boundary
+from longctx.core.store.document import Document
+from longctx.core.store.library import Library
+from longctx.core.store.manifest import UNITS, Manifest
+from longctx.core.store.reopening import Longer
+from longctx.core.store.space import require_size
+from longctx.core.store.writer import Writer
+from longctx.core.tokens.tokens import TokenStream
+
+MARK = "append"  # in the report of a checkpoint: what is being made longer
+
+
+def append(
+    library: Path,
+    name: str,
+    paths: list[str],
+    setup: Setup,
+    cadence: Cadence | None = None,
+    max_size: int | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    rules: Rules = USUAL,
+    engine: Engine | None = None,
+) -> Ingested:
+    """Makes a complete document longer.
+
+    The first source goes on with the document's last one if it is the same file, or begins with
+    the same bytes; every other one comes behind it. An append that was stopped is gone
+    on with from its last checkpoint; until it is complete, the document is as it was.
+
+    Args:
+        library: the library's folder.
+        name: the document.
+        paths: files, folders, patterns, or `-` for standard input.
+        setup: model and device; how it is read, and in which number format, the document says.
+        cadence: when to write a checkpoint; None: the usual one.
+        max_size: bytes that the library may have; None: as many as the disk has.
+        on_progress: called after every chunk.
+        rules: what is read of folders and archives, and how.
+        engine: what `engine_for` gives, where that is known.
+
+    Raises:
+        UsageError: a missing file, one that has changed otherwise than by growing, or one that is
+            in the document and not at its end; or another number format than the document's.
+        NotFound: no such library or document.
+        Locked: another process writes it, or reads it for too long.
+        StateMismatch: it is of another model, damaged, or of a version that notes no boundary.
+        LongctxError: no room for the model or the state.
+    """
+    store = Library.open(library)
+    check(paths, rules)  # a missing file is told before anything is locked
+    with store.longer(name) as longer:
+        document = longer.document
+        more = more_of(document, open_sources(paths, rules))
+        if not more.bytes and not more.new:
+            return as_it_was(document)
+        _require_one_text(document)
+        boundary = document.boundary()
+        if boundary is None:
+            raise StateMismatch(
+                f"cannot append to '{name}'",
+                "an older longctx has read it, which did not keep what that needs",
+                f"Read everything anew: {anew(document)}",
+            )
+        engine = engine or engine_for(document, setup)
+        method = engine.new_method()
+        require_disk(store, name, engine, method, more.sizes(), max_size)
+        expected = document.manifest.tokens + expected_tokens(engine, more.sizes())
+        require_memory(engine, method, more.sizes(), document.manifest.tokens)
+        stream = TokenStream(engine.files.tokenizer)
+        more.keep_shown_name(stream)
+        sources = more.sources(_start(more, boundary, stream), stream)
+        marks = {MARK: xxh3_128_hexdigest(document.manifest.to_json().encode())}
+        writer = _writer(longer, more, boundary, sources, engine, marks)
+        within = partial(require_size, store.path, max_size)
+        try:
+            run = read_in(engine, sources, writer, cadence, within, on_progress, expected, marks)
+        except CannotGoOn as error:
+            writer.discard()
+            raise CannotGoOn(
+                f"cannot append to '{name}'",
+                f"{error.what}: {error.why}",
+                "What was kept of the append is dropped: run the command again. If it says the "
+                f"same, read everything anew: {anew(document)}",
+            ) from error
+        return run.summary(store.document(name))
+
+
+def engine_for(document: Document, setup: Setup) -> Engine:
+    """What a document is read on with: its own method, options, profile and number format.
+
+    Raises:
+        UsageError: another number format is wanted.
+        StateMismatch: the model is another one.
+    """
+    dtype = _own_dtype(document.manifest, setup.dtype)
+    own = replace(setup, profile=None, method=None, keep_kv=False, kv_dtype=None, dtype=dtype)
+    engine = prepare(own, recorded(document.manifest))
+    document.require_model(engine.files.fingerprint().as_dict())
+    return engine if dtype == setup.dtype else told_dtype(engine)
+
+
+def _own_dtype(manifest: Manifest, wanted: str) -> str:
+    """The number format in which a document was read; what is wanted, where it says none.
+
+    Raises:
+        UsageError: another one is wanted.
+    """
+    own = read_in_dtype(manifest)
+    if own is None:
+        return wanted
+    if wanted not in ("auto", own):
+        raise UsageError(
+            f"cannot read on '{manifest.name}' in {wanted}",
+            f"it was read in {own}, and a document has one number format",
+            f"Leave --dtype out, or read everything in {wanted} under another name.",
+        )
+    return own
+
+
+def _require_one_text(document: Document) -> None:
+    """Refuses a document whose sources were read each by itself.
+
+    Raises:
+        StateMismatch: it is such a one.
+    """
+    if document.manifest.units != UNITS[0]:
+        raise StateMismatch(
+            f"cannot append to '{document.manifest.name}'",
+            "each of its sources was read by itself, and this longctx reads on only where all "
+            "were read as one text",
+            f"Read everything anew: {anew(document)}",
+        )
+
+
+def _start(more: More, boundary: Boundary, stream: TokenStream) -> tuple[int, Start]:
+    """The source that the boundary is in, and where to begin to read it again."""
+    document = more.document
+    if not boundary.tokens:
+        return 0, Start()
+    number = document.source_of(boundary.tokens)
+    last = len(document.manifest.sources) - 1
+    if number == last and more.file and not encoding_stays(document, number, more.file):
+        return number, Start()
+    return number, start_before(document, number, boundary.tokens, stream)
+
+
+def _writer(
+    longer: Longer,
+    more: More,
+    boundary: Boundary,
+    sources: list[Source],
+    engine: Engine,
+    marks: dict[str, Any],
+) -> Writer:
+    """A writer that goes on from what an earlier run has left, or from the boundary.
+
+    Raises:
+        UsageError: a reading is begun that is to replace the document.
+    """
+    manifest = longer.document.manifest
+    header = {"recorded": engine.recorded()}
+    kept = ("model", "method", "options", "profile", "title")
+    header |= {part: getattr(manifest, part) for part in kept}
+    if longer.begun:
+        _require_append(longer.begun.manifest)
+        fixed = len(manifest.sources) - (more.file is not None)
+        if _can_go_on(longer.begun.manifest, sources, fixed, engine, marks):
+            try:
+                return longer.go_on(header)
+            except StateMismatch:
+                pass  # what it holds is only less work
+    kept = sources_before(more, boundary.tokens)
+    order = [*in_order(manifest)]
+    ends = order.index(len(kept) - 1) if kept else -1
+    report = {
+        "forced_splits": boundary.forced_splits,
+        "skipped": [entry for entry in order[: ends + 1] if not isinstance(entry, int)],
+        "lost": [*manifest.report.get("lost", [])],  # also of what is read again
+        "changed": still_changed(manifest, kept),
+    }
+    return longer.begin(header, boundary, kept, {**report, **marks})
+
+
+def _require_append(begun: Manifest) -> None:
+    if MARK not in begun.report:
+        raise UsageError(
+            f"cannot append to '{begun.name}'",
+            f"a reading that is to take its place was begun ({begun.tokens:,} tokens)",
+            "Run the command that began it to its end first, or begin it anew with --replace.",
+        )
+
+
+def _can_go_on(
+    begun: Manifest, sources: list[Source], fixed: int, engine: Engine, marks: dict[str, Any]
+) -> bool:
+    """Whether what was begun is the beginning of these sources behind this document, read alike."""
+    if read_in_dtype(begun) != dtype_name(engine.dtype):
+        return False
+    if begun.report[MARK] != marks[MARK] or begun_with(sources, begun) is None:
+        return False
+    return all(holds(known) for known in begun.sources[fixed:])

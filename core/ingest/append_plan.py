@@ -1,0 +1,274 @@
+"""What comes behind a document: what its last source has grown, and other sources.
+
+Says which of the files that are named are which, and refuses those that have changed otherwise.
+Writes nothing, and knows nothing of models.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from longctx.core.common import pasting
+from longctx.core.common.errors import UsageError
+from longctx.core.ingest.append_sources import LeftOut, Start, StoredSource, hash_of, header_of
+from longctx.core.ingest.reading import skipped
+from longctx.core.ingest.resume import is_as_it_was
+from longctx.core.sources.reader import Source
+from longctx.core.store.document import Document
+from longctx.core.store.manifest import Manifest
+from longctx.core.store.manifest import Source as Known
+from longctx.core.store.sameness import begins_with, is_same
+from longctx.core.tokens.tokens import TokenStream
+
+Entry = int | dict[str, Any]  # number of a source, or what is told of one that was left out
+
+
+@dataclass
+class More:
+    """What comes behind a document.
+
+    Attributes:
+        document: which.
+        file: its last source's, if that is named again; else None.
+        name: that it is named by.
+        bytes: by which it has grown.
+        new: other sources.
+    """
+
+    document: Document
+    file: Path | None
+    name: str | None
+    bytes: int
+    new: list[Source]
+
+    def sources(self, start: tuple[int, Start], stream: TokenStream) -> list[Source]:
+        """All sources in order, those that were left out too.
+
+        Args:
+            start: number of the source that the boundary is in, and where to begin there.
+            stream: makes the tokens.
+        """
+        read, behind = _divided(self.document.manifest)
+        again = {(source.file, source.part) for source in self.new}  # could not be read then
+        left = [entry for entry in behind if self._place(entry) not in again]
+        return [*(self._source(entry, start, stream) for entry in [*read, *left]), *self.new]
+
+    def keep_shown_name(self, stream: TokenStream) -> None:
+        """Has the last source keep its name, if the model has read that before it."""
+        last = len(self.document.manifest.sources) - 1
+        if self.file and header_of(self.document, last, stream):
+            self.name = self.document.manifest.sources[last].name
+
+    def _place(self, entry: Entry) -> tuple[str | None, str]:
+        return _place(self.document.manifest, entry)
+
+    def _source(self, entry: Entry, start: tuple[int, Start], stream: TokenStream) -> Source:
+        if not isinstance(entry, int):
+            return LeftOut(entry)
+        first, begin = start
+        # What comes before the boundary is not read.
+        header = header_of(self.document, entry, stream) if entry >= first else ""
+        last = entry == len(self.document.manifest.sources) - 1
+        grows = (self.file, self.name) if last else (None, None)
+        begin = begin if entry == first else None
+        return StoredSource(self.document, entry, begin, *grows, header)
+
+    def sizes(self) -> list[Source]:
+        """Sources as large as what is new of them."""
+        grown = [_Grown(self.name or "", self.file, self.bytes)] if self.file else []
+        return [*grown, *self.new]
+
+
+class _Grown(Source):
+    """The new part of a source, for estimates."""
+
+    def __init__(self, name: str, path: Path, new: int):
+        super().__init__(name, path)
+        self._new = new
+
+    @property
+    def expected_size(self) -> int:
+        """Bytes that are new."""
+        return self._new
+
+
+def in_order(manifest: Manifest) -> list[Entry]:
+    """Numbers of sources, and what is told of those that were left out, as they were given."""
+    left_out = {entry["place"]: entry for entry in skipped(manifest)}
+    numbers = iter(range(len(manifest.sources)))
+    count = len(manifest.sources) + len(left_out)
+    return [left_out[place] if place in left_out else next(numbers) for place in range(count)]
+
+
+def _divided(manifest: Manifest) -> tuple[list[Entry], list[Entry]]:
+    """What was given up to the last source that was read, and those left out behind it."""
+    order = in_order(manifest)
+    end = 1 + order.index(len(manifest.sources) - 1)
+    return order[:end], order[end:]
+
+
+def _place(manifest: Manifest, entry: Entry) -> tuple[str | None, str]:
+    """The file that a source is of, and which part of it."""
+    if not isinstance(entry, int):
+        return entry["path"], entry.get("part") or ""
+    known = manifest.sources[entry]
+    return known.path, known.origin.part if known.origin else ""
+
+
+def more_of(document: Document, given: list[Source]) -> More:
+    """Which of the sources that are given are the document's last ones, and which are others.
+
+    Raises:
+        UsageError: a source has changed, or cannot come where it is wanted.
+    """
+    manifest, last = document.manifest, document.manifest.sources[-1]
+    read, behind = _divided(manifest)
+    lengths = range(min(len(read), len(given)), 0, -1)
+    same = next((n for n in lengths if _are(manifest, read[-n:], given[:n])), 0)
+    if not same and given and _has_moved(last, given[0]):
+        same = 1  # the same text under another name
+    for entry, source in zip(read[len(read) - same :][:-1], given, strict=False):
+        _require_same(document, entry, source)
+    new = given[same:]
+    while same and new and behind and _is_still(manifest, behind[0], new[0]):
+        behind, new = behind[1:], new[1:]
+    _require_new(document, new)
+    if not same:
+        return More(document, None, None, 0, new)
+    source = given[same - 1]
+    grown = _grown(document, source)
+    name = last.name if source.file == last.path else source.name
+    return More(document, source.path if grown else None, name if grown else None, grown, new)
+
+
+def _are(manifest: Manifest, entries: list[Entry], given: list[Source]) -> bool:
+    """Whether these are the files that were read, whatever is in them now."""
+    pairs = zip(entries, given, strict=True)
+    return all(s.file and _place(manifest, entry) == (s.file, s.part) for entry, s in pairs)
+
+
+def _is_still(manifest: Manifest, entry: Entry, source: Source) -> bool:
+    """Whether a source is one that was left out, and would be again."""
+    place = source.file, source.part
+    return _place(manifest, entry) == place and is_as_it_was(entry)
+
+
+def _require_same(document: Document, entry: Entry, source: Source) -> None:
+    """UsageError where a source before the last is not what was read, or left out."""
+    if isinstance(entry, int):
+        known = document.manifest.sources[entry]
+        if not _is_same(known, source):
+            raise _changed(document, known)
+    elif not is_as_it_was(entry):
+        raise UsageError(
+            f"cannot append to '{document.manifest.name}'",
+            f"'{source.name}', which was left out, has changed, and other files come after it",
+            f"Read everything anew: {anew(document)}. Or append it alone as a further part.",
+        )
+
+
+def _require_new(document: Document, new: list[Source]) -> None:
+    """UsageError where one of these is in the document."""
+    manifest = document.manifest
+    known = {_place(manifest, number) for number in range(len(manifest.sources))}
+    for source in new:
+        if source.file and (source.file, source.part) in known:
+            raise UsageError(
+                f"cannot append '{source.name}' to '{manifest.name}'",
+                "it is in the document, and not its last source",
+                f"Name another file, or read everything anew: {anew(document)}",
+            )
+
+
+def _grown(document: Document, source: Source) -> int:
+    """Bytes by which the document's last source has grown.
+
+    Raises:
+        UsageError: it has changed otherwise, or is none that can grow.
+    """
+    last = document.manifest.sources[-1]
+    if last.origin or source.made:
+        if not _is_same(last, source):
+            raise _not_plain(document, last)
+        return 0
+    if source.path is None or not _goes_on(last, source.path):
+        raise _changed(document, last)
+    return source.path.stat().st_size - last.size
+
+
+def _is_same(known: Known, source: Source) -> bool:
+    try:
+        return source.path is not None and is_same(known, source.path)
+    except OSError:
+        return False
+
+
+def _has_moved(known: Known, source: Source) -> bool:
+    """Whether a plain text goes on in a file of another name."""
+    if known.origin or source.made or source.path is None:
+        return False
+    return _goes_on(known, source.path)
+
+
+def _goes_on(known: Known, file: Path) -> bool:
+    """Whether a file begins with what was read of a source."""
+    try:
+        return file.is_file() and begins_with(file, known.size, known.sha256)
+    except OSError:
+        return False
+
+
+def _changed(document: Document, known: Known) -> UsageError:
+    return UsageError(
+        f"cannot append to '{document.manifest.name}'",
+        f"'{known.name}' does not begin any more with the {known.size:,} bytes that were read of "
+        "it: it was rewritten, cut or rotated",
+        f"Read it anew: {anew(document)}. Or append it under another name as a further part.",
+    )
+
+
+def _not_plain(document: Document, known: Known) -> UsageError:
+    what = f"cannot append to '{document.manifest.name}'"
+    if known.origin:
+        return UsageError(
+            what,
+            f"'{known.name}' was unpacked or converted from a file that has changed since; only "
+            "a file that is read as it is can be gone on with",
+            f"Read everything anew: {anew(document)}. Or append it under another name as a "
+            "further part.",
+        )
+    why = f"'{known.name}' has changed, and was read as the text that it is written in"
+    return UsageError(what, why, "Add --raw to go on with it.")
+
+
+def anew(document: Document) -> str:
+    """The command that reads a document anew."""
+    return f"longctx ingest PATH... {pasting.option('--name', document.manifest.name)} --replace"
+
+
+def sources_before(more: More, tokens: int) -> tuple[Known, ...]:
+    """What a checkpoint after so many tokens says of the sources."""
+    document = more.document
+    sources = document.manifest.sources
+    found = [source for source in sources if source.first_token < tokens]
+    if not found or found[-1].first_token + found[-1].tokens <= tokens:
+        return tuple(found)
+    number, known = len(found) - 1, found[-1]
+    size = document.span(tokens, tokens + 1)[1]
+    opened = replace(
+        known,
+        size=size,
+        sha256=hash_of(document, number, size).hexdigest(),
+        tokens=tokens - known.first_token,
+        undecodable=None,
+    )
+    if number == len(sources) - 1 and more.file:
+        place = StoredSource(document, number, None, more.file).file
+        opened = replace(opened, name=more.name or known.name, path=place)
+    return (*found[:-1], opened)
+
+
+def still_changed(manifest: Manifest, kept: tuple[Known, ...]) -> list[str]:
+    """Sources that changed while they were read, but for those that are read again."""
+    whole = {source.name for source in kept if source.undecodable is not None}
+    return [name for name in manifest.report.get("changed", []) if name in whole]

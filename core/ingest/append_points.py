@@ -1,0 +1,106 @@
+"""Which chunk's end is the last one that a longer document will have too, while it is read.
+
+Tokens are safe when the text goes on behind a place where it can be cut. A snapshot is taken only
+where it may be the last: before a chunk that is not whole, or whose tokens are not safe. Asks no
+method how it works.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from longctx.core.contracts.memory import Method, Snapshot
+from longctx.core.store.boundary import Boundary
+from longctx.core.store.document import Document
+
+
+class Counted(Protocol):
+    """A reading, as far as this module looks at it.
+
+    Attributes:
+        safe: first tokens that stay as they are, whatever is added at the end.
+        forced_splits: in what the store has.
+    """
+
+    safe: int
+    forced_splits: int
+
+
+class Boundaries:
+    """The last boundary so far.
+
+    Args:
+        reading: what is read.
+        begun: the checkpoint that it goes on from; None: it begins.
+    """
+
+    def __init__(self, reading: Counted, begun: Document | None):
+        self._reading = reading
+        # The last one, and one after it that is not safe yet.
+        self._last = begun.boundary() if begun else Boundary(0, {}, 0)
+        self._next: Boundary | None = None
+        self._stands = begun.manifest.tokens if begun else None  # the method: at a chunk's end
+
+    def before(self, method: Method, end: int | None) -> None:
+        """Notes where the method stands before it reads a chunk.
+
+        Args:
+            method: what reads.
+            end: tokens at the chunk's end; None where it is not whole.
+        """
+        self._settle()
+        if end is not None and end <= self._reading.safe:
+            self._last = self._next = None  # that end comes after: what is held gives way to it
+        elif self._stands:
+            self._keep(self._here(method.snapshot()))
+        self._stands = end
+
+    def latest(self, snapshot: Snapshot) -> Boundary | None:
+        """The last boundary, at a chunk's end or at the end of all.
+
+        Args:
+            snapshot: the method's now.
+
+        Returns:
+            None where nobody knows, as after a checkpoint of an older version.
+        """
+        self._settle()
+        if self._stands and self._stands <= self._reading.safe:
+            return self._here(snapshot)
+        return self._last
+
+    def _here(self, snapshot: Snapshot) -> Boundary:
+        return Boundary(self._stands or 0, snapshot, self._reading.forced_splits)
+
+    def _keep(self, boundary: Boundary) -> None:
+        if boundary.tokens <= self._reading.safe:
+            self._last, self._next = boundary, None
+        else:
+            self._next = boundary
+
+    def _settle(self) -> None:
+        if self._next and self._next.tokens <= self._reading.safe:
+            self._last, self._next = self._next, None
+
+
+def on_host(
+    boundary: Boundary | None,
+    snapshot: Snapshot,
+    host: Snapshot,
+    copy: Callable[[Snapshot], tuple[Snapshot, Callable[[], object]]],
+) -> tuple[Boundary | None, Callable[[], object]]:
+    """A boundary whose snapshot is on the CPU.
+
+    Args:
+        boundary: the last one.
+        snapshot, host: the method's now, and the copy that is made of it.
+        copy: begins to copy others.
+
+    Returns:
+        The boundary, and what to call before it is used.
+    """
+    if boundary is None:
+        return None, lambda: None
+    tensors, arrive = (
+        (host, lambda: None) if boundary.snapshot is snapshot else copy(boundary.snapshot)
+    )
+    return Boundary(boundary.tokens, tensors, boundary.forced_splits), arrive

@@ -1,0 +1,220 @@
+"""A document that grows with its file: appended to whenever enough has come, until Ctrl-C.
+
+The file is looked at once a second and never kept open; the model is loaded once. What an append
+does is `append.py`'s affair.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from stat import S_ISREG
+
+from longctx.core.common.device import dtype_name
+from longctx.core.common.errors import Locked, NotFound, UsageError
+from longctx.core.engine.setup import Engine, Setup, prepare
+from longctx.core.ingest.append import append, engine_for
+from longctx.core.ingest.checkpoints import Cadence
+from longctx.core.ingest.ingest import Ingested, Progress, ingest
+from longctx.core.ingest.resume import read_in_dtype, read_otherwise
+from longctx.core.sources.find import USUAL, open_sources
+from longctx.core.sources.naming import kind_of, layers
+from longctx.core.sources.rules import Rules
+from longctx.core.store.document import Document
+from longctx.core.store.library import Library
+
+POLL = 1.0  # seconds between two looks at the file
+PAUSE = 10.0  # seconds after which also what fills no chunk is read
+
+
+def follow(
+    library: Path,
+    name: str,
+    paths: list[str],
+    setup: Setup,
+    cadence: Cadence | None = None,
+    max_size: int | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_step: Callable[[Ingested], None] = lambda done: None,
+    on_wait: Callable[[Locked], None] = lambda why: None,
+    on_empty: Callable[[Path], None] = lambda file: None,
+    wait: Callable[[float], None] = lambda seconds: time.sleep(seconds),
+    rules: Rules = USUAL,
+    as_wanted: bool = False,
+) -> Ingested:
+    """Reads files, and then what comes at the end of the last one, until Ctrl-C.
+
+    Args:
+        library: the library's folder; made if absent.
+        name: the document; made if absent, else appended to.
+        paths: files, folders, patterns; the last one is a file, which is followed.
+        setup: as of `ingest`, or of `append` where the document is there.
+        cadence: when to write a checkpoint; None: the usual one.
+        max_size: bytes that the library may have.
+        on_progress: called after every chunk.
+        on_step: called whenever the document has become longer, and at first.
+        on_wait: called when the longer document waits for readers of the one before.
+        on_empty: called once where the last file is empty yet: its first bytes are waited for.
+        wait: lets so many seconds pass.
+        rules: what is read of folders and archives, and how.
+        as_wanted: a document that is there must have been read with the setup's method, options
+            and profile; else its own are taken, whatever the setup says.
+
+    Returns:
+        What the document holds at Ctrl-C, once it was there.
+
+    Raises:
+        as `ingest` and `append`; so where the file was rewritten, cut or rotated.
+        UsageError: a document is there that was read in another way, against `as_wanted`.
+    """
+    file = Path(paths[-1])
+    _require_plain(paths[-1], rules)
+    store = Library.open(library, create=True)
+    document, engine = _begin(store, name, setup, as_wanted)
+    if not _ends_with(document, file):
+        _wait_for_bytes(file, on_empty, wait)
+    given = cadence, max_size, on_progress, rules, engine
+    if document:
+        done = append(library, name, paths, setup, *given)
+    else:
+        done = ingest(library, paths, setup, name, False, *given)
+        given = *given[:-1], _engine_now(store.document(name), engine, setup)
+    try:
+        on_step(done)
+        per_token = done.bytes / max(1, done.tokens)
+        growth = _Growth(file, _read(store, name), int(engine.new_method().chunk * per_token))
+        while True:
+            if not growth.is_due():
+                wait(POLL)
+                continue
+            try:
+                new = append(library, name, paths[-1:], setup, *given)
+            except Locked as why:
+                if not store.is_waiting(name):
+                    raise
+                on_wait(why)
+                wait(POLL)
+                continue
+            growth.note(_read(store, name))
+            if new.bytes != done.bytes:  # also where what was complete has got its place
+                done = replace(new, status="complete")
+                on_step(done)
+            else:
+                wait(POLL)  # there was nothing to read, and so it may be the next time
+    except KeyboardInterrupt:
+        return done
+
+
+def _require_plain(path: str, rules: Rules) -> None:
+    """Refuses what cannot be read further where it grows.
+
+    Raises:
+        UsageError: it is no file, or one that is unpacked or converted.
+    """
+    what, file = f"cannot follow '{path}'", Path(path)
+    if file.is_dir():
+        raise UsageError(what, "it is a folder", "Name the file in it that grows.")
+    if not file.is_file():
+        raise UsageError(what, "it is not a file", "Name the file that grows last.")
+    if layers(path)[1] or kind_of(path):
+        raise UsageError(what, "it is compressed or an archive", "Name a file of text last.")
+    if any(source.made for source in open_sources([path], rules)):
+        why = "it would be converted, which takes the whole file each time"
+        raise UsageError(what, why, "Add --raw to read the text that it is written in.")
+
+
+def _begin(
+    store: Library, name: str, setup: Setup, as_wanted: bool
+) -> tuple[Document | None, Engine]:
+    """The document, if it is there already, and what it is read with."""
+    try:
+        document = store.document(name)
+    except NotFound:
+        return None, prepare(setup)
+    engine = engine_for(document, setup)
+    if as_wanted:
+        _require_read_as(document, setup)
+    return document, engine
+
+
+def _engine_now(document: Document, engine: Engine, setup: Setup) -> Engine:
+    """The same engine; another one where a reading was gone on with in another number format."""
+    same = read_in_dtype(document.manifest) == dtype_name(engine.dtype)
+    return engine if same else engine_for(document, setup)
+
+
+def _require_read_as(document: Document, setup: Setup) -> None:
+    """UsageError where a document was read in another way."""
+    manifest = document.manifest
+    wanted = prepare(replace(setup, model=setup.model or manifest.model["name"]))
+    if why := read_otherwise(wanted, manifest):
+        raise UsageError(
+            f"cannot follow for '{manifest.name}' in the way that is wanted",
+            f"{why}, and is read on as it was begun",
+            "Leave out --method, --profile, --keep-kv and --kv-dtype, or give another --name.",
+        )
+
+
+def _ends_with(document: Document | None, file: Path) -> bool:
+    """Whether a file is a document's last source: where it is empty now, it was cut."""
+    return document is not None and document.manifest.sources[-1].path == str(file.resolve())
+
+
+def _wait_for_bytes(
+    file: Path, on_empty: Callable[[Path], None], wait: Callable[[float], None]
+) -> None:
+    """Lets time pass until a file has something in it, wherever it is moved meanwhile."""
+    told = False
+    while not _look(file)[1]:
+        if not told:
+            on_empty(file)
+            told = True
+        wait(POLL)
+
+
+def _read(store: Library, name: str) -> int:
+    """Bytes that a document has of its last source."""
+    return store.document(name).manifest.sources[-1].size
+
+
+class _Growth:
+    """How much a file has grown since it was read.
+
+    Args:
+        file: which.
+        size: bytes of it that were read.
+        chunk: bytes that are worth reading at once.
+    """
+
+    def __init__(self, file: Path, size: int, chunk: int):
+        self._file, self._size, self._chunk = file, size, chunk
+        self._looks = 0  # since it has grown
+        self._inode = _look(self._file)[0]
+
+    def is_due(self) -> bool:
+        """Whether to read it now: grown enough or some time ago, or no longer the same file."""
+        inode, size = _look(self._file)
+        if size is None:
+            return False  # moved away; another may come in its place
+        if size < self._size or inode != self._inode:
+            return True  # appending tells what is wrong
+        if size > self._size:
+            self._looks += 1
+        return size - self._size >= self._chunk or self._looks * POLL > PAUSE
+
+    def note(self, size: int) -> None:
+        """So many bytes of it were read."""
+        self._size, self._looks, self._inode = size, 0, _look(self._file)[0]
+
+
+def _look(file: Path) -> tuple[int | None, int | None]:
+    """A file's number and its size in bytes; nothing where it is not there, or out of reach.
+
+    What is no file, as a pipe that came in its place, is not one that can grow.
+    """
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None, None
+    return (status.st_ino, status.st_size) if S_ISREG(status.st_mode) else (None, None)

@@ -1,0 +1,180 @@
+"""Many documents in one run: each file that is found becomes one, with one load of the model.
+
+A file that cannot be read, or whose document is there with other content, does not keep the others
+from being read. What would fail for every file (the disk, the memory, the model) ends the run.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from longctx.core.common.errors import LongctxError, UnreadableInput
+from longctx.core.engine.setup import Setup, prepare
+from longctx.core.ingest.checkpoints import Cadence
+from longctx.core.ingest.ingest import Ingested, Progress, ingest_sources
+from longctx.core.sources.detect import NotText
+from longctx.core.sources.find import USUAL, check, open_sources
+from longctx.core.sources.reader import Source
+from longctx.core.sources.rules import Rules
+from longctx.core.store.naming import LONGEST
+from longctx.core.store.naming import named as named_so
+
+_OTHER = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A file that did not become a document.
+
+    Attributes:
+        source: its name.
+        code: what the exit code of this error would be.
+        message: why.
+    """
+
+    source: str
+    code: int
+    message: str
+
+
+@dataclass
+class Each:
+    """What became of many files.
+
+    Attributes:
+        documents: those that are there now.
+        failed: files that could not be read, or whose document is another one.
+        left_out: messages on files that hold no text.
+        interrupted: Ctrl-C came before all files were read; whoever catches it says so.
+    """
+
+    documents: list[Ingested] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object of `ingest --each`."""
+        return asdict(self)
+
+
+def ingest_each(
+    library: Path,
+    paths: list[str],
+    setup: Setup,
+    replace: bool = False,
+    new_cadence: Callable[[], Cadence] = Cadence,
+    max_size: int | None = None,
+    on_progress: Callable[[Progress, str], None] = lambda progress, name: None,
+    rules: Rules = USUAL,
+    on_done: Callable[[Ingested | Failed], None] = lambda done: None,
+    result: Each | None = None,
+) -> Each:
+    """Reads each file into a document of its own, named after its path.
+
+    Args:
+        library, paths, setup, replace, max_size, rules: as of `ingest`.
+        new_cadence: says for each document when to write a checkpoint.
+        on_progress: called after every chunk, with the name of the document that it is of.
+        on_done: called after each file that has text.
+        result: is returned, and filled as files are done, so that it tells of them also where
+            Ctrl-C or an error ends this; None: a new one.
+
+    Raises:
+        UsageError: a missing file, or a setup that cannot be.
+        UnreadableInput: there is nothing in a folder, or nothing that is text.
+        LongctxError: what would fail for every file.
+    """
+    result = Each() if result is None else result
+    titles: dict[str, str] = {}
+    named, engine = named_sources(paths, rules, titles), prepare(setup)
+    for name, source in named.items():
+        source.header = ""  # there is nothing to tell it from
+        tell = partial(_named, on_progress, name)
+        given = name, replace, new_cadence(), max_size, tell, titles.get(name)
+        try:
+            _look_into(source)
+            done = ingest_sources(library, [source], engine, *given)
+            result.documents.append(done)
+            on_done(done)
+        except NotText as error:
+            result.left_out.append(str(error))
+        except LongctxError as error:
+            if type(error) is LongctxError:
+                raise
+            failed = Failed(source.name, error.exit_code, str(error))
+            result.failed.append(failed)
+            on_done(failed)
+    if not result.documents and not result.failed:
+        raise UnreadableInput("nothing to read", " ".join(result.left_out[:3]))
+    return result
+
+
+def _named(tell: Callable[[Progress, str], None], name: str, progress: Progress) -> None:
+    """Tells progress with the name of its document."""
+    tell(progress, name)
+
+
+def _look_into(source: Source) -> None:
+    """Finds out that a file cannot be read before anything is made for it.
+
+    Raises:
+        NotText: it was found and holds no text.
+        UnreadableInput: it cannot be read.
+    """
+    if source.path is None or not (source.file or source.refused):
+        return  # it could not be read again
+    try:
+        with closing(source.blocks()) as blocks:
+            next(blocks, None)
+    except NotText as error:
+        if source.found:
+            raise
+        raise UnreadableInput(error.what, error.why, error.remedy) from error
+
+
+def named_sources(paths: list[str], rules: Rules, titles: dict[str, str]) -> dict[str, Source]:
+    """The sources of a command by the names that their documents get, all different.
+
+    A name is the path from the folder, pattern or file that the user named, with `-` for slashes
+    and for what a name cannot have. Where that is too long, or taken, a hash of the path ends it.
+
+    Args:
+        paths, rules: as of `ingest`.
+        titles: gets the paths of those whose names have lost more than slashes.
+    """
+    check(paths, rules)
+    named: dict[str, Source] = {}
+    for path in paths:
+        for source in open_sources([path], rules):
+            label = _label(path, source.name)
+            plain = _OTHER.sub("-", label).strip(".-")
+            name, title = named_so(label) if _has_lost(label, plain) else (plain, None)
+            if len(name) > LONGEST or name in named:
+                mark = hashlib.sha256(f"{path}\0{label}".encode("utf-8", "replace")).hexdigest()[:8]
+                name = f"{name[: LONGEST - 9]}-{mark}"
+            named[name] = source
+            if title:
+                titles[name] = title
+    return named
+
+
+def _has_lost(label: str, name: str) -> bool:
+    """Whether a path has letters that its name has not."""
+    return not name or any(c.isalnum() and not c.isascii() for c in label)
+
+
+def _label(path: str, name: str) -> str:
+    """The path of a source from what the user named on."""
+    if path == "-":
+        return name
+    root = path
+    if not os.path.exists(path):  # a pattern: from its first folder that is none
+        root = path[: re.search(r"[*?[]", path).start()] + "x"
+    return os.path.relpath(os.path.abspath(name), os.path.dirname(os.path.abspath(root)))

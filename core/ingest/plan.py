@@ -1,0 +1,236 @@
+"""What an ingest would take, said before it is run: tokens, disk, memory, time.
+
+Tokens and compressed text are counted over the whole input; memory, time and the size of the
+snapshot are measured on a trial of a few chunks, until the snapshot grows no more. What grows with
+the document is reckoned from there: memory that is held, and chunks that look at more and more.
+Nothing is written.
+"""
+
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from longctx.core.common.device import dtype_name, free_memory, peak_memory, synchronize
+from longctx.core.common.errors import UnreadableInput
+from longctx.core.contracts.memory import Held, can_be_made_again
+from longctx.core.engine.disk import TOKEN_BYTES, holds
+from longctx.core.engine.setup import Engine, Setup, prepare
+from longctx.core.retrieve.word_sizes import SAMPLE, word_bytes
+from longctx.core.sources.detect import NotText
+from longctx.core.sources.find import USUAL, open_sources
+from longctx.core.sources.reader import Source
+from longctx.core.sources.rules import Rules
+from longctx.core.store.naming import called, called_after
+from longctx.core.store.shard_writer import compress_member, rows_of_shard
+from longctx.core.store.shards import MEMBER
+from longctx.core.store.space import folder_bytes, free_disk
+from longctx.core.tokens.tokens import TokenStream
+
+NEWLINE_BYTES = 8
+MANIFEST_BYTES = 4096
+FILLED = 32768  # tokens at which a method's chunks are timed that look at all before them
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an ingest would take.
+
+    Attributes:
+        name: of the document.
+        tokens, bytes: of the sources.
+        disk_bytes, free_disk_bytes: of the state; free on the disk, or up to the library's limit.
+        peak_memory_bytes, free_memory_bytes: on the device, by this process; None where unknown.
+        host_bytes, free_host_bytes: pinned in the computer's memory beside a GPU, and free there.
+        seconds, tokens_per_s: for the whole reading, from the trial's rate.
+        method, device, dtype: what it would be read with.
+        fits: whether the state fits the disk, and what is held the memory.
+        sources: how many would be read.
+        skipped, left_out: why others would not, as in `Ingested`.
+    """
+
+    name: str
+    tokens: int
+    bytes: int
+    disk_bytes: int
+    free_disk_bytes: int
+    peak_memory_bytes: int | None
+    free_memory_bytes: int | None
+    host_bytes: int
+    free_host_bytes: int | None
+    seconds: float
+    tokens_per_s: float
+    method: str
+    device: str
+    dtype: str
+    fits: bool
+    sources: int = 1
+    skipped: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object of `ingest --dry-run`."""
+        return {"schema_version": 1, **asdict(self)}
+
+
+def plan(
+    library: Path,
+    paths: list[str],
+    setup: Setup,
+    name: str | None = None,
+    max_size: int | None = None,
+    rules: Rules = USUAL,
+) -> Plan:
+    """Measures what `ingest` with the same arguments would take.
+
+    Raises:
+        UsageError, UnreadableInput, LongctxError: as `ingest`.
+    """
+    sources = open_sources(paths, rules)
+    engine = prepare(setup)
+    started = time.perf_counter()
+    count = _Count(engine, sources)
+    counted = time.perf_counter() - started
+    trial = _Trial(engine, count.tokens, count.unsafe)
+    row = TOKEN_BYTES + trial.row_bytes
+    disk = count.text_bytes + count.word_bytes + count.tokens * row + MANIFEST_BYTES
+    disk += trial.snapshot_bytes
+    peak = trial.peak
+    if peak is not None:
+        peak += trial.held.device
+    if peak is not None and engine.device == "cpu":
+        # A shard is held once in rows and once as the bytes of its file.
+        peak += 2 * row * min(count.tokens, rows_of_shard(row))
+    seconds = counted + trial.seconds
+    free = free_disk(library)
+    if max_size is not None:
+        free = min(free, max(0, max_size - folder_bytes(library)))
+    return Plan(
+        name=(called_after(paths[0]) if name is None else called(name))[0],
+        tokens=count.tokens,
+        bytes=count.bytes,
+        disk_bytes=disk,
+        free_disk_bytes=free,
+        peak_memory_bytes=peak,
+        free_memory_bytes=trial.free,
+        host_bytes=trial.held.host,
+        free_host_bytes=free_memory("cpu"),
+        seconds=round(seconds, 1),
+        tokens_per_s=round(count.tokens / seconds, 1),
+        method=engine.method_name,
+        device=engine.device,
+        dtype=dtype_name(engine.dtype),
+        fits=disk <= free and holds(engine, trial.held),
+        sources=len(sources) - len(count.skipped) - len(count.left_out),
+        skipped=count.skipped,
+        left_out=count.left_out,
+    )
+
+
+class _Count:
+    """Tokens of the sources, how many of the last are not safe, bytes of text and words stored."""
+
+    def __init__(self, engine: Engine, sources: list[Source]):
+        self.tokens, self.text_bytes, self.bytes, self.unsafe, self._read = 0, 0, 0, 0, 0
+        self.skipped: list[str] = []
+        self.left_out: list[str] = []
+        self._waiting, self._first = bytearray(), bytearray()
+        stream = TokenStream(engine.files.tokenizer)
+        for source in sources:
+            self._add(source, stream)
+        if not self.tokens:
+            raise UnreadableInput("nothing to read", " ".join(self.skipped or self.left_out[:3]))
+        self.text_bytes += len(compress_member(bytes(self._waiting)))
+        self.word_bytes = word_bytes(bytes(self._first), self._read, self.tokens)
+
+    def _add(self, source: Source, stream: TokenStream) -> None:
+        try:
+            for piece in stream.read(source, self._take):
+                self.tokens += len(piece.ids)
+                self.unsafe = len(piece.ids)  # of the last piece: others, if more text comes
+            self.bytes += source.size
+        except UnreadableInput as error:
+            if source.size:
+                raise
+            quiet = source.found and isinstance(error, NotText)
+            (self.left_out if quiet else self.skipped).append(str(error))
+
+    def _take(self, data: bytes) -> None:
+        self.text_bytes += NEWLINE_BYTES * data.count(b"\n")
+        self._read += len(data)
+        self._first += data[: SAMPLE - len(self._first)]
+        self._waiting += data
+        while len(self._waiting) >= MEMBER:
+            self.text_bytes += len(compress_member(bytes(self._waiting[:MEMBER])))
+            del self._waiting[:MEMBER]
+
+
+class _Trial:
+    """What reading random tokens takes, and what it would take to the end.
+
+    Attributes:
+        snapshot_bytes, row_bytes: of the snapshots that are kept, and of each token's rows.
+        seconds: for all tokens.
+        held: memory at the end, beyond what the trial has held.
+        peak: memory at most on the device, as far as the trial has read; None where unknown.
+        free: on the device, before the trial; None where unknown.
+    """
+
+    def __init__(self, engine: Engine, tokens: int, unsafe: int):
+        self.free = free_memory(engine.device)
+        method = engine.new_method()
+        total = tokens + len(engine.prompt.prefix())
+        self._engine, self._method = engine, method
+        self.snapshot_bytes, self.row_bytes = 0, method.row_bytes()
+        seconds, size, done, before, growth = 0.0, 1, 0, -1, 0
+        while total - done >= method.chunk and self.snapshot_bytes != before + growth:
+            before, size = self.snapshot_bytes, method.chunk
+            seconds = self._read(size)
+            method.end_chunk()
+            growth = self._growth(done, done + size)
+            done += size
+        # The boundary's snapshot is another one where its chunk ends before the last whole one.
+        more = (total - done) % method.chunk < unsafe and done > 0
+        if (total - done) % method.chunk:
+            rest = (total - done) % method.chunk
+            took, done = self._read(rest), done + rest
+            seconds, size = (took, rest) if not seconds else (seconds, size)
+        self.snapshot_bytes += self._growth(done, total)
+        self.snapshot_bytes *= 1 + more
+        if can_be_made_again(method, total):
+            self.snapshot_bytes = 0
+        now, end = method.held_bytes(done), method.held_bytes(total)
+        self.held = Held(end.device - now.device, end.host - now.host)
+        self.peak = peak_memory(engine.device)  # before memory is filled for measurements
+        self.seconds = (seconds + self._slower(seconds, done, total) / 2) * total / size
+
+    def _growth(self, done: int, total: int) -> int:
+        """Bytes by which the snapshot of a method that lets go of nothing grows meanwhile."""
+        if not hasattr(self._method, "fill"):
+            return 0
+        size = self._engine.dtype.itemsize
+        after, before = (self._method.snapshot_bytes(n, size) for n in (total, done))
+        return after - before
+
+    def _slower(self, seconds: float, done: int, total: int) -> float:
+        """By how many seconds the last chunk takes longer than one at the start."""
+        method, filled = self._method, min(total, FILLED)
+        if filled <= done or not hasattr(method, "fill"):
+            return 0.0
+        method.fill(filled)
+        self._read(method.chunk)  # the first time memory is found for it
+        more = self._read(method.chunk) - seconds
+        return max(0.0, more) * (total - done) / (filled - done)
+
+    def _read(self, tokens: int) -> float:
+        """Seconds of one chunk."""
+        size = self._engine.files.config.vocab_size
+        started = time.perf_counter()
+        self._engine.decoder.read(torch.randint(size, (tokens,)), self._method, self._method.depth)
+        self._method.rows()
+        snapshot = self._method.snapshot()
+        synchronize(self._engine.device)
+        self.snapshot_bytes = sum(t.numel() * t.element_size() for t in snapshot.values())
+        return time.perf_counter() - started

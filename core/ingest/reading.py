@@ -1,0 +1,464 @@
+"""The sources on their way into the store: tokenized ahead of the model, stored behind it.
+
+Tokens and text go to the store only when the model has read them, so what is there is always a
+whole: the first n tokens, and the text up to the next one. A reading that was stopped goes on from
+there. Files are read and tokenized in another thread, which hands over what it found; all that is
+counted or stored is so in the thread that takes it. Knows nothing of models or methods.
+"""
+
+import os
+import sys
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from types import NoneType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from longctx.core.common.background import prefetched
+from longctx.core.common.errors import LongctxError, StateMismatch, UnreadableInput, UsageError
+from longctx.core.sources import parser
+from longctx.core.sources.detect import NotText
+from longctx.core.sources.reader import Made, Source
+from longctx.core.store.behind import WriterBehind
+from longctx.core.store.document import Document
+from longctx.core.store.manifest import Manifest, Origin
+from longctx.core.store.manifest import Source as Known
+from longctx.core.store.sameness import begins_with
+from longctx.core.store.shards import AGAIN
+from longctx.core.tokens.tokens import Tokens, TokenStream
+
+AHEAD = 64  # pieces of text, of about 2,000 tokens each, that may wait for the model
+
+
+class Reading:
+    """The sources of a document, read once.
+
+    Args:
+        sources: what to read, in order.
+        stream: makes tokens of them.
+        writer: gets text and tokens. What it has already is compared, and not tokenized again.
+
+    Attributes:
+        tokens, bytes: of the document, as far as the store has them.
+        skipped: sources that were left out: `place` (sources before it), `path`, `part` of it,
+            `mtime_ns`, `why`, a message, and whether there was `text` to miss.
+        lost: messages on what is missing in the middle or at the end of sources.
+        changed: names of sources that have changed since they were opened.
+        forced_splits: places where text without line breaks was cut, as far as the store has it.
+        safe: the first tokens, that are the same whatever is added at the document's end.
+
+    Raises:
+        CannotGoOn: a stream is not the one whose reading was begun.
+    """
+
+    def __init__(self, sources: list[Source], stream: TokenStream, writer: WriterBehind):
+        self.tokens = self.bytes = self.forced_splits = self.safe = 0
+        self.skipped: list[dict[str, Any]] = []
+        self.lost: list[str] = []
+        self.changed: list[str] = []
+        self._stream, self._writer = stream, writer
+        self._ahead: deque[_Ahead] = deque()
+        self._handled = 0  # sources that are stored to their end, or left out
+        self._waiting = deque(_Ahead(source) for source in sources)
+        if writer.begun:
+            self._go_on(writer.begun)
+        self._given = self.tokens  # that were handed out, or are in the store
+
+    @contextmanager
+    def ids(self) -> Iterator[Iterator[torch.Tensor]]:
+        """The token ids that the store does not have yet, in pieces (n,) int64, in a context.
+
+        Raises (where they are taken):
+            UnreadableInput: a source failed half-way.
+            CannotGoOn: a source goes on otherwise than it was begun.
+            LongctxError: a source was rewritten while it was read.
+        """
+        found = self._found()
+        # Who waits for a stream in another thread cannot be made to stop waiting.
+        files = all(ahead.source.file or ahead.source.refused for ahead in self._waiting)
+        ahead = files and self._writer.beside
+        with prefetched(found, AHEAD) if ahead else closing(found) as taken:
+            try:
+                yield self._taken(taken)
+            except BaseException:  # Ctrl-C too: nobody waits for a file that is being parsed
+                parser.end()
+                raise
+
+    def _found(self) -> Iterator["_Found"]:
+        """What is in the sources, in order; nothing that others look at is changed here."""
+        while self._waiting:
+            ahead = self._waiting.popleft()
+            try:
+                yield from ahead.read(self._stream)
+            except UnreadableInput as error:
+                # An empty, binary or forbidden source shows itself before anything of it is stored.
+                if ahead.source.size:
+                    raise
+                text = not (ahead.source.found and isinstance(error, NotText))
+                yield _Found(ahead, over=True, unreadable=str(error), text=text)
+
+    def _taken(self, found: Iterator["_Found"]) -> Iterator[torch.Tensor]:
+        for part in found:
+            ahead = part.ahead
+            if not self._ahead or self._ahead[-1] is not ahead:
+                self._ahead.append(ahead)
+            ids = ahead.take_in(part)
+            if ids is not None:
+                self._note(part.piece, len(ids))
+                yield ids
+
+    def _note(self, piece: Tokens, new: int) -> None:
+        """What was before a piece stays as it is, and so does the piece if more follows."""
+        known = len(piece.ids) - new
+        self.safe = max(self.safe, self._given - known)
+        self._given += new
+        if not piece.last:
+            self.safe = self._given
+
+    def store(self, tokens: int = sys.maxsize) -> None:
+        """Hands on the first `tokens` of the document, which the model has read, and their text."""
+        while self._ahead:
+            ahead = self._ahead[0]
+            if ahead.unreadable:
+                place, source = self._handled, ahead.source
+                file = {"path": source.file, "part": source.part, "mtime_ns": ahead.mtime_ns}
+                told = {"why": ahead.unreadable, "text": ahead.text}
+                self.skipped.append({"place": place, **file, **told})
+            else:
+                self._hand_on(ahead, tokens - self.tokens)
+                if ahead.pieces or not ahead.over:
+                    return
+                self._end(ahead)
+            self._ahead.popleft()
+            self._handled += 1
+
+    def report(self) -> dict[str, Any]:
+        """What the manifest tells of the reading."""
+        return {
+            "forced_splits": self.forced_splits,
+            "skipped": [*self.skipped],
+            "lost": [*self.lost],
+            "changed": [*self.changed],
+        }
+
+    def _hand_on(self, ahead: "_Ahead", count: int) -> None:
+        source = ahead.source
+        text_start = self.bytes - ahead.stored  # of the source, in the document's text
+        if not ahead.begun:
+            self._writer.begin_source(
+                source.name, source.file, ahead.mtime_ns, source.encoding, ahead.origin
+            )
+            ahead.begun = True
+        splits = ahead.splits
+        ids, starts = (torch.from_numpy(array) for array in ahead.take(count))
+        self.forced_splits += ahead.splits - splits
+        self._writer.append("tokens", {"ids": ids, "starts": starts})
+        text = ahead.take_text()
+        self._writer.add_bytes(text)
+        if marks := ahead.take_marks():
+            starts, numbers = torch.tensor(marks).T + torch.tensor([[text_start], [0]])
+            self._writer.append("marks", {"starts": starts, "numbers": numbers})
+        self.tokens, self.bytes = self.tokens + len(ids), self.bytes + len(text)
+
+    def _end(self, ahead: "_Ahead") -> None:
+        source = ahead.source
+        self._writer.end_source(
+            source.size, source.sha256, source.encoding, source.undecodable, ahead.mtime_ns
+        )
+        self.lost += source.lost
+        if ahead.changed:
+            self.changed.append(source.name)
+
+    def _go_on(self, begun: Document) -> None:
+        """Takes up what the store has: finished sources, and one in the middle of which it ends."""
+        manifest = begun.manifest
+        self.tokens, boundary = manifest.tokens, begun.boundary()
+        self.safe = boundary.tokens if boundary else 0
+        self.bytes = sum(known.size for known in manifest.sources)
+        self.forced_splits = manifest.report.get("forced_splits", 0)
+        self.lost = [*manifest.report.get("lost", [])]
+        self.skipped, self.changed = skipped(manifest), [*manifest.report.get("changed", [])]
+        known = begun_with([ahead.source for ahead in self._waiting], manifest) or []
+        done = [self._waiting.popleft() for _ in known]
+        if manifest.sources and manifest.sources[-1].undecodable is None:
+            done[-1].go_on(begun)
+            self._waiting.appendleft(done.pop())
+        self._handled = len(done)
+        for ahead, source in zip(done, known, strict=False):
+            if source and source.path is None and not ahead.source.kept:
+                _require_same(ahead.source, source)
+
+
+class CannotGoOn(UsageError):
+    """What is read is not what a checkpoint is the beginning of."""
+
+
+def skipped(manifest: Manifest) -> list[dict[str, Any]]:
+    """The sources that were left out, as the manifest tells it.
+
+    Raises:
+        StateMismatch: its report is not one that a reading has written.
+    """
+    report = manifest.report
+    left_out, changed = report.get("skipped", []), report.get("changed", [])
+    fits = type(left_out) is type(changed) is list and all(map(_is_left_out, left_out))
+    if not fits or type(report.get("forced_splits", 0)) is not int:
+        raise StateMismatch(f"the state of '{manifest.name}' is damaged", "in its report", AGAIN)
+    return left_out.copy()
+
+
+def _is_left_out(entry: Any) -> bool:
+    types = {"place": (int,), "path": (str, NoneType), "mtime_ns": (int, NoneType), "why": (str,)}
+    types |= {"part": (str, NoneType), "text": (bool, NoneType)}  # which older ones do not have
+    return isinstance(entry, dict) and all(type(entry.get(k)) in types[k] for k in types)
+
+
+def begun_with(sources: list[Source], manifest: Manifest) -> list[Known | None] | None:
+    """What a manifest says of the first of some sources, in order; None for one left out.
+
+    Returns:
+        As many as the manifest tells of; None where it tells of other sources.
+    """
+    stored, left_out = deque(manifest.sources), deque(skipped(manifest))
+    found: list[Known | None] = []
+    for place, source in enumerate(sources):
+        if not stored and not left_out:
+            break
+        if left_out and left_out[0]["place"] == place:
+            left = left_out.popleft()
+            file, known = (left["path"], left.get("part") or ""), None
+        elif stored:
+            known = stored.popleft()
+            file = known.path, known.origin.part if known.origin else ""
+        else:
+            return None
+        if file != (source.file, source.part):
+            return None
+        found.append(known)
+    return None if stored or left_out else found
+
+
+def _require_same(source: Source, known: Known) -> None:
+    """CannotGoOn unless a stream is, from beginning to end, what the store has of it."""
+    for _ in source.blocks():
+        if source.size > known.size:
+            break
+    if (source.size, source.sha256) != (known.size, known.sha256):
+        raise _another(source)
+
+
+def _another(source: Source) -> CannotGoOn:
+    return CannotGoOn(
+        f"cannot go on with '{source.name}'",
+        "it is not the text whose reading was stopped, or goes on otherwise than it did then",
+        "Give the same input again, or add --replace to begin anew.",
+    )
+
+
+class _Found(NamedTuple):
+    """What came next of a source.
+
+    Attributes:
+        ahead: the source.
+        data: raw bytes.
+        piece: tokens.
+        over: nothing more will come.
+        unreadable: why nothing comes at all.
+        text: there may have been text in what is unreadable.
+        marks: (byte of the text, number in the original) of the raw bytes.
+    """
+
+    ahead: "_Ahead"
+    data: bytes = b""
+    piece: Tokens | None = None
+    over: bool = False
+    unreadable: str = ""
+    text: bool = True
+    marks: Sequence[tuple[int, int]] = ()
+
+
+class _Ahead:
+    """One source, and what was taken from it that the model has not read yet.
+
+    Attributes:
+        source: where it is from.
+        pieces: the tokens.
+        begun: the store knows the source.
+        over: nothing more will come.
+        unreadable, text: why nothing comes at all, and whether there was text to miss.
+        origin: what the text was made from; None: it is the file.
+        changed: the file was replaced or has grown since it was opened.
+        splits: places where the text was cut by force, in what was taken.
+        known: what the store had of it at the start.
+    """
+
+    def __init__(self, source: Source):
+        self.source = source
+        self.pieces: deque[Tokens] = deque()
+        self.begun = self.over = self.changed = False
+        self.unreadable, self.text, self.splits = "", True, 0
+        self.origin: Origin | None = None
+        self._marks: deque[tuple[int, int]] = deque()
+        self.known: Known | None = None
+        self._document: Document | None = None
+        self._digest = source.hashed()
+        self._text = bytearray()  # from byte `_stored` on
+        self._stored = self._end = self._begun_at = 0
+        self._compared = source.begin
+        self._opened: os.stat_result | None = None
+
+    @property
+    def mtime_ns(self) -> int | None:
+        """When the file was modified last before it was opened; None for a stream."""
+        return self._opened.st_mtime_ns if self._opened else self.source.mtime_ns
+
+    def go_on(self, document: Document) -> None:
+        """Begins where `document`, a checkpoint, ends: in the middle of this source."""
+        self._document, self.known, self.begun = document, document.manifest.sources[-1], True
+        self._stored = self._end = self._begun_at = self.known.size
+
+    def read(self, stream: TokenStream) -> Iterator[_Found]:
+        """What is in the source."""
+        if self.source.path and self.source.path.is_file():
+            self._opened = self.source.path.stat()
+        made = self.source.made
+        if made:
+            self.origin = self._origin(made)
+        after = self.known.size if self.known else -1
+        data: list[bytes] = []
+        for piece in stream.read(self.source, data.append, after):
+            yield _Found(self, b"".join(data), piece, marks=made.take_marks() if made else ())
+            data.clear()
+        marks = made.take_marks() if made else ()
+        yield _Found(self, b"".join(data), over=True, marks=marks)
+
+    def _origin(self, made: Made) -> Origin:
+        try:
+            size, sha256 = made.origin()
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise UnreadableInput(f"cannot read '{self.source.name}'", why) from error
+        return Origin(size, sha256, self.source.part, made.marks)
+
+    def take_in(self, found: _Found) -> torch.Tensor | None:
+        """Keeps what came, and returns the ids of it that the store does not have."""
+        self._add(found.data)
+        self._marks += (mark for mark in found.marks if mark[0] >= self._begun_at)
+        self.over, self.unreadable, self.text = found.over, found.unreadable, found.text
+        if found.over and not found.unreadable:
+            self._require_compared()
+            self._look_again()
+        if found.piece is None:
+            return None
+        piece = self._unknown(found.piece)
+        self.pieces.append(piece)
+        self._end = piece.end
+        return torch.from_numpy(piece.ids).long()
+
+    def take(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Up to `count` tokens: ids (n,) int32 and starts (n,) int64."""
+        ids, starts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+        while self.pieces and count:
+            piece = self.pieces.popleft()
+            ids.append(piece.ids[:count])
+            starts.append(piece.starts[:count])
+            if len(piece.ids) > count:
+                self.pieces.appendleft(_without(piece, count))
+            else:
+                self.splits += piece.forced
+            count -= len(ids[-1])
+        return np.concatenate(ids), np.concatenate(starts)
+
+    def take_text(self) -> bytes:
+        """The bytes before the next token; at the end of the source all that are left."""
+        next_starts = (int(piece.starts[0]) for piece in self.pieces if len(piece.ids))
+        everything = self._stored + len(self._text) if self.over else self._end
+        data = bytes(self._text[: next(next_starts, everything) - self._stored])
+        del self._text[: len(data)]
+        self._stored += len(data)
+        return data
+
+    @property
+    def stored(self) -> int:
+        """Bytes of the text that were taken."""
+        return self._stored
+
+    def take_marks(self) -> list[tuple[int, int]]:
+        """The marks of the text that was taken."""
+        taken = []
+        while self._marks and self._marks[0][0] < self._stored:
+            taken.append(self._marks.popleft())
+        return taken
+
+    def _add(self, data: bytes) -> None:
+        """Takes raw bytes; those that the store has are only compared."""
+        old = data[: self.known.size - self._compared] if self.known else b""
+        self._digest.update(old)
+        self._compared += len(old)
+        if old and self._compared == self.known.size:
+            self._require_compared()
+        self._text += data[len(old) :]
+
+    def _require_compared(self) -> None:
+        known = self.known
+        if known and (self._compared, self._digest.hexdigest()) != (known.size, known.sha256):
+            raise _another(self.source)
+
+    def _unknown(self, piece: Tokens) -> Tokens:
+        """A piece without the tokens that the store has."""
+        known, document = self.known, self._document
+        if not known or not document or piece.begin > known.size:
+            return piece
+
+        def start(token: int) -> int:
+            return int(document.take("tokens", torch.tensor([token]), ("starts",))["starts"])
+
+        tokens = range(known.first_token, known.first_token + known.tokens)
+        first = bisect_left(tokens, piece.begin, key=start)
+        same = document.take("tokens", torch.arange(tokens.start + first, tokens.stop), ("ids",))
+        count = len(same["ids"])
+        # A text that has grown may end the last word otherwise than when it was read.
+        if not np.array_equal(same["ids"].numpy(), piece.ids[:count]):
+            raise _another(self.source)
+        return _without(piece, count)
+
+    def _look_again(self) -> None:
+        """Notes that the file has changed since it was opened.
+
+        Raises:
+            LongctxError: what was read of it may be a mixture of old and new.
+        """
+        opened, source = self._opened, self.source
+        if not opened or not source.path:
+            return
+        try:
+            now = source.path.stat()
+            self.changed = _stamp(now) != _stamp(opened)
+            if not self.changed or now.st_ino != opened.st_ino:
+                return  # replaced: what was read is the old file, whole
+            file = self.origin or source
+            same = begins_with(source.path, file.size, file.sha256)
+            # What is unpacked or converted is made of the whole file.
+            same = same and not (self.origin and now.st_size != file.size)
+        except OSError:  # deleted: likewise
+            return
+        if not same:
+            raise LongctxError(
+                f"'{source.name}' was rewritten while it was read",
+                "what was read may be half old and half new",
+                "Run the command again, with --replace, when nothing writes to the file.",
+            )
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _without(piece: Tokens, count: int) -> Tokens:
+    """A piece without its first tokens."""
+    return replace(piece, ids=piece.ids[count:], starts=piece.starts[count:])

@@ -1,0 +1,138 @@
+"""Whether what a library has is, or begins, just what is asked for: the same text, read alike.
+
+Decides, and changes nothing. A state is gone on with, or called unchanged, only if model, method,
+options, profile and every byte of the sources agree.
+"""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from longctx.core.common.device import DTYPES, choose_dtype, dtype_name
+from longctx.core.common.errors import NotFound, StateMismatch
+from longctx.core.engine.setup import Engine
+from longctx.core.ingest.reading import begun_with, skipped
+from longctx.core.sources.reader import Source
+from longctx.core.store.document import Document
+from longctx.core.store.library import Library
+from longctx.core.store.manifest import FINGERPRINT, Manifest
+from longctx.core.store.manifest import Source as StoredSource
+from longctx.core.store.sameness import begins_with, is_same
+
+# What a profile says of answers alone; `threshold` in those of older versions.
+OF_ANSWERS = ("sampling", "decode", "decoding", "gather_by", "threshold")
+
+
+def header(engine: Engine) -> dict[str, object]:
+    """What a manifest says of the model and method, apart from the document."""
+    return {
+        "model": engine.files.fingerprint().as_dict(),
+        "recorded": engine.recorded(),
+        "method": engine.method_name,
+        "options": asdict(engine.options),
+        "profile": asdict(engine.profile),
+    }
+
+
+def unchanged(store: Library, name: str, sources: list[Source], engine: Engine) -> Document | None:
+    """The finished document of this name, if it holds just these sources read in just this way.
+
+    Raises:
+        Locked: it is being read in by another process.
+    """
+    try:
+        document = store.document(name)
+    except (NotFound, StateMismatch):
+        return None
+    manifest = document.manifest
+    left_out = skipped(manifest)
+    missed = any(left.get("text", True) for left in left_out) or manifest.report.get("lost")
+    if missed or len(manifest.sources) + len(left_out) != len(sources):
+        return None
+    if difference(engine, sources, manifest):
+        return None
+    streams = any(source.path is None for source in manifest.sources)
+    return None if streams else document
+
+
+def difference(engine: Engine, sources: list[Source], manifest: Manifest) -> str:
+    """Why what a manifest describes is not (the beginning of) these sources read in this way."""
+    if why := read_otherwise(engine, manifest):
+        return why
+    model = engine.files.fingerprint().as_dict()
+    if any(manifest.model[part] != model[part] for part in FINGERPRINT):
+        return f"it was read with another model, {manifest.model['name']}"
+    if begun_with(sources, manifest) is None:
+        return "it was read from other files"
+    changed = [known.name for known in manifest.sources if not holds(known)]
+    changed += [left["path"] for left in skipped(manifest) if not is_as_it_was(left)]
+    return f"{', '.join(changed)} changed since" if changed else ""
+
+
+def read_otherwise(engine: Engine, manifest: Manifest) -> str:
+    """Which of method, options and profile a document was not read with; empty: all agree."""
+    if manifest.method != engine.method_name:
+        return "it was read with another method"
+    options, profile = json.loads(json.dumps([asdict(engine.options), asdict(engine.profile)]))
+    if manifest.options != options:
+        return "it was read with another option"
+    if _reading_part(manifest.profile) != _reading_part(profile):
+        return "it was read with another profile"
+    return ""
+
+
+def read_in_dtype(manifest: Manifest) -> str | None:
+    """The number format in which a document was read; None: it names none that is known."""
+    dtype = manifest.recorded.get("dtype")
+    return dtype if isinstance(dtype, str) and dtype in DTYPES else None
+
+
+def as_begun(store: Library, name: str, sources: list[Source], engine: Engine) -> Engine:
+    """What a reading that was stopped is gone on with: its number format, unless one was named."""
+    try:
+        begun = Manifest.read(store.path / "unfinished" / name)
+    except StateMismatch:
+        return engine
+    own = read_in_dtype(begun)
+    if engine.dtype_chosen or own in (None, dtype_name(engine.dtype)):
+        return engine
+    if difference(engine, sources, begun):
+        return engine
+    return told_dtype(replace(engine, dtype=DTYPES[own], _decoder=None))
+
+
+def told_dtype(engine: Engine) -> Engine:
+    """The same, with a note where its number format is not what this device would have."""
+    own, usual = engine.dtype, choose_dtype("auto", engine.device)
+    if own == usual:
+        return engine
+    note = f"read on in {dtype_name(own)}, as it was begun; here {dtype_name(usual)} is usual"
+    return replace(engine, notes=(*engine.notes, note))
+
+
+def is_as_it_was(left_out: dict[str, Any]) -> bool:
+    """Whether a file that could not be read was not touched since."""
+    if left_out["path"] is None:
+        return True
+    try:
+        return Path(left_out["path"]).stat().st_mtime_ns == left_out["mtime_ns"]
+    except (OSError, ValueError):
+        return False
+
+
+def holds(known: StoredSource) -> bool:
+    """Whether the file still has, or begins with, what was read of it."""
+    if known.path is None:
+        return True  # compared while it is read
+    try:
+        if known.undecodable is None and not known.origin:
+            return begins_with(Path(known.path), known.size, known.sha256)
+        return is_same(known, Path(known.path))
+    except (OSError, ValueError):
+        return False
+
+
+def _reading_part(profile: dict[str, Any]) -> dict[str, Any]:
+    """A profile without what only says how an answer is drawn and decoded."""
+    return {key: value for key, value in profile.items() if key not in OF_ANSWERS}

@@ -1,0 +1,128 @@
+"""Embeddings of tokens: states of a few attention heads, tapped while a model runs, and searched.
+
+REFORM, 3.2 and the search of 3.3 ("compressed cross-layer embeddings"). Knows no cache: whoever
+reads a document taps its layers here, whatever they attend to.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from longctx.core.common.errors import StateMismatch, UsageError
+from longctx.core.contracts.memory import Rows, Scores
+from longctx.core.model.adapter import Layer
+from longctx.core.store.shards import AGAIN
+from longctx.kernels.door import similarity_max, sliding_max
+from longctx.kernels.quantize import quantize
+
+GROUP = "embeddings"  # of shards
+KINDS = ("q", "k", "v")
+
+Head = tuple[int, str, int]  # layer, "q" | "k" | "v", head; 0-based
+
+
+class Taps:
+    """The states of the embedding heads for the tokens that were read since they were handed out.
+
+    Args:
+        heads: (layer, "q" | "k" | "v", head) of each, 0-based.
+        layers: the model's layers.
+
+    Attributes:
+        depth: layers that must be run, the last one up to its projections.
+
+    Raises:
+        UsageError: the model has no such layer or head.
+    """
+
+    def __init__(self, heads: tuple[Head, ...], layers: tuple[Layer, ...]):
+        _require_heads(heads, layers)
+        self.depth = max(layer for layer, _, _ in heads) + 1
+        self._heads = heads
+        self._states: dict[Head, list[Tensor]] = {}  # of each chunk (T, D)
+
+    def tap(self, index: int, q: Tensor, k: Tensor, v: Tensor) -> None:
+        """Takes what is wanted of one layer: position-free q (H, T, D), k and v (G, T, D)."""
+        states = {"q": q, "k": k, "v": v}
+        for layer, kind, head in self._heads:
+            if layer == index:
+                self._states.setdefault((layer, kind, head), []).append(states[kind][head])
+
+    def embeddings(self) -> tuple[Tensor, Tensor]:
+        """int8 vectors (T, heads, D) and float16 scales (T, heads); handed out once.
+
+        Each head's state is L2-normalised by itself, so that the mean over heads of the dots is the
+        mean of their cosines.
+        """
+        whole = [torch.cat(self._states.pop(head)) for head in self._heads]
+        stacked = torch.stack(whole, dim=1)
+        stacked = stacked if stacked.dtype == torch.float64 else stacked.float()
+        return quantize(torch.nn.functional.normalize(stacked, dim=-1))  # (T, heads, D)
+
+    def rows(self, skip: int = 0) -> Rows:
+        """The embeddings as rows of the store, without the first `skip` tokens."""
+        vectors, scales = self.embeddings()
+        return {"vectors": vectors[skip:], "scales": scales[skip:]}
+
+
+def embedding_bytes(heads: tuple[Head, ...], layers: tuple[Layer, ...]) -> int:
+    """Bytes of a token's embeddings: int8 vectors and one float16 scale for each head."""
+    return sum(layers[layer].head_dim + 2 for layer, _, _ in heads)
+
+
+def search(
+    question: tuple[Tensor, Tensor], scored: Tensor, rows: Iterable[tuple[int, Rows]], pool: int
+) -> Scores:
+    """Each token's best cosine with any of the user's tokens, then the maximum of its neighbours.
+
+    Args:
+        question: int8 vectors (T, heads, D) and float16 scales (T, heads) of the question.
+        scored: (T,) bool, the tokens that are the user's own words.
+        rows: of the document's embeddings, in order, in blocks of any size.
+        pool: neighbours on each side that share a token's score.
+
+    Raises:
+        StateMismatch: the rows are no embeddings of these heads.
+    """
+    query, scales = (part[scored.to(part.device)] for part in question)
+    parts = []
+    for _, block in rows:
+        vectors, factors = fitting(block, query)
+        parts.append(
+            similarity_max(vectors.to(query.device), factors.to(query.device), query, scales)
+        )
+    raw = torch.cat(parts) if parts else torch.zeros(0, device=query.device)
+    return Scores(raw, sliding_max(raw, pool))
+
+
+def fitting(block: Rows, query: Tensor) -> tuple[Tensor, Tensor]:
+    """Vectors and scales of stored rows; StateMismatch where they are not as `rows` gives."""
+    vectors, scales = (block.get(name, torch.zeros(0)) for name in ("vectors", "scales"))
+    shape = (len(vectors), *query.shape[1:])
+    fits = (vectors.dtype, vectors.shape) == (torch.int8, shape)
+    fits = fits and (scales.dtype, scales.shape) == (torch.float16, shape[:2])
+    if not (fits and bool(scales.isfinite().all())):
+        raise StateMismatch(
+            "the vectors and scales of the document cannot be those of its embedding heads",
+            "names, shapes or types are not what is written with these options and this model",
+            AGAIN,
+        )
+    return vectors, scales
+
+
+def _require_heads(heads: tuple[Head, ...], layers: tuple[Layer, ...]) -> None:
+    for layer, kind, head in heads:
+        if not 0 <= layer < len(layers):
+            raise UsageError(
+                f"no layer {layer} for embedding head [{layer}, {kind}, {head}]",
+                f"the model has layers 0 to {len(layers) - 1}",
+                "Use the profile of this model.",
+            )
+        count = layers[layer].query_heads if kind == "q" else layers[layer].kv_heads
+        if not 0 <= head < count:
+            raise UsageError(
+                f"no {kind} head {head} in layer {layer}",
+                f"there are {count}",
+                "Use the profile of this model.",
+            )

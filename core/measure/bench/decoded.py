@@ -1,0 +1,143 @@
+"""What was measured of the tokens after one prompt, and what they take at least.
+
+Knows no way to decode.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from longctx.core.common.device import empty_cache, is_out_of_memory, peak_memory, reset_peak_memory
+from longctx.core.common.errors import LongctxError
+from longctx.core.contracts.policy import Spent
+from longctx.core.engine.setup import Engine
+from longctx.core.measure.bench.ceilings import Ceilings
+from longctx.core.measure.bench.floors import entry_bytes, weight_bytes
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The tokens after one prompt, decoded in one way.
+
+    Attributes:
+        name: of the policy, or of what runs beside them.
+        options: of the policy.
+        tokens: of the prompt.
+        answer: tokens that were timed.
+        ready_s: seconds before them: buffers, the first steps, captured graphs, compilation.
+        tokens_per_s: of the tokens that were timed.
+        bound_tokens_per_s: the same if each read all matrices, what it attends to and the bounds
+            of the pages it scores once, as fast as a copy reads and writes.
+        over_bound: the time of a token over that of the bound.
+        attended: entries that a token attended to, mean over tokens, layers and key/value heads.
+        scored: pages whose bounds a token read, likewise.
+        refreshes: of all steps, those that attended to everything to choose anew, mean over the
+            layers; None: there are no such steps.
+        held: most entries that were held for a layer and key/value head.
+        peak_memory: bytes at most on the device, the whole prompt's cache included; None where
+            unknown.
+        captured: kinds of steps that ran as graphs.
+        failed: why there are no figures; empty where there are.
+    """
+
+    name: str
+    options: dict[str, Any]
+    tokens: int
+    answer: int
+    ready_s: float | None = None
+    tokens_per_s: float | None = None
+    bound_tokens_per_s: float | None = None
+    over_bound: float | None = None
+    attended: float | None = None
+    scored: float | None = None
+    refreshes: float | None = None
+    held: int | None = None
+    peak_memory: int | None = None
+    captured: tuple[str, ...] = ()
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a clock saw.
+
+    Attributes:
+        ready_s: seconds before the tokens that count.
+        seconds: of a token.
+        spent: on these tokens.
+        scored: pages whose bounds a token read.
+        captured: kinds of steps that ran as graphs.
+    """
+
+    ready_s: float
+    seconds: float
+    spent: Spent
+    scored: float = 0.0
+    captured: tuple[str, ...] = ()
+
+
+def decoded(
+    engine: Engine,
+    found: Ceilings,
+    name: str,
+    options: dict[str, Any],
+    tokens: int,
+    answer: int,
+    timed: Callable[[], Timed],
+) -> Decoded:
+    """Measures one way to decode; that it cannot, or has no room, is a result.
+
+    Args:
+        engine: the model.
+        found: what is possible here.
+        name, options, tokens, answer: see `Decoded`.
+        timed: decodes.
+    """
+    reset_peak_memory(engine.device)
+    figures: dict[str, Any] = {}
+    try:
+        figures = _figures(engine, found, timed())
+    except LongctxError as error:
+        figures = {"failed": f"{error.what}: {error.why}" if error.why else error.what}
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        figures = {"failed": "out of memory"}
+    peak = peak_memory(engine.device)
+    empty_cache(engine.device)
+    return Decoded(name, options, tokens, answer, peak_memory=peak, **figures)
+
+
+def _figures(engine: Engine, found: Ceilings, timed: Timed) -> dict[str, Any]:
+    spent = timed.spent
+    bound = bound_s(engine, found, spent.attended, timed.scored)
+    return {
+        "ready_s": round(timed.ready_s, 4),
+        "tokens_per_s": round(1 / timed.seconds, 2),
+        "bound_tokens_per_s": round(1 / bound, 2),
+        "over_bound": round(timed.seconds / bound, 3),
+        "attended": round(spent.attended, 1),
+        "scored": round(timed.scored, 1),
+        "refreshes": spent.refreshes,
+        "held": spent.held,
+        "captured": timed.captured,
+    }
+
+
+def bound_s(engine: Engine, found: Ceilings, attended: float, scored: float) -> float:
+    """Seconds that a token takes at least.
+
+    It reads the matrices of all layers and of the output once; the keys and values that it attends
+    to, where a step that chooses anew attends to all, once; and the smallest and the largest key of
+    every page that it scores, which are as large as one key and its value. Nothing is counted of
+    what it writes, of weights that an attention leaves behind for a choice, or of the choice.
+
+    Args:
+        engine: the model.
+        found: how fast the device copies.
+        attended: entries that it attends to, mean over layers and key/value heads.
+        scored: pages that it scores, likewise.
+    """
+    config, layers, itemsize = engine.files.config, engine.decoder.layers, engine.dtype.itemsize
+    entries = (attended + scored) * entry_bytes(layers, itemsize)
+    return (weight_bytes(config, layers, itemsize) + entries) / found.copy_bytes_s

@@ -1,0 +1,107 @@
+"""The same answer by the `generate` of transformers, after a cache that is filled at random.
+
+With a cache that grows by a copy for each token, and with one of fixed size, for which `generate`
+compiles the model on a GPU by itself. Greedy; nothing ends the answer but its length.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from longctx.core.common.device import is_out_of_memory
+from longctx.core.common.errors import LongctxError
+from longctx.core.contracts.policy import Spent
+from longctx.core.engine.setup import Engine
+from longctx.core.measure.bench.ceilings import Ceilings, wait_for
+from longctx.core.measure.bench.decoded import Decoded, Timed, decoded
+
+UNCOUNTED, ROUNDS = 8, 2  # tokens, and answers of so many before the one that is timed
+
+
+def measure_generate(
+    engine: Engine,
+    tokens: int,
+    answer: int,
+    found: Ceilings,
+    on_note: Callable[[str], None],
+) -> Iterator[Decoded]:
+    """Times `generate` with each kind of cache.
+
+    Args:
+        engine: the model.
+        tokens: of the prompt.
+        answer: tokens to time.
+        found: what is possible here.
+        on_note: gets a line at each step.
+    """
+    compiled = ", compiled" if engine.device.startswith("cuda") else ""
+    for name, make in (
+        ("generate of transformers, growing cache", _growing),
+        (f"generate of transformers, static cache{compiled}", _static),
+    ):
+        on_note(f"decoding {answer:,} tokens after {tokens:,} with {name}")
+        timed = partial(_timed, engine, make, tokens, answer)
+        yield decoded(engine, found, name, {}, tokens, answer, timed)
+
+
+def _growing(config: Any, room: int) -> Any:
+    from transformers import DynamicCache
+
+    return DynamicCache(config=config)
+
+
+def _static(config: Any, room: int) -> Any:
+    from transformers import StaticCache
+
+    return StaticCache(config=config, max_cache_len=room)
+
+
+def _timed(engine: Engine, make: Callable[[Any, int], Any], tokens: int, answer: int) -> Timed:
+    clock, room = time.perf_counter, tokens + ROUNDS * UNCOUNTED + answer
+    started = clock()
+    with engine.decoder.as_it_is() as model, torch.no_grad():
+        cache = make(model.config, room)
+        _fill(engine, cache, tokens)
+        try:
+            for _ in range(ROUNDS):
+                _generate(engine, model, cache, UNCOUNTED)
+            begun = clock()
+            _generate(engine, model, cache, answer)
+        except Exception as error:  # a compiler's, of whatever kind: the others are measured still
+            if is_out_of_memory(error):
+                raise
+            raise LongctxError(type(error).__name__, _first_line(error)) from error
+        seconds = (clock() - begun) / answer
+    before = tokens + ROUNDS * UNCOUNTED
+    return Timed(begun - started, seconds, Spent(before + (answer + 1) / 2, None, room))
+
+
+def _fill(engine: Engine, cache: Any, tokens: int) -> None:
+    for layer in engine.decoder.layers:
+        shape = (2, 1, layer.kv_heads, tokens, layer.head_dim)
+        keys, values = torch.randn(shape, device=engine.device, dtype=engine.dtype)
+        cache.update(keys, values, layer.index)
+
+
+def _generate(engine: Engine, model: Any, cache: Any, count: int) -> None:
+    """Generates exactly so many tokens; of the prompt only the last one is not in the cache."""
+    length = int(cache.get_seq_length()) + 1
+    ids = torch.zeros(1, length, dtype=torch.long, device=engine.device)
+    model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        past_key_values=cache,
+        max_new_tokens=count,
+        min_new_tokens=count,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    wait_for(engine.device)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]

@@ -1,0 +1,177 @@
+"""One prompt of random keys and values, and the time of the tokens after it, policy by policy.
+
+All policies decode from the same buffers, one after another: at the lengths that matter there is
+no room for a second cache. Each gets the prompt as if it were its own.
+"""
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from longctx.core.contracts.memory import Memory
+from longctx.core.contracts.policy import Policy
+from longctx.core.decode import policies
+from longctx.core.decode.decode import Generation
+from longctx.core.decode.policies import Decoding
+from longctx.core.engine.setup import Engine
+from longctx.core.kv.prompt import Prompt
+from longctx.core.measure.bench.ceilings import Ceilings
+from longctx.core.measure.bench.decoded import Decoded, Timed, decoded
+from longctx.core.model.adapter import Decoder
+from longctx.core.profile.sampling import Sampling
+from longctx.kernels.decode_door import PAGE
+
+# Tokens at least before those that are timed: each kind of step has come twice then, so that its
+# kernels are chosen and its graph is captured, also of steps that begin a page.
+UNCOUNTED = 3 * PAGE
+SURE = 2  # strides at least, for the same
+
+
+def measure_policies(
+    engine: Engine,
+    tokens: int,
+    chosen: Sequence[Decoding],
+    answer: int,
+    found: Ceilings,
+    on_note: Callable[[str], None],
+    beside: bool = False,
+) -> Iterator[Decoded]:
+    """Times each policy after the same prompt.
+
+    Args:
+        engine: the model.
+        tokens: of the prompt.
+        chosen: the policies.
+        answer: tokens to time; whole strides of a policy that has them are.
+        found: what is possible here.
+        on_note: gets a line at each step.
+        beside: also the usual policy in the same loop with the layers as transformers runs them.
+    """
+    ways = [(one.name, one, engine.decoder) for one in chosen]
+    if beside:
+        usual = policies.USUAL
+        ways.append((f"{usual.name}, layers of transformers", usual, Plain(engine.decoder)))
+    lengths = [steps_of(one, answer) for _, one, _ in ways]
+    prompt = filled(engine, tokens, chosen, max(map(sum, lengths)))
+    for (name, one, reader), (before, timed) in zip(ways, lengths, strict=True):
+        on_note(f"decoding {timed:,} tokens after {tokens:,} with {name}")
+        run = partial(_timed, engine, reader, prompt, one, before, timed)
+        yield decoded(engine, found, name, asdict(one.options), tokens, timed, run)
+
+
+class Plain:
+    """A decoder that is run as it is, where something faster would go in the place of a `Decoder`.
+
+    Args:
+        decoder: the model.
+
+    Attributes:
+        device: where it computes.
+    """
+
+    def __init__(self, decoder: Decoder):
+        self._decoder, self.device = decoder, decoder.device
+
+    def read(self, ids: Tensor, memory: Memory) -> Tensor:
+        """As `Decoder.read`."""
+        return self._decoder.read(ids, memory)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """As `Decoder.logits`."""
+        return self._decoder.logits(hidden)
+
+
+def steps_of(one: Decoding, answer: int) -> tuple[int, int]:
+    """Tokens before those that are timed, and those: whole strides, where a policy has them."""
+    stride = getattr(one.options, "stride", 1)
+    before, timed = (-(-n // stride) * stride for n in (max(UNCOUNTED, SURE * stride), answer))
+    return before + 1, timed  # the first token comes of the prompt, without a step
+
+
+def filled(engine: Engine, tokens: int, chosen: Sequence[Decoding], answer: int) -> Prompt:
+    """A prompt of random keys and values with room for any of these policies' answers.
+
+    Args:
+        engine: the model.
+        tokens: of the prompt.
+        chosen: the policies.
+        answer: tokens after it.
+    """
+    room = max([answer, *(one.options.reserve(answer) for one in chosen)])
+    prompt = Prompt(tokens + room, max(one.options.observed for one in chosen))
+    prompt.fill(engine.decoder.layers, tokens, engine.device, engine.dtype)
+    return prompt
+
+
+def policy_of(engine: Engine, one: Decoding, prompt: Prompt) -> Policy:
+    """A policy over a prompt that others will decode from too.
+
+    It may let go of caches, or say that they are longer, but not change what the prompt holds. The
+    window is taken to be as long as need be: what is measured does not depend on what is answered.
+    """
+    own, observed = copy.copy(prompt), one.options.observed
+    own.caches = {index: copy.copy(cache) for index, cache in prompt.caches.items()}
+    for cache in own.caches.values():
+        cache.queries = cache.queries[:, cache.queries.shape[1] - observed :]
+    window = max(engine.window, prompt.capacity)
+    return policies.load(one.name).Policy(one.options, own, window)
+
+
+def generation_of(
+    engine: Engine, reader: Decoder | Plain, policy: Policy, tokens: int, limit: int
+) -> Generation:
+    """An answer of so many tokens after a prompt of random ones.
+
+    Args:
+        engine: the model.
+        reader: its decoder, or what goes in its place.
+        policy: over the prompt.
+        tokens: of the prompt.
+        limit: tokens of the answer.
+    """
+    hidden = torch.randn(1, engine.files.config.hidden_size).to(engine.device, engine.dtype)
+    seen = torch.zeros(tokens, dtype=torch.long)
+    return Generation(reader, policy, hidden, seen, Sampling(), limit, set())
+
+
+def _timed(
+    engine: Engine,
+    reader: Decoder | Plain,
+    prompt: Prompt,
+    one: Decoding,
+    before: int,
+    timed: int,
+) -> Timed:
+    """A token is read when it is there: between two that are read lie whole steps."""
+    clock = time.perf_counter
+    started = clock()
+    policy = policy_of(engine, one, prompt)
+    answer = generation_of(engine, reader, policy, prompt.length, before + timed)
+    tokens = answer.tokens()
+    early = before - getattr(one.options, "stride", 1)  # asking may wait for the device
+    _take(tokens, early)
+    first = _spent(policy)
+    _take(tokens, before - early)
+    begun = clock()
+    _take(tokens, timed)
+    seconds = (clock() - begun) / timed
+    pairs = zip(first, _spent(policy), strict=True)  # means over the tokens until then
+    attended, scored = (b + (b - a) * early / (before + timed - early) for a, b in pairs)
+    spent = replace(policy.spent(), attended=attended)
+    return Timed(begun - started, seconds, spent, scored, answer.captured)
+
+
+def _spent(policy: Policy) -> tuple[float, float]:
+    """Entries attended to and pages scored so far, means over all tokens."""
+    return policy.spent().attended, policy.scored() if hasattr(policy, "scored") else 0.0
+
+
+def _take(tokens: Iterator[int], count: int) -> None:
+    for _ in islice(tokens, count):
+        pass

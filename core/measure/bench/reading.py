@@ -1,0 +1,134 @@
+"""Random tokens to read, which need no tokenizer, and a writer that keeps nothing."""
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from longctx.core.common.device import empty_cache
+from longctx.core.contracts.memory import Groups, Method
+from longctx.core.engine.setup import Engine
+from longctx.core.measure.bench.sizes import budget_of, reading_options
+from longctx.core.store.behind import WriterBehind
+
+PIECE = 1 << 16  # tokens
+TOKEN_BYTES = 4  # of text
+
+
+def random_ids(tokens: int, vocabulary: int, seed: int = 0) -> Tensor:
+    """(tokens,) int64 token ids, the same for the same seed."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(vocabulary, (tokens,), generator=generator)
+
+
+def read_chunks(engine: Engine, method: Method, chunks: int, prefix: int = 0) -> Groups:
+    """Reads whole chunks of random tokens; the rows of the last one.
+
+    Args:
+        engine: the model.
+        method: fresh, or as it was left.
+        chunks: how many.
+        prefix: tokens of the first of them that are not the document's.
+    """
+    rows: Groups = {}
+    for number in range(chunks):
+        ids = random_ids(method.chunk, engine.files.config.vocab_size)
+        engine.decoder.read(ids, method, method.depth)
+        rows = method.rows(skip=0 if number else prefix)
+        method.end_chunk()
+    return rows
+
+
+def full_cache(engine: Engine) -> int:
+    """Chunks after which a method that evicts has a full cache; 1 for others."""
+    options = reading_options(engine.options)
+    return 1 + -(-(budget_of(options) or 0) // options.chunk)
+
+
+def warm_up(engine: Engine, tokens: int) -> None:
+    """Reads over a full memory: a GPU's kernels are chosen and compiled when first used.
+
+    Args:
+        engine: the model.
+        tokens: as if so many had been read.
+    """
+    if engine.device == "cpu":
+        return
+    empty_cache(engine.device)
+    method = engine.new_method(tokens=tokens + 2 * reading_options(engine.options).chunk)
+    read_chunks(engine, method, full_cache(engine))
+    if hasattr(method, "fill"):
+        method.fill(tokens)
+    read_chunks(engine, method, 2)
+    method.snapshot()
+
+
+class RandomReading:
+    """Reads random tokens, each with four bytes of text; goes in the place of a `Reading`.
+
+    Args:
+        tokens: of the document.
+        vocabulary: ids to draw from.
+        writer: gets text and tokens, as the model has read them.
+    """
+
+    def __init__(self, tokens: int, vocabulary: int, writer: WriterBehind):
+        self._ids = random_ids(tokens, vocabulary).to(torch.int32)
+        self._writer = writer
+        self._digest = hashlib.sha256()
+        self.tokens = self.bytes = self.forced_splits = 0
+        self.safe = tokens  # as of a text of many lines
+        self.skipped: list[dict[str, Any]] = []
+        self.changed: list[str] = []
+
+    @contextmanager
+    def ids(self) -> Iterator[Iterator[Tensor]]:
+        """The token ids in pieces (n,) int64, in a context."""
+        yield (piece.long() for piece in self._ids.split(PIECE))
+
+    def store(self, tokens: int = sys.maxsize) -> None:
+        """Hands on the first `tokens` of the document, and their text."""
+        if not self.tokens:
+            self._writer.begin_source("random", None, None, "utf-8")
+        ids = self._ids[self.tokens : tokens]
+        if not len(ids):
+            return
+        starts = torch.arange(self.tokens, self.tokens + len(ids)) * TOKEN_BYTES
+        text = text_of(ids)
+        self._digest.update(text)
+        self._writer.append("tokens", {"ids": ids, "starts": starts})
+        self._writer.add_bytes(text)
+        self.tokens, self.bytes = self.tokens + len(ids), self.bytes + len(text)
+        if self.tokens == len(self._ids):
+            self._writer.end_source(self.bytes, self._digest.hexdigest(), "utf-8", 0)
+
+    def report(self) -> dict[str, Any]:
+        """Nothing is told of it."""
+        return {}
+
+
+def text_of(ids: Tensor) -> bytes:
+    """Three letters and a space for each of the ids (n,)."""
+    letters = [97 + (ids >> shift & 15) for shift in (0, 4, 8)]
+    return (
+        torch.stack([*letters, torch.full_like(ids, 32)], dim=1).to(torch.uint8).numpy().tobytes()
+    )
+
+
+class Nowhere:
+    """Keeps nothing of what it is given; goes in the place of a `Writer`."""
+
+    begun = None
+
+    def ignore(self, *args: Any, **named: Any) -> None:
+        """Takes anything."""
+
+    work_beside = begin_source = add_bytes = end_source = append = checkpoint = complete = ignore
+
+    def growth(self, *snapshots: Any) -> int:
+        """No bytes."""
+        return 0

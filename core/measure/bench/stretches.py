@@ -1,0 +1,224 @@
+"""How long chunks take after so many tokens, over a memory that is filled at random.
+
+What a whole document would take follows from a few of them. Runs what `ingest` runs, but writes
+nothing.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+from longctx.core import methods
+from longctx.core.common.device import empty_cache, peak_memory, reset_peak_memory
+from longctx.core.common.errors import UsageError
+from longctx.core.contracts.memory import Method
+from longctx.core.engine.encode import encode
+from longctx.core.engine.setup import Engine
+from longctx.core.measure.bench import ceilings
+from longctx.core.measure.bench.ceilings import Ceilings
+from longctx.core.measure.bench.floors import Floor, floor_of
+from longctx.core.measure.bench.machine import Machine, machine_of
+from longctx.core.measure.bench.reading import Nowhere, random_ids
+from longctx.core.measure.bench.shapes import Wanted, open_engine
+from longctx.core.measure.bench.sizes import Size, reading_options, sized
+from longctx.core.store.behind import WriterBehind
+
+SCHEMA_VERSION = 1
+CHUNKS = 16  # that are measured in one place
+UNCOUNTED = 2  # chunks before them
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Some chunks of a document.
+
+    Attributes:
+        after: tokens that the memory held before, or those of the first chunk.
+        tokens: that were read.
+        seconds_per_chunk: of the chunks, of `chunk` tokens each.
+        tokens_per_s: likewise.
+        peak_memory: bytes at most on the device; None where unknown.
+    """
+
+    after: int
+    tokens: int
+    seconds_per_chunk: float
+    tokens_per_s: float
+    peak_memory: int | None
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What reading a whole document takes, as far as its stretches tell.
+
+    Attributes:
+        tokens: as many as the memory held before the last stretch.
+        seconds, tokens_per_s: the first chunk, and the others by the trapezoid rule.
+        floor: the least that it could have taken.
+        over_floor: seconds over those of the floor.
+    """
+
+    tokens: int
+    seconds: float
+    tokens_per_s: float
+    floor: Floor
+    over_floor: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One method's speed along a document.
+
+    Attributes:
+        chunk: tokens read at a time.
+        first_tokens, first_s: of the first chunk, which may be larger.
+        stretches: the one after the first chunk, and those after as many tokens as were asked for.
+        whole: the document that ends where the last stretch begins.
+    """
+
+    chunk: int
+    first_tokens: int
+    first_s: float
+    stretches: list[Stretch]
+    whole: Whole
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was measured.
+
+    Attributes:
+        machine: where and with what.
+        ceilings: what is possible here.
+        curves: one for each size of a chunk.
+    """
+
+    machine: Machine
+    ceilings: Ceilings
+    curves: list[Curve]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object of `bench ingest --at`."""
+        return {"schema_version": SCHEMA_VERSION, "bench": "ingest --at", **asdict(self)}
+
+
+def measure_at(
+    wanted: Wanted,
+    places: Sequence[int],
+    sizes: Sequence[Size] = (),
+    on_note: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """Measures the reading of a few chunks in each of some places.
+
+    Args:
+        wanted: the model, the method, the device.
+        places: tokens that were read before.
+        sizes: pairs of chunk and budget; none: those of the shape, the method or the profile.
+        on_note: gets a line at each step.
+
+    Raises:
+        UsageError: an unknown shape, model or device, a method whose memory cannot be filled, or a
+            place inside the first chunk.
+        LongctxError: no room for the model or what it would have read.
+    """
+    engine = open_engine(wanted)
+    if not hasattr(methods.load(wanted.method).Method, "fill"):
+        raise UsageError(
+            f"--at is not for the method {wanted.method!r}",
+            "each of its chunks takes as long as any other",
+            "Leave it out.",
+        )
+    every = [sized(engine.options, *size) for size in sizes or [(None, None)]]
+    on_note("making the model")
+    layer = engine.decoder.layers[0]
+    first = engine.new_method().chunk
+    if min(places) <= first:
+        raise UsageError(
+            f"cannot measure after {min(places):,} tokens",
+            f"a document begins with a chunk of {first:,}",
+            "Give --at more tokens.",
+        )
+    on_note("measuring the ceilings")
+    found = ceilings.measure(layer, engine.device, engine.dtype, None)
+    curves = []
+    for options in every:
+        engine.options = options
+        curves.append(_curve(engine, sorted({*places}), found, on_note))
+    return Report(machine_of(engine), found, curves)
+
+
+def _curve(
+    engine: Engine, places: list[int], found: Ceilings, on_note: Callable[[str], None]
+) -> Curve:
+    on_note("reading the first chunks")
+    _beginning(engine, places[-1])  # once uncounted, so that a GPU's kernels are chosen
+    first_tokens, first_s, stretch = _beginning(engine, places[-1])
+    stretches = [stretch]
+    for tokens in places:
+        on_note(f"reading {CHUNKS} chunks after {tokens:,} tokens")
+        stretches.append(_after(engine, tokens))
+    config, layers, method = engine.files.config, engine.decoder.layers, engine.new_method()
+    floor = floor_of(config, method, layers, places[-1], found, None)
+    seconds = first_s + between(stretches)
+    return Curve(
+        chunk=reading_options(engine.options).chunk,
+        first_tokens=first_tokens,
+        first_s=round(first_s, 6),
+        stretches=stretches,
+        whole=Whole(
+            tokens=places[-1],
+            seconds=round(seconds, 4),
+            tokens_per_s=round(places[-1] / seconds, 1),
+            floor=floor,
+            over_floor=round(seconds / floor.seconds, 3),
+        ),
+    )
+
+
+def _beginning(engine: Engine, tokens: int) -> tuple[int, float, Stretch]:
+    """The first chunk of a document of so many tokens, its seconds, and the chunks after it."""
+    empty_cache(engine.device)
+    method = engine.new_method(tokens=tokens)
+    first = method.chunk
+    return first, _read(engine, method, 1), _stretch(engine, method, first)
+
+
+def _after(engine: Engine, tokens: int) -> Stretch:
+    """Chunks after so many tokens."""
+    empty_cache(engine.device)
+    size = reading_options(engine.options).chunk
+    method = engine.new_method(tokens=tokens + (UNCOUNTED + CHUNKS) * size)
+    method.fill(tokens)
+    _read(engine, method, UNCOUNTED)
+    return _stretch(engine, method, tokens)
+
+
+def between(stretches: Sequence[Stretch]) -> float:
+    """Seconds from the beginning of the first stretch to that of the last: the trapezoid rule."""
+    return sum(
+        (b.after - a.after) * (1 / a.tokens_per_s + 1 / b.tokens_per_s) / 2
+        for a, b in pairwise(stretches)
+    )
+
+
+def _stretch(engine: Engine, method: Method, after: int) -> Stretch:
+    reset_peak_memory(engine.device)
+    tokens = CHUNKS * method.chunk
+    seconds = _read(engine, method, CHUNKS)
+    peak = peak_memory(engine.device)
+    return Stretch(after, tokens, round(seconds / CHUNKS, 6), round(tokens / seconds, 2), peak)
+
+
+def _read(engine: Engine, method: Method, chunks: int) -> float:
+    """Seconds of reading so many chunks, until their rows are in host memory."""
+    ids = random_ids(chunks * method.chunk, engine.files.config.vocab_size)
+    nothing = ids[:0]
+    ceilings.wait_for(engine.device)
+    started = time.perf_counter()
+    with WriterBehind(Nowhere(), engine.device) as sink:
+        for _ in encode(engine.decoder, method, nothing, [ids], sink):
+            pass
+    ceilings.wait_for(engine.device)
+    return time.perf_counter() - started

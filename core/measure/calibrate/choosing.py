@@ -1,0 +1,116 @@
+"""The table of ranks, and which heads a profile takes from it.
+
+Values alone; knows nothing of how they were measured.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from longctx.core.measure.calibrate.measures import MAXSIM, MEASURES, MNR
+from longctx.core.measure.calibrate.tasks import MULTI_HOP, PATTERN, TASKS
+
+Head = tuple[int, str, int]  # layer, "q" | "k" | "v", head; 0-based
+Measured = Mapping[str, Mapping[str, Sequence[float]]]  # of a layer: by measure, by kind, by head
+Ranks = Sequence[Measured]  # of a sample: by layer
+
+TAKEN = ("q", "k", "v")  # kinds that a profile can name
+EQUAL = 6  # digits in which heads differ; kept ranks are rounded
+EACH = 2  # heads of each task
+SHALLOW = 0.7  # share of the layers from which the pattern heads are taken
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one head did in one task, by one measure.
+
+    Attributes:
+        measure, task, layer, kind, head: which.
+        mean: of the samples' normalised ranks; lower is better.
+        error: its standard error; None for a single sample.
+    """
+
+    measure: str
+    task: str
+    layer: int
+    kind: str
+    head: int
+    mean: float
+    error: float | None
+
+    @property
+    def named(self) -> Head:
+        """The head alone."""
+        return self.layer, self.kind, self.head
+
+
+def table(samples: Mapping[str, Sequence[Ranks]]) -> list[Row]:
+    """Means over samples, by measure and task, then best first; equal ones in the order of layers.
+
+    Args:
+        samples: the ranks of each sample, by task.
+    """
+    rows = [
+        row
+        for measure in MEASURES
+        for task in TASKS
+        for row in _rows(measure, task, samples.get(task, ()))
+    ]
+    order = MEASURES.index, TASKS.index
+    return sorted(rows, key=lambda row: (order[0](row.measure), order[1](row.task), row.mean))
+
+
+def _rows(measure: str, task: str, samples: Sequence[Ranks]) -> Iterable[Row]:
+    if not samples:
+        return
+    for layer, measured in enumerate(samples[0]):
+        for kind, heads in measured[measure].items():
+            for head in range(len(heads)):
+                values = [sample[layer][measure][kind][head] for sample in samples]
+                mean, error = fmean(values), standard_error(values)
+                yield Row(measure, task, layer, kind, head, mean, error)
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """Of a mean; None for a single value."""
+    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def choose(rows: Sequence[Row], layers: int, measure: str) -> tuple[Head, ...]:
+    """Four heads, all different.
+
+    By `mnr`, as REFORM has it (appendix C.6): the two best of each task; the pattern heads come
+    from the first 70% of the layers, and are taken first. By `maxsim`, the four best in the mean of
+    both tasks.
+
+    Args:
+        rows: as `table` gave them.
+        layers: of the model.
+        measure: by which of MEASURES.
+
+    Returns:
+        In the order of layers; fewer than four where there are not so many.
+    """
+    able = [row for row in rows if row.measure == measure and row.kind in TAKEN]
+    return tuple(sorted(CHOOSERS[measure](able, layers)))
+
+
+def _best_of_all(rows: Sequence[Row], layers: int) -> list[Head]:
+    # Nearly every head puts the pattern's sentence first, so one task alone would not tell.
+    means: dict[Head, list[float]] = {}
+    for row in rows:
+        means.setdefault(row.named, []).append(row.mean)
+    best = sorted(means, key=lambda head: (round(fmean(means[head]), EQUAL), head))
+    return best[: EACH * len(TASKS)]
+
+
+def _best_of_each(rows: Sequence[Row], layers: int) -> list[Head]:
+    chosen: list[Head] = []
+    for task, below in ((PATTERN, SHALLOW * layers), (MULTI_HOP, layers)):
+        heads = [row.named for row in rows if row.task == task and row.layer < below]
+        chosen += [head for head in heads if head not in chosen][:EACH]
+    return chosen
+
+
+CHOOSERS = {MAXSIM: _best_of_all, MNR: _best_of_each}

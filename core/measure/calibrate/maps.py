@@ -1,0 +1,190 @@
+"""Needles that each stand within one block, and the local attention map of their blocks.
+
+What the search for Ltri-LLM's spans looks at: one sentence to be found in a block, and how the
+block's tokens attend to each other in every layer. A pass is the model's own full attention; a map
+is taken while it runs, of one block at a time. Knows nothing of spans, and asks no question.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import cycle
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from longctx.core.common.errors import UsageError
+from longctx.core.contracts.memory import Memory
+from longctx.core.engine.setup import Engine
+from longctx.core.kv import spans
+from longctx.core.kv.streaming_window import near_of, own_maps, plain
+from longctx.core.measure.haystack import LEAST_FILLER, Builder, Group, Haystack
+from longctx.core.measure.niah.drawing import Draw, Prose
+from longctx.core.measure.niah.kinds import MAKERS
+from longctx.core.measure.prose import sample_paragraphs
+from longctx.core.model.adapter import Layer
+from longctx.core.sources.reader import Source
+from longctx.core.tokens.tokens import TokenStream
+
+NEEDLES = 8  # in one haystack, at most; every other block has one
+
+
+class Place(NamedTuple):
+    """A needle: the first token of its block, and its own tokens [begin, end)."""
+
+    block: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One input with its needles.
+
+    Attributes:
+        ids: (n,) token ids, the prefix included.
+        places: of its needles, in tokens of the input.
+    """
+
+    ids: Tensor
+    places: tuple[Place, ...]
+
+
+class LayerMaps(NamedTuple):
+    """The blocks of all needles in one layer.
+
+    Attributes:
+        summed: (B, N, N) attention of each block's tokens to each other, summed over heads.
+        thetas: (B, n) the entries at n quantiles of each block, heads apart.
+        heads: H.
+    """
+
+    summed: Tensor
+    thetas: Tensor
+    heads: int
+
+
+# --- samples ------------------------------------------------------------------------------------
+
+
+def haystacks(engine: Engine, needles: int, seed: int, first: int, block: int) -> Iterator[Sample]:
+    """Prose with needles, each wholly within one block.
+
+    Args:
+        engine: the model's tokenizer, prefix and window.
+        needles: in all.
+        seed: decides needles, places and prose.
+        first: tokens before the first block, the prefix included.
+        block: tokens of a block.
+
+    Raises:
+        UsageError: the model's window has no room, or no needle fits into a block.
+        LongctxError: the tokenizer gives no exact length.
+    """
+    paragraphs = sample_paragraphs()
+    builder, prose = Builder(engine.files.tokenizer, paragraphs), Prose(paragraphs)
+    stream, prefix = TokenStream(engine.files.tokenizer), engine.prompt.prefix()
+    starts = _starts(engine.window, len(prefix), first, block)
+    places = random.Random(f"spans/{seed}")
+    for done in range(0, needles, len(starts)):
+        name, blocks = f"spans/{seed}/{done}", starts[: needles - done]
+        lines = _lines(Draw(MAKERS, prose, name), builder, len(blocks), block)
+        begins = [
+            start + places.randint(0, block - builder.count(line)) - len(prefix)
+            for start, line in zip(blocks, lines, strict=True)
+        ]
+        length = blocks[-1] + block + LEAST_FILLER - len(prefix)
+        built = builder.build(_groups(builder, lines, begins, length), length, name)
+        yield _sample(stream, prefix, built, blocks)
+
+
+def _starts(window: int, prefix: int, first: int, block: int) -> list[int]:
+    """First tokens of the blocks that have a needle; prose stands between them and around them."""
+    lead = max(1, -(-(prefix + LEAST_FILLER - first) // block))  # blocks before the first of them
+    starts = [first + (lead + 2 * number) * block for number in range(NEEDLES)]
+    fitting = [start for start in starts if start + block + LEAST_FILLER <= window]
+    if not fitting:
+        raise UsageError(
+            f"cannot search for spans in a window of {window:,} tokens",
+            f"{first:,} initial tokens and {lead + 1} blocks of {block:,} do not fit",
+            "Use a model with a longer window, or smaller blocks.",
+        )
+    return fitting
+
+
+def _lines(draw: Draw, builder: Builder, count: int, block: int) -> list[str]:
+    """Needles of all kinds in turn, but for those that are longer than a block."""
+    kinds, lines, refused = cycle(MAKERS), [], 0
+    while len(lines) < count:
+        line = draw.needle(next(kinds)).lines[0]
+        if builder.count(line) <= block:
+            lines.append(line)
+        elif (refused := refused + 1) == len(MAKERS) * count:
+            raise UsageError(
+                f"no needle fits into a block of {block} tokens",
+                f"'{line}' takes {builder.count(line)}",
+                "Use larger blocks.",
+            )
+    return lines
+
+
+def _groups(builder: Builder, lines: list[str], begins: list[int], length: int) -> list[Group]:
+    """Lines at the depths at which they begin at these tokens of the document."""
+    sizes = [builder.count(line) for line in lines]
+    prose = length - sum(sizes)
+    befores = [begin - sum(sizes[:number]) for number, begin in enumerate(begins)]
+    return [Group(n / prose, (line,)) for n, line in zip(befores, lines, strict=True)]
+
+
+def _sample(stream: TokenStream, prefix: Tensor, built: Haystack, blocks: list[int]) -> Sample:
+    source = Source("haystack", None, BytesIO(built.text.encode()))
+    tokens = [*stream.read(source)]
+    ids = torch.from_numpy(np.concatenate([part.ids for part in tokens])).long()
+    starts = np.concatenate([part.starts for part in tokens])
+    places = [
+        # A token that begins before the line feed is the needle's, though the feed be part of it.
+        Place(at, len(prefix) + line.token, len(prefix) + int(np.searchsorted(starts, line.end)))
+        for at, (line,) in zip(blocks, built.places, strict=True)
+    ]
+    return Sample(torch.cat([prefix, ids]), tuple(places))
+
+
+# --- maps ---------------------------------------------------------------------------------------
+
+
+class Tap(Memory):
+    """Full attention of one pass, which leaves the local maps of some blocks behind.
+
+    They are the maps that Ltri-LLM sees: of the attention over the local window alone, which begins
+    behind the initial tokens. No map is larger than a block.
+
+    Args:
+        sample: what is read.
+        first: initial tokens.
+        block: N.
+        shares: n quantiles, each over 0 and up to 1.
+
+    Attributes:
+        maps: by layer without a sliding window, of every needle's block.
+    """
+
+    def __init__(self, sample: Sample, first: int, block: int, shares: list[float]):
+        self._blocks = [(place.block - first) // block for place in sample.places]
+        self._first, self._block, self._shares = first, block, shares
+        self.maps: dict[int, LayerMaps] = {}
+
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attends causally to all tokens of the pass; see `Memory.attend`."""
+        if layer.window is None:
+            near = near_of(layer, *(x[:, self._first :] for x in (q, k, v)), q.shape[1])
+            own = own_maps(near, self._block)[0][self._blocks]  # (B, H, N, N)
+            # Block by block: sorted together, all of them take more room.
+            thetas = torch.cat([spans.quantiles(each, self._shares) for each in own.split(1)])
+            self.maps[layer.index] = LayerMaps(own.sum(dim=1), thetas, layer.query_heads)
+        return plain(layer, q, k, v)
+
+    def end_chunk(self) -> None:
+        """Nothing goes on after the pass."""

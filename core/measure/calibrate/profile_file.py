@@ -1,0 +1,158 @@
+"""The profile of a calibration: all that is known of a model, with the heads that were found.
+
+What the model's profile says stays, but for heads and spans. Where it says nothing of a method's
+sizes, they follow from the model's window.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import yaml
+
+from longctx.core import methods
+from longctx.core.engine.setup import Engine
+from longctx.core.measure.calibrate.choosing import Head
+from longctx.core.measure.calibrate.copying import RetrievalHead
+from longctx.core.profile import profile
+from longctx.core.profile.profile import Profile
+from longctx.core.profile.sampling import Sampling
+
+REFORM, LTRI = "reform", "ltri"  # sections that are written
+ANY_HEAD = ((0, "q", 0),)  # stands for REFORM's heads before they are known
+FITTED = ("theta", "phi", "lam")
+LARGEST, MOST = 8192, 16384  # tokens of chunk and budget, and gathered for a question
+EDGE = 256  # first and last tokens that are always kept
+HEADER = "# Made by `longctx calibrate`; docs/profiles.md and docs/calibration.md explain it.\n"
+
+
+def text(
+    engine: Engine,
+    name: str,
+    description: str,
+    heads: Sequence[Head],
+    retrieval: Sequence[RetrievalHead],
+    spans: dict[str, Any],
+) -> str:
+    """A complete profile as YAML, which loads.
+
+    Args:
+        engine: the model with the profile that it was calibrated with.
+        name: what to call it.
+        description: one line.
+        heads: REFORM's.
+        retrieval: Ltri-LLM's, one of a layer; none: its section stays as it was.
+        spans: theta, phi and lam, by layer.
+
+    Raises:
+        UsageError: the profile that it was calibrated with has options that do not fit.
+    """
+    before = engine.profile
+    values: dict[str, Any] = {
+        "name": name,
+        "models": [engine.files.name],
+        "description": description,
+        "window": engine.window,
+        "prompt": asdict(before.prompt),
+        "max_new_tokens": before.max_new_tokens,
+        **_changed(before),
+        "method": before.method,
+        "methods": _methods(before, engine.window, heads, retrieval, spans),
+    }
+    how = {"sort_keys": False, "allow_unicode": True, "default_flow_style": None, "width": 1 << 16}
+    written = HEADER + yaml.dump(_plain(values), Dumper=_Dumper, **how)
+    _options(profile.load(written, f"profile {name!r}"))
+    return written
+
+
+def require_fit(before: Profile, window: int) -> dict[str, Any]:
+    """Options by method as a profile will have them, but for what is still to be found.
+
+    Args:
+        before: the profile to calibrate with; an empty section stands for the method's own values.
+        window: tokens that the model was trained on.
+
+    Raises:
+        UsageError: a method that there is not, or options that do not fit it.
+    """
+    return _options(replace(before, methods=_methods(before, window, ANY_HEAD, (), {})))
+
+
+def sizes(window: int) -> dict[str, int]:
+    """REFORM's sizes for a model of which only the window is known."""
+    chunk = min(LARGEST, window // 4)
+    edge = min(EDGE, chunk // 8)
+    gather = min(MOST, window // 2)
+    return {"chunk": chunk, "budget": chunk, "first": edge, "last": edge, "gather": gather}
+
+
+def blocks(window: int) -> dict[str, int]:
+    """Ltri-LLM's sizes where the usual ones are more than the model's window; else nothing."""
+    usual = methods.load(LTRI).Options()
+    if usual.window <= window:
+        return {}
+    local = max(1, window // 4 // usual.block) * usual.block
+    gather = min(usual.gather, window // 2)
+    return {"local": local, "chunk": min(usual.chunk, local), "gather": gather}
+
+
+def _changed(before: Profile) -> dict[str, Any]:
+    """What else the profile says otherwise than by default."""
+    usual = Profile("")
+    found = {
+        name: getattr(before, name)
+        for name in ("decode", "decoding", "gather_by")
+        if getattr(before, name) != getattr(usual, name)
+    }
+    if before.sampling != Sampling():
+        given = asdict(before.sampling).items()
+        found["sampling"] = {key: value for key, value in given if value is not None}
+    return found
+
+
+def _methods(
+    before: Profile,
+    window: int,
+    heads: Sequence[Head],
+    retrieval: Sequence[RetrievalHead],
+    spans: dict[str, Any],
+) -> dict[str, Any]:
+    given = {name: values or {} for name, values in before.methods.items()}
+    found = {**given, REFORM: _with(given.get(REFORM) or sizes(window), {"heads": heads})}
+    if retrieval:
+        fitted = {name: [round(value, 4) for value in spans[name]] for name in FITTED}
+        taken = [(each.layer, each.head, round(each.score, 3)) for each in retrieval]
+        found[LTRI] = _with(given.get(LTRI) or blocks(window), {"heads": taken, **fitted})
+    return found
+
+
+def _with(section: Any, found: dict[str, Any]) -> Any:
+    """A section with what was found; one that is no mapping as it is, for `_options` to refuse."""
+    return {**section, **found} if isinstance(section, dict) else section
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts with line feeds in quotes, on one line."""
+
+    def represent_str(self, text: str) -> yaml.Node:
+        style = '"' if "\n" in text else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
+
+
+def _plain(values: Any) -> Any:
+    """The same of lists and mappings alone, as YAML has them."""
+    if isinstance(values, dict):
+        return {key: _plain(value) for key, value in values.items()}
+    return [_plain(value) for value in values] if isinstance(values, list | tuple) else values
+
+
+def _options(made: Profile) -> dict[str, Any]:
+    """Options by method; UsageError where one does not take what is written for it."""
+    methods.load(made.method)
+    return {
+        name: profile.build(methods.load(name).Options, values, f"options of method {name!r}")
+        for name, values in made.methods.items()
+    }

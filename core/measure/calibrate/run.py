@@ -1,0 +1,232 @@
+"""Runs a calibration: ranks, copying, spans; each finished piece is kept, so that a run goes on.
+
+Beside the profile NAME.yaml stands the folder NAME.calibration: the journal, table.json, table.md
+and, where matplotlib is installed, heatmap.png.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields, replace
+from functools import partial
+from typing import Any
+
+from longctx.core import methods
+from longctx.core.common.device import dtype_name
+from longctx.core.common.telemetry import facts, stage
+from longctx.core.engine.setup import Engine, Setup, memory_told, prepare
+from longctx.core.measure.calibrate import (
+    choosing,
+    copying,
+    maps,
+    profile_file,
+    span_search,
+    tapping,
+    writing,
+)
+from longctx.core.measure.calibrate.measures import layer_ranks
+from longctx.core.measure.calibrate.needles import Haystacks
+from longctx.core.measure.calibrate.report import Calibration
+from longctx.core.measure.calibrate.tasks import TASKS, Sample, Samples, prose
+from longctx.core.measure.calibrate.wanted import Wanted, require, require_no_less
+from longctx.core.measure.eval.journal import Journal, Record
+from longctx.core.measure.eval.run_settings import of_model
+
+_log = logging.getLogger(__name__)
+
+VERSION = 2  # of what is measured; journals of others are not gone on with
+READER = "h2o"  # the method whose options every model has, with or without a profile
+BESIDE = 256  # tokens of the window that prefix, question and answer may take
+DIGITS = 7  # of a rank that is kept
+WRITTEN = "profile"  # the journal's record of how much the written profile was made with
+
+# What, done, total, unit, and how many of those done were there from an earlier run. The first time
+# of each is its beginning.
+Told = Callable[[str, int, int, str, int], None]
+
+
+def run(setup: Setup, wanted: Wanted, tell: Told = lambda *told: None) -> Calibration:
+    """Finds a model's heads, and writes its profile and the tables.
+
+    Args:
+        setup: the model; its method does not matter.
+        wanted: how much, and where to.
+        tell: called as it goes on.
+
+    Raises:
+        UsageError: samples that do not fit, a file or folder that cannot be used, or options of
+            the profile that do not fit a method.
+        LongctxError: the model does not run, or a file cannot be written.
+        KeyboardInterrupt: Ctrl-C; what is finished is in the folder.
+    """
+    began = time.monotonic()
+    require(wanted)
+    engine = prepare(replace(setup, method=READER))
+    text = "a calibration reads in ways of its own: method %s and the decode policy stand for none"
+    facts(_log, text, READER, method=None, decode=None)
+    shape = _shape(profile_file.require_fit(engine.profile, engine.window))
+    samples = Samples(engine.files.tokenizer, wanted.length, wanted.seed)
+    haystacks = Haystacks(engine.files.tokenizer, _room(engine, wanted), wanted.seed)
+    next(maps.haystacks(engine, 1, wanted.seed, shape.first, shape.block))  # refuses their sizes
+    with (
+        Journal(wanted.folder, _settings(engine, wanted)) as journal,
+        memory_told(engine, "Give a smaller --length."),
+    ):
+        require_no_less(wanted, journal.get(WRITTEN))
+        with stage(_log, "ranks", "heads ranked"):
+            ranks = _ranks(engine, journal, samples, wanted.amounts.samples, tell)
+        with stage(_log, "copying", "copy scores measured"):
+            copied = _copied(engine, journal, haystacks, wanted.amounts.haystacks, tell)
+        with stage(_log, "spans", "spans searched for"):
+            spans = _spans(engine, journal, wanted, shape, tell)
+        found = _found(engine, wanted, ranks, copied, spans, time.monotonic() - began)
+        writing.write(engine, found)
+        journal.put(WRITTEN, asdict(wanted.amounts))
+    return found
+
+
+def _room(engine: Engine, wanted: Wanted) -> int:
+    """Tokens of a haystack that is read with full attention."""
+    return max(1, min(wanted.length, (engine.window - BESIDE) // 100 * 100))
+
+
+def _settings(engine: Engine, wanted: Wanted) -> Record:
+    """What decides the finished pieces; a run with more of them goes on with those of another."""
+    return {
+        "calibration": VERSION,
+        **of_model(engine),
+        "length": wanted.length,
+        "seed": wanted.seed,
+        "reading": asdict(tapping.options(engine.window)),
+        "prose": hashlib.sha256("\n".join(prose()).encode()).hexdigest(),
+    }
+
+
+def _shape(options: dict[str, Any]) -> span_search.Shape:
+    """What the profile, or else the method itself, says of spans."""
+    ltri = options.get(profile_file.LTRI) or methods.load(profile_file.LTRI).Options()
+    names = [each.name for each in fields(span_search.Shape)]
+    return span_search.Shape(**{name: getattr(ltri, name) for name in names})
+
+
+# --- measuring ----------------------------------------------------------------------------------
+
+
+def _ranks(
+    engine: Engine, journal: Journal, samples: Samples, count: int, tell: Told
+) -> dict[str, list[choosing.Ranks]]:
+    """The ranks of every sample, by task; the tasks take turns."""
+    pieces = {
+        f"{task}/{number}": partial(_ranked, engine, samples, task, number)
+        for number in range(count)
+        for task in TASKS
+    }
+    journal.complete(pieces, _counted(tell, "ranks of heads", "samples"))
+    return {
+        task: [(journal.get(f"{task}/{number}") or {})["ranks"] for number in range(count)]
+        for task in TASKS
+    }
+
+
+def _counted(tell: Told, what: str, unit: str) -> Callable[[int, int, int], None]:
+    """Tells of pieces as a journal counts them."""
+    return lambda done, total, kept: tell(what, done, total, unit, kept)
+
+
+def _ranked(engine: Engine, samples: Samples, task: str, number: int) -> Record:
+    return {"ranks": _rank(engine, samples.make(task, number))}
+
+
+def _rank(engine: Engine, sample: Sample) -> list[dict[str, dict[str, list[float]]]]:
+    """By layer, measure, kind and head."""
+    sizes = tapping.options(engine.window)
+    read = tapping.read(engine.decoder, sizes, engine.prompt, sample.ids, sample.question)
+    return [
+        {measure: _rounded(ranks) for measure, ranks in layer_ranks(states, sample.gold).items()}
+        for states in read
+    ]
+
+
+def _rounded(ranks: dict[str, list[float]]) -> dict[str, list[float]]:
+    return {kind: [round(rank, DIGITS) for rank in heads] for kind, heads in ranks.items()}
+
+
+def _copied(
+    engine: Engine, journal: Journal, haystacks: Haystacks, count: int, tell: Told
+) -> list[Record]:
+    """What came of every needle."""
+    pieces = {
+        f"copying/{number}": partial(_copy, engine, haystacks, number) for number in range(count)
+    }
+    journal.complete(pieces, _counted(tell, "copy scores", "haystacks"))
+    return [needle for name in pieces for needle in (journal.get(name) or {})["needles"]]
+
+
+def _copy(engine: Engine, haystacks: Haystacks, number: int) -> Record:
+    haystack = haystacks.make(number)
+    ends, tokenizer = engine.files.eos_ids(), engine.files.tokenizer
+    found = copying.copy_scores(engine.decoder, engine.prompt, haystack, ends)
+    needles = [
+        {
+            "value": needle.value,
+            "answer": tokenizer.decode(copied.answer, skip_special_tokens=True),
+            "scores": [[round(score, 4) for score in row] for row in copied.scores.tolist()],
+        }
+        for needle, copied in zip(haystack.needles, found, strict=True)
+    ]
+    return {"needles": needles}
+
+
+def _spans(
+    engine: Engine, journal: Journal, wanted: Wanted, shape: span_search.Shape, tell: Told
+) -> Record:
+    """Fields of `SpanFit`, by layer."""
+    needles, trials = wanted.amounts.needles, wanted.amounts.trials
+    name = f"spans/{needles}/{trials}"
+    if journal.get(name) is None:
+
+        def on_progress(done: int, total: int) -> None:
+            tell("spans", done, total, "steps", 0)
+
+        fit = span_search.search(engine, shape, needles, trials, wanted.seed, on_progress)
+        journal.put(name, asdict(fit))
+    return journal.get(name) or {}
+
+
+# --- what was found -------------------------------------------------------------------------------
+
+
+def _found(
+    engine: Engine,
+    wanted: Wanted,
+    ranks: dict[str, list[choosing.Ranks]],
+    copied: Sequence[Record],
+    spans: Record,
+    seconds: float,
+) -> Calibration:
+    rows, layers = choosing.table(ranks), engine.decoder.layers
+    heads = copying.score_table([needle["scores"] for needle in copied])
+    selecting = {layer.index for layer in layers if layer.window is None}
+    retrieval = copying.best_of_layers(heads, selecting)
+    before = engine.profile.methods.get(profile_file.LTRI) or {}
+    return Calibration(
+        model=engine.files.name,
+        device=engine.device,
+        dtype=dtype_name(engine.dtype),
+        length=wanted.length,
+        samples=wanted.amounts.samples,
+        seed=wanted.seed,
+        rows=rows,
+        rank_by=wanted.rank_by,
+        heads=choosing.choose(rows, len(layers), wanted.rank_by),
+        copying=heads,
+        needles=len(copied),
+        answered=sum(n["value"].casefold() in n["answer"].casefold() for n in copied),
+        retrieval_heads=retrieval,
+        spans=spans,
+        heads_stay=not retrieval and bool(before.get("heads")),
+        profile=wanted.profile,
+        folder=wanted.folder,
+        seconds=seconds,
+    )

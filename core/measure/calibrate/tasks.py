@@ -1,0 +1,222 @@
+"""The two tasks by which heads are ranked: sentences hidden in prose, and a question for some.
+
+REFORM, appendix C.2: key/value sentences (a pattern), and two facts that must be joined. All of it
+is our own material: prose of the samples, and values of `core/measure/niah/words.py`. Among the
+sentences that are asked for stand others of the same form, so that a head must tell them apart.
+Knows nothing of models but their tokenizer.
+"""
+
+import random
+import string
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from longctx.core.common.errors import UsageError
+from longctx.core.measure.haystack import Builder, Group
+from longctx.core.measure.niah import words
+from longctx.core.measure.niah.drawing import Prose
+from longctx.core.measure.prose import paragraphs
+from longctx.core.sources.reader import Source
+from longctx.core.tokens.tokens import TokenStream
+
+PATTERN, MULTI_HOP = TASKS = ("pattern", "multi-hop")
+SENTENCES = 4  # key/value sentences of a sample; one is asked for
+PAIRS = 3  # pairs of facts; one is asked for
+SIGNS, SIGN_COUNT = string.ascii_letters + string.digits, 10
+GRID = 16  # sentences stand at different multiples of this share of the prose
+SHORTEST = 8  # words of a paragraph of prose; shorter ones are headings and lists
+
+# Two facts that share a person, and what can only be known by both. Other people's pairs of the
+# same form stand in the text too.
+FRAMES = (
+    (
+        "The old ferry at {city} belongs to {person}.",
+        "{person} spends every winter in {other}.",
+        "Where does the owner of the old ferry at {city} spend every winter?",
+        "{other}",
+    ),
+    (
+        "The clock tower of {city} was repaired by {person}.",
+        "{person} never travels without the {colour} {thing}.",
+        "What does the person who repaired the clock tower of {city} never travel without?",
+        "the {colour} {thing}",
+    ),
+    (
+        "The bakery on the square of {city} was opened by {person}.",
+        "{person} was married in {month} {year}.",
+        "When was the person married who opened the bakery on the square of {city}?",
+        "{month} {year}",
+    ),
+    (
+        "{person} is the only doctor who still practises in {city}.",
+        "{person} shares a house with the {colour} {animal}.",
+        "Which animal shares a house with the only doctor who still practises in {city}?",
+        "the {colour} {animal}",
+    ),
+    (
+        "The archive of {city} is locked up every night by {person}.",
+        "{person} plays chess by letter with somebody in {other}.",
+        "From which city come the chess letters of whoever locks up the archive of {city}?",
+        "{other}",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A document with a question.
+
+    Attributes:
+        name: tells it from the others of a run.
+        task: one of TASKS.
+        ids: (N,) the document's token ids.
+        gold: [first, end) tokens of each sentence that the question needs.
+        question, answer: words.
+    """
+
+    name: str
+    task: str
+    ids: Tensor
+    gold: tuple[tuple[int, int], ...]
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is hidden in a document: lines that are asked for, others like them, the question."""
+
+    asked: tuple[str, ...]
+    others: tuple[str, ...]
+    question: str
+    answer: str
+
+
+def prose() -> list[str]:
+    """Paragraphs of all texts that come with the package, one line each."""
+    files = sorted(resources.files("longctx.samples").iterdir(), key=lambda file: file.name)
+    texts = [file.read_text("utf-8") for file in files if file.name.endswith(".md")]
+    lines = dict.fromkeys(line for text in texts for line in paragraphs(text))
+    return [line for line in lines if line[0].isalpha() and len(line.split()) >= SHORTEST]
+
+
+class Samples:
+    """Makes samples for one tokenizer.
+
+    Args:
+        tokenizer: a fast transformers tokenizer.
+        length: tokens of every document.
+        seed: decides all of them.
+
+    Raises:
+        UsageError: the tokenizer has no fast version, or the length is too short.
+    """
+
+    def __init__(self, tokenizer: Any, length: int, seed: int):
+        lines = prose()
+        self._builder, self._prose = Builder(tokenizer, lines), Prose(lines)
+        self._stream = TokenStream(tokenizer)
+        self._length, self._seed = length, seed
+        for task in TASKS:
+            self._require_length(self._written(task, random.Random(seed)))
+
+    def make(self, task: str, number: int) -> Sample:
+        """A sample; the same numbers give the same ones.
+
+        Raises:
+            LongctxError: the tokenizer gives no exact length.
+        """
+        name = f"{task}/{number}"
+        draw = random.Random(f"{self._seed}/{name}")
+        written = self._written(task, draw)
+        lines = [*written.asked, *written.others]
+        draw.shuffle(lines)
+        places = sorted(draw.sample(range(1, GRID), len(lines)))
+        groups = [Group(at / GRID, (line,)) for at, line in zip(places, lines, strict=True)]
+        built = self._builder.build(groups, self._length, f"prose/{self._seed}/{name}")
+        ids, starts = tokens_of(self._stream, built.text)
+        placed = {line: own for line, (own,) in zip(lines, built.places, strict=True)}
+        gold = [placed[line] for line in written.asked]
+        # A token that begins before the line feed is the line's, though the feed be part of it.
+        spans = tuple((own.token, int(np.searchsorted(starts, own.end))) for own in gold)
+        return Sample(name, task, ids, spans, written.question, written.answer)
+
+    def _written(self, task: str, draw: random.Random) -> Written:
+        return WRITERS[task](draw, self._prose)
+
+    def _require_length(self, written: Written) -> None:
+        lines = [*written.asked, *written.others]
+        groups = [Group(at / GRID, (line,)) for at, line in enumerate(lines, start=1)]
+        try:
+            self._builder.require_length(self._length, groups)
+        except UsageError as error:
+            what = f"samples of {self._length:,} tokens are too short"
+            raise UsageError(what, error.why, "Give a larger --length.") from error
+
+
+def tokens_of(stream: TokenStream, text: str) -> tuple[Tensor, np.ndarray]:
+    """Token ids (N,) int64 of a text as when it is read, and the bytes (N,) where they start."""
+    read = [*stream.read(Source("sample", None, BytesIO(text.encode())))]
+    ids = torch.from_numpy(np.concatenate([part.ids for part in read])).long()
+    return ids, np.concatenate([part.starts for part in read])
+
+
+# --- what is hidden -----------------------------------------------------------------------------
+
+
+def _pattern(draw: random.Random, prose: Prose) -> Written:
+    """Sentences of random keys and values."""
+    signs = ["".join(draw.choices(SIGNS, k=SIGN_COUNT)) for _ in range(2 * SENTENCES)]
+    pairs = list(zip(signs[::2], signs[1::2], strict=True))
+    lines = [f"The value corresponding to the id {key} is {value}." for key, value in pairs]
+    key, value = pairs[0]
+    question = f"What is the value corresponding to the id {key}?"
+    return Written((lines[0],), tuple(lines[1:]), question, value)
+
+
+def _multi_hop(draw: random.Random, prose: Prose) -> Written:
+    """Pairs of facts about people and cities that the prose does not name."""
+    frame = draw.choice(FRAMES)
+    cities = draw.sample(prose.cities, 2 * PAIRS)
+    people = _people(draw, prose)
+    pairs = zip(people, cities[::2], cities[1::2], strict=True)
+    (first, second, question, answer), *rest = (_fact(frame, draw, *each) for each in pairs)
+    return Written((first, second), tuple(x for each in rest for x in each[:2]), question, answer)
+
+
+def _people(draw: random.Random, prose: Prose) -> list[str]:
+    """Names without a part in common."""
+    firsts = draw.sample(words.FIRST_NAMES, len(words.FIRST_NAMES))
+    lasts = draw.sample(words.LAST_NAMES, len(words.LAST_NAMES))
+    names = (f"{first} {last}" for first, last in zip(firsts, lasts, strict=False))
+    return [name for name in names if not prose.has(name)][:PAIRS]
+
+
+def _fact(
+    frame: tuple[str, ...], draw: random.Random, person: str, city: str, other: str
+) -> list[str]:
+    """A frame filled."""
+    values = {
+        "person": person,
+        "city": city,
+        "other": other,
+        "colour": draw.choice(words.COLOURS),
+        "thing": draw.choice(words.THINGS),
+        "animal": draw.choice(words.ANIMALS),
+        "month": draw.choice(words.MONTHS),
+        "year": draw.randint(1701, 1999),
+    }
+    return [text.format(**values) for text in frame]
+
+
+WRITERS: dict[str, Callable[[random.Random, Prose], Written]] = {
+    PATTERN: _pattern,
+    MULTI_HOP: _multi_hop,
+}

@@ -1,0 +1,130 @@
+"""What a calibration is asked for: how much, and where to; and what it refuses to replace.
+
+Knows no model.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.common.outputs import STANDARD, Output
+from longctx.core.common.regular_files import open_regular
+from longctx.core.measure.calibrate.measures import MAXSIM, MEASURES
+from longctx.core.measure.calibrate.profile_file import HEADER
+from longctx.core.measure.eval.journal import Record
+
+LENGTH = 8000  # tokens of a document; prefix and question make it about 8,192
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much is measured.
+
+    Attributes:
+        samples: ranked, of each task.
+        haystacks: for copying, with five needles each.
+        needles: for spans.
+        trials: of thresholds, for spans.
+    """
+
+    samples: int
+    haystacks: int
+    needles: int
+    trials: int
+
+
+# 500 samples of 8,192 tokens are 62 PFLOP with an 8B model: 10 minutes at 100 TFLOP/s.
+FULL, QUICK = Amounts(250, 20, 64, 200), Amounts(8, 4, 16, 40)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for.
+
+    Attributes:
+        out: the profile to write, a .yaml file.
+        printed: it goes to standard output, and `out` only says what it and the folder are called.
+        amounts: how much is measured.
+        length: tokens of a ranked document.
+        seed: decides all samples.
+        rank_by: the measure by which REFORM's heads are chosen; both are measured.
+    """
+
+    out: Path
+    amounts: Amounts = FULL
+    length: int = LENGTH
+    seed: int = 0
+    rank_by: str = MAXSIM
+    printed: bool = False
+
+    @property
+    def profile(self) -> Path:
+        """Where the profile goes."""
+        return STANDARD if self.printed else self.out
+
+    @property
+    def folder(self) -> Path:
+        """Where what is finished is kept."""
+        return self.out.with_name(f"{self.out.stem}.calibration")
+
+
+def require(wanted: Wanted) -> None:
+    """Refuses what cannot work, and a profile that no calibration has written.
+
+    Raises:
+        UsageError: too few samples, no such measure, or a file that is not to be written.
+        LongctxError: the file that is there cannot be read.
+    """
+    out = wanted.out
+    if wanted.amounts.samples < 2:
+        why = "means have standard errors only from two on"
+        raise UsageError(f"cannot rank by {wanted.amounts.samples} samples", why, "Give 2 or more.")
+    if wanted.rank_by not in MEASURES:
+        known = f"Known: {', '.join(MEASURES)}."
+        raise UsageError(f"cannot rank heads by {wanted.rank_by!r}", "", known)
+    if out.suffix not in (".yaml", ".yml"):
+        raise UsageError(f"cannot write a profile '{out}'", "it is no .yaml file", "Rename it.")
+    if not out.parent.is_dir():
+        why = f"there is no folder '{out.parent}'"
+        raise UsageError(f"cannot write '{out}'", why, "Make it, or choose another --out.")
+    if wanted.printed or not out.exists():
+        return
+    if not out.is_file():  # it is written to, not replaced
+        Output(out).require_writable()
+        return
+    if not wanted.folder.is_dir():
+        why = f"it is there, and no calibration of it in '{wanted.folder}'"
+        raise UsageError(f"will not replace '{out}'", why, "Choose another --out.")
+    if not _is_calibrated(out):
+        why = "it is no profile that `longctx calibrate` wrote"
+        raise UsageError(f"will not replace '{out}'", why, "Choose another --out.")
+
+
+def require_no_less(wanted: Wanted, before: Record | None) -> None:
+    """Refuses to replace a profile by one of which less was measured.
+
+    Args:
+        wanted: what is asked for.
+        before: the `Amounts` of the profile that was written last; None: none was.
+
+    Raises:
+        UsageError: that profile is there, and has more of something.
+    """
+    now = asdict(wanted.amounts)
+    more = [name for name, amount in (before or {}).items() if amount > now[name]]
+    if more and not wanted.printed and wanted.out.is_file():
+        name = more[0]
+        raise UsageError(
+            f"will not replace '{wanted.out}'",
+            f"it was made with {before[name]} {name}, and this run is to have {now[name]}",
+            "Choose another --out, or measure as much (--samples, --quick).",
+        )
+
+
+def _is_calibrated(file: Path) -> bool:
+    try:
+        with open_regular(file) as begun:
+            return begun.read(len(HEADER.encode())) == HEADER.encode()
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LongctxError(f"cannot read '{file}'", why, "Choose another --out.") from error

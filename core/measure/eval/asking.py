@@ -1,0 +1,129 @@
+"""A case is written to a file, ingested into a library that is thrown away, and asked.
+
+The calls are those of any other document.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from longctx.core.ask.answer import Answer
+from longctx.core.ask.gather import Passage
+from longctx.core.ask.session import Session
+from longctx.core.engine.setup import Setup
+from longctx.core.ingest.ingest import Ingested, Progress, ingest
+from longctx.core.measure.eval.case import Case, Query, Span, is_named
+from longctx.core.profile.sampling import Sampling
+from longctx.core.retrieve import gather_by as scoring
+
+LIBRARY, FILE = "library", "document.txt"
+
+
+@dataclass(frozen=True)
+class How:
+    """How questions are asked, beside the setup.
+
+    Attributes:
+        gather: tokens to gather; None: the method's.
+        decode: decode policy; None: the setup's.
+        max_new_tokens: of an answer; None: the profile's.
+        gather_by: what is gathered by; None: the usual.
+
+    Raises:
+        UsageError: nothing can be gathered by that here.
+    """
+
+    gather: int | None = None
+    decode: str | None = None
+    max_new_tokens: int | None = None
+    gather_by: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.gather_by is not None:
+            scoring.check(self.gather_by)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question and its answer.
+
+    Attributes:
+        kind, question, answers: of the query.
+        answer: what the model said.
+        gathered: share of the query's spans that lie whole in a passage; None: it names none.
+        tokens: counts: document, gathered, question, answer, dropped.
+        timings: seconds, as `ask --json` has them.
+        tokens_per_s: of the answer's tokens after the first; None: there is none.
+    """
+
+    kind: str
+    question: str
+    answers: tuple[str, ...]
+    answer: str
+    gathered: float | None
+    tokens: dict[str, int]
+    timings: dict[str, float]
+    tokens_per_s: float | None = None
+
+
+@contextmanager
+def opened(
+    case: Case, setup: Setup, on_progress: Callable[[Progress], None] = lambda progress: None
+) -> Iterator[tuple[Ingested, Session]]:
+    """Reads a case's text and opens its state; both are deleted at the end, also on errors.
+
+    Args:
+        case: what to read.
+        setup: model, method and device.
+        on_progress: called while the text is read.
+
+    Raises:
+        LongctxError: as `ingest` and `Session` do.
+    """
+    with TemporaryDirectory(prefix="longctx-eval-") as folder:
+        file, library = Path(folder) / FILE, Path(folder) / LIBRARY
+        file.write_bytes(case.text.encode())
+        done = ingest(library, [str(file)], setup, on_progress=on_progress)
+        # A method that keeps two ways to ask is none of them; the document knows its usual one.
+        asking = setup if setup.keep_kv else replace(setup, method=None)
+        with Session(library, done.name, asking) as session:
+            yield done, session
+
+
+def ask(session: Session, query: Query, how: How) -> Asked:
+    """One question to an open document.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C while the answer came: part of an answer is not judged.
+        LongctxError: as `Session.ask`.
+    """
+    sampling = Sampling(max_new_tokens=how.max_new_tokens)
+    by = {"decode": how.decode, "gather_by": how.gather_by}
+    answer: Answer = session.ask(query.question, how.gather, sampling, **by)
+    if answer.interrupted:
+        raise KeyboardInterrupt
+    return Asked(
+        kind=query.kind,
+        question=query.question,
+        answers=query.answers,
+        answer=answer.answer,
+        gathered=gathered(query.spans, answer.passages),
+        tokens=answer.tokens,
+        timings=answer.timings,
+        tokens_per_s=answer.tokens_per_s,
+    )
+
+
+def gathered(spans: tuple[Span, ...], passages: list[Passage]) -> float | None:
+    """The share of spans of which one passage holds all bytes; None where there are no spans."""
+    if not spans:
+        return None
+    return sum(any(_holds(passage, span) for passage in passages) for span in spans) / len(spans)
+
+
+def _holds(passage: Passage, span: Span) -> bool:
+    if not is_named(passage.source, span.source):
+        return False
+    return passage.start <= span.start and span.end <= passage.end

@@ -1,0 +1,199 @@
+"""BABILong (Kuratov et al., 2024): the facts of a bAbI story, in order, spread among prose.
+
+Stories come from files in the format of the bAbI tasks: numbered lines, and after a question its
+answer and the numbers of the lines that give it, each after a tab.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from longctx.core.common import file_limits
+from longctx.core.common.errors import UnreadableInput, UsageError
+from longctx.core.common.regular_files import read_text
+from longctx.core.measure.eval.case import Case, Query, Span
+from longctx.core.measure.eval.filling import Count, Stream, counter, fill, spread
+from longctx.core.measure.eval.prose import Prose
+from longctx.core.measure.eval.scorers import labels_in, only_label
+from longctx.core.measure.eval.task import Task
+
+MAX_NEW_TOKENS = 32
+ASK = "{question} Answer with one of these alone: {labels}."
+ASK_SEVERAL = "{question} Answer with one or more of these alone: {labels}."
+ASK_PATH = "{question} Answer with these alone, in order, each as often as needed: {labels}."
+FORM = "Give files of the bAbI tasks, such as qa1_single-supporting-fact_test.txt."
+
+
+@dataclass(frozen=True)
+class Story:
+    """Facts, and a question on them.
+
+    Attributes:
+        facts: all that was said before the question.
+        supports: places in `facts` of those that give the answer.
+        question, answer: as the file has them.
+    """
+
+    facts: tuple[str, ...]
+    supports: tuple[int, ...]
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Babi:
+    """The stories of a file.
+
+    Attributes:
+        name: of the task, such as qa1.
+        stories: one for each question.
+        labels: the words that are an answer anywhere in the file.
+    """
+
+    name: str
+    stories: tuple[Story, ...]
+    labels: frozenset[str]
+
+    @property
+    def several(self) -> bool:
+        """Whether an answer may have more than one label."""
+        return any("," in story.answer for story in self.stories)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether answers are paths: the order of their labels counts, and how often each comes.
+
+        They are where one has a label twice, or where the same labels come in several orders and
+        no answer has one label alone. (Lists of things come in any order too, but may be short.)
+        """
+        answers = {tuple(story.answer.split(",")) for story in self.stories}
+        repeated = any(len({*answer}) < len(answer) for answer in answers)
+        several = all(len(answer) > 1 for answer in answers)
+        return repeated or (several and len({*map(frozenset, answers)}) < len(answers))
+
+    @property
+    def ask(self) -> str:
+        """The form of a question, with places for it and the labels."""
+        if self.ordered:
+            return ASK_PATH
+        return ASK_SEVERAL if self.several else ASK
+
+
+def read_babi(path: Path) -> Babi:
+    """Reads a file of stories; its name begins with the task's.
+
+    Raises:
+        UsageError: there is no such file, it has no question, or something else in it.
+        UnreadableInput: it is not UTF-8 text.
+    """
+    try:
+        text = read_text(path.expanduser(), file_limits.DATA)
+    except UnicodeDecodeError as error:
+        why = "it is not UTF-8 text"
+        raise UnreadableInput(f"cannot read '{path}'", why, FORM) from error
+    except OSError as error:
+        raise UsageError(f"cannot read '{path}'", error.strerror or str(error), FORM) from error
+    stories = tuple(_stories(path, text.splitlines()))
+    if not stories:
+        raise UsageError(f"no questions in '{path}'", "no line of it has an answer", FORM)
+    labels = frozenset(label for story in stories for label in story.answer.split(","))
+    known = re.match(r"qa\d+", path.name)
+    return Babi(known[0] if known else path.stem, stories, labels)
+
+
+def read_all(paths: list[Path]) -> dict[str, Babi]:
+    """Several files by the names of their tasks.
+
+    Raises:
+        UsageError: as `read_babi` does, or two files of one task.
+        UnreadableInput: as `read_babi` does.
+    """
+    read: dict[str, Babi] = {}
+    for path in paths:
+        babi = read_babi(path)
+        if babi.name in read:
+            why = f"another file of task {babi.name} was given already"
+            raise UsageError(f"cannot use '{path}'", why, "Give each task once.")
+        read[babi.name] = babi
+    return read
+
+
+def _stories(path: Path, lines: list[str]) -> Iterator[Story]:
+    facts: dict[int, str] = {}
+    for place, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        told = re.fullmatch(r"(\d+) ([^\t]+)(?:\t([^\t]+)\t([\d ]+))?", line.rstrip())
+        if told is None:
+            raise _wrong(path, place, line, "it is neither a numbered fact nor a question")
+        number, said = int(told[1]), told[2].strip()
+        if number == 1:
+            facts = {}
+        if told[3] is None:
+            facts[number] = said
+            continue
+        numbers, supports = list(facts), [int(support) for support in told[4].split()]
+        if missing := [support for support in supports if support not in facts]:
+            raise _wrong(path, place, line, f"line {missing[0]} of its story is no fact before it")
+        found = tuple(numbers.index(support) for support in supports)
+        yield Story(tuple(facts.values()), found, said, told[3].strip())
+
+
+def _wrong(path: Path, place: int, line: str, why: str) -> UsageError:
+    return UsageError(f"cannot read line {place} of '{path}'", f"{why}: {line[:60]!r}", FORM)
+
+
+def task(babi: Babi, prose: Prose) -> Task:
+    """A task of a file's stories, each asked at most once for a length.
+
+    Which stories are asked depends on the seed alone, as far as their facts have room; a length in
+    which none has room is an error.
+    """
+
+    def make(tokenizer: Any, length: int, count: int, seed: int) -> Iterator[Case]:
+        tokens = counter(tokenizer)
+        stories = Random(f"{seed}/{babi.name}").sample(babi.stories, len(babi.stories))
+        fitting = (story for story in stories if tokens(" ".join(story.facts) + "\n") <= length)
+        some = list(islice(fitting, count)) or stories[:1]  # the first says what it would need
+        for number, story in enumerate(some):
+            case = f"{babi.name}/{length}/{number}"
+            yield _case(case, babi, story, prose, Random(f"{seed}/{case}"), length, tokens)
+
+    score = partial(only_label, babi.labels, ordered=babi.ordered)
+    return Task(babi.name, make, score, MAX_NEW_TOKENS)
+
+
+def _case(
+    case: str, babi: Babi, story: Story, prose: Prose, draw: Random, length: int, count: Count
+) -> Case:
+    places = sorted(draw.random() for _ in story.facts)
+    units = Stream(prose.sentences(draw))
+    pieces = [f"{fact} " for fact in story.facts]
+
+    def parts(number: int) -> list[str]:
+        return spread(pieces, units.first(number), places)
+
+    def render(number: int) -> str:
+        return "".join(parts(number)).rstrip() + "\n"
+
+    text = fill(render, count, length, babi.name)
+    question = babi.ask.format(question=story.question, labels=", ".join(sorted(babi.labels)))
+    answers = (story.answer, *labels_in(babi.labels, story.question))
+    return Case(case, text, (Query(babi.name, question, answers, _where(text, story)),))
+
+
+def _where(text: str, story: Story) -> tuple[Span, ...]:
+    """The facts that give the answer. The same fact may be told again, so all are looked for."""
+    starts, after = [], 0
+    for fact in story.facts:
+        starts.append(text.index(fact, after))
+        after = starts[-1] + len(fact)
+    begins = [
+        (len(text[: starts[i]].encode()), len(story.facts[i].encode())) for i in story.supports
+    ]
+    return tuple(Span(start, start + size) for start, size in begins)

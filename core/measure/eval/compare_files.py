@@ -1,0 +1,94 @@
+"""A comparison as CSV, as Markdown and as a plot, all from the same rows."""
+
+import csv
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+
+from longctx.core.common.outputs import Output
+from longctx.core.measure.eval import figures
+from longctx.core.measure.eval.compare_rows import Row
+
+HEADERS = (
+    *("method", "gather by", "decode", "length", "questions", "quality", "low", "high"),
+    *("gathered", "read s", "read tokens/s", "first token s", "total s", "tokens/s"),
+    *("peak MB", "state MB", "note"),
+)
+NUMBERS = HEADERS[3:-1]
+CEILING = "ceiling: full attention within the window"
+NAME = "compare"
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row under HEADERS; empty where there is no figure."""
+    return (
+        row.method,
+        row.gather_by,
+        row.decode,
+        str(row.length),
+        str(row.questions),
+        *(_fixed(value, 3) for value in (row.quality, row.low, row.high, row.gathered)),
+        _fixed(row.read_s, 2),
+        _fixed(row.read_tokens_per_s, 0),
+        *(_fixed(value, 3) for value in (row.first_token_s, row.total_s)),
+        _fixed(row.tokens_per_s, 1),
+        *(_fixed(None if v is None else v / 1e6, 1) for v in (row.peak_memory, row.state_bytes)),
+        "; ".join(filter(None, (CEILING if row.ceiling else "", row.why))),
+    )
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """One line a row, under its headers."""
+    out = StringIO()
+    csv.writer(out, lineterminator="\n").writerows([HEADERS, *map(cells, rows)])
+    return out.getvalue()
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """A table of GitHub's Markdown."""
+    rules = ["---:" if header in NUMBERS else "---" for header in HEADERS]
+    lines = [HEADERS, rules, *map(cells, rows)]
+    return "".join(f"| {' | '.join(map(_escaped, line))} |\n" for line in lines)
+
+
+def write(folder: Path, rows: Sequence[Row], plot: bool) -> list[Path]:
+    """Writes compare.csv, compare.md and, where that is wanted, compare.png.
+
+    Raises:
+        UsageError: a plot is wanted, and matplotlib is not installed.
+        LongctxError: a file cannot be written.
+    """
+    texts = {f"{NAME}.csv": as_csv(rows), f"{NAME}.md": as_markdown(rows)}
+    written = [folder / name for name in texts]
+    for file, text in zip(written, texts.values(), strict=True):
+        Output(file, remedy="Make room, run again.").write(text)
+    if plot and (series := quality_by_length(rows)):
+        written.append(folder / f"{NAME}.png")
+        labels = ("tokens", "quality")
+        figures.lines(written[-1], series, "Quality by length", labels, logarithmic=True)
+    return written
+
+
+def quality_by_length(rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
+    """A line for each method and way, of what was asked to the end; the ceiling's is level."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    lengths = [row.length for row in rows]
+    for row in rows:
+        if row.quality is None or row.why:
+            continue
+        if row.ceiling:
+            ends = sorted({min(lengths), max(lengths)})
+            name = f"{row.method} at {row.length:,} tokens"
+            series[name] = [(length, row.quality) for length in ends]
+        else:
+            name = f"{row.method}, {row.gather_by}, {row.decode}"
+            series.setdefault(name, []).append((row.length, row.quality))
+    return series
+
+
+def _fixed(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _escaped(cell: str) -> str:
+    return " ".join(cell.split()).replace("|", "\\|")

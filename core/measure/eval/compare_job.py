@@ -1,0 +1,194 @@
+"""One method at one length, read and asked in each way, in a process of its own.
+
+    python -m longctx.core.measure.eval.compare_job < job.json
+
+So the largest memory it has held is this method's alone, and what ends it ends nothing else. The
+job is one JSON object on standard input; on standard output comes one message a line:
+
+    {"reading": {...}}, {"asked": [ways done, ways in all]}        how far it is
+    {"sample": {...}}      one case asked in one way
+    {"unfit": {...}}       a way in which a task cannot be asked of this method's documents, and why
+    {"failed": "..."}      why the job ends early
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from longctx.core.ask.session import Session
+from longctx.core.common.device import peak_memory, reset_peak_memory
+from longctx.core.common.errors import LongctxError
+from longctx.core.engine.setup import Setup, prepare, weights_stay
+from longctx.core.ingest.ingest import Ingested, Progress
+from longctx.core.measure.eval import tasks
+from longctx.core.measure.eval.asking import Asked, How, ask, opened
+from longctx.core.measure.eval.case import Case
+from longctx.core.measure.eval.task import Task
+
+Message = dict[str, Any]
+Tell = Callable[[Message], None]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a document is asked.
+
+    Attributes:
+        gather_by: what is gathered by.
+        decode: decode policy, as `--decode` takes it.
+    """
+
+    gather_by: str
+    decode: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One case of a task, and the ways in which it has yet to be asked."""
+
+    task: str
+    sample: int
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process does.
+
+    Attributes:
+        setup: model, method and device.
+        length: tokens of every text.
+        samples: questions of a task; only cases that a piece names are read.
+        seed: of the cases.
+        pieces: what is wanted.
+    """
+
+    setup: Setup
+    length: int
+    samples: int
+    seed: int
+    pieces: tuple[Piece, ...]
+
+    def to_json(self) -> str:
+        """As `from_json` takes it."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Job":
+        """A job that `to_json` wrote."""
+        values = json.loads(text)
+        pieces = [
+            Piece(p["task"], p["sample"], tuple(Way(**way) for way in p["ways"]))
+            for p in values.pop("pieces")
+        ]
+        return cls(**values | {"setup": Setup(**values["setup"]), "pieces": tuple(pieces)})
+
+
+def run(job: Job, tell: Tell) -> None:
+    """Reads each case once, and asks it in each way that it fits.
+
+    Raises:
+        LongctxError: no room for the model or the state, or a length that the method cannot read.
+    """
+    tokenizer = prepare(job.setup).files.tokenizer
+    unfit: set[tuple[str, Way]] = set()
+    for piece, task, case in _cases(job, tokenizer):
+        ways = [way for way in piece.ways if (piece.task, way) not in unfit]
+        if not ways:
+            continue
+        with opened(case, job.setup, lambda progress: tell(_reading(progress))) as (done, session):
+            for number, way in enumerate(ways):
+                tell({"asked": [number, len(ways)]})
+                why = _ask_all(session, done, piece, task, case, way, tell)
+                if why is not None:
+                    unfit.add((piece.task, way))
+                    tell({"unfit": {**asdict(way), "task": piece.task, "why": why}})
+
+
+def _cases(job: Job, tokenizer: Any) -> Iterator[tuple[Piece, Task, Case]]:
+    for name in dict.fromkeys(piece.task for piece in job.pieces):
+        task = tasks.find(name)
+        pieces = {piece.sample: piece for piece in job.pieces if piece.task == name}
+        cases = task.make(tokenizer, job.length, job.samples, job.seed)
+        for number, case in enumerate(cases):
+            if number in pieces:
+                yield pieces[number], task, case
+            if number >= max(pieces):
+                break
+
+
+def _reading(progress: Progress) -> Message:
+    return {"reading": asdict(progress)}
+
+
+def _ask_all(
+    session: Session, done: Ingested, piece: Piece, task: Task, case: Case, way: Way, tell: Tell
+) -> str | None:
+    """Asks all questions of a case in one way, and tells it.
+
+    Returns:
+        Why they cannot be asked so; None: they were.
+
+    Raises:
+        LongctxError: the device has no more memory.
+    """
+    how = How(decode=way.decode, max_new_tokens=task.max_new_tokens, gather_by=way.gather_by)
+    device = session.engine.device
+    reset_peak_memory(device)
+    try:
+        asked = [ask(session, query, how) for query in case.queries]
+    except LongctxError as error:
+        if isinstance(error.__cause__, MemoryError | RuntimeError):
+            raise
+        return first_sentence(error)
+    peaks = [peak for peak in (done.peak_memory, peak_memory(device)) if peak is not None]
+    tell(
+        {
+            "sample": {
+                **asdict(way),
+                "task": piece.task,
+                "sample": piece.sample,
+                "case": case.name,
+                "tokens": done.tokens,
+                "read_s": done.seconds,
+                "state_bytes": done.state_bytes,
+                "peak_memory": max(peaks, default=None),
+                "questions": [_judged(task, one) for one in asked],
+            }
+        }
+    )
+    reset_peak_memory(device)
+    return None
+
+
+def _judged(task: Task, asked: Asked) -> Message:
+    return {**asdict(asked), "score": task.score(asked.answers, asked.answer)}
+
+
+def first_sentence(error: LongctxError) -> str:
+    """What failed and why, without what to do about it."""
+    return f"{error.what}: {error.why}" if error.why else error.what
+
+
+def main() -> None:
+    """Does the job that standard input holds."""
+    job = Job.from_json(sys.stdin.read())
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as messages:
+        os.dup2(2, 1)  # what libraries print is no message, wherever they print it
+        sys.stdout = sys.stderr
+
+        def tell(message: Message) -> None:
+            print(json.dumps(message), file=messages, flush=True)
+
+        try:
+            with weights_stay():
+                run(job, tell)
+        except LongctxError as error:
+            tell({"failed": first_sentence(error)})
+
+
+if __name__ == "__main__":
+    main()

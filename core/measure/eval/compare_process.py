@@ -1,0 +1,77 @@
+"""A job in a process of its own: started, listened to, and ended with whoever started it.
+
+Knows nothing of what its messages say.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+# -P: the folder in which the user stands is no place for modules.
+COMMAND = (sys.executable, "-P", "-m", "longctx.core.measure.eval.compare_job")
+TEMPORARY = ("TMPDIR", "TEMP", "TMP")  # variables that say where files for a moment go
+QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+CLIP = 300  # characters of what a process said last
+
+
+class Died(Exception):
+    """A process ended without doing what it was told; its text says how."""
+
+
+def messages(job: str, command: Sequence[str] = COMMAND) -> Iterator[dict[str, Any]]:
+    """Runs a job and gives its messages as they come.
+
+    Whatever ends this generator ends the process too, and deletes the files that it wrote for a
+    moment: Ctrl-C, an error, or `close`.
+
+    Args:
+        job: its standard input.
+        command: the program; it writes a JSON object a line.
+
+    Raises:
+        Died: it ended with another exit code than 0.
+    """
+    with TemporaryDirectory(prefix="longctx-compare-", ignore_cleanup_errors=True) as folder:
+        errors = Path(folder) / "stderr.txt"
+        env = {**os.environ, **QUIET, **dict.fromkeys(TEMPORARY, folder)}
+        with (
+            errors.open("wb") as stderr,
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=env
+            ) as process,
+        ):
+            try:
+                yield from _listen(process, job)
+            except BaseException:  # Ctrl-C and `close` too: no process outlives its listener
+                process.kill()
+                raise
+        if process.returncode:
+            raise Died(_how(process.returncode, errors))
+
+
+def _listen(process: subprocess.Popen, job: str) -> Iterator[dict[str, Any]]:
+    try:
+        process.stdin.write(job.encode())
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # it has ended already, which its exit code tells
+    for line in process.stdout:
+        if line.endswith(b"\n"):  # else it died while it wrote, which its exit code tells
+            yield json.loads(line)
+
+
+def _how(code: int, errors: Path) -> str:
+    """How a process ended, and the last thing that it said."""
+    lines = errors.read_text("utf-8", "replace").strip().splitlines()
+    last = lines[-1].strip()[:CLIP] if lines else ""
+    if code >= 0:
+        return f"the process ended with exit code {code}{': ' * bool(last)}{last}"
+    killed = code == -getattr(signal, "SIGKILL", 9)
+    why = "the system ended the process, as it does when memory runs out" if killed else ""
+    return why or f"the process was ended by signal {-code}{': ' * bool(last)}{last}"

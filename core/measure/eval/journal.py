@@ -1,0 +1,180 @@
+"""What a long run has found so far, kept in a folder, so that a run that was stopped goes on.
+
+    DIR/settings.json    what the run was asked for
+    DIR/results.jsonl    one finished piece a line, as it came
+
+Knows nothing of what the pieces are.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from longctx.core.common import file_limits
+from longctx.core.common.errors import Locked, LongctxError, UsageError
+from longctx.core.common.outputs import PRIVATE, Output, is_unfinished, make_folder
+from longctx.core.common.regular_files import open_regular, parsed_json, read_json, read_regular
+
+SETTINGS, RESULTS, LOCK = "settings.json", "results.jsonl", ".lock"
+LONGEST = 80  # characters of a value in a message
+Record = dict[str, Any]
+
+
+class Journal:
+    """Finished pieces by name; a context, for another process must not write the same folder.
+
+    Args:
+        folder: where it is kept, made if absent; None: nowhere.
+        settings: what decides the results, as JSON; the same for a run that goes on.
+
+    Raises:
+        UsageError: the folder holds a run of other settings, or something else.
+        Locked: another process is writing there.
+        LongctxError: the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path | None, settings: Record):
+        self._folder, self._records = folder, {}
+        if folder is None:
+            return
+        try:
+            make_folder(folder)
+            self._lock = FileLock(folder / LOCK, timeout=0, mode=PRIVATE)
+            self._lock.acquire()
+            try:
+                self._take_up(folder, json.loads(json.dumps(settings)))
+            except BaseException:  # Ctrl-C too: nobody would let go of the lock
+                self._lock.release()
+                raise
+        except Timeout as error:
+            why = "another process is writing its results there"
+            raise Locked(f"cannot use '{folder}'", why, "Wait for it to end.") from error
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise LongctxError(f"cannot write '{folder}'", why, "Choose another --out.") from error
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._folder is not None:
+            self._lock.release()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, name: str) -> Record | None:
+        """A finished piece, of this run or of one before; None: it is not finished."""
+        return self._records.get(name)
+
+    def put(self, name: str, record: Record) -> None:
+        """Keeps a finished piece.
+
+        Raises:
+            LongctxError: it cannot be written.
+        """
+        self._records[name] = json.loads(json.dumps(record))
+        if self._folder is None:
+            return
+        line = json.dumps({"name": name, "result": record}, ensure_ascii=False) + "\n"
+        file = self._folder / RESULTS
+        try:
+            with Output(file).appending() as out, open(out.fileno(), "ab", closefd=False) as whole:
+                whole.write(line.encode())
+                whole.flush()
+                os.fsync(out.fileno())
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise LongctxError(f"cannot write '{file}'", why, "Make room and run again.") from error
+
+    def complete(
+        self, pieces: Mapping[str, Callable[[], Record]], tell: Callable[[int, int, int], None]
+    ) -> None:
+        """Makes and keeps, in order, the pieces that are not finished.
+
+        Args:
+            pieces: what makes each, by name.
+            tell: called with how many are finished, of how many, and how many of them were so
+                before: at once, and after each.
+
+        Raises:
+            LongctxError: one cannot be written.
+        """
+        missing = [name for name in pieces if self.get(name) is None]
+        total, kept = len(pieces), len(pieces) - len(missing)
+        tell(kept, total, kept)
+        for done, name in enumerate(missing, start=kept + 1):
+            self.put(name, pieces[name]())
+            tell(done, total, kept)
+
+    def _take_up(self, folder: Path, settings: Record) -> None:
+        file = folder / SETTINGS
+        if file.exists():
+            self._require(folder, _parsed(file), settings)
+            self._records = _results(folder / RESULTS)
+            return
+        if {entry.name for entry in folder.iterdir() if not is_unfinished(entry.name)} - {
+            LOCK,
+            f"{SETTINGS}.new",
+        }:
+            why = "it holds files that are no results of an evaluation"
+            raise UsageError(f"cannot use '{folder}'", why, "Choose another --out.")
+        Output(file).write(json.dumps(settings, indent=1, ensure_ascii=False))
+
+    @staticmethod
+    def _require(folder: Path, before: Record, now: Record) -> None:
+        differing = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        if differing:
+            key = differing[0]
+            raise UsageError(
+                f"cannot go on in '{folder}'",
+                f"{key} was {_shown(before.get(key))} there, and is {_shown(now.get(key))} now",
+                "Give the same options, or another --out.",
+            )
+
+
+def has_finished(folder: Path) -> bool:
+    """Whether a journal keeps a finished piece there; of which run, it does not look."""
+    try:
+        with open_regular(folder / RESULTS) as file:
+            return file.readline(file_limits.JOURNAL).endswith(
+                b"\n"
+            )  # one that was cut off is not finished
+    except OSError:
+        return False
+
+
+def _shown(value: Any) -> str:
+    """A value, or its beginning."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _parsed(file: Path) -> Record:
+    try:
+        settings = read_json(file, file_limits.CONFIG)
+    except ValueError:
+        settings = None
+    if isinstance(settings, dict):
+        return settings
+    raise UsageError(f"cannot use '{file.parent}'", f"{file.name} is damaged", "Delete the folder.")
+
+
+def _results(file: Path) -> dict[str, Record]:
+    """Whole lines; the rest of one that was cut off is dropped, from the file too."""
+    if not file.exists():
+        return {}
+    data = read_regular(file, file_limits.JOURNAL)
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        os.truncate(file, len(whole))
+    try:
+        lines = [parsed_json(line) for line in whole.split(b"\n")[:-1]]
+        return {line["name"]: line["result"] for line in lines}
+    except (ValueError, KeyError, TypeError) as error:
+        why = f"{file.name} is damaged"
+        raise UsageError(f"cannot use '{file.parent}'", why, "Delete the folder.") from error

@@ -1,0 +1,298 @@
+"""Questions on documents that were read before: are the places gathered, are the answers right?
+
+For each thing that is gathered by, a question's tokens at every budget come from one scoring.
+Answers are those of `Session.ask`. How questions come from a file is known to `qa_questions.py`,
+where their answers stand to `qa_places.py`, and what makes an answer right to `text_match.py`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from longctx.core.ask.session import Session
+from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
+from longctx.core.measure.eval.asking import How, ask
+from longctx.core.measure.eval.intervals import wilson
+from longctx.core.measure.eval.journal import Journal, Record
+from longctx.core.measure.eval.qa_places import LINE, PLACE, TEXT, Placed
+from longctx.core.measure.eval.run_settings import of_model
+from longctx.core.measure.eval.text_match import contained, exact_match, f1
+from longctx.core.retrieve import gather_by as scoring
+
+SCHEMA_VERSION = 2
+BUDGETS = (1024, 2048, 4096, 8192)
+SCORERS = {"exact_match": exact_match, "f1": f1, "contained": contained}
+RECALL = "recall"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is measured.
+
+    Attributes:
+        gather_by: what is gathered by, one after another; None: all that the document has
+            something for.
+        budgets: tokens that are gathered, for recall.
+        answers: also ask, and judge the answers.
+        answer_gather: tokens to gather for an answer; None: the method's number.
+    """
+
+    gather_by: tuple[str, ...] | None = None
+    budgets: tuple[int, ...] = BUDGETS
+    answers: bool = True
+    answer_gather: int | None = None
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A mean of values from 0 to 1.
+
+    Attributes:
+        gather_by: what was gathered by.
+        what: `recall`, or a scorer of answers.
+        budget: tokens gathered; None: the method's number.
+        total: questions.
+        rate: the mean.
+        low, high: its 95% interval.
+    """
+
+    gather_by: str
+    what: str
+    budget: int | None
+    total: int
+    rate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run on one document found.
+
+    Attributes:
+        document, tokens: its name and size.
+        files: of the questions.
+        settings: what was asked for, and of what.
+        counted: how many questions are counted by `place`, `line` and `text`, and of the last how
+            many have their answer nowhere in the document (`absent`).
+        left_out: why something is not gathered by, by its name.
+        rates: recall by source and budget, then scores of answers by source.
+        trials: one for each question: which it is, where its answer stands, `recall` by source and
+            budget, `rank` by source (the smallest budget that gathers it), `answers` by source.
+    """
+
+    document: str
+    tokens: int
+    files: tuple[str, ...]
+    settings: Record
+    counted: dict[str, int]
+    left_out: dict[str, str]
+    rates: list[Rate]
+    trials: list[Record]
+
+
+def as_dict(reports: Sequence[Report]) -> dict[str, Any]:
+    """The JSON object of `eval qa`: the documents, and what they are in sum."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "eval": "qa",
+        "documents": [asdict(report) for report in reports],
+        "sum": {
+            "questions": sum(len(report.trials) for report in reports),
+            "rates": [asdict(rate) for rate in summed(reports)],
+        },
+    }
+
+
+def summed(reports: Sequence[Report]) -> list[Rate]:
+    """Rates over the questions of all documents, for what all of them were gathered by."""
+    gathered = [{rate.gather_by for rate in report.rates} for report in reports]
+    trials = [trial for report in reports for trial in report.trials]
+    first = reports[0].settings
+    names = [*dict.fromkeys(rate.gather_by for rate in reports[0].rates)]
+    by = tuple(name for name in names if all(name in one for one in gathered))
+    answers = any(rate.what != RECALL for rate in reports[0].rates)
+    wanted = Wanted(by, tuple(first["budgets"]), answers, first["answer_gather"])
+    return [*_rates(trials, by, wanted)]
+
+
+def run(
+    session: Session,
+    placed: list[Placed],
+    wanted: Wanted,
+    folder: Path | None = None,
+    on_done: Callable[[str, int, int, int], None] = lambda what, done, total, kept: None,
+) -> Report:
+    """Scores and asks every question on one document.
+
+    Args:
+        session: the open document.
+        placed: questions with the places of their answers.
+        wanted: what is measured.
+        folder: where finished pieces are kept, for a run that goes on; None: nowhere.
+        on_done: told what is done, how many questions of how many, and how many of them were
+            done in an earlier run; the first time that it begins.
+
+    Raises:
+        UsageError: budgets or names that cannot be, or a folder of another run.
+        LongctxError: the document keeps nothing to search by.
+        KeyboardInterrupt: Ctrl-C, also while an answer came.
+    """
+    _require(wanted)
+    settings = _settings(session, placed, wanted)
+    with Journal(folder, settings) as journal:
+        sources, left_out = _sources(session, placed, wanted, journal)
+        for by in sources:
+            pieces = {
+                _recall_name(by, number): partial(_recall, session, one, by, wanted.budgets)
+                for number, one in enumerate(placed, 1)
+            }
+            journal.complete(pieces, partial(on_done, f"gathering by {by}"))
+        for by in sources if wanted.answers else ():
+            pieces = {
+                _answer_name(by, number): partial(_answer, session, one, by, wanted)
+                for number, one in enumerate(placed, 1)
+            }
+            journal.complete(pieces, partial(on_done, f"answering from what {by} gathers"))
+        trials = [_trial(journal, n, one, sources, wanted) for n, one in enumerate(placed, 1)]
+    manifest, files = session.document.manifest, dict.fromkeys(one.item.file for one in placed)
+    rates, counted = [*_rates(trials, sources, wanted)], _counted(placed)
+    parts = (settings, counted, left_out, rates, trials)
+    return Report(manifest.name, manifest.tokens, tuple(files), *parts)
+
+
+def _require(wanted: Wanted) -> None:
+    if wanted.gather_by == () or not wanted.budgets or min(wanted.budgets) < 1:
+        why = "each question needs something to gather by, and budgets of a token or more"
+        raise UsageError("cannot measure recall", why, "Correct --gather-by or --gather.")
+    for name in wanted.gather_by or ():
+        scoring.check(name)
+
+
+def _sources(
+    session: Session, placed: list[Placed], wanted: Wanted, journal: Journal
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """What is gathered by, and what is left out of all there is, with the reason.
+
+    Whether the document can be gathered by something is tried with the first question.
+
+    Raises:
+        StateMismatch: the state is damaged.
+        LongctxError: nothing can be gathered by.
+    """
+    if wanted.gather_by is not None:
+        return wanted.gather_by, {}
+    failed: dict[str, LongctxError] = {}
+    for name in scoring.names():
+        if journal.get(_recall_name(name, 1)) is not None:
+            continue
+        try:
+            session.gathered(placed[0].query.question, name, wanted.budgets[:1])
+        except StateMismatch:
+            raise
+        except LongctxError as error:
+            failed[name] = error
+    found = tuple(name for name in scoring.names() if name not in failed)
+    if not found:
+        raise next(iter(failed.values()))
+    return found, {name: str(error) for name, error in failed.items()}
+
+
+def _settings(session: Session, placed: list[Placed], wanted: Wanted) -> Record:
+    """What decides the results; what is gathered by may change from run to run."""
+    manifest, engine = session.document.manifest, session.engine
+    asked = [
+        (one.item.question, one.item.answers, one.counted, one.tokens, one.query.spans)
+        for one in placed
+    ]
+    return {
+        "eval": "qa",
+        "schema": SCHEMA_VERSION,
+        "document": manifest.name,
+        "sources": [source.sha256 for source in manifest.sources],
+        "questions": sha256(repr(asked).encode()).hexdigest(),
+        "budgets": [*wanted.budgets],
+        "answer_gather": wanted.answer_gather,
+        "decode": str(engine.decoding),
+        "method": manifest.method,
+        "asked_with": engine.asked_with,
+        "options": manifest.options,
+        **of_model(engine),
+    }
+
+
+def _recall_name(by: str, number: int) -> str:
+    return f"recall/{by}/{number}"
+
+
+def _answer_name(by: str, number: int) -> str:
+    return f"answer/{by}/{number}"
+
+
+def _counted(placed: list[Placed]) -> dict[str, int]:
+    ways = Counter(one.counted for one in placed)
+    absent = sum(not one.tokens for one in placed)
+    return {**{way: ways[way] for way in (PLACE, LINE, TEXT)}, "absent": absent}
+
+
+def _recall(session: Session, one: Placed, by: str, budgets: tuple[int, ...]) -> Record:
+    chosen = session.gathered(one.query.question, by, budgets)
+    hits = map(one.is_among, chosen)
+    return {str(budget): hit for budget, hit in zip(budgets, hits, strict=True)}
+
+
+def _answer(session: Session, one: Placed, by: str, wanted: Wanted) -> Record:
+    how = How(wanted.answer_gather, gather_by=by)
+    asked = asdict(ask(session, one.query, how))
+    scores = {name: score(one.query.answers, asked["answer"]) for name, score in SCORERS.items()}
+    share = asked["gathered"]  # of all places where the answer stands, and one is enough
+    kept = {key: asked[key] for key in ("answer", "tokens", "timings")}
+    return {**kept, "gathered": None if share is None else float(share > 0), **scores}
+
+
+def _trial(
+    journal: Journal, number: int, one: Placed, sources: Sequence[str], wanted: Wanted
+) -> Record:
+    recall = {by: journal.get(_recall_name(by, number)) or {} for by in sources}
+    asked = {by: journal.get(_answer_name(by, number)) for by in sources}
+    span = one.query.spans[0] if one.query.spans else None
+    return {
+        "file": one.item.file,
+        "number": one.item.number,
+        "question": one.item.question,
+        "accepted": [*one.item.answers],
+        "counted": one.counted,
+        "places": len(one.tokens),
+        "source": span and span.source,
+        "byte_offset": span and span.start,
+        "token": one.tokens[0][0] if one.tokens else None,
+        "recall": recall,
+        "rank": {by: _rank(hits) for by, hits in recall.items()},
+        "answers": asked if wanted.answers else {},
+    }
+
+
+def _rank(hits: Record) -> int | None:
+    """The smallest budget that gathers it; None: none does."""
+    return min((int(budget) for budget, hit in hits.items() if hit), default=None)
+
+
+def _rates(trials: list[Record], sources: Sequence[str], wanted: Wanted) -> Iterator[Rate]:
+    for by in sources:
+        for budget in wanted.budgets:
+            hits = [trial["recall"][by][str(budget)] for trial in trials]
+            yield _rate(by, RECALL, budget, hits)
+    for by in sources if wanted.answers else ():
+        for name in SCORERS:
+            scores = [trial["answers"][by][name] for trial in trials]
+            yield _rate(by, name, wanted.answer_gather, scores)
+
+
+def _rate(by: str, what: str, budget: int | None, values: list[float]) -> Rate:
+    low, high = wilson(sum(values), len(values))
+    mean = sum(values) / len(values)
+    return Rate(by, what, budget, len(values), round(mean, 4), round(low, 4), round(high, 4))

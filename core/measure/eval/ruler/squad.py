@@ -1,0 +1,118 @@
+"""Files of paragraphs with questions: SQuAD's JSON, or JSON lines. Knows nothing of documents."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from longctx.core.common import file_limits
+from longctx.core.common.errors import UnreadableInput, UsageError
+from longctx.core.common.regular_files import parsed_json, read_text
+
+FORMS = (
+    "Give SQuAD's JSON, or JSON lines with 'context' (a text or several), 'question' and 'answers'."
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question of a file.
+
+    Attributes:
+        question, answers: as the file has them.
+        contexts: the paragraphs that belong to it.
+        related: other paragraphs of the same article.
+    """
+
+    question: str
+    answers: tuple[str, ...]
+    contexts: tuple[str, ...]
+    related: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Squad:
+    """All questions of a file that have an answer, and all its paragraphs, each once."""
+
+    questions: tuple[Asked, ...]
+    paragraphs: tuple[str, ...]
+
+
+def read_squad(path: Path) -> Squad:
+    """Reads a file of questions.
+
+    Raises:
+        UsageError: there is no such file, it is damaged, or has no question with an answer.
+        UnreadableInput: it is not UTF-8 text.
+    """
+    try:
+        text = read_text(path.expanduser(), file_limits.DATA)
+    except UnicodeDecodeError as error:
+        why = "it is not UTF-8 text"
+        raise UnreadableInput(f"cannot read '{path}'", why, "Convert it first.") from error
+    except OSError as error:
+        raise UsageError(f"cannot read '{path}'", error.strerror or str(error), FORMS) from error
+    entries = [*_parsed(path, text)]
+    questions = tuple(asked for asked in entries if asked.question and asked.answers)
+    if not questions:
+        raise UsageError(f"no questions in '{path}'", "none of it has an answer", FORMS)
+    paragraphs = dict.fromkeys(context for asked in entries for context in asked.contexts)
+    return Squad(questions, tuple(paragraphs))
+
+
+def _parsed(path: Path, text: str) -> Iterator[Asked]:
+    try:
+        whole = parsed_json(text)
+    except ValueError:
+        whole = None
+    if isinstance(whole, dict) and "data" in whole:
+        try:
+            yield from _articles(whole["data"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UsageError(f"cannot read '{path}'", f"{error} is wrong in it", FORMS) from error
+        except ValueError as error:
+            raise UsageError(f"cannot read '{path}'", f"in it {error}", FORMS) from error
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield _line(parsed_json(line))
+            except (ValueError, KeyError, TypeError) as error:
+                what = f"cannot read line {number} of '{path}'"
+                raise UsageError(what, f"{error} in {line[:60]!r}", FORMS) from error
+
+
+def _articles(data: Any) -> Iterator[Asked]:
+    for article in data:
+        contexts = [_text(paragraph["context"]) for paragraph in article["paragraphs"]]
+        for paragraph, context in zip(article["paragraphs"], contexts, strict=True):
+            related = tuple(other for other in dict.fromkeys(contexts) if other != context)
+            yield Asked("", (), (context,))  # a paragraph counts without questions too
+            for qa in paragraph["qas"]:
+                answers = () if qa.get("is_impossible") else _answers(qa["answers"])
+                yield Asked(_text(qa["question"]), answers, (context,), related)
+
+
+def _line(entry: Any) -> Asked:
+    contexts = entry["context"] if isinstance(entry["context"], list) else [entry["context"]]
+    answers = _answers(entry["answers"])
+    return Asked(_text(entry["question"]), answers, tuple(map(_text, contexts)))
+
+
+def _answers(values: Any) -> tuple[str, ...]:
+    """A list of texts, or of objects with a text, or an object with a list of texts; each once."""
+    texts = values["text"] if isinstance(values, dict) else values
+    if isinstance(texts, str):
+        raise TypeError("'answers' is no list")
+    found = [_text(value["text"] if isinstance(value, dict) else value) for value in texts]
+    return tuple(dict.fromkeys(answer for answer in found if answer))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{str(value)[:40]!r} is no text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # JSON may name half of a character of two halves
+        raise ValueError(f"{value[:40]!r} is no text: {error}") from error
+    return value.strip()

@@ -1,0 +1,263 @@
+"""Haystacks: prose of exactly so many tokens, with needles that begin at exactly some of them.
+
+Every paragraph is one line: where a line feed and a letter meet, tokenizers can be cut, and lines
+have the counts together that they have alone. What is built is measured as a whole all the same, as
+a document is when it is read, and corrected until it is exact. Knows nothing of models, of
+questions, or of what makes a needle.
+"""
+
+import math
+import random
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import accumulate, cycle, islice, pairwise
+from typing import Any
+
+import numpy as np
+
+from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.sources.reader import Source
+from longctx.core.tokens.safe_splits import plain_backend
+from longctx.core.tokens.tokens import TokenStream
+
+# A gap in which an exact count is always found: some words of prose and room to pad them.
+LEAST_FILLER = 32
+ATTEMPTS = 8  # corrections; one is enough where lines are counted one by one, as nearly everywhere
+VARIANTS = 16  # places to cut a paragraph at, and words to pad it with
+BESIDE = "There was nobody on the quay.\n"  # stands around a line while its tokens are counted
+PADDING = ("and", "so", "on")
+ENDINGS = (".", "")
+WORD = re.compile(r" ?(?:[^ ]{1,20}(?= |$)|[^ ]{1,4})")  # or a piece of what is none
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a line of a needle stands.
+
+    Attributes:
+        token: index of its first token.
+        start, end: byte offsets of the line, without the line feed.
+    """
+
+    token: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Lines that stand next to each other.
+
+    Attributes:
+        depth: the share of all prose that stands before them: 0 (the text begins with them) to 1
+            (it ends with them).
+        lines: without line feeds.
+    """
+
+    depth: float
+    lines: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The lines with their line feeds."""
+        return "".join(f"{line}\n" for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Haystack:
+    """A text, and the places of every group's lines."""
+
+    text: str
+    places: tuple[tuple[Placed, ...], ...]
+
+
+def depths(count: int) -> list[float]:
+    """`count` depths, evenly spaced from 0 to 1; a single one is in the middle.
+
+    Raises:
+        UsageError: fewer than one.
+    """
+    if count < 1:
+        raise UsageError(f"cannot place needles at {count} depths", "", "Give --depths 1 or more.")
+    return [0.5] if count == 1 else [number / (count - 1) for number in range(count)]
+
+
+class Builder:
+    """Makes haystacks for one tokenizer.
+
+    Args:
+        tokenizer: a fast transformers tokenizer.
+        paragraphs: the prose, one line each; shuffled anew for every pass through them.
+
+    Raises:
+        UsageError: the tokenizer has no fast version.
+    """
+
+    def __init__(self, tokenizer: Any, paragraphs: list[str]):
+        self._stream = TokenStream(tokenizer)
+        self._backend = plain_backend(tokenizer.backend_tokenizer)
+        (self._around,) = self._lengths([BESIDE * 2])
+        self.sizes = dict(zip(paragraphs, self._counts(paragraphs), strict=True))
+
+    def count(self, line: str) -> int:
+        """Tokens of a line and its line feed, between other lines."""
+        return self._counts([line])[0]
+
+    def require_length(self, length: int, groups: Sequence[Group]) -> None:
+        """Refuses a length in which the prose between two depths would be too short to fit.
+
+        Args:
+            length: tokens of the haystack.
+            groups: by depth.
+
+        Raises:
+            UsageError: with the least length.
+        """
+        edges = [0.0, *(group.depth for group in groups), 1.0]
+        shares = [after - before for before, after in pairwise(edges) if after > before]
+        needed = sum(self._sizes(groups)) + math.ceil((LEAST_FILLER + 1) / min(shares))
+        least = -(-needed // 100) * 100  # the same for all needles, which differ by a few tokens
+        if length < least:
+            lines = sum(len(group.lines) for group in groups)
+            raise UsageError(
+                f"a haystack of {length:,} tokens is too short",
+                f"{lines} lines at {len(groups)} depths need {least:,} or more",
+                "Give a larger --length, or fewer --depths or --needles.",
+            )
+
+    def build(self, groups: Sequence[Group], length: int, seed: str) -> Haystack:
+        """A haystack of exactly `length` tokens.
+
+        Of the P tokens of prose, round(depth * P) stand before a group: with n tokens of groups
+        before it, it begins at token n + round(depth * P).
+
+        Args:
+            groups: by depth.
+            length: tokens of the whole text.
+            seed: decides the order of the prose.
+
+        Raises:
+            LongctxError: the tokenizer gives no exact count.
+        """
+        wanted = asked = _gaps(groups, length, self._sizes(groups))
+        for _ in range(ATTEMPTS):
+            filler = _Filler(self, random.Random(seed))
+            parts = [
+                part
+                for n, g in zip(asked, groups, strict=False)
+                for part in (filler.text(n), g.text)
+            ]
+            text = "".join([*parts, filler.text(asked[-1])])
+            starts = self._token_starts(text)
+            ends = [0, *accumulate(len(part.encode()) for part in parts)]
+            tokens = [*(_token_at(starts, byte) for byte in ends), len(starts)]
+            sizes = [after - before for before, after in pairwise(tokens)]
+            wanted = _gaps(groups, length, sizes[1::2])
+            if sizes[::2] == wanted:
+                return Haystack(text, tuple(_places(groups, ends[1::2], starts)))
+            asked = [n + w - got for n, w, got in zip(asked, wanted, sizes[::2], strict=True)]
+        raise _inexact(length)
+
+    def _sizes(self, groups: Sequence[Group]) -> list[int]:
+        return [sum(self._counts(group.lines)) for group in groups]
+
+    def _counts(self, lines: Iterable[str]) -> list[int]:
+        texts = [f"{BESIDE}{line}\n{BESIDE}" for line in lines]
+        return [length - self._around for length in self._lengths(texts)]
+
+    def _lengths(self, texts: list[str]) -> list[int]:
+        return [len(e) for e in self._backend.encode_batch(texts, add_special_tokens=False)]
+
+    def _token_starts(self, text: str) -> np.ndarray:
+        """(n,) bytes at which the tokens of a text start, as when it is read."""
+        source = Source("haystack", None, BytesIO(text.encode()))
+        return np.concatenate([tokens.starts for tokens in self._stream.read(source)])
+
+
+def _gaps(groups: Sequence[Group], length: int, sizes: list[int]) -> list[int]:
+    """Tokens of prose before each group and after the last one."""
+    prose = length - sum(sizes)
+    edges = [0, *(round(group.depth * prose) for group in groups), prose]
+    return [after - before for before, after in pairwise(edges)]
+
+
+class _Filler:
+    """An endless text, of which pieces of exact lengths are taken."""
+
+    def __init__(self, builder: Builder, shuffler: random.Random):
+        self._builder = builder
+        self._paragraphs = self._shuffled(shuffler)
+
+    def text(self, tokens: int) -> str:
+        """The next lines, of `tokens` tokens; the last of them is cut to fit."""
+        lines = []
+        while tokens > 0:
+            line = next(self._paragraphs)
+            size = self._builder.sizes[line]
+            if size != tokens and size + LEAST_FILLER > tokens:
+                line, size = self._fitted(line, tokens), tokens
+            lines.append(f"{line}\n")
+            tokens -= size
+        return "".join(lines)
+
+    def _shuffled(self, shuffler: random.Random) -> Iterator[str]:
+        paragraphs = list(self._builder.sizes)
+        while True:
+            shuffler.shuffle(paragraphs)
+            yield from paragraphs
+
+    def _fitted(self, line: str, tokens: int) -> str:
+        """A line of exactly `tokens` tokens that begins like `line`."""
+        words = WORD.findall(line)
+        while self._size(words) < tokens:
+            words += WORD.findall(f" {next(self._paragraphs)}")
+        most = bisect_right(range(1, len(words) + 1), tokens, key=lambda n: self._size(words[:n]))
+        for kept in range(most, max(0, most - VARIANTS), -1):
+            cut = "".join(words[:kept]).rstrip(" .,:;!?\"'*-—")
+            for ending in ENDINGS:
+                for extra in range(VARIANTS):
+                    fit = " ".join([cut, *islice(cycle(PADDING), extra)]) + ending
+                    size = self._builder.count(fit)
+                    if size == tokens:
+                        return fit
+                    if size > tokens:
+                        break
+        raise _inexact(tokens)
+
+    def _size(self, words: list[str]) -> int:
+        return self._builder.count("".join(words))
+
+
+def _places(
+    groups: Sequence[Group], begins: list[int], starts: np.ndarray
+) -> Iterator[tuple[Placed, ...]]:
+    for group, begin in zip(groups, begins, strict=True):
+        sizes = [len(line.encode()) for line in group.lines]
+        firsts = accumulate((size + 1 for size in sizes), initial=begin)
+        yield tuple(
+            Placed(_token_at(starts, first), first, first + size)
+            for first, size in zip(firsts, sizes, strict=False)
+        )
+
+
+def _token_at(starts: np.ndarray, byte: int) -> int:
+    """The token that begins at a byte; at the end of the text the one that would follow."""
+    token = int(np.searchsorted(starts, byte))
+    if token == len(starts) or starts[token] == byte:
+        return token
+    raise LongctxError(
+        "cannot place a needle at an exact token",
+        "no token of this tokenizer begins where a line does",
+        "Use another model.",
+    )
+
+
+def _inexact(tokens: int) -> LongctxError:
+    return LongctxError(
+        f"cannot make a text of exactly {tokens:,} tokens",
+        "the model's tokenizer gives lines other counts alone than together",
+        "Use another model.",
+    )

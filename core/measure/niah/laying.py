@@ -1,0 +1,181 @@
+"""Which needles stand where: haystacks are planned, then built one at a time.
+
+All that can be refused is refused by planning, before a haystack is read. Knows nothing of models
+but their tokenizer.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from longctx.core.common.errors import UsageError
+from longctx.core.measure.eval.case import Case, Query, Span
+from longctx.core.measure.haystack import Builder, Group, Placed, depths
+from longctx.core.measure.niah.drawing import Draw, Prose
+from longctx.core.measure.niah.kinds import Maker, Needle
+from longctx.core.measure.niah.variants import Variant
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A needle, and the share of the prose that stands before it and its neighbours."""
+
+    depth: float
+    needle: Needle
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A haystack that is not built yet.
+
+    Attributes:
+        name: tells it from the others of a run.
+        length: its tokens, needles included.
+        trial: which one of its length.
+        hidden: its needles, by depth.
+        seed: decides the order of its prose.
+    """
+
+    name: str
+    length: int
+    trial: int
+    hidden: tuple[Hidden, ...]
+    seed: str
+
+    @property
+    def groups(self) -> list[Group]:
+        """All lines by depth; lines near a needle's stand midway between two depths."""
+        lines: dict[float, list[str]] = {}
+        for each in self.hidden:
+            lines.setdefault(each.depth, []).extend(each.needle.lines)
+        midways = [(a + b) / 2 for a, b in pairwise(sorted({0.0, *lines, 1.0}))]
+        for number, each in enumerate(self.hidden):
+            for place, line in enumerate(each.needle.near):
+                lines.setdefault(midways[(number + place) % len(midways)], []).append(line)
+        return [Group(depth, tuple(lines[depth])) for depth in sorted(lines)]
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A haystack with its questions.
+
+    Attributes:
+        plan: what it was to be.
+        case: the text, and a query for every needle of the plan.
+        tokens: the first token of each needle.
+    """
+
+    plan: Plan
+    case: Case
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Needles:
+    """What is hidden in every haystack.
+
+    Attributes:
+        variant: kinds, and how many at once.
+        makers: of these kinds.
+        depths: where they stand, by `haystack.depths`.
+        times: how many times the variant's needles stand at each depth.
+        strict: each needle has a haystack of its own.
+        seed: decides values and the order of the prose, with length and trial.
+    """
+
+    variant: Variant
+    makers: Mapping[str, Maker]
+    depths: int
+    times: int = 1
+    strict: bool = False
+    seed: int = 0
+
+    def plans(self, prose: Prose, length: int, trial: int) -> list[Plan]:
+        """The haystacks of a length and trial: one, or, if strict, one for every needle.
+
+        Raises:
+            UsageError: no depths, no needles, or more than can be told apart.
+        """
+        if self.times < 1:
+            raise UsageError(f"cannot hide {self.times} needles", "", "Give --needles 1 or more.")
+        seed = f"{self.seed}/{length}/{trial}/{self.variant.name}"
+        hidden = [*self._hidden(prose, seed, trial)]
+        name = f"{length}/{trial}"
+        if not self.strict:
+            return [Plan(name, length, trial, tuple(hidden), f"prose/{seed}")]
+        return [
+            Plan(f"{name}/{number}", length, trial, (each,), f"prose/{seed}/{number}")
+            for number, each in enumerate(hidden)
+        ]
+
+    def _hidden(self, prose: Prose, seed: str, trial: int) -> Iterator[Hidden]:
+        each, kinds = self.times * self.variant.at_once, self.variant.kinds
+        draw = Draw(self.makers, prose, f"needles/{seed}")
+        for number, depth in enumerate(d for d in depths(self.depths) for _ in range(each)):
+            if self.strict:
+                draw = Draw(self.makers, prose, f"needles/{seed}/{number}")
+            yield Hidden(depth, draw.needle(kinds[(number + trial) % len(kinds)]))
+
+
+def lay(builder: Builder, plan: Plan) -> Laid:
+    """Builds a haystack.
+
+    Raises:
+        LongctxError: the tokenizer gives no exact length.
+    """
+    groups = plan.groups
+    haystack = builder.build(groups, plan.length, plan.seed)
+    own = [_own(groups, haystack.places, each) for each in plan.hidden]
+    queries = (
+        Query(each.needle.kind, each.needle.question, (each.needle.value,), _spans(places))
+        for each, places in zip(plan.hidden, own, strict=True)
+    )
+    case = Case(plan.name, haystack.text, tuple(queries))
+    return Laid(plan, case, tuple(places[0].token for places in own))
+
+
+def _own(
+    groups: Sequence[Group], places: Sequence[tuple[Placed, ...]], hidden: Hidden
+) -> Sequence[Placed]:
+    """The places of a needle's lines."""
+    at = next(number for number, group in enumerate(groups) if group.depth == hidden.depth)
+    first = groups[at].lines.index(hidden.needle.lines[0])
+    return places[at][first : first + len(hidden.needle.lines)]
+
+
+def _spans(places: Sequence[Placed]) -> tuple[Span, ...]:
+    return tuple(Span(place.start, place.end) for place in places)
+
+
+def planned(builder: Builder, plans: Sequence[Plan]) -> Sequence[Plan]:
+    """Plans that can be built.
+
+    Raises:
+        UsageError: a length too short for the needles.
+    """
+    for plan in plans:
+        builder.require_length(plan.length, plan.groups)
+    return plans
+
+
+def make_cases(
+    tokenizer: Any, paragraphs: list[str], needles: Needles, length: int, trials: int = 1
+) -> Iterator[Laid]:
+    """Haystacks of a length, one after another.
+
+    Args:
+        tokenizer: a fast transformers tokenizer.
+        paragraphs: the prose.
+        needles: what to hide.
+        length: tokens of every haystack.
+        trials: haystacks, or sets of them if strict.
+
+    Raises:
+        UsageError: a length too short for the needles, or too many of them; before the first.
+        LongctxError: the tokenizer gives no exact length.
+    """
+    builder, prose = Builder(tokenizer, paragraphs), Prose(paragraphs)
+    plans = [plan for trial in range(trials) for plan in needles.plans(prose, length, trial)]
+    for plan in planned(builder, plans):
+        yield lay(builder, plan)

@@ -1,0 +1,175 @@
+"""What a needle test found: every trial, and rates by length, depth and kind. Values alone."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from longctx.core.measure.eval.intervals import wilson
+
+SCHEMA_VERSION = 2
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One question to one haystack.
+
+    Attributes:
+        kind: of the needle.
+        length: tokens of the haystack.
+        trial: which one of its length.
+        depth: share of the prose before the needle and its neighbours.
+        token: the needle's first token.
+        question, expected, answer: what was asked, the value, and what the model said.
+        answered: the answer is right.
+        gathered: each line of the needle lies whole in one passage.
+        tokens, timings: of the answer, as `ask --json` has them.
+    """
+
+    kind: str
+    length: int
+    trial: int
+    depth: float
+    token: int
+    question: str
+    expected: str
+    answer: str
+    answered: bool
+    gathered: bool
+    tokens: dict[str, int]
+    timings: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Read:
+    """One haystack that was read and asked.
+
+    Attributes:
+        name: tells it from the others of a run.
+        tokens: of it.
+        reading_s, asking_s: seconds; without loading the model, and of all its questions.
+        trials: one for each of its needles.
+    """
+
+    name: str
+    tokens: int
+    reading_s: float
+    asking_s: float
+    trials: tuple[Trial, ...]
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> "Read":
+        """From what `asdict` gave."""
+        trials = tuple(Trial(**trial) for trial in record["trials"])
+        return cls(**{**record, "trials": trials})
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run found.
+
+    Attributes:
+        variant, seed, needles, trials, strict: what was run; `needles` and `trials` as the options.
+        lengths, depths: of haystacks and needles, in order.
+        bar: the share of answers from which it is passed.
+        prose: what the needles stood in.
+        model, method, device, dtype: what ran it.
+        gather, gather_by, decode: as asked for; None: the profile's.
+        reads: every haystack, in order.
+    """
+
+    variant: str
+    lengths: tuple[int, ...]
+    depths: tuple[float, ...]
+    needles: int
+    trials: int
+    strict: bool
+    seed: int
+    bar: float
+    prose: str
+    model: str
+    method: str
+    device: str
+    dtype: str
+    gather: int | None
+    gather_by: str | None
+    decode: str | None
+    reads: tuple[Read, ...]
+
+    @property
+    def asked(self) -> list[Trial]:
+        """Every question, in order."""
+        return [trial for read in self.reads for trial in read.trials]
+
+    @property
+    def rate(self) -> float:
+        """Share of questions that were answered."""
+        return sum(trial.answered for trial in self.asked) / len(self.asked)
+
+    @property
+    def passed(self) -> bool:
+        """Whether that share reaches the bar."""
+        return self.rate >= self.bar
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of all readings together."""
+        seconds = sum(read.reading_s for read in self.reads)
+        return round(sum(read.tokens for read in self.reads) / max(seconds, 1e-9), 1)
+
+    def by_kind(self) -> dict[str, list[Trial]]:
+        """The questions of each kind."""
+        return _grouped(self.asked, lambda trial: trial.kind)
+
+    def cells(self) -> dict[tuple[int, float], list[Trial]]:
+        """The questions of each (length, depth)."""
+        return _grouped(self.asked, lambda trial: (trial.length, trial.depth))
+
+    def shares(self) -> list[list[float]]:
+        """The share that was answered, of each depth at every length."""
+        found = {cell: _share(trials) for cell, trials in self.cells().items()}
+        return [[found[length, depth] for length in self.lengths] for depth in self.depths]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object of `niah`."""
+        settings = {key: value for key, value in vars(self).items() if key != "reads"}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "passed": self.passed,
+            **counts(self.asked),
+            "settings": settings,
+            "tokens_per_s": self.tokens_per_s,
+            "kinds": [{"kind": kind, **counts(t)} for kind, t in self.by_kind().items()],
+            "cells": [
+                {"length": length, "depth": depth, **counts(trials)}
+                for (length, depth), trials in self.cells().items()
+            ],
+            "haystacks": [
+                {key: value for key, value in vars(read).items() if key != "trials"}
+                | {"needles": len(read.trials)}
+                for read in self.reads
+            ],
+            "trials": [asdict(trial) for trial in self.asked],
+        }
+
+
+def counts(trials: list[Trial]) -> dict[str, Any]:
+    """How many were asked, answered and gathered; the share answered, and its 95% interval."""
+    answered = sum(trial.answered for trial in trials)
+    return {
+        "asked": len(trials),
+        "answered": answered,
+        "gathered": sum(trial.gathered for trial in trials),
+        "rate": round(answered / len(trials), 4),
+        "interval": [round(end, 4) for end in wilson(answered, len(trials))],
+    }
+
+
+def _share(trials: list[Trial]) -> float:
+    return sum(trial.answered for trial in trials) / len(trials)
+
+
+def _grouped(trials: list[Trial], key: Callable[[Trial], Hashable]) -> dict[Any, list[Trial]]:
+    found: dict[Any, list[Trial]] = {}
+    for trial in trials:
+        found.setdefault(key(trial), []).append(trial)
+    return found

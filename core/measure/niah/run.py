@@ -1,0 +1,243 @@
+"""Reads haystacks and asks for their needles, by the same calls as for any other document.
+
+Every haystack is ingested into a library that is thrown away. What is finished is kept in a folder,
+if there is one, and not done again.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from longctx.core import methods
+from longctx.core.ask.session import Session
+from longctx.core.common.device import dtype_name
+from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.common.outputs import Output
+from longctx.core.common.units import show_tokens
+from longctx.core.engine.setup import Engine, Setup, prepare, weights_stay
+from longctx.core.ingest.ingest import Ingested, Progress
+from longctx.core.measure.eval import figures
+from longctx.core.measure.eval.asking import How, ask, opened
+from longctx.core.measure.eval.case import Query
+from longctx.core.measure.eval.journal import Journal
+from longctx.core.measure.eval.run_settings import of_asking, of_model
+from longctx.core.measure.haystack import Builder, depths
+from longctx.core.measure.niah.drawing import Prose
+from longctx.core.measure.niah.laying import Laid, Needles, Plan, lay, planned
+from longctx.core.measure.niah.report import Read, Report, Trial
+from longctx.core.measure.niah.scoring import is_right
+from longctx.core.measure.niah.variants import variant
+from longctx.core.measure.prose import own_paragraphs, sample_paragraphs
+from longctx.core.retrieve.gather_by import METHOD
+
+REPORT, HEAT_MAP = "report.json", "heatmap.png"
+SAMPLE = "harbour-book"  # the prose that comes with the package
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to run.
+
+    Attributes:
+        lengths: tokens of haystacks, needles included.
+        depths: how many there are, evenly spaced.
+        variant: kinds of needles; None: pass keys and numbers.
+        needles: how many times the variant's needles stand at each depth.
+        trials: haystacks of each length.
+        strict: each needle has a haystack of its own.
+        seed: decides values, cities and the order of the prose, with the length and the trial.
+        haystack: file or folder of the prose; None: the package's own.
+        bar: share of answers from which it is passed; None: the variant's.
+        out: folder to keep what is finished in, and the report; None: nowhere.
+        how: how questions are asked; without `gather`, methods that attend to everything tell all
+            that they attended to.
+    """
+
+    lengths: tuple[int, ...] = (16_000,)
+    depths: int = 11
+    variant: str | None = None
+    needles: int = 1
+    trials: int = 1
+    strict: bool = False
+    seed: int = 0
+    haystack: Path | None = None
+    bar: float | None = None
+    out: Path | None = None
+    how: How = field(default_factory=How)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is called while it runs.
+
+    Attributes:
+        on_plans: with all haystacks, before the first.
+        on_progress: while a haystack is read.
+        on_trial: with a haystack, how many of its questions were asked, the last one's outcome,
+            and whether that is of an earlier run.
+    """
+
+    on_plans: Callable[[Sequence[Plan]], None] = lambda plans: None
+    on_progress: Callable[[Plan, Progress], None] = lambda plan, progress: None
+    on_trial: Callable[[Plan, int, Trial, bool], None] = lambda plan, number, trial, kept: None
+
+
+def run(setup: Setup, wanted: Wanted, watch: Watch | None = None) -> Report:
+    """Hides needles at evenly spaced depths of haystacks, and asks for them.
+
+    The text and the state of a haystack are deleted once its questions are asked, also on errors.
+
+    Raises:
+        UsageError: a length too short for the needles, more needles than can be told apart, prose
+            that cannot be read, a wrong setup, a folder of another run, or a folder and no
+            matplotlib; all before the first haystack is read.
+        LongctxError: no exact length with this tokenizer, or no room for the model or the state.
+    """
+    watch, engine = watch or Watch(), prepare(setup)
+    chosen, makers = variant(wanted.variant)
+    needles = Needles(chosen, makers, wanted.depths, wanted.needles, wanted.strict, wanted.seed)
+    paragraphs = own_paragraphs(wanted.haystack) if wanted.haystack else sample_paragraphs()
+    builder = Builder(engine.files.tokenizer, paragraphs)
+    plans = planned(builder, _plans(wanted, needles, Prose(paragraphs)))
+    if wanted.out is not None:
+        figures.require()
+    with Journal(wanted.out, _settings(engine, setup, wanted, paragraphs)) as journal:
+        watch.on_plans(plans)
+        with weights_stay():
+            reads = tuple(_finished(journal, builder, plan, setup, wanted, watch) for plan in plans)
+        report = Report(
+            variant=chosen.name,
+            lengths=wanted.lengths,
+            depths=tuple(depths(wanted.depths)),
+            needles=wanted.needles,
+            trials=wanted.trials,
+            strict=wanted.strict,
+            seed=wanted.seed,
+            bar=chosen.bar if wanted.bar is None else wanted.bar,
+            prose=str(wanted.haystack or SAMPLE),
+            model=engine.files.name,
+            method=engine.method_name,
+            device=engine.device,
+            dtype=dtype_name(engine.dtype),
+            gather=wanted.how.gather,
+            gather_by=wanted.how.gather_by,
+            decode=wanted.how.decode or setup.decode,
+            reads=reads,
+        )
+        if wanted.out is not None:
+            _write(wanted.out, report)
+    return report
+
+
+def _plans(wanted: Wanted, needles: Needles, prose: Prose) -> list[Plan]:
+    if wanted.trials < 1:
+        raise UsageError(f"cannot run {wanted.trials} trials", "", "Give --trials 1 or more.")
+    if len({*wanted.lengths}) < len(wanted.lengths) or not wanted.lengths:
+        raise UsageError(
+            f"cannot use the lengths {wanted.lengths}", "each must be there once", "Name others."
+        )
+    return [
+        plan
+        for length in wanted.lengths
+        for trial in range(wanted.trials)
+        for plan in needles.plans(prose, length, trial)
+    ]
+
+
+def _settings(
+    engine: Engine, setup: Setup, wanted: Wanted, paragraphs: list[str]
+) -> dict[str, Any]:
+    """What decides the results of a length and a trial; more of both may be asked for later."""
+    return {
+        "evaluation": "niah",
+        **of_model(engine),
+        **of_asking(engine, wanted.how),
+        "variant": wanted.variant,
+        "depths": wanted.depths,
+        "needles": wanted.needles,
+        "strict": wanted.strict,
+        "seed": wanted.seed,
+        "prose": hashlib.sha256("\n".join(paragraphs).encode()).hexdigest(),
+    }
+
+
+def _finished(
+    journal: Journal, builder: Builder, plan: Plan, setup: Setup, wanted: Wanted, watch: Watch
+) -> Read:
+    """A haystack that was read and asked, now or before."""
+    if record := journal.get(plan.name):
+        before = Read.of(record)
+        for number, trial in enumerate(before.trials, start=1):
+            watch.on_trial(plan, number, trial, True)
+        return before
+    now = _read(lay(builder, plan), setup, wanted.how, watch)
+    journal.put(plan.name, asdict(now))
+    return now
+
+
+def _read(laid: Laid, setup: Setup, how: How, watch: Watch) -> Read:
+    on_progress = partial(watch.on_progress, laid.plan)
+    with opened(laid.case, setup, on_progress) as (done, session):
+        _require_tokens(done, laid.plan.length)
+        started, trials = time.perf_counter(), []
+        how = _telling_all(how, session, done.tokens)
+        for number in range(len(laid.tokens)):
+            trials.append(_ask(session, laid, number, how))
+            watch.on_trial(laid.plan, len(trials), trials[-1], False)
+        asking = round(time.perf_counter() - started, 3)
+    return Read(laid.plan.name, done.tokens, round(done.seconds, 3), asking, tuple(trials))
+
+
+def _require_tokens(done: Ingested, length: int) -> None:
+    if done.tokens != length:
+        raise LongctxError(
+            f"read {done.tokens:,} tokens of a haystack of {length:,}",
+            "with this tokenizer, reading in pieces gives other tokens than reading at once",
+            "Please report this with the name of the model.",
+        )
+
+
+def _telling_all(how: How, session: Session, tokens: int) -> How:
+    """Where an answer attends to the document itself, `gather` limits only what is told of it."""
+    recalls = methods.load(session.engine.method_name).Method.recalls
+    if how.gather is not None or how.gather_by not in (None, METHOD) or not recalls:
+        return how
+    return replace(how, gather=tokens)
+
+
+def _ask(session: Session, laid: Laid, number: int, how: How) -> Trial:
+    query: Query = laid.case.queries[number]
+    asked = ask(session, query, how)
+    (expected,) = query.answers
+    return Trial(
+        kind=query.kind,
+        length=laid.plan.length,
+        trial=laid.plan.trial,
+        depth=laid.plan.hidden[number].depth,
+        token=laid.tokens[number],
+        question=query.question,
+        expected=expected,
+        answer=asked.answer,
+        answered=is_right(expected, asked.answer),
+        gathered=asked.gathered == 1,
+        tokens=asked.tokens,
+        timings=asked.timings,
+    )
+
+
+def _write(folder: Path, report: Report) -> None:
+    text = json.dumps(report.as_dict(), indent=1, ensure_ascii=False)
+    Output(folder / REPORT).write(text)
+    figures.heat_map(
+        folder / HEAT_MAP,
+        report.shares(),
+        [show_tokens(length) for length in report.lengths],
+        [f"{depth:.0%}" for depth in report.depths],
+        f"{report.variant}: {report.rate:.1%} answered ({report.model}, {report.method})",
+        ("tokens of the haystack", "depth of the needle"),
+    )

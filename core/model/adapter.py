@@ -1,0 +1,308 @@
+"""The one adapter to Hugging Face models: attention without position, and early exit.
+
+A model is run with q and k as they are before the rotary embedding; a `Memory` decides what they
+attend to and rotates them with the model's own embedding. Only this file, `load.py` and `parts.py`
+touch a transformers model. What differs between architectures is a row of `architectures.py`.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.modeling_outputs import MoeModelOutputWithPast
+
+from longctx.core.common.errors import UsageError
+from longctx.core.common.foreign import REMEDY
+from longctx.core.model.architectures import Adapter, adapter_of
+from longctx.core.model.attention import causal_attention_lse
+from longctx.core.model.fused_weights import Parts, Trace, beginning_from, parts_of
+from longctx.core.model.rope import NoRope, Rope
+
+ATTENTION = "longctx"  # the name of our attention function; "flash" in it would mean something else
+
+
+class EarlyExit(Exception):
+    """Raised by a memory when nothing above the layer's projections is needed."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What a memory needs of one decoder layer and must not guess.
+
+    Attributes:
+        index: 0-based.
+        query_heads, kv_heads, head_dim: H, G and D.
+        scale: factor on q·k.
+        window: sliding window in tokens; None: full attention.
+        rope: the model's own rotary embedding of this layer.
+        softcap: bound of the attention logits; None: none.
+        sinks: (H,) logit of each query head that takes attention and gives no value; None: none.
+    """
+
+    index: int
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float
+    window: int | None
+    rope: Rope | NoRope
+    softcap: float | None = None
+    sinks: Tensor | None = field(default=None, compare=False)
+
+    def rotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
+        """Rotates x (heads, n, D) to n positions of a window of `length`; see `Rope.rotate`."""
+        return self.rope.rotate(x, positions, length)
+
+    def attention(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """This layer's attention (H, T, D) of rotated q to rotated k; see `causal_attention`."""
+        return self.attention_lse(q, k, v)[0]
+
+    def attention_lse(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The same with its log-sum-exps, where there are any; see `causal_attention_lse`."""
+        return causal_attention_lse(q, k, v, self.scale, self.window, self.softcap, self.sinks)
+
+
+class Decoder:
+    """A causal language model that runs over memories.
+
+    Args:
+        model: of transformers.
+        checks: what `checks` is; None: nothing is remembered yet.
+
+    Attributes:
+        layers: one `Layer` for each decoder layer.
+        device, dtype: where and in what it computes.
+        checks: checks that were passed, by names that say what they depend on.
+    """
+
+    def __init__(self, model: PreTrainedModel, checks: MutableMapping[str, bool] | None = None):
+        register()
+        model.set_attn_implementation(ATTENTION)
+        self._model = model.eval()
+        self._base = model.base_model
+        self.layers = layers_of(self._base, adapter_of(model.config))
+        self.device, self.dtype = model.device, model.dtype
+        self.checks = {} if checks is None else checks
+
+    @property
+    def config(self) -> Any:
+        """The transformers configuration."""
+        return self._model.config
+
+    @contextmanager
+    def watched(self, keep: Callable[[int, str, Tensor], None]) -> Iterator[None]:
+        """Calls `keep(layer, "hidden", states)` with what each layer gives, (1, T, E), meanwhile.
+
+        A memory sees what a layer's attention gets, not the hidden states that leave the layer.
+        """
+
+        def note(index: int) -> Callable[..., None]:
+            def hook(module: nn.Module, args: object, out: Tensor | tuple) -> None:
+                keep(index, "hidden", out if torch.is_tensor(out) else out[0])
+
+            return hook
+
+        handles = [
+            layer.register_forward_hook(note(i)) for i, layer in enumerate(self._base.layers)
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    @torch.inference_mode()
+    def read(self, ids: Tensor, memory: Any, depth: int | None = None) -> Tensor | None:
+        """Runs T tokens through the first `depth` layers, attending through a memory.
+
+        Args:
+            ids: (T,) token ids.
+            memory: gets every layer's position-free q, k and v.
+            depth: layers to run; None: all; 0: nothing is run.
+
+        Returns:
+            The hidden states (T, E) after the last norm; None where a memory ended the pass early.
+        """
+        if depth == 0:
+            return None
+        if ids.device.type == "cpu" and len(ids):
+            self._require_known(ids)
+        # A GPU may still be computing the last chunk: what it reads next is put in line.
+        ids = ids[None].to(self.device, non_blocking=self.device.type == "cuda")
+        return run(self._base, self.layers, memory, depth, input_ids=ids)
+
+    def _require_known(self, ids: Tensor) -> None:
+        """Refuses tokens for which there are no weights: a GPU would fail for good.
+
+        Args:
+            ids: (T,) on the host, where looking waits for no device.
+
+        Raises:
+            UsageError: there is one.
+        """
+        largest = int(ids.max())
+        rows = self._base.get_input_embeddings().num_embeddings
+        if largest >= rows:
+            raise UsageError(
+                "the model and its tokenizer do not belong together",
+                f"the tokenizer gives token {largest:,}, and the model has {rows:,} tokens",
+                REMEDY,
+            )
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits (n, vocabulary), float32 or wider, of hidden states (n, E)."""
+        # The model's own forward: some scale or cap what their output embedding gives.
+        with standing_in(self._base, hidden[None]):
+            logits = self._model(use_cache=False).logits[0]
+        return logits.float() if logits.dtype.itemsize < 4 else logits
+
+    def parts(self) -> Parts | None:
+        """Its weights by their role, where it has the usual ones; see `parts_of`."""
+        return parts_of(self._model)
+
+    def traced(self, ids: Tensor, memory: Any, states: Tensor) -> tuple[Trace, Tensor]:
+        """Reads ids (T,) while each part begins from states of its own; see `beginning_from`.
+
+        Returns:
+            What went through the layers, and what the last norm gave (T, E) for its states.
+        """
+        with beginning_from(self._base, states) as trace:
+            return trace, self.read(ids, memory)
+
+    @contextmanager
+    def as_it_is(self) -> Iterator[nn.Module]:
+        """The model as transformers runs it, for comparisons."""
+        self._model.set_attn_implementation("sdpa")
+        try:
+            yield self._model
+        finally:
+            self._model.set_attn_implementation(ATTENTION)
+
+
+def layers_of(base: nn.Module, row: Adapter) -> tuple[Layer, ...]:
+    """What memories need of each layer of a decoder."""
+    attentions = [getattr(layer, row.attention) for layer in base.layers]
+    ropes = ropes_of(base, attentions, row)
+    heads = base.config.num_attention_heads
+    return tuple(
+        Layer(
+            index=index,
+            query_heads=heads,
+            kv_heads=heads // row.groups(attention),
+            head_dim=row.head_dim(attention),
+            scale=attention.scaling,
+            window=row.window(attention),
+            rope=ropes[index],
+            softcap=row.softcap(attention),
+            sinks=row.sinks(attention),
+        )
+        for index, attention in enumerate(attentions)
+    )
+
+
+def ropes_of(base: nn.Module, attentions: list[nn.Module], row: Adapter) -> list[Rope | NoRope]:
+    """Each layer's rotary embedding; layers that rotate alike share one, and so its tables."""
+    module = base.rotary_emb
+    apply = sys.modules[type(attentions[0]).__module__].apply_rotary_pos_emb
+    # A module with a type for each type of layer takes the layer's type as an argument.
+    typed = isinstance(getattr(module, "rope_type", None), dict)
+    kinds = base.config.layer_types if typed else [None] * len(attentions)
+    none = NoRope()
+    shared = {
+        kind: Rope(module, apply, kind, row.rotary_dims(attentions[0])) for kind in set(kinds)
+    }
+    return [
+        shared[kind] if row.rotates(attention) else none
+        for kind, attention in zip(kinds, attentions, strict=True)
+    ]
+
+
+# --- attention without position -----------------------------------------------------------------
+
+
+def register() -> None:
+    """Makes our attention function known by name; the model picks it up through its config."""
+    AttentionInterface.register(ATTENTION, _attend)
+
+
+# The memory of the pass that runs, and the layers: some architectures hand no keywords down.
+_running: ContextVar[tuple[Any, tuple[Layer, ...]]] = ContextVar("longctx")
+
+
+def _attend(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: None, **_: Any
+) -> tuple[Tensor, None]:
+    memory, layers = _running.get()
+    out = memory.attend(layers[module.layer_idx], query[0], key[0], value[0])  # (H, T, D)
+    return out.transpose(0, 1)[None], None  # (1, T, H, D)
+
+
+@contextmanager
+def attending(memory: Any, layers: tuple[Layer, ...]) -> Iterator[None]:
+    """Lets the attention of the passes meanwhile go through a memory."""
+    token = _running.set((memory, layers))
+    try:
+        yield
+    finally:
+        _running.reset(token)
+
+
+@contextmanager
+def position_free(base: nn.Module) -> Iterator[None]:
+    """Leaves q and k without position: the rotary module returns cos = 1 and sin = 0 meanwhile."""
+
+    def identity(module: nn.Module, args: Any, out: tuple[Tensor, Tensor]):
+        return torch.ones_like(out[0]), torch.zeros_like(out[1])
+
+    handle = base.rotary_emb.register_forward_hook(identity)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def standing_in(base: nn.Module, hidden: Tensor) -> Iterator[None]:
+    """Lets a decoder give these hidden states (1, n, E) for any input meanwhile."""
+    before = vars(base).get("forward")
+    base.forward = lambda *_, **__: MoeModelOutputWithPast(last_hidden_state=hidden)
+    try:
+        yield
+    finally:
+        del base.forward
+        if before is not None:
+            base.forward = before
+
+
+@contextmanager
+def firstlayers_of(base: nn.Module, depth: int | None) -> Iterator[None]:
+    """Shortens a decoder to its first `depth` layers meanwhile; None leaves it whole."""
+    whole = base.layers
+    base.layers = whole if depth is None else whole[:depth]
+    try:
+        yield
+    finally:
+        base.layers = whole
+
+
+def run(
+    base: nn.Module, layers: tuple[Layer, ...], memory: Any, depth: int | None, **inputs: Tensor
+) -> Tensor | None:
+    """One pass of input_ids or inputs_embeds (1, T, ...) over a memory; see `Decoder.read`."""
+    tokens = next(iter(inputs.values())).shape[1]
+    # All at position 0: the angles are ours, and a large position would change the state of
+    # rotary modules whose frequencies grow with it.
+    positions = torch.zeros(1, tokens, dtype=torch.long, device=base.device)
+    with attending(memory, layers), position_free(base), firstlayers_of(base, depth):
+        try:
+            out = base(**inputs, position_ids=positions, use_cache=False)
+        except EarlyExit:
+            return None
+    return out.last_hidden_state[0]  # (T, E)

@@ -1,0 +1,320 @@
+"""A model's files: where they are, who they are, its configuration and tokenizer.
+
+A model is named `tiny` (bundled), by a local folder, or by its name on the Hugging Face hub. Only
+the last may reach the network, and only safetensors weights are ever read. Knows nothing of
+running it.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.common.foreign import LONGEST, REMEDY, foreign, reason
+from longctx.core.model.architectures import language_model
+from longctx.core.model.folder import require_files
+from longctx.core.model.weights import (
+    count,
+    digest,
+    loaded_files,
+    read_object,
+    require_file,
+    sha256,
+    stored_files,
+    tensors_of,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+BUNDLED = "tiny"
+HUB_FILES = ["*.json", "*.safetensors", "tokenizer*", "*.jinja"]
+# A model's own files that are objects; its tokenizer is large, and is read by its library alone.
+CONFIG, SETTINGS, GENERATION = "config.json", "tokenizer_config.json", "generation_config.json"
+OBJECTS = (CONFIG, SETTINGS, GENERATION, "special_tokens_map.json")
+READ = (".json", ".jinja", ".safetensors")  # what a library may open by itself
+ADAPTER = "adapter_config.json"
+# Nothing that comes with a model is run, and nobody is asked whether it may be.
+OWN_CODE = {"local_files_only": True, "trust_remote_code": False}
+# Sizes of a model: at least 1, where there are any.
+SIZES = (
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "hidden_size",
+    "vocab_size",
+    "max_position_embeddings",
+)
+# Fields of a config that say how a file was written, not what the model is.
+NOT_IDENTITY = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache")
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Who a model is: a state made with one is never read with another.
+
+    Attributes:
+        name: as the user named it; not part of the identity.
+        config, tokenizer, weights: SHA-256 hex digests.
+    """
+
+    name: str
+    config: str
+    tokenizer: str
+    weights: str
+
+    def as_dict(self) -> dict[str, str]:
+        """The fields as a plain mapping, for the manifest."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A model on disk, not loaded.
+
+    Attributes:
+        name: as the user named it (a local folder: absolute).
+        folder: where its files are.
+        config: the transformers configuration of it, or of the language model inside it.
+        tokenizer: its fast tokenizer.
+    """
+
+    name: str
+    folder: Path
+    config: Any
+    tokenizer: Any
+
+    def num_parameters(self) -> int:
+        """Parameters that are loaded, counted from the files' headers.
+
+        Raises:
+            UsageError: the weights cannot be read, or not all of them are there.
+        """
+        return sum(count(tensors_of(file)) for file in loaded_files(self.folder))
+
+    def eos_ids(self) -> set[int]:
+        """Token ids that end an answer: the configuration's, the generation's, the tokenizer's.
+
+        Raises:
+            UsageError: something else stands in the generation's configuration.
+        """
+        file = self.folder / GENERATION
+        named = read_object(file).get("eos_token_id") if file.exists() else None
+        given = named if isinstance(named, list) else [named]
+        if wrong := [i for i in given if type(i) is not int and i is not None]:
+            why = f"eos_token_id is {str(wrong[0])[:80]!a}, which is no token id"
+            raise UsageError(f"cannot use {str(file)!r}", why, "Correct it.")
+        own = getattr(self.config, "eos_token_id", None)
+        ends = [self.tokenizer.eos_token_id, *(own if isinstance(own, list) else [own]), *given]
+        return {i for i in ends if i is not None}
+
+    def fingerprint(self) -> Fingerprint:
+        """Hashes what makes the model; weights are hashed in full once and remembered."""
+        content = {k: v for k, v in self.config.to_dict().items() if k not in NOT_IDENTITY}
+        return Fingerprint(
+            name=self.name,
+            config=sha256(json.dumps(content, sort_keys=True, default=str).encode()),
+            tokenizer=sha256(self.tokenizer.backend_tokenizer.to_str().encode()),
+            weights=digest(stored_files(self.folder)),
+        )
+
+
+def open_model_files(name: str) -> ModelFiles:
+    """Finds a model's files and reads its configuration and tokenizer.
+
+    Args:
+        name: `tiny`, a folder, or a hub name ("owner/model").
+
+    Raises:
+        UsageError: no such model, no safetensors weights, or no fast tokenizer.
+    """
+    folder = _folder(name)
+    with foreign(f"cannot read the folder {str(folder)!r}", "Name another folder."):
+        require_files(folder, name)
+    _require_whole(folder)
+    config = _config(folder, name)
+    tokenizer = _tokenizer(folder, name)
+    if not tokenizer.is_fast:
+        raise UsageError(
+            f"cannot use the tokenizer of model {name!r}",
+            "it has no fast version, so its tokens have no offsets in the text",
+            "Save it with a tokenizer.json first.",
+        )
+    named = str(folder) if Path(name).is_dir() else name
+    files = ModelFiles(named, folder, config, tokenizer)
+    files.eos_ids()  # an answer would be refused when all has been read
+    return files
+
+
+def _require_whole(folder: Path) -> None:
+    """Refuses a folder that is no whole model, or has what nobody should open.
+
+    Raises:
+        UsageError: with the file in question.
+    """
+    with foreign(f"cannot read the folder {str(folder)!r}", "Name another folder."):
+        names = sorted(folder.iterdir())
+    if folder / CONFIG not in names:
+        raise UsageError(
+            f"no model in {str(folder)!r}",
+            f"it has no {CONFIG}",
+            "Name a folder in Hugging Face format.",
+        )
+    for file in names:
+        if file.suffix in READ:
+            require_file(file)
+    if folder / ADAPTER in names:
+        raise UsageError(
+            f"cannot use the model in {str(folder)!r}",
+            f"it has an adapter ({ADAPTER}), which would not be applied",
+            "Merge the adapter into the model first, or take it out of the folder.",
+        )
+    for name in OBJECTS:
+        if folder / name in names:
+            read_object(folder / name)
+    loaded_files(folder)
+
+
+def _config(folder: Path, name: str) -> Any:
+    """The configuration of the language model.
+
+    Raises:
+        UsageError: it cannot be used.
+    """
+    what = f"cannot read model {name!r}"
+    with foreign(what), _own_code_told(name):
+        from transformers import AutoConfig
+
+        config = language_model(AutoConfig.from_pretrained(folder, **OWN_CODE))
+    for size in SIZES:
+        value = getattr(config, size, None)
+        if value is not None and (type(value) is not int or value < 1):
+            why = f"its {CONFIG} says that {size} is {str(value)[:80]!a}"
+            raise UsageError(what, why, REMEDY)
+    if getattr(config, "transformers_weights", None) is not None:
+        why = f"its {CONFIG} names other weights than usual (transformers_weights)"
+        raise UsageError(what, why, "Take that out, and call them model.safetensors.")
+    return config
+
+
+def _tokenizer(folder: Path, name: str) -> Any:
+    """The tokenizer, which never cuts a text short and adds nothing to fill it up.
+
+    Some come with a length to cut or fill every text to, for which they were trained.
+
+    Raises:
+        UsageError: it cannot be used.
+    """
+    with foreign(f"cannot read the tokenizer of model {name!r}"), _own_code_told(name):
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE)
+        if tokenizer.is_fast:
+            tokenizer.decode(tokenizer("a").input_ids)  # what is wrong with it shows here
+            tokenizer.backend_tokenizer.no_truncation()
+            tokenizer.backend_tokenizer.no_padding()
+    return tokenizer
+
+
+@contextmanager
+def _own_code_told(name: str) -> Iterator[None]:
+    """Says plainly that a model wants to run code of its own."""
+    try:
+        yield
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        why = "it needs code of its own, which is never run"
+        raise UsageError(f"cannot read model {name!r}", why) from error
+
+
+def _folder(name: str) -> Path:
+    if name == BUNDLED:
+        return Path(str(resources.files("longctx.profiles") / BUNDLED))
+    with foreign(f"no model {name[:LONGEST]!r}", f"Use {BUNDLED!r} for the bundled model."):
+        if Path(name).is_dir():
+            return Path(name).resolve()
+    if name.count("/") != 1 or name.startswith((".", "/", "~")):
+        raise UsageError(
+            f"no model {name!r}",
+            "it is neither a folder nor a hub name (owner/model)",
+            f"Use {BUNDLED!r} for the bundled model.",
+        )
+    return _from_hub(name)
+
+
+def local_weights(name: str) -> list[Path]:
+    """The weight files of a model that is on this machine; none where it is not, or no such name.
+
+    Args:
+        name: `tiny`, a folder, or a hub name ("owner/model").
+    """
+    try:
+        if name == BUNDLED or Path(name).is_dir():
+            return stored_files(_folder(name))
+        folder = _downloaded(name) if name.count("/") == 1 else None
+        return stored_files(folder) if folder else []
+    except (OSError, ValueError):  # a name that no folder can have, or one that is not ours
+        return []
+
+
+def _downloaded(name: str) -> Path | None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError, OSError):
+        return None
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+    )
+
+    if folder := _downloaded(name):
+        return folder
+    try:
+        return Path(snapshot_download(name, allow_patterns=HUB_FILES))
+    except HFValidationError as error:
+        raise UsageError(
+            f"no model {name!r}",
+            "it is neither a folder nor a name that the hub allows (owner/model)",
+            f"Use {BUNDLED!r} for the bundled model.",
+        ) from error
+    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+        raise UsageError(
+            f"cannot get model {name!r} from the hub",
+            reason(error),
+            "Check the name and the network, or name a local folder.",
+        ) from error
+
+
+def require_fit(files: ModelFiles, device: str, dtype: "torch.dtype", free: int | None) -> None:
+    """Refuses a model whose weights do not fit, before anything is loaded.
+
+    Args:
+        files: the model.
+        device, dtype: where and in what it would be loaded.
+        free: bytes free there; None: unknown, nothing is refused.
+
+    Raises:
+        LongctxError: with the figure needed and the figure free.
+    """
+    needed = files.num_parameters() * dtype.itemsize
+    if free is not None and needed > free:
+        raise LongctxError(
+            f"model {files.name!r} does not fit on {device}",
+            f"its weights need {needed / 1e9:.2f} GB in {dtype}, {free / 1e9:.2f} GB are free",
+            "Use a smaller model, --dtype bf16, or another --device.",
+        )

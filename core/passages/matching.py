@@ -1,0 +1,199 @@
+"""What of a text a query means: its words with their weights, exact strings, and the line to show.
+
+Of the lines of a passage that one is shown whose words of the query weigh most. A long line is
+prose, and is taken apart into sentences. Knows no scores and no documents.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+from longctx.core.passages.line_filter import LineFilter
+from longctx.core.passages.sentences import sentences, stripped, word_begin, word_end
+from longctx.core.tokens.stems import stems
+
+LONG = 300  # characters of a line that are shown, and of one that is no prose
+_LEAD = 60  # characters of a cut line before its first word of the query
+_LONGEST_STRING = 1000  # characters of a string that is looked for as it stands
+_MOST_STRINGS = 8  # of one query
+_LETTER = (
+    r"[^\W\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]"  # kana and Han are words each, as in stems
+)
+_QUOTED = re.compile('"([^"\n]+)"|\u201c([^\u201d\n]+)\u201d')
+
+Span = tuple[int, int]  # characters, or bytes, from the first to the one after the last
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is looked for.
+
+    Attributes:
+        text: the user's words.
+        weights: how rare each stem is; a stem that is not in it counts as one that there is not.
+        lines: which lines may be hits; None: all.
+    """
+
+    text: str
+    weights: Mapping[str, float] = field(default_factory=dict)
+    lines: LineFilter | None = None
+
+    @cached_property
+    def strings(self) -> tuple["ExactString", ...]:
+        """What is looked for as it stands: the whole query, and what it has in quotes."""
+        quoted = [match[1] or match[2] for match in _QUOTED.finditer(self.text)]
+        wanted = [self.text, *quoted]
+        kept = {" ".join(text.split()).lower(): text for text in wanted}
+        short = [text for text in kept.values() if 0 < len(text.strip()) <= _LONGEST_STRING]
+        return tuple(map(ExactString, short[:_MOST_STRINGS]))
+
+    @cached_property
+    def neighbours(self) -> frozenset[tuple[str, str]]:
+        """Stems that follow one another in the query."""
+        return frozenset(pairwise(stem for _, _, stem in stems(self.text)))
+
+    def words(self, text: str) -> list[tuple[int, int, str]]:
+        """The words of a text that the query has: (start, end, stem), in characters."""
+        return [word for word in stems(text) if word[2] in self.weights]
+
+    def weight(self, text: str) -> tuple[float, int]:
+        """How much a text has of the query: the weights of its words, and how many in order."""
+        found = [stem for _, _, stem in stems(text)]
+        weights = sum(self.weights.get(stem, 0.0) for stem in set(found))
+        return weights, sum(pair in self.neighbours for pair in pairwise(found))
+
+    def marked(self, text: str) -> list[Span]:
+        """What of a text is the query's: its words, exact strings, what the expression matches."""
+        spans = [(start, end) for start, end, _ in self.words(text)]
+        for string in self.strings:
+            spans += [match.span() for match in string.pattern.finditer(text)]
+        if self.lines is not None:
+            spans += self.lines.spans(text)
+        return _joined(spans)
+
+
+@dataclass(frozen=True)
+class ExactString:
+    """A string that is looked for as it stands: without case, and any white space for a space.
+
+    It is not found within a longer word.
+    """
+
+    text: str
+
+    @cached_property
+    def parts(self) -> list[str]:
+        """What stands between its white space."""
+        return self.text.split()
+
+    @cached_property
+    def pattern(self) -> re.Pattern:
+        """What matches it."""
+        inner = r"\s+".join(map(re.escape, self.parts))
+        before = f"(?<!{_LETTER})" if re.match(_LETTER, self.parts[0][0]) else ""
+        after = f"(?!{_LETTER})" if re.match(_LETTER, self.parts[-1][-1]) else ""
+        return re.compile(f"{before}{inner}{after}", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A line, or a sentence of a long one.
+
+    Attributes:
+        start, end: in characters of the text it is of.
+        line: the line that it is of, likewise.
+    """
+
+    start: int
+    end: int
+    line: Span
+
+
+def pieces(text: str, low: int, high: int, whole: bool = True) -> list[Piece]:
+    """The lines of a text that [low, high) touches; of those over `LONG` only the sentences.
+
+    Args:
+        text: a part of a source, with more than `LONG` characters around [low, high), or all.
+        low, high: in characters; of a long line only what is within them is taken.
+        whole: the text begins where a line does.
+    """
+    found, begin = [], text.rfind("\n", 0, low) + 1
+    while begin < high:
+        end = text.find("\n", begin)
+        end = len(text) if end < 0 else end
+        line = stripped(text, begin, end)
+        if line[0] < line[1]:
+            cut = not whole and begin == 0
+            if line[1] - line[0] <= LONG and not cut:
+                found.append(Piece(*line, line))
+            else:
+                first, last = max(line[0], low), min(line[1], high)
+                inner = sentences(text[first:last]) if first < last else []
+                found += [Piece(first + s, first + e, line) for s, e in inner]
+        begin = end + 1
+    return found
+
+
+def best_piece(query: Query, text: str, among: Sequence[Piece]) -> Piece | None:
+    """The piece with most of the query, by weight; then with most in order; then the earlier.
+
+    Args:
+        query: what is looked for.
+        text: the text that the pieces are of.
+        among: some of its pieces.
+
+    Returns:
+        None where no piece has a word of the query, or what else it looks for.
+    """
+    best, most = None, (False, 0.0, 0)
+    for piece in among:
+        own = text[piece.start : piece.end]
+        exact = any(string.pattern.search(own) for string in query.strings)
+        score = (exact, *query.weight(own))
+        if score > most:
+            best, most = piece, score
+    return best
+
+
+def shown(text: str, marked: Sequence[Span], weights: Sequence[float] = ()) -> Span:
+    """What is shown of a line or sentence: all, or `LONG` characters with most that is marked.
+
+    Args:
+        text: the line.
+        marked: what of it is the query's, ascending.
+        weights: of each; by default all alike.
+
+    Returns:
+        In characters; it does not cut words, unless one is longer than all.
+    """
+    if len(text) <= LONG:
+        return 0, len(text)
+    start, most = 0, 0.0
+    counted = list(zip(marked, weights or [1.0] * len(marked), strict=True))
+    for (begin, _), _ in counted:
+        first = max(0, begin - _LEAD)
+        inside = sum(w for (low, high), w in counted if low >= begin and high <= first + LONG)
+        if inside > most:
+            start, most = first, inside
+    start = _not_within(text, min(start, len(text) - LONG))
+    end = word_begin(text, min(len(text), start + LONG))
+    return stripped(text, start, end if end > start else min(len(text), start + LONG))
+
+
+def _not_within(text: str, place: int) -> int:
+    """The beginning of the next word, where a place is within one that is not too long."""
+    end = word_end(text, place)
+    return end if end - place < _LEAD else place
+
+
+def _joined(spans: list[Span]) -> list[Span]:
+    """Spans in order; those that overlap become one."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start < found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found

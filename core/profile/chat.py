@@ -1,0 +1,80 @@
+"""Chat templates: what an instruct model expects to see around a document and its question.
+
+The template is rendered once, by transformers, with a message whose document and question are
+marks, and cut at the marks. So the part before the document can be read before it, once, and the
+rest with every question. Knows nothing of tokens.
+"""
+
+import inspect
+from typing import Any
+
+from longctx.core.common.errors import UsageError
+from longctx.core.common.foreign import foreign
+from longctx.core.profile.profile import PLACE, Chat, Prompt
+
+# No text that a template could make itself, with characters that are changed where one escapes.
+DOCUMENT, QUESTION = "<'\"&[the document's place]\\>", "<'\"&[the question's place]\\>"
+# Stands before a template that writes the date: a state must not depend on the day of its making.
+DATES = {"%Y": "2026", "%y": "26", "%m": "01", "%B": "January", "%b": "Jan", "%d": "01"}
+CALENDAR = (
+    "{% macro strftime_now(format) %}{{ format"
+    + "".join(f" | replace('{part}', '{value}')" for part, value in DATES.items())
+    + " }}{% endmacro %}{{ '' }}"
+)
+REMEDY = "Write the model's prompt in a profile (docs/profiles.md)."
+
+
+def resolve(prompt: Prompt | Chat | None, tokenizer: Any) -> Prompt:
+    """The text around a document, from a profile or from the tokenizer's chat template.
+
+    Args:
+        prompt: what the profile says; None: nothing, so the chat template counts if there is one.
+        tokenizer: a transformers tokenizer.
+
+    Raises:
+        UsageError: a chat template is asked for and there is none, or it cannot be cut.
+    """
+    if isinstance(prompt, Prompt):
+        return prompt
+    if tokenizer.chat_template:
+        return _cut(prompt or Chat(), tokenizer)
+    if prompt is None:
+        return Prompt(prefix=_begin(tokenizer))
+    raise UsageError("no chat template", "the model's tokenizer comes without one", REMEDY)
+
+
+def _begin(tokenizer: Any) -> str:
+    """The token that the tokenizer itself puts before every text, or nothing."""
+    ids = tokenizer("").input_ids
+    return tokenizer.bos_token if ids and ids[0] == tokenizer.bos_token_id else ""
+
+
+def _cut(chat: Chat, tokenizer: Any) -> Prompt:
+    content = f"{chat.prefix}{DOCUMENT}{chat.question.replace(PLACE, QUESTION, 1)}"
+    text = _render(tokenizer, content, chat.chat_options)
+    marks = [text.count(mark) for mark in (DOCUMENT, QUESTION)]
+    if marks != [1, 1] or content not in text:
+        times = f"{marks[0]} times the document and {marks[1]} times the question"
+        altered = "it alters the text of a message" if marks == [1, 1] else f"it gives {times}"
+        raise UsageError("cannot use the model's chat template", altered, REMEDY)
+    before, after = text.split(content)
+    if PLACE in after:
+        raise UsageError("cannot use the model's chat template", f"it has {PLACE} in it", REMEDY)
+    return Prompt(prefix=before + chat.prefix, question=chat.question + after)
+
+
+def _render(tokenizer: Any, content: str, options: dict[str, Any]) -> str:
+    """The template's text for one user's message, up to where the model's begins."""
+    taken = {"messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
+    if clash := sorted(taken & {*options}):
+        why = "it is no variable of the template's own"
+        raise UsageError(f"cannot use {clash[0]!r} in `chat_options`", why, "Leave it out.")
+    with foreign("cannot use the model's chat template", REMEDY):
+        template = tokenizer.get_chat_template()
+        return tokenizer.apply_chat_template(
+            [{"role": "user", "content": content}],
+            chat_template=CALENDAR + template if "strftime_now" in template else template,
+            tokenize=False,
+            add_generation_prompt=True,
+            **{"enable_thinking": False, **options},
+        )

@@ -1,0 +1,84 @@
+"""The tokens around a document: the profile's prefix, the question, and which of its tokens score.
+
+Special tokens count as such only where the profile writes them; in the user's words they are text.
+"""
+
+import re
+from typing import Any
+
+import torch
+from tokenizers import AddedToken
+from torch import Tensor
+
+from longctx.core.common.errors import UsageError
+from longctx.core.profile.profile import PLACE, Prompt
+from longctx.core.profile.wording import require_text
+
+
+class PromptEncoder:
+    """Turns the texts around a document into tokens.
+
+    Args:
+        prompt: the profile's templates.
+        tokenizer: a fast transformers tokenizer.
+    """
+
+    def __init__(self, prompt: Prompt, tokenizer: Any):
+        self._prompt = prompt
+        self._backend = tokenizer.backend_tokenizer
+        added = self._backend.get_added_tokens_decoder().values()
+        specials = sorted((t for t in added if t.special), key=lambda t: -len(t.content))
+        pattern = "|".join(map(_pattern, specials))
+        self._specials = re.compile(f"({pattern})") if pattern else None
+
+    def prefix(self) -> Tensor:
+        """(P,) token ids that stand before the document."""
+        return self._encode(self._prompt.prefix, None)[0]
+
+    def question(self, words: str) -> tuple[Tensor, Tensor]:
+        """The question in its template.
+
+        Args:
+            words: the user's question.
+
+        Returns:
+            (T,) token ids, and (T,) bool: the tokens that hold the user's own words.
+
+        Raises:
+            UsageError: the question is empty, or no text.
+        """
+        if not words.strip():
+            raise UsageError("the question is empty", "", "Say what you want to know.")
+        require_text(words)
+        return self._encode(self._prompt.question, words.strip())
+
+    def _encode(self, template: str, words: str | None) -> tuple[Tensor, Tensor]:
+        parts = self._specials.split(template) if self._specials else [template]
+        ids, scored = [], []
+        for number, part in enumerate(parts):
+            if number % 2:  # re.split alternates text and what matched
+                found = self._backend.token_to_id(part)
+                ids.append(self._backend.token_to_id(part.strip()) if found is None else found)
+                scored.append(False)
+            elif part:
+                self._append_text(part, words, ids, scored)
+        return torch.tensor(ids, dtype=torch.long), torch.tensor(scored, dtype=torch.bool)
+
+    def _append_text(
+        self, part: str, words: str | None, ids: list[int], scored: list[bool]
+    ) -> None:
+        start, end = -1, -1
+        if words is not None and PLACE in part:
+            start = part.index(PLACE)
+            end = start + len(words)
+            part = part.replace(PLACE, words, 1)
+        self._backend.encode_special_tokens = True
+        encoding = self._backend.encode(part, add_special_tokens=False)
+        ids += encoding.ids
+        scored += [first < end and last > start for first, last in encoding.offsets]
+
+
+def _pattern(token: AddedToken) -> str:
+    """What stands for a special token in a template: some tokens take the spaces beside them."""
+    before, after = (r"\s*" if taken else "" for taken in (token.lstrip, token.rstrip))
+    return before + re.escape(token.content) + after

@@ -1,0 +1,19 @@
+"""What a question must be, whoever asks it. Imports nothing heavy: a model comes after it."""
+
+from longctx.core.common.errors import UsageError
+
+
+def require_text(words: str) -> None:
+    """Refuses a question with bytes in it that are no characters, as a command line may have them.
+
+    Raises:
+        UsageError: it has some.
+    """
+    try:
+        words.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"cannot take the question {words[:80]!a}",
+            f"it is not UTF-8 text from character {error.start + 1} on",
+            "Check the encoding of the terminal or of the program that asks.",
+        ) from error

@@ -1,0 +1,172 @@
+"""Where a string stands in documents as it is: candidates by the word index, verified in the text.
+
+A string without a word that is counted ("C++", "is it") is looked for in the whole text, a part of
+it in memory at a time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from longctx.core.passages.matching import ExactString
+from longctx.core.passages.snippet import Snippet
+from longctx.core.retrieve.lexical import PassageIndex
+from longctx.core.retrieve.ranked import Ranked
+from longctx.core.retrieve.unit_table import Units
+from longctx.core.store.document import Document
+from longctx.core.tokens.stems import stems
+
+MOST_SCANNED = 1000  # occurrences that are kept of a string without words
+_SURE = 32  # characters of a string that are not longer than a unit
+_PIECE = 1 << 20  # bytes of text that are looked at at a time
+_SPARE = 1024  # bytes that white space in an occurrence may have beside the string
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A string in the text.
+
+    Attributes:
+        document, source: indices.
+        start, end: its bytes in the source.
+        unit: in which it begins, over all documents.
+    """
+
+    document: int
+    source: int
+    start: int
+    end: int
+    unit: int
+
+
+def occurrences(
+    documents: Sequence[Document], ranked: Ranked, index: PassageIndex | None, string: ExactString
+) -> Iterator[Occurrence]:
+    """Where a string stands, those in the best windows first; of equal ones the earlier.
+
+    Args:
+        documents: open, in the order of the windows.
+        ranked: the windows and their scores.
+        index: the documents' words; None: there is none, and all text is looked at.
+        string: what is looked for.
+
+    Yields:
+        Each once; of a string without words the first `MOST_SCANNED` alone.
+
+    Raises:
+        StateMismatch: a document is not what was written.
+    """
+    windows = None if index is None else _having(index, string)
+    if windows is None:
+        yield from _by_score(ranked, _scanned(documents, ranked.units, string))
+        return
+    seen: set[tuple[int, int, int]] = set()
+    for window in windows[np.argsort(-ranked.scores[windows], kind="stable")].tolist():
+        for found in _within(documents, ranked.units, window, string):
+            key = found.document, found.source, found.start
+            if key not in seen:
+                seen.add(key)
+                yield found
+
+
+def unit_at(units: Units, document: int, source: int, byte: int) -> int:
+    """The unit of a source that a byte is in; of bytes before its first token, the first."""
+    low, high = units.first_units[document : document + 2].tolist()
+    first, last = low + np.searchsorted(units.sources[low:high], [source, source + 1])
+    place = np.searchsorted(units.starts[first:last], byte, side="right")
+    return int(first + max(0, place - 1))
+
+
+def bytes_of(documents: Sequence[Document], units: Units, first: int, last: int) -> tuple[int, int]:
+    """The bytes of units [first, last] of one source."""
+    start, end = int(units.starts[first]), None
+    following = last + 1
+    if following < len(units) and _source(units, following) == _source(units, last):
+        end = int(units.starts[following])
+    document, source = _source(units, last)
+    return start, documents[document].manifest.sources[source].size if end is None else end
+
+
+def _source(units: Units, unit: int) -> tuple[int, int]:
+    return int(units.documents[unit]), int(units.sources[unit])
+
+
+def _having(index: PassageIndex, string: ExactString) -> np.ndarray | None:
+    """The windows that have all counted words of a string's beginning; None: it has no such word.
+
+    So much of it is not longer than a unit, and all of it in the window of the unit in which it
+    begins and the next one.
+    """
+    words = stems(string.text)
+    sure = [word for word in words if word[1] <= _SURE] or words[:1]
+    if not sure:
+        return None
+    texts = {stem: string.text[start:end] for start, end, stem in sure}
+    having = [index.window_scores(text) > 0 for text in texts.values()]
+    return np.flatnonzero(np.logical_and.reduce(having))
+
+
+def _within(
+    documents: Sequence[Document], units: Units, window: int, string: ExactString
+) -> Iterator[Occurrence]:
+    """Where a string begins in a window."""
+    first, last = units.windows[window].tolist()
+    document, source = _source(units, first)
+    start, end = bytes_of(documents, units, first, last)
+    ahead = min(documents[document].manifest.sources[source].size, end + _length(string))
+    snippet = Snippet.of(documents[document], source, start, ahead)
+    before = Snippet.of(documents[document], source, max(0, snippet.start - 8), snippet.start)
+    for low, high in _matches(string, before.text + snippet.text):
+        low, high = low - len(before.text), high - len(before.text)
+        if low >= 0 and snippet.byte(low) < end:
+            byte = snippet.byte(low)
+            unit = unit_at(units, document, source, byte)
+            yield Occurrence(document, source, byte, snippet.byte(high), unit)
+
+
+def _scanned(
+    documents: Sequence[Document], units: Units, string: ExactString
+) -> Iterator[Occurrence]:
+    """The first occurrences of a string in the whole text."""
+    count, beyond = 0, _length(string)
+    for number, document in enumerate(documents):
+        for source, info in enumerate(document.manifest.sources if len(units) else ()):
+            for start in range(0, info.size if info.tokens else 0, _PIECE):
+                back = min(start, 8)
+                until = min(info.size, start + _PIECE + beyond)
+                snippet = Snippet.of(document, source, start - back, until)
+                for low, high in _matches(string, snippet.text):
+                    byte = snippet.byte(low)
+                    if not start <= byte < start + _PIECE:
+                        continue
+                    unit = unit_at(units, number, source, byte)
+                    yield Occurrence(number, source, byte, snippet.byte(high), unit)
+                    count += 1
+                    if count == MOST_SCANNED:
+                        return
+
+
+def _by_score(ranked: Ranked, found: Iterator[Occurrence]) -> list[Occurrence]:
+    """Those whose windows have the better score first; of equal ones the earlier."""
+    scores = ranked.units.best(ranked.scores)
+    return sorted(found, key=lambda each: -float(scores[each.unit]))
+
+
+def _matches(string: ExactString, text: str) -> Iterator[tuple[int, int]]:
+    """Where a string stands in a text, in characters."""
+    lower, wanted = text.lower(), string.parts[0].lower()
+    if len(lower) != len(text):  # a character that has two small ones: no place is what it was
+        yield from (match.span() for match in string.pattern.finditer(text))
+        return
+    place = lower.find(wanted)
+    while place >= 0:
+        match = string.pattern.match(text, place)
+        if match:
+            yield match.span()
+        place = lower.find(wanted, match.end() if match else place + 1)
+
+
+def _length(string: ExactString) -> int:
+    """Bytes that an occurrence may have."""
+    return 4 * len(string.text) + _SPARE

@@ -1,0 +1,51 @@
+"""Words and meaning together, of a window and of what stands around it.
+
+Standardised MaxSim and BM25 are added as z-scores over all windows, twice: for windows of 128
+tokens, and for stretches of 512, whose best one a window is in. A passage that answers stands among
+others of its subject more often than alone. Which scales and which sum was decided on the
+development questions (docs/benchmarks.md, "Gather recall").
+"""
+
+import numpy as np
+
+from longctx.core.retrieve.gather_by import Sought
+from longctx.core.retrieve.lexical import STRETCH, WINDOW
+from longctx.core.retrieve.ranked import Ranked
+
+
+def rank(sought: Sought) -> Ranked:
+    """The windows by both; by words alone where there are no embeddings."""
+    units = sought.index.units
+    words = sought.index.window_scores(sought.words)
+    maxima = sought.maxima() if sought.maxima else None
+    meaning = maxima.scores(WINDOW) if maxima else None
+    windows, stretches = units.spans(WINDOW), units.spans(STRETCH)
+    around = _both(
+        sought.index.window_scores(sought.words, STRETCH), maxima and maxima.scores(STRETCH)
+    )
+    best = _best(around, stretches, len(units))
+    near = z_scores(best[windows].mean(axis=1))
+    return Ranked(units, windows, _both(words, meaning) + near, words, meaning)
+
+
+def _both(words: np.ndarray, meaning: np.ndarray | None) -> np.ndarray:
+    """The sum of z-scores, itself standardised."""
+    parts = [words] if meaning is None else [words, meaning]
+    return z_scores(sum(map(z_scores, parts)))
+
+
+def z_scores(values: np.ndarray) -> np.ndarray:
+    """Distances (n,) from their mean in standard deviations; zeros where nothing varies."""
+    if not len(values) or values.min() == values.max():
+        return np.zeros(len(values))
+    values = values.astype(np.float64)
+    return (values - values.mean()) / values.std()
+
+
+def _best(scores: np.ndarray, stretches: np.ndarray, units: int) -> np.ndarray:
+    """The best score of the stretches that each unit is in, (U,)."""
+    best = np.full(units, -np.inf)
+    first, last = stretches.T
+    for step in range(int((last - first).max(initial=0)) + 1):
+        np.maximum.at(best, np.minimum(first + step, last), scores)
+    return best

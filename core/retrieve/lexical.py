@@ -1,0 +1,201 @@
+"""BM25 by the words of documents: over windows of two units, from the word index that is stored.
+
+Where none is stored, or a part of it is damaged, that part is counted anew, in memory. Knows
+nothing of models and methods, and imports no torch.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from functools import cached_property
+from math import log1p
+
+import numpy as np
+
+from longctx.core.common.errors import StateMismatch
+from longctx.core.retrieve.unit_table import Units
+from longctx.core.retrieve.word_tables import Table, count_tables, read_table, word_tables
+from longctx.core.store.document import Document
+from longctx.core.tokens.stems import asked, stems
+
+K1, B = 1.5, 0.75  # how much repeated words count, and the window's length
+WINDOW, STRETCH = 2, 8  # units: of a window, and of what stands around one
+LATEST = 64  # stems whose sums stay
+BEYOND = 1000  # stretches of other texts, without a word: what is rare in a page may be usual
+
+
+class PassageIndex:
+    """BM25 over documents' windows: English stop words left out, words cut to their stems.
+
+    A window is two neighbouring units of a source (`core/retrieve/unit_table.py`), 128 tokens
+    shifted by 64. The words are read, or counted, when they are first needed, and kept: some
+    milliseconds, or a second, for a million tokens. Of several documents, a word is as rare as it
+    is in all of them.
+
+    Args:
+        documents: open; their units and tokens are counted on from one to the next.
+
+    Attributes:
+        damaged: what is wrong with stored files of the index that were counted anew, one text each;
+            empty before words were needed.
+        counted_again: names of the documents that they are of.
+    """
+
+    stems = staticmethod(stems)
+
+    def __init__(self, *documents: Document):
+        self._documents = documents
+        self.damaged: list[str] = []
+        self.counted_again: list[str] = []
+        self._sums: dict[str, np.ndarray] = {}  # of stems, see `_counts`
+
+    @cached_property
+    def units(self) -> Units:
+        """The units and windows of the documents, with their first bytes.
+
+        Raises:
+            StateMismatch: a document's text or tokens are not what was written.
+        """
+        units = Units.of(*(document.manifest for document in self._documents))
+        starts = [table["bytes"] for _, table in self._tables]
+        return replace(units, starts=np.concatenate([np.empty(0, np.int64), *starts]))
+
+    def window_scores(self, words: str, width: int = WINDOW) -> np.ndarray:
+        """Lucene's BM25 of each window, (windows,) float32.
+
+        Args:
+            words: of the question; one that stands in it twice counts twice, those that no window
+                has do not count, none gives zeros.
+            width: units of a window; see `Units.spans`.
+
+        Raises:
+            StateMismatch: as `units`.
+        """
+        spans = self.units.spans(width)
+        held = _between(_until(self._unit_words), spans)  # words of each window
+        least = K1 * (1 - B + B * held / max(1.0, held.mean())) if len(held) else held
+        scores = np.zeros(len(spans))
+        for stem, times in Counter(asked(words)).items():
+            found = self._counts(stem, spans)
+            having = np.flatnonzero(found)
+            weight = times * _rarity(len(having), len(spans))
+            scores[having] += weight * found[having] / (found[having] + least[having])
+        return scores.astype(np.float32)
+
+    def word_weights(self, words: str) -> dict[str, float]:
+        """Of each stem of a question how rare it is, ln(1 + (W - n + .5) / (n + .5)).
+
+        n of the W windows have it; stems that none has are left out.
+
+        Raises:
+            StateMismatch: as `units`.
+        """
+        spans = self.units.spans(WINDOW)
+        counts = {stem: self._counts(stem, spans) for stem in asked(words)}
+        having = {stem: int(np.count_nonzero(found)) for stem, found in counts.items()}
+        return {stem: _rarity(count, len(spans)) for stem, count in having.items() if count}
+
+    def shared(
+        self, words: str, width: int = STRETCH, within: tuple[int, int] | None = None
+    ) -> float | None:
+        """How much of a question's words stands together: the best share of their weight.
+
+        Args:
+            words: of the question.
+            width: units of the stretches in which they are looked for.
+            within: units [first, end) that count; None: all.
+
+        Returns:
+            From 0 to 1, each stem of the question counted once; None where it has none.
+
+        Raises:
+            StateMismatch: as `units`.
+        """
+        spans = self.units.spans(width)
+        if within is not None:
+            spans = spans[(spans[:, 0] >= within[0]) & (spans[:, 1] < within[1])]
+        held, total = np.zeros(len(spans)), 0.0
+        for stem in set(asked(words)):
+            has = self._counts(stem, spans) > 0
+            weight = _rarity(np.count_nonzero(has), len(spans) + BEYOND)
+            held, total = held + weight * has, total + weight
+        return float(held.max(initial=0) / total) if total else None
+
+    @cached_property
+    def _tables(self) -> list[tuple[int, Table]]:
+        """The tables of all documents, each with its first unit."""
+        found, first = [], 0
+        for document in self._documents:
+            before = len(self.damaged)
+            for table in _tables(document, self.damaged):
+                found.append((first, table))
+                first += len(table["sources"])
+            if len(self.damaged) > before:
+                self.counted_again.append(document.manifest.name)
+        return found
+
+    @cached_property
+    def _terms(self) -> list[bytes]:
+        """Of each table its stems, each between two newlines."""
+        return [b"\n" + table["terms"].tobytes() for _, table in self._tables]
+
+    @cached_property
+    def _unit_words(self) -> np.ndarray:
+        """Words of each unit, (units,) float64."""
+        lengths = [table["lengths"] for _, table in self._tables]
+        return np.concatenate([np.empty(0), *lengths])
+
+    def _counts(self, stem: str, spans: np.ndarray) -> np.ndarray:
+        """How often each stretch of units has a stem, (S,) float64.
+
+        A question's stems are wanted at two widths and for `found`: the sums of the last ones stay.
+        """
+        if stem not in self._sums:
+            if len(self._sums) >= LATEST:
+                self._sums.clear()
+            units, counts = self._postings(stem)
+            found = np.zeros(len(self.units))
+            found[units] = counts
+            self._sums[stem] = _until(found)
+        return _between(self._sums[stem], spans)
+
+    def _postings(self, stem: str) -> tuple[np.ndarray, np.ndarray]:
+        """The units that have a stem, ascending, and how often."""
+        units, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        wanted = b"\n%s\n" % stem.encode()
+        for (first, table), terms in zip(self._tables, self._terms, strict=True):
+            place = terms.find(wanted)
+            if place >= 0:
+                number = terms.count(b"\n", 0, place)
+                some = slice(*table["heads"][number : number + 2].tolist())
+                units.append(table["units"][some] + np.int64(first))
+                counts.append(table["counts"][some])
+        return np.concatenate(units), np.concatenate(counts)
+
+
+def _rarity(having: int, total: int) -> float:
+    """The weight of a word that so many of all windows have."""
+    return log1p((total - having + 0.5) / (having + 0.5))
+
+
+def _until(values: np.ndarray) -> np.ndarray:
+    """Sums of the numbers before each unit, and of all, (U + 1,)."""
+    return np.append(0.0, np.cumsum(values))
+
+
+def _between(until: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    """From such sums those of each stretch (S, 2) of units, (S,)."""
+    return until[spans[:, 1] + 1] - until[spans[:, 0]]
+
+
+def _tables(document: Document, damaged: list[str]) -> list[Table]:
+    """The tables of a document: those that are stored, the others counted; to `damaged` why."""
+    if not document.word_files:
+        return list(word_tables(document))
+    units, found = Units.of(document.manifest), []
+    for number in range(count_tables(units)):
+        try:
+            found.append(read_table(document, units, number))
+        except StateMismatch as exc:
+            damaged.append(f"{exc.what}: {exc.why}" if exc.why else exc.what)
+            found.append(next(word_tables(document, number)))
+    return found

@@ -1,0 +1,55 @@
+"""What a search gives of every window before anything is chosen: by what it is ranked, and why.
+
+Every source of scores gives this, and hits are made from it (`core/retrieve/finding.py`).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from longctx.core.retrieve.unit_table import Units
+
+if TYPE_CHECKING:
+    from longctx.core.retrieve.lexical import PassageIndex
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The windows of the documents that were searched, with their scores for a query.
+
+    Attributes:
+        units: over all documents searched.
+        windows: (W, 2) int32, first and last unit of each.
+        scores: (W,) float64, what ranks.
+        words: (W,) float64, BM25 of each; 0: it has no word of the query. None: words do not count.
+        meaning: (W,) float64, standardised MaxSim, at least 0. None: there are no embeddings.
+    """
+
+    units: Units
+    windows: np.ndarray
+    scores: np.ndarray
+    words: np.ndarray | None
+    meaning: np.ndarray | None
+
+
+def by_tokens(units: Units, scores: np.ndarray) -> Ranked:
+    """The windows, each as good as the best of its tokens.
+
+    Args:
+        units: over all documents searched.
+        scores: (N,) float64, of their tokens; `-inf` where one is no candidate.
+    """
+    of_units = np.maximum.reduceat(scores, units.tokens) if len(units) else np.empty(0)
+    best = of_units[units.windows].max(axis=1, initial=-np.inf)
+    return Ranked(units, units.windows, best, None, None)
+
+
+def by_words(index: "PassageIndex", query: str) -> Ranked:
+    """The windows of an index, ranked by their words alone.
+
+    Raises:
+        StateMismatch: a document's text or tokens are not what was written.
+    """
+    scores = index.window_scores(query).astype(np.float64)
+    return Ranked(index.units, index.units.windows, scores, scores, None)

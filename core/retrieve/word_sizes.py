@@ -1,0 +1,31 @@
+"""How many bytes the word index of a text will take, judged by its first 65,536 tokens.
+
+Knows no documents: what is stored is `core/retrieve/word_tables.py`'s affair.
+"""
+
+from longctx.core.retrieve.unit_table import UNIT
+from longctx.core.retrieve.word_tables import FILE_TOKENS
+from longctx.core.tokens.stems import tokenized
+
+SAMPLE = 1 << 19  # bytes of text that are enough: 8 a token
+_POSTING, _STEM, _UNIT, _HEADER = 5, 5, 24, 600  # bytes of each, a stem's own text left out
+
+
+def word_bytes(sample: bytes, size: int, tokens: int) -> int:
+    """About how many bytes the word index takes.
+
+    Args:
+        sample: the first text, up to SAMPLE bytes of it.
+        size: bytes of the whole text.
+        tokens: of it.
+    """
+    if not tokens or not sample:
+        return 0
+    some = sample[: size * FILE_TOKENS // tokens]
+    step = max(1, size * UNIT // tokens)
+    units = [some[start : start + step] for start in range(0, len(some), step)]
+    counted = tokenized([unit.decode("utf-8", "replace") for unit in units])
+    postings = sum(len({*ids}) for ids in counted.ids)
+    stems = sum(len(stem.encode()) + _STEM for stem in counted.vocab)
+    of_sample = postings * _POSTING + stems + len(units) * _UNIT + _HEADER
+    return int(of_sample * size / len(some))

@@ -1,0 +1,114 @@
+"""Which encoding a text is in, by its first bytes; or that they are no text.
+
+Knows nothing of files: a source asks, and so does a format whose files do not say it themselves.
+What few texts need is imported for these: the program that parses formats starts often.
+"""
+
+import codecs
+import re
+
+from longctx.core.common.errors import UnreadableInput
+from longctx.core.sources.encodings import BOMS, LEGACY
+
+LOOKED_AT = 1 << 20  # bytes that are enough to tell UTF-16
+UNMARKED = ("utf-16-le", "utf-16-be")  # looked for where there is no mark, but zero bytes are
+ALIKE = 0.1  # of a language: French in cp1250 looks a little more like one than in its own cp1252
+SPACES = 100  # characters of UTF-16 of which one at least is white space
+# What binary data has that is taken for UTF-16: controls, private and no characters, and the
+# newline whose bytes are swapped.
+_NEVER = re.compile("[\0-\7\x0e-\x19\x1c-\x1f\x7f-\x84\x86-\x9f\u0a00\ue000-\uf8ff\ufffe\uffff]")
+_STRINGS = re.compile(rb"[\0\n\r -~]*")  # in ASCII, with zeros at their ends
+
+
+class NotText(UnreadableInput):
+    """There is no text to miss: it is empty, binary, or no file at all."""
+
+
+def detect(data: bytes, name: str, found: bool = False, whole: bool = True) -> tuple[str, int]:
+    """Python's name of the encoding, and the length of the byte order mark in bytes.
+
+    Args:
+        data: the first bytes.
+        name: the source's.
+        found: nobody named it, so nobody can leave it out.
+        whole: nothing follows; else the last character may be cut short.
+
+    Raises:
+        NotText: it is empty, binary, or in no known encoding.
+    """
+    marked = ((mark, encoding) for mark, encoding in BOMS if data.startswith(mark))
+    mark, encoding = next(marked, (b"", ""))
+    if len(data) == len(mark):
+        raise NotText(f"cannot read '{name}'", "it is empty", "" if found else "Leave it out.")
+    if not encoding and b"\0" in data:
+        encoding = _unmarked_utf16(data, whole)
+        if not encoding:
+            raise NotText(
+                f"cannot read '{name}'",
+                "it is binary: there are zero bytes in its first MiB, and it is not UTF-16",
+                "" if found else "Convert it to text, or leave it out.",
+            )
+    if not encoding:
+        encoding = "utf-8" if _nearly_utf8(data, whole) else _guess(data, name)
+    return encoding, len(mark)
+
+
+def _unmarked_utf16(data: bytes, whole: bool) -> str:
+    """Which UTF-16 bytes with zeros among them are; empty: none, they are binary."""
+    data, whole = data[:LOOKED_AT], whole and len(data) <= LOOKED_AT
+    for encoding in UNMARKED:
+        try:
+            text = codecs.getincrementaldecoder(encoding)().decode(data, whole)
+        except UnicodeDecodeError:
+            continue
+        if _has_words(text) and not (_is_of_pairs(text) or _is_of_strings(data, text)):
+            return encoding
+    return ""
+
+
+def _has_words(text: str) -> bool:
+    """Whether there is white space here and there, and nothing that no text has."""
+    spaces = sum(map(text.count, " \t\r\n"))
+    return spaces * SPACES >= len(text) and not _NEVER.search(text)
+
+
+def _is_of_pairs(text: str) -> bool:
+    """Whether most wide characters are two of ASCII, or one and a zero.
+
+    So are strings with zeros at their ends, also where some of them are not ASCII. Of Chinese a
+    quarter is, and all of hiragana: what begins with a byte up to "0" does not count.
+    """
+    import numpy as np
+
+    codes = np.frombuffer(text.encode("utf-16-le"), "<u2")
+    first, second = codes >> 8, codes & 0xFF
+    counted = first > ord("0")
+    pairs = counted & (first < 0x7F) & ((second == 0) | (second >= 0x20) & (second < 0x7F))
+    return bool(2 * pairs.sum() > counted.sum())
+
+
+def _is_of_strings(data: bytes, text: str) -> bool:
+    """Whether it is ASCII but for zeros, and would be mostly wide."""
+    return bool(_STRINGS.fullmatch(data)) and 2 * len(text.encode("ascii", "ignore")) < len(text)
+
+
+def _nearly_utf8(data: bytes, whole: bool) -> bool:
+    """Whether the errors are rare, or fewer than the characters that only UTF-8 would give."""
+    text, _ = codecs.utf_8_decode(data, "replace", whole)
+    bad = text.count("\ufffd") - data.count("\ufffd".encode())
+    valid = len(text) - len(text.encode("ascii", "ignore")) - bad
+    return bad <= valid or bad * 1000 <= len(data)
+
+
+def _guess(data: bytes, name: str) -> str:
+    from charset_normalizer import from_bytes
+
+    whole_lines = data[: data.rfind(b"\n") + 1] or data
+    matches = from_bytes(whole_lines, cp_isolation=list(LEGACY))
+    best = matches.best()
+    if best is None:
+        raise NotText(f"cannot read '{name}'", "its encoding is not known", "Convert it to UTF-8.")
+    least = best.coherence - ALIKE
+    equal = [m for m in matches if m.chaos <= best.chaos and m.coherence >= least]
+    names = {encoding for match in equal for encoding in match.could_be_from_charset}
+    return min(names.intersection(LEGACY), key=LEGACY.index)

@@ -1,0 +1,92 @@
+"""What only a CUDA device can show: its fused attention, and a session equal to the CPU's."""
+
+import dataclasses
+import random
+
+import pytest
+import torch
+
+from longctx.core.ask.session import Session
+from longctx.core.common.errors import LongctxError
+from longctx.core.ingest.checkpoints import Cadence
+from longctx.core.ingest.ingest import ingest
+from longctx.core.model.attention import causal_attention
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize(("softcap", "sinks"), [(None, False), (None, True), (2.0, False)])
+@pytest.mark.parametrize(
+    ("T", "S", "window"), [(65, 200, None), (90, 90, None), (1, 77, None), (64, 300, 96)]
+)
+def test_attention_after_a_cache_equals_the_cpus(dtype, T, S, window, softcap, sinks):
+    generator = torch.Generator().manual_seed(T)
+    q = torch.randn(8, T, 64, generator=generator)
+    k, v = torch.randn(2, 2, S, 64, generator=generator).unbind()
+    given = torch.linspace(-1, 3, 8) if sinks else None
+    expected = causal_attention(q, k, v, 0.125, window, softcap, given)
+    moved = (x.to("cuda", dtype) for x in (q, k, v))
+    given = given.to("cuda", dtype) if sinks else None
+    out = causal_attention(*moved, 0.125, window, softcap, given).float().cpu()
+    error = (out - expected).norm() / expected.norm()
+    assert error < (1e-5 if dtype == torch.float32 else 1e-2)
+
+
+@pytest.mark.parametrize("method", ["reform", "reattention", "infllm", "ltri"])
+def test_a_state_made_on_the_gpu_is_asked_on_the_cpu(tmp_path, setup_random, method):
+    """Every token is there once: equal ones tie in the first layer, and rounding decides."""
+    letters = [chr(c) for c in range(33, 127)]
+    random.Random(5).shuffle(letters)
+    book = tmp_path / "book.txt"
+    book.write_text("".join(letters))
+    library = tmp_path / "library"
+    cpu = dataclasses.replace(setup_random, method=method)
+    cuda = dataclasses.replace(cpu, device="cuda")
+    ingest(library, [str(book)], cuda, name="cuda")
+    ingest(library, [str(book)], cpu, name="cpu")
+    answers = [
+        Session(library, name, setup).ask("which boat?")
+        for name, setup in (("cuda", cpu), ("cpu", cpu), ("cuda", cuda))
+    ]
+    spans = [[(p.start, p.end) for p in answer.passages] for answer in answers]
+    assert spans[0] == spans[1] == spans[2]
+    assert 0 < sum(end - start for start, end in spans[0]) < len(letters)
+    assert answers[0].answer == answers[1].answer == answers[2].answer
+
+
+def test_rows_that_nobody_waits_for_are_the_same(tmp_path, setup_random, monkeypatch):
+    book = tmp_path / "book.txt"
+    book.write_text("".join(f"line {i}: boat {i * 7919 % 1000} came home\n" for i in range(400)))
+    cuda = dataclasses.replace(setup_random, device="cuda")
+    every_chunk = Cadence.given(1, None)
+    for name, cadence in (("behind", None), ("checkpoints", every_chunk)):
+        ingest(tmp_path / name, [str(book)], cuda, cadence=cadence)
+
+    def waited(rows):
+        return {name: tensor.cpu() for name, tensor in rows.items()}, lambda: None
+
+    monkeypatch.setattr("longctx.core.store.behind.to_host", waited)
+    ingest(tmp_path / "waited", [str(book)], cuda)
+    found = [
+        {file.name: file.read_bytes() for file in (tmp_path / name).rglob("documents/book/*")}
+        for name in ("behind", "checkpoints", "waited")
+    ]
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) > 4
+
+
+def test_out_of_memory_has_figures_and_keeps_the_checkpoint(tmp_path, setup_random):
+    book = tmp_path / "book.txt"
+    book.write_text("".join(f"line {i}: boat {i * 7919 % 1000} came home\n" for i in range(80)))
+    library = tmp_path / "library"
+    cuda = dataclasses.replace(setup_random, device="cuda")
+
+    def take_the_memory(progress):
+        if progress.kept > 300:
+            torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
+
+    every_chunk = Cadence.given(1, None)
+    with pytest.raises(LongctxError, match=r"out of memory on cuda: .*weights.*GB are free"):
+        ingest(library, [str(book)], cuda, cadence=every_chunk, on_progress=take_the_memory)
+    assert ingest(library, [str(book)], cuda).reused_tokens > 300

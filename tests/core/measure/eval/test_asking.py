@@ -1,0 +1,35 @@
+"""Cases are asked like any document, and what was gathered is told by bytes."""
+
+from longctx.core.ask.gather import Passage
+from longctx.core.engine.setup import Setup
+from longctx.core.measure.eval.asking import How, ask, gathered, opened
+from longctx.core.measure.eval.case import Case, Query, Span
+
+
+def passage(start: int, end: int, source: str = "a/book.txt") -> Passage:
+    return Passage("d", source, 1, "1", start, end, 0.5, "", "1", "")
+
+
+def test_a_span_is_gathered_if_one_passage_holds_all_of_it():
+    spans = (Span(10, 20), Span(30, 40))
+    assert gathered(spans, [passage(10, 20)]) == 0.5
+    assert gathered(spans, [passage(0, 15), passage(15, 40)]) == 0.5
+    assert gathered(spans, [passage(0, 40)]) == 1
+    assert gathered((Span(10, 20, "book.txt"),), [passage(0, 40)]) == 1
+    assert gathered((Span(10, 20, "other.txt"),), [passage(0, 40)]) == 0
+    assert gathered((Span(10, 20, "ook.txt"),), [passage(0, 40)]) == 0  # no whole part of a name
+    assert gathered((Span(10, 20, "a/book.txt"),), [passage(0, 40)]) == 1
+    assert gathered((), [passage(0, 40)]) is None
+
+
+def test_a_case_is_read_and_asked():
+    line = "The special magic number for Perth is 4471903."
+    text = f"The sea was calm.\n{line}\nNobody came that night.\n"
+    start = text.index(line)
+    span = Span(start, start + len(line))
+    query = Query("number", "What is the special magic number for Perth?", ("4471903",), (span,))
+    with opened(Case("perth", text, (query,)), Setup(threads=1)) as (done, session):
+        asked = ask(session, query, How(max_new_tokens=12))
+    assert done.tokens == asked.tokens["document"]
+    assert asked.gathered == 1
+    assert asked.answer == "4471903"

@@ -1,0 +1,106 @@
+"""Strings found in documents as they stand, beside a search through all the text."""
+
+import random
+import re
+
+import numpy as np
+import pytest
+from word_documents import write_texts
+
+from longctx.core.passages.matching import ExactString
+from longctx.core.retrieve import exact
+from longctx.core.retrieve.exact import bytes_of, occurrences, unit_at
+from longctx.core.retrieve.lexical import PassageIndex
+from longctx.core.retrieve.ranked import by_words
+from longctx.core.store.library import Library
+
+
+@pytest.fixture
+def library(tmp_path):
+    return Library.open(tmp_path / "library", create=True)
+
+
+def found_in(documents, wanted: str, indexed: bool = True) -> list[tuple[int, int, str]]:
+    """(document, source, text) of each occurrence as it is given."""
+    index = PassageIndex(*documents)
+    ranked, string = by_words(index, wanted), ExactString(wanted)
+    given = occurrences(documents, ranked, index if indexed else None, string)
+    return [
+        (o.document, o.source, documents[o.document].text(o.source, o.start, o.end).decode())
+        for o in given
+    ]
+
+
+def test_every_occurrence_is_found_once_wherever_units_begin(library):
+    drawn = random.Random(5)
+    words = ["the", "old", "map", "of", "Mirrel", "maps", "é", "x", "the old map of Mirrel"]
+    text = " ".join(drawn.choice(words) for _ in range(3000))
+    document = write_texts(library, text)
+    for wanted in ["old map", "map of mirrel", "the old map of Mirrel", "maps", "the the", "é é x"]:
+        expected = re.findall(rf"(?<!\w)(?={wanted}(?!\w))", text, re.IGNORECASE)
+        for indexed in (True, False):
+            found = found_in([document], wanted, indexed)
+            assert {text.lower() for _, _, text in found} == {wanted.lower()}
+            # Words of one letter are not counted: then the first of what overlaps is given.
+            assert len(found) == len(expected) or wanted in ("the the", "é é x")
+    assert found_in([document], "map of the sea") == []
+
+
+def test_those_in_the_best_windows_come_first(library):
+    far = " ".join(["word"] * 300)
+    document = write_texts(library, f"old map {far} old map, old map {far} Old  Map map map map")
+    texts = [text for _, _, text in found_in([document], "old map")]
+    assert texts == ["Old  Map", "old map", "old map", "old map"]
+
+
+def test_a_string_without_words_is_found_in_the_order_of_the_text(library, monkeypatch):
+    documents = [
+        write_texts(library, "in C++ and c++", "C+ or", name="a"),
+        write_texts(library, "C++", name="b"),
+    ]
+    assert found_in(documents, "C++") == [(0, 0, "C++"), (0, 0, "c++"), (1, 0, "C++")]
+    monkeypatch.setattr(exact, "MOST_SCANNED", 2)
+    assert found_in(documents, "C++") == [(0, 0, "C++"), (0, 0, "c++")]
+
+
+@pytest.mark.parametrize("piece", [5, 16, 100])
+def test_what_goes_over_parts_that_are_read_is_found_once(library, monkeypatch, piece):
+    monkeypatch.setattr(exact, "_PIECE", piece)
+    text = "é is it é is  it, is it and is\n\nit"
+    document = write_texts(library, text)
+    assert [t for _, _, t in found_in([document], "is it")] == [
+        "is it",
+        "is  it",
+        "is it",
+        "is\n\nit",
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "gb18030"])
+def test_other_encodings(library, encoding):
+    text = " ".join(["слово"] * 200 + ["старая карта", "的看守人"] + ["слово"] * 200)
+    document = write_texts(library, text, encoding=encoding)
+    index = PassageIndex(document)
+    for wanted in ("Старая карта", "看守人"):
+        string = ExactString(wanted)
+        (found,) = occurrences([document], by_words(index, wanted), index, string)
+        own = document.text(0, found.start, found.end).decode(encoding)
+        assert own.lower() == wanted.lower()
+
+
+def test_units_and_their_bytes(library):
+    documents = [
+        write_texts(library, " ".join(["abc"] * 150), "w", "x y", name="a"),
+        write_texts(library, "z", name="b"),
+    ]
+    units = PassageIndex(*documents).units
+    assert len(units) == 6
+    assert [unit_at(units, 0, 0, byte) for byte in (0, 254, 255, 256, 510, 511, 598)] == [
+        *(0, 0, 1, 1, 1, 2, 2)
+    ]
+    assert (unit_at(units, 0, 2, 1), unit_at(units, 1, 0, 0)) == (4, 5)
+    assert bytes_of(documents, units, 0, 1) == (0, 511)
+    assert bytes_of(documents, units, 1, 2) == (255, 599)
+    assert bytes_of(documents, units, 4, 4) == (0, 3)
+    assert bytes_of(documents, units, 5, 5) == (0, 1)
+    assert np.array_equal(units.starts, [0, 255, 511, 0, 0, 0])

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PARTS = ("cli", "core", "kernels", "profiles", "samples", "pyproject.toml", "README.md", "LICENSE")
+FILES = ("__init__.py", "__main__.py", "pyproject.toml", "README.md", "LICENSE")
+PARTS = ("cli", "core", "kernels", "profiles", "samples", *FILES)
 
 
 def run(*command: str, **options) -> subprocess.CompletedProcess:
@@ -35,10 +36,12 @@ def test_an_installed_wheel_answers_a_question(tmp_path):
         "It rained on Tuesday.\nThe code of the blue door is 48213.\nThe boat came home.\n"
     )
     env = {**os.environ, "PYTHONPATH": str(site), "LONGCTX_LIBRARY": str(away / "library")}
-    longctx = (sys.executable, "-P", "-m", "longctx.cli")
+    longctx = (sys.executable, "-P", "-m", "longctx")
     where = "import importlib.util as u; print(u.find_spec('longctx.core.model.adapter').origin)"
     place = run(sys.executable, "-P", "-c", where, env=env, cwd=away).stdout
     assert place.startswith(str(site))
+    stated = run(sys.executable, "-P", "-c", "import longctx; print(longctx.__version__)", env=env)
+    assert run(*longctx, "--version", env=env).stdout == f"longctx {stated.stdout}"
     read = run(*longctx, "ingest", "note.txt", env=env, cwd=away)
     assert read.stderr == ""
     assert re.fullmatch(r"note: complete, \d+ tokens, state .*\n", read.stdout)

@@ -179,6 +179,7 @@ def test_every_folder_with_python_files_is_packaged():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     folders = {name.rpartition(".")[0] for name in MODULES}
     packaged = {p.removeprefix("longctx.") for p in project["tool"]["setuptools"]["packages"]}
+    assert project["tool"]["setuptools"]["package-dir"] == {"longctx": "."}
     assert folders - {RECIPE} <= packaged
 
 

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from safetensors import SafetensorError
 from xxhash import xxh3_128_hexdigest
@@ -86,17 +87,29 @@ def write_file(
             temporary.open("xb").close()
             with temporary.real() as path:
                 write(path)
-            # The disk takes the file while its checksums are computed.
-            with temporary.open("rb+") as file, ThreadPoolExecutor(1) as disk:
+            with temporary.open("rb+") as file:
                 temporary.set_rights(file.fileno())  # it may be another than the one made above
-                synced = disk.submit(os.fsync, file.fileno())
-                read = partial(file.read, shards.BLOCK)
-                blocks = [xxh3_128_hexdigest(block) for block in iter(read, b"")]
-                synced.result()
+                blocks = _synced(file, needed)
             temporary.replace(folder / name)
             folder.sync()
         finally:
             temporary.unlink(missing_ok=True)
+    return blocks
+
+
+def _synced(file: BinaryIO, size: int) -> list[str]:
+    """Syncs a file; its checksums, computed meanwhile if it is large.
+
+    For a small one no thread is begun: Python waits for ever for one that finds no memory.
+    """
+    read = partial(file.read, shards.BLOCK)
+    if size <= shards.BLOCK:
+        os.fsync(file.fileno())
+        return [xxh3_128_hexdigest(block) for block in iter(read, b"")]
+    with ThreadPoolExecutor(1) as disk:
+        synced = disk.submit(os.fsync, file.fileno())
+        blocks = [xxh3_128_hexdigest(block) for block in iter(read, b"")]
+        synced.result()
     return blocks
 
 

@@ -2,14 +2,18 @@
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors import SafetensorError
 from small_documents import FIRST, add_source, files_of, stopped_writer, write
+from xxhash import xxh3_128_hexdigest
 
 from longctx.core.common.errors import LongctxError
+from longctx.core.store.durable import write_file
+from longctx.core.store.shards import BLOCK
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 
@@ -47,6 +51,20 @@ def no_space(*args):
 
 def no_space_in_rust(*args):
     raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+
+@pytest.mark.parametrize("blocks", [0, 2.5])
+def test_a_thread_syncs_large_files_alone(tmp_path, monkeypatch, blocks):
+    """Without memory, a thread never says that it has begun, and is waited for without end."""
+    begun = []
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda self: (begun.append(self), start(self)))
+    data = b"x" * int(blocks * BLOCK)
+    sums = write_file(tmp_path, "file", len(data), lambda path: path.write_bytes(data))
+    assert (tmp_path / "file").read_bytes() == data
+    parts = [data[at : at + BLOCK] for at in range(0, len(data), BLOCK)]
+    assert sums == [xxh3_128_hexdigest(part) for part in parts]
+    assert bool(begun) == bool(blocks)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 By the question's own words, weighed by how rare they are: how much of their weight stands together
 in one stretch of 512 tokens. A question about another text has words that this one lacks, or has
-far apart, however long it is; scores that only rank passages tell less (docs/benchmarks.md,
-"Found"). Knows no models: it means the same whatever read the document.
+far apart, however long it is; scores that only rank passages tell less
+(docs/benchmarks/accuracy.md, "Found"). It knows no model, so it means the same whatever read the
+document.
 """
 
 from longctx.core.retrieve.lexical import PassageIndex

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from longctx.core.retrieve.ranked import Ranked
 
 METHOD = "method"  # the rule of the document's own method
-USUAL = "hybrid"  # what finds most: docs/benchmarks.md, "Gather recall"
+USUAL = "hybrid"  # what finds most: docs/benchmarks/accuracy.md, "Gather recall"
 WORDS = "bm25"  # what needs no embeddings
 
 

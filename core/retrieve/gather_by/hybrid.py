@@ -3,7 +3,7 @@
 Standardised MaxSim and BM25 are added as z-scores over all windows, twice: for windows of 128
 tokens, and for stretches of 512, whose best one a window is in. A passage that answers stands among
 others of its subject more often than alone. Which scales and which sum was decided on the
-development questions (docs/benchmarks.md, "Gather recall").
+development questions (docs/benchmarks/accuracy.md, "Gather recall").
 """
 
 import numpy as np

@@ -19,7 +19,7 @@ PLACE = "{question}"  # where the template takes the user's words
 
 
 @dataclass(frozen=True)
-class Prompt:
+class PromptTemplate:
     """The text around a document and its question; special tokens may be written in it.
 
     Attributes:
@@ -74,7 +74,7 @@ class Profile:
     models: tuple[str, ...] = ()
     description: str = ""
     window: int | None = None
-    prompt: Prompt | Chat | None = None
+    prompt: PromptTemplate | Chat | None = None
     method: str = "reform"
     methods: dict[str, dict[str, Any]] = field(default_factory=dict)
     max_new_tokens: int = 64
@@ -179,11 +179,11 @@ def parse(values: Any, where: str) -> Profile:
     return profile
 
 
-def _parse_prompt(values: Any, where: str) -> Prompt | Chat:
+def _parse_prompt(values: Any, where: str) -> PromptTemplate | Chat:
     if not isinstance(values, dict) or "chat" not in values:
-        return build(Prompt, values, where)
+        return build(PromptTemplate, values, where)
     if values["chat"] is False:
-        return build(Prompt, {key: values[key] for key in values if key != "chat"}, where)
+        return build(PromptTemplate, {key: values[key] for key in values if key != "chat"}, where)
     return build(Chat, values, where)
 
 

@@ -24,7 +24,7 @@ from longctx.core.store.naming import NAME, called, composed
 from longctx.core.store.places import (
     DOCUMENTS,
     UNFINISHED,
-    Places,
+    LibraryFolders,
     age,
     describe,
     is_complete,
@@ -45,7 +45,7 @@ class Library:
         self.path = path
         self._root = Confined(path)
         self._mark = self._root / "library.json"
-        self._places = Places(path)
+        self._places = LibraryFolders(path)
 
     @classmethod
     def open(cls, path: Path, create: bool = False, shared: bool = False) -> "Library":

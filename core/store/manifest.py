@@ -59,7 +59,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceRecord:
     """One text that went into a document.
 
     Args:
@@ -103,7 +103,7 @@ class Manifest:
     format: int
     status: str
     tokens: int
-    sources: tuple[Source, ...]
+    sources: tuple[SourceRecord, ...]
     model: dict
     recorded: dict
     method: str
@@ -298,7 +298,8 @@ def _decode(cls: type, data: Any) -> Any:
     """A dataclass from parsed JSON; ValueError for unknown or missing fields and wrong types."""
     hints, required = _fields(cls)
     if not isinstance(data, dict) or not required <= data.keys() <= hints.keys():
-        raise ValueError(f"{cls.__name__.lower()} has unknown fields, or not all that it needs")
+        what = cls.__name__.removesuffix("Record").lower()
+        raise ValueError(f"{what} has unknown fields, or not all that it needs")
     found = {}
     for name, value in data.items():
         plain, hint = hints[name]

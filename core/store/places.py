@@ -22,7 +22,7 @@ DOCUMENTS, UNFINISHED = "documents", "unfinished"
 PATIENCE = 60.0  # seconds that a new document waits for the readers of the one it replaces
 
 
-class Places:
+class LibraryFolders:
     """Where the documents of a library are.
 
     Args:

@@ -12,9 +12,9 @@ from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.durable import link_files, write_text
-from longctx.core.store.manifest import MANIFEST, Manifest, Source
+from longctx.core.store.manifest import MANIFEST, Manifest, SourceRecord
 from longctx.core.store.marks import marks_before
-from longctx.core.store.places import Places
+from longctx.core.store.places import LibraryFolders
 from longctx.core.store.shard_writer import SHARD_ROWS, GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import SNAPSHOTS, Shard, shard_name
 from longctx.core.store.writer import Writer
@@ -32,7 +32,7 @@ class Longer:
 
     document: Document
     begun: Document | None
-    places: Places
+    places: LibraryFolders
     shard_rows: int = SHARD_ROWS
 
     def go_on(self, header: dict[str, Any]) -> Writer:
@@ -43,7 +43,7 @@ class Longer:
         self,
         header: dict[str, Any],
         boundary: Boundary,
-        sources: tuple[Source, ...],
+        sources: tuple[SourceRecord, ...],
         report: dict[str, Any],
     ) -> Writer:
         """Goes on from the document's boundary; what was begun before is dropped.
@@ -76,7 +76,7 @@ def reopen(
     document: Document,
     folder: Confined,
     boundary: Boundary,
-    sources: tuple[Source, ...],
+    sources: tuple[SourceRecord, ...],
     report: dict[str, Any],
     shard_rows: int,
 ) -> None:

@@ -31,7 +31,7 @@ class Removed:
 
 
 @dataclass(frozen=True)
-class Kept:
+class LeftAlone:
     """A folder that was left alone, as a path in the library, and why."""
 
     path: str
@@ -43,7 +43,7 @@ class Swept:
     """What a sweep did, or would do."""
 
     removed: list[Removed] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[LeftAlone] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
@@ -79,7 +79,7 @@ def sweep(library: Library, dry_run: bool = False) -> Swept:
         try:
             _sweep(library, folder, dry_run, found)
         except (Locked, StateMismatch) as exc:
-            found.kept.append(Kept(folder.inside, _reason(exc)))
+            found.kept.append(LeftAlone(folder.inside, _reason(exc)))
     if not dry_run:
         with storing(root / FOLDER):
             locks.remove_empty_folders()

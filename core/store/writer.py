@@ -16,7 +16,7 @@ from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.durable import link_files, storing, write_text
-from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, Origin, Source, by_group
+from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, Origin, SourceRecord, by_group
 from longctx.core.store.places import delete_folder, sweep
 from longctx.core.store.shard_writer import GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import MEMBER, ROWLESS, Rows, Shard, damaged, shard_name
@@ -60,8 +60,8 @@ class Writer:
         self._folder, self._shard_rows, self._publish = folder, shard_rows, publish
         self._text = TextWriter(folder)
         self._groups: dict[str, GroupWriter] = {}
-        self._sources: list[Source] = []
-        self._open: Source | None = None
+        self._sources: list[SourceRecord] = []
+        self._open: SourceRecord | None = None
         self._sha256 = hashlib.sha256()
         self._checkpoints = 0
         self._manifest = Manifest(
@@ -103,7 +103,7 @@ class Writer:
             raise ValueError(f"source {self._open.name!r} is still open")
         self._sha256 = hashlib.sha256()
         before = self._sources[-1] if self._sources else None
-        self._open = Source(
+        self._open = SourceRecord(
             name=name,
             path=None if path is None else str(path),
             size=0,
@@ -321,12 +321,12 @@ class Writer:
         write_text(self._folder, MANIFEST, text)
         return written
 
-    def _source_so_far(self) -> list[Source]:
+    def _source_so_far(self) -> list[SourceRecord]:
         """The open source, if anything of it has come."""
         source = self._closed_now() if self._open else None
         return [source] if source and (source.size or source.tokens) else []
 
-    def _closed_now(self) -> Source:
+    def _closed_now(self) -> SourceRecord:
         tokens = self._groups["tokens"].rows - self._open.first_token
         return replace(self._open, sha256=self._sha256.hexdigest(), tokens=tokens)
 

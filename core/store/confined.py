@@ -35,6 +35,7 @@ _PLAIN = (  # opens a file and waits for nobody: a pipe would wait for its other
     | getattr(os, "O_BINARY", 0)
 )
 _FLAGS = {"rb": os.O_RDONLY, "rb+": os.O_RDWR, "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL}
+_FIRST = 1 << 16  # bytes that a small file is read by
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
@@ -170,7 +171,9 @@ class Confined:
     def read_bytes(self, most: int) -> bytes:
         """A whole file; OSError of EFBIG where it has over `most` bytes."""
         with self.open() as file:
-            data = file.read(most + 1)
+            data = file.read(min(most + 1, _FIRST))  # memory for `most` bytes takes long to get
+            if len(data) == _FIRST:
+                data += file.read(most + 1 - _FIRST)
         if len(data) > most:
             raise OSError(errno.EFBIG, f"it has over {most:,} bytes", str(self))
         return data

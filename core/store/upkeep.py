@@ -79,7 +79,7 @@ def sweep(library: Library, dry_run: bool = False) -> Swept:
         try:
             _sweep(library, folder, dry_run, found)
         except (Locked, StateMismatch) as exc:
-            found.kept.append(LeftAlone(folder.inside, _reason(exc)))
+            found.kept.append(LeftAlone(folder.inside, exc.reason))
     if not dry_run:
         with storing(root / FOLDER):
             locks.remove_empty_folders()
@@ -148,10 +148,6 @@ def _remove(path: Confined, dry_run: bool) -> Removed:
     if not dry_run:
         delete_folder(path)
     return Removed(path.inside, size)
-
-
-def _reason(exc: Locked | StateMismatch) -> str:
-    return f"{exc.what}: {exc.why}" if exc.why else exc.what
 
 
 class _Leftovers(Locks):

@@ -130,18 +130,11 @@ class Document:
         Raises:
             ValueError: positions that are not ascending or not in the group.
         """
-        import torch
-
-        files, rows = self._files(group), rows.cpu()
-        count = sum(file.shard.rows for _, file in files)
-        if (rows.diff() < 0).any() or rows.lt(0).any() or rows.ge(count).any():
-            raise ValueError(f"rows of {group!r} must ascend within {count}")
-        bounds = torch.searchsorted(rows, torch.tensor([first for first, _ in files])).tolist()
-        taken = {name: [files[0][1].rows(name, 0, 0)] for name in names or files[0][1].slots}
-        for (first, file), low, high in zip(files, bounds, [*bounds[1:], len(rows)], strict=True):
-            for name, parts in taken.items() if low < high else ():
-                parts.append(file.take(name, rows[low:high] - first))
-        return {name: torch.cat(parts) for name, parts in taken.items()}
+        wanted, (_, file) = rows.cpu().numpy(), self._files(group)[0]
+        return {
+            name: file.as_tensor(name, self.array_take(group, wanted, name, keep=False))
+            for name in names or file.slots
+        }
 
     @property
     def has_snapshot(self) -> bool:
@@ -197,13 +190,16 @@ class Document:
             raise file
         return file.arrays()
 
-    def array_take(self, group: str, rows: "np.ndarray", name: str) -> "np.ndarray":
+    def array_take(
+        self, group: str, rows: "np.ndarray", name: str, keep: bool = True
+    ) -> "np.ndarray":
         """Chosen rows of one tensor of a group, as `take`, without torch.
 
         Args:
             group: the group's name.
             rows: ascending positions (S,), int64.
-            name: the tensor's; not of bfloat16.
+            name: the tensor's; bfloat16 comes as int16.
+            keep: whether small tensors, of which more rows will be wanted, stay in memory.
 
         Raises:
             ValueError: positions that are not ascending or not in the group.
@@ -218,7 +214,7 @@ class Document:
         parts = [files[0][1].array_rows(name, 0, 0)]
         for (first, file), (low, high) in zip(files, pairwise(bounds), strict=True):
             if low < high:
-                parts.append(file.array_take(name, rows[low:high] - first))
+                parts.append(file.array_take(name, rows[low:high] - first, keep))
         return np.concatenate(parts)
 
     @property
@@ -282,9 +278,7 @@ class Document:
         if not 0 <= start <= end <= where.size:
             raise ValueError(f"{where.name!r} has {where.size} bytes, not [{start}, {end})")
         low, high = where.text_start + start, where.text_start + end
-        first, last = low // shards.MEMBER, -(-high // shards.MEMBER)
-        raw = b"".join(self._member(index) for index in range(first, last))
-        return raw[low - first * shards.MEMBER : high - first * shards.MEMBER]
+        return b"".join(self.raw(low, high))
 
     def line(self, source: int, offset: int) -> int:
         """The number of the line, from 1, that the byte at `offset` of a source is in."""

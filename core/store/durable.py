@@ -45,11 +45,6 @@ def storing(path: Confined | Path, needed: int = 0) -> Iterator[None]:
         ) from exc
 
 
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder outside a library survive a power cut."""
-    Confined(folder).sync()
-
-
 def make_folder(path: Path, mode: int) -> None:
     """Makes a folder, and those above it, which survive a power cut.
 

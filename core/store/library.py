@@ -210,11 +210,8 @@ class Library:
             StateMismatch: it is damaged.
             LongctxError: the library cannot be written.
         """
-        name = self.name_of(name)
-        self._folder_of(name, partial=False)
-        with self._places.alone(name, UNFINISHED):
-            finished = self._settled(name)
-            begun = _begun(self._places.unfinished(name))
+        with self._alone(name) as finished:
+            begun = _begun(self._places.unfinished(finished.name))
             yield Longer(Document(finished), begun, self._places)
 
     @contextmanager
@@ -228,12 +225,8 @@ class Library:
             Locked: another process uses the document, or writes it.
             LongctxError: the library cannot be written.
         """
-        name = self.name_of(name)
-        self._folder_of(name, partial=False)
-        with self._places.alone(name, UNFINISHED):
-            finished = self._settled(name)
-            with self._places.alone(name, DOCUMENTS):
-                yield finished
+        with self._alone(name) as finished, self._places.alone(finished.name, DOCUMENTS):
+            yield finished
 
     def mark(self) -> None:
         """Say that no document is of an older format, where that is so.
@@ -362,16 +355,23 @@ class Library:
                 raise UsageError(f"the document '{name}' exists", remedy="Choose another name")
             write_title(folder, title)
 
-    def _settled(self, name: str) -> Confined:
-        """The folder of a document, after what an earlier run completed has got its place."""
-        finished = self._places.finished(name)
-        with storing(finished):
-            if is_complete(self._places.unfinished(name)):
-                self._places.publish(name)
-            self._places.delete(self._places.aside(name), name)
-        if not finished.is_dir():  # removed since we looked
-            raise self._no_document(name)
-        return finished
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[Confined]:
+        """The folder of a complete document, which nobody else writes; readers stay.
+
+        What an earlier run completed gets its place first.
+        """
+        name = self.name_of(name)
+        self._folder_of(name, partial=False)
+        with self._places.alone(name, UNFINISHED):
+            finished = self._places.finished(name)
+            with storing(finished):
+                if is_complete(self._places.unfinished(name)):
+                    self._places.publish(name)
+                self._places.delete(self._places.aside(name), name)
+            if not finished.is_dir():  # removed since we looked
+                raise self._no_document(name)
+            yield finished
 
     def _folder_of(self, name: str, partial: bool) -> Confined:
         """The folder of a complete document or, with `partial`, of the last checkpoint of one."""

@@ -7,6 +7,7 @@ options are JSON, and of the files that it names it opens none.
 import json
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -277,6 +278,11 @@ def by_group(entries: tuple[Shard, ...]) -> dict[str, list[Shard]]:
     for shard in entries:
         groups.setdefault(shard.group, []).append(shard)
     return groups
+
+
+def in_order(files: Iterable[Shard]) -> tuple[Shard, ...]:
+    """The files as a manifest has them: by group, and in each as they come."""
+    return tuple(sorted(files, key=lambda shard: shard.group))
 
 
 def _check_format(name: str, data: Any) -> None:

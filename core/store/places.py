@@ -230,15 +230,18 @@ def write_title(folder: Confined, title: str | None) -> None:
     """
     if describe(folder).title == title:
         return
-    write_manifest(folder, replace(Manifest.read(folder), format=FORMAT, title=title))
+    manifest = replace(Manifest.read(folder), format=FORMAT, title=title)
+    write_manifest(folder, manifest, age(folder))
 
 
-def write_manifest(folder: Confined, manifest: Manifest) -> None:
-    """Put a manifest in the place of another; the document is no later than it was.
+def write_manifest(folder: Confined, manifest: Manifest, mtime_ns: int = 0) -> Manifest:
+    """Writes a manifest with a modification time (0: now), and gives it as it reads back.
 
     Raises:
+        ValueError: it would not read back, and nothing is written.
         LongctxError: it cannot be written.
     """
     text = manifest.to_json()
-    Manifest.from_json(text, folder.name)  # it can be read back
-    write_text(folder, MANIFEST, text, age(folder) or None)
+    written = Manifest.from_json(text, folder.name)
+    write_text(folder, MANIFEST, text, mtime_ns or None)
+    return written

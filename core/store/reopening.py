@@ -11,10 +11,10 @@ from typing import Any
 from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
-from longctx.core.store.durable import link_files, write_text
-from longctx.core.store.manifest import MANIFEST, Manifest, SourceRecord
+from longctx.core.store.durable import link_files
+from longctx.core.store.manifest import SourceRecord, in_order
 from longctx.core.store.marks import marks_before
-from longctx.core.store.places import LibraryFolders
+from longctx.core.store.places import LibraryFolders, write_manifest
 from longctx.core.store.shard_writer import SHARD_ROWS, GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import SNAPSHOTS, Shard, shard_name
 from longctx.core.store.writer import Writer
@@ -107,11 +107,9 @@ def reopen(
         tokens=boundary.tokens,
         sources=sources,
         report={**report, "boundary": boundary.told()},
-        shards=tuple(sorted(entries, key=lambda shard: shard.group)),
+        shards=in_order(entries),
     )
-    text = manifest.to_json()
-    Manifest.from_json(text, folder.name)  # it can be read back
-    write_text(folder, MANIFEST, text)
+    write_manifest(folder, manifest)
 
 
 def _text(document: Document, folder: Confined, size: int) -> TextWriter:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from longctx.core.common.errors import Locked, StateMismatch
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import FORMAT, Manifest
-from longctx.core.store.places import sweep, write_manifest
+from longctx.core.store.manifest import FORMAT, Manifest, in_order
+from longctx.core.store.places import age, sweep, write_manifest
 from longctx.core.store.shards import WORDS
 from longctx.core.store.word_files import MakeWords, damaged_words, write_words
 
@@ -77,9 +77,8 @@ def _upgrade(library: Library, name: str, make: MakeWords) -> Upgraded:
         before = document.manifest
         files = [shard for shard in before.shards if shard.group != WORDS]
         files += write_words(document, folder, make)
-        shards = tuple(sorted(files, key=lambda shard: shard.group))
-        manifest = replace(before, format=FORMAT, shards=shards)
-        write_manifest(folder, manifest)
+        manifest = replace(before, format=FORMAT, shards=in_order(files))
+        write_manifest(folder, manifest, age(folder))
         sweep(folder, manifest)
     return _told(manifest, "upgraded", before.format)
 

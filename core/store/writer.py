@@ -15,9 +15,17 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
-from longctx.core.store.durable import link_files, storing, write_text
-from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, Origin, SourceRecord, by_group
-from longctx.core.store.places import delete_folder, sweep
+from longctx.core.store.durable import link_files, storing
+from longctx.core.store.manifest import (
+    FORMAT,
+    MANIFEST,
+    Manifest,
+    Origin,
+    SourceRecord,
+    by_group,
+    in_order,
+)
+from longctx.core.store.places import delete_folder, sweep, write_manifest
 from longctx.core.store.shard_writer import GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import MEMBER, ROWLESS, Rows, Shard, damaged, shard_name
 from longctx.core.store.word_files import MakeWords, unchanged_words, write_words
@@ -76,7 +84,7 @@ class Writer:
         if begun:
             self._take_up(begun)
             return
-        self._write_manifest()
+        write_manifest(folder, self._manifest)
         empty = {"ids": torch.empty(0, dtype=torch.int32), "starts": torch.empty(0).long()}
         self.append("tokens", empty)
 
@@ -290,13 +298,13 @@ class Writer:
             status=status,
             tokens=self._groups["tokens"].rows,
             sources=(*self._sources, *self._source_so_far()),
-            shards=_sorted(entries),
+            shards=in_order(entries),
             **changes,
         )
         if words:
             files = self._write_words(words)
-            self._manifest = replace(self._manifest, shards=_sorted([*entries, *files]))
-        written = self._write_manifest()
+            self._manifest = replace(self._manifest, shards=in_order([*entries, *files]))
+        written = write_manifest(self._folder, self._manifest)
         sweep(self._folder, written)
         return written
 
@@ -314,13 +322,6 @@ class Writer:
         pairs = zip(shorter.manifest.sources, self._manifest.sources, strict=False)
         return all(old.encoding == new.encoding for old, new in pairs)
 
-    def _write_manifest(self) -> Manifest:
-        """Write the manifest; ValueError, and nothing written, if it could not be read back."""
-        text = self._manifest.to_json()
-        written = Manifest.from_json(text, self._folder.name)
-        write_text(self._folder, MANIFEST, text)
-        return written
-
     def _source_so_far(self) -> list[SourceRecord]:
         """The open source, if anything of it has come."""
         source = self._closed_now() if self._open else None
@@ -329,8 +330,3 @@ class Writer:
     def _closed_now(self) -> SourceRecord:
         tokens = self._groups["tokens"].rows - self._open.first_token
         return replace(self._open, sha256=self._sha256.hexdigest(), tokens=tokens)
-
-
-def _sorted(files: list[Shard]) -> tuple[Shard, ...]:
-    """As a manifest has them: by group, and in their order."""
-    return tuple(sorted(files, key=lambda shard: shard.group))

@@ -6,13 +6,14 @@ becomes another. What a `dict` holds is not checked.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, partial
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from longctx.core.common.errors import UsageError
+
+Cases = dict[type, Callable[[Any, str, str], Any]]  # of a value, its key, what has it
 
 
 class _Unfit(Exception):
@@ -36,23 +37,22 @@ class Reader:
 
         Args:
             kind: the dataclass.
-            values: its fields; what is one already stays.
+            values: its fields.
             where: what to call the mapping in a message.
 
         Raises:
             UsageError: `values` is no mapping, has an unknown key, lacks one, or has a value that
                 does not fit.
         """
-        if isinstance(values, kind):
-            return values
         plan, needed = _plan(self, kind)
         if not isinstance(values, dict) or not needed <= values.keys() <= plan.keys():
             raise _misshapen(values, where, plan, needed)
         found = {}
         for key, value in values.items():
-            hint, as_is, make = plan[key]
+            hint, cases = plan[key]
+            make = cases.get(type(value), _refuse)
             try:
-                found[key] = value if type(value) in as_is else make(value, key, where)
+                found[key] = value if make is _keep else make(value, key, where)
             except _Unfit:
                 name = hint.__name__ if isinstance(hint, type) and not get_args(hint) else hint
                 why = f"{value!r:.60} is no {name}"
@@ -64,57 +64,51 @@ class Reader:
 
 
 @cache
-def _plan(reader: Reader, kind: type) -> tuple[dict[str, tuple], set[str]]:
-    """Of each field its type, `_as_is` and `_maker`; and the fields without a default."""
+def _plan(reader: Reader, kind: type) -> tuple[dict[str, tuple[Any, Cases]], set[str]]:
+    """Of each field of a dataclass its type and cases; and the fields without a default."""
     own, hints = fields(kind), get_type_hints(kind)
-    found = {f.name: hints[f.name] for f in own}
-    plan = {key: (t, _as_is(t, reader), _maker(t, reader)) for key, t in found.items()}
+    plan = {f.name: (hints[f.name], _cases(hints[f.name], reader)) for f in own}
     return plan, {f.name for f in own if f.default is MISSING and f.default_factory is MISSING}
 
 
-def _as_is(hint: Any, reader: Reader) -> set[type]:
-    """The types of values that fit, whatever they are."""
+def _cases(hint: Any, reader: Reader) -> Cases:
+    """What fits a type: what is made of each type of value."""
+    kind, parts = get_origin(hint) or hint, get_args(hint)
     if isinstance(hint, UnionType):
-        return set().union(*(_as_is(part, reader) for part in get_args(hint)))
-    kind = get_origin(hint) or hint
-    kinds = {float: {float, int}, tuple: set()}.get(kind, {kind})
-    return kinds - {int} if reader.sized else kinds
-
-
-def _maker(hint: Any, reader: Reader) -> Callable[[Any, str, str], Any]:
-    """What makes a value of a type of (value, key, where); it raises `_Unfit`."""
-    as_is, parts = _as_is(hint, reader), get_args(hint)
+        return {t: make for part in parts for t, make in _cases(part, reader).items()}
     if is_dataclass(hint):
-        return lambda value, key, where: reader.read(hint, value, f"`{key}` of {where}")
-    makers = [_maker(part, reader) for part in parts if part is not ...]
-    if isinstance(hint, UnionType):
-        return partial(_first_that_fits, makers)
-    if get_origin(hint) is tuple:
-        return partial(_items, makers, parts[-1] is ..., _as_is(parts[0], reader))
-    return partial(_plain, as_is, hint in (int, float))
+        return {hint: _keep, dict: lambda v, key, at: reader.read(hint, v, f"`{key}` of {at}")}
+    if kind is tuple:
+        endless = parts[-1] is ...
+        each = [_cases(part, reader) for part in (parts[:1] if endless else parts)]
+        return dict.fromkeys((list, tuple), partial(_items, each, endless))
+    whole = _below_64_bits if reader.sized else _keep
+    return {int: {int: whole}, float: {float: _keep, int: whole}}.get(kind, {kind: _keep})
 
 
-def _first_that_fits(makers: list, value: Any, key: str, where: str) -> Any:
-    for make in makers:
-        with suppress(_Unfit):
-            return make(value, key, where)
-    raise _Unfit
-
-
-def _items(makers: list, any_length: bool, as_is: set, value: Any, key: str, where: str) -> tuple:
-    if not isinstance(value, list | tuple) or not (any_length or len(value) == len(makers)):
+def _items(each: list[Cases], endless: bool, values: Any, key: str, where: str) -> tuple:
+    if endless and all(each[0].get(kind) is _keep for kind in {*map(type, values)}):
+        return tuple(values)  # there may be millions
+    each = each * len(values) if endless else each
+    if len(each) != len(values):
         raise _Unfit
-    if any_length and as_is.issuperset(map(type, value)):  # there may be millions
-        return tuple(value)
-    makers = makers * len(value) if any_length else makers
-    pairs = enumerate(zip(makers, value, strict=True))
-    return tuple([make(item, f"{key}[{number}]", where) for number, (make, item) in pairs])
+    makers = [cases.get(type(value), _refuse) for cases, value in zip(each, values, strict=True)]
+    pairs = enumerate(zip(makers, values, strict=True))
+    return tuple([make(value, f"{key}[{n}]", where) for n, (make, value) in pairs])
 
 
-def _plain(as_is: set, is_number: bool, value: Any, *_: str) -> Any:
-    if type(value) in as_is or (is_number and type(value) is int and -(2**63) <= value < 2**63):
-        return value
+def _keep(value: Any, *_: str) -> Any:
+    return value
+
+
+def _refuse(*_: Any) -> Any:
     raise _Unfit
+
+
+def _below_64_bits(value: int, *_: str) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise _Unfit
+    return value
 
 
 def _misshapen(values: Any, where: str, plan: dict[str, Any], needed: set[str]) -> UsageError:

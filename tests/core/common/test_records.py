@@ -67,7 +67,7 @@ def test_values_stay_as_they_are_and_lists_become_tuples():
         ({"rows": 1, "pairs": [[1]]}, "cannot use 'pairs' in the file: [[1]] is no tuple"),
         ({"rows": 1, "pairs": {}}, "cannot use 'pairs' in the file: {} is no tuple"),
         ({"rows": 1, "more": []}, "cannot use 'more' in the file: [] is no dict"),
-        ({"rows": 1, "inner": 3}, "`inner` of the file is int, not a mapping"),
+        ({"rows": 1, "inner": 3}, "cannot use 'inner' in the file: 3 is no "),
         ({"rows": 1, "inners": [{"size": ""}]}, "cannot use 'size' in `inners[0]` of the file: ''"),
         (
             {"rows": 1, "inners": [Inner(1), {}]},

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 LARGE = 4 << 30  # bytes of a group
-KEPT = 32  # members of text that stay unpacked: passages lie all over a document
+KEPT = 32  # members of text that stay unpacked: passages are all over a document
 
 
 class Document:
@@ -42,8 +42,8 @@ class Document:
 
     Raises:
         StateMismatch: here and in every method: a file is missing, damaged or of another format.
-            A file of the word index is an exception: it counts as one that there is not, because it
-            can be made again; `words` says what is wrong with it.
+            A file of the word index is an exception: it counts as missing, because it can be
+            rebuilt; `words` says what is wrong with it.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Document:
         self.manifest = manifest or Manifest.read(folder)
         groups = by_group(self.manifest.shards)
         self._manifest_size = (folder / MANIFEST).stat().st_size
-        # What passages of one neighbourhood share is kept: a file's newlines, a member's text.
+        # What neighbouring passages share is kept: a file's newlines, a member's text.
         self._lines: tuple[int, np.ndarray | None] = (-1, None)
         self._members: dict[int, bytes] = {}
         self._text = [TextFile(folder, shard) for shard in groups.pop("text", [])]
@@ -147,10 +147,10 @@ class Document:
         return {name: file.tensor(name) for name in file.slots}
 
     def boundary(self) -> Boundary | None:
-        """The last place from which this document, longer, can be gone on with.
+        """The last place from which reading can continue when text is appended.
 
         Returns:
-            None where an older version has written the document, which noted none.
+            None where an older version wrote the document, which recorded none.
         """
         told = self.manifest.report.get("boundary")
         if told is None:
@@ -357,7 +357,7 @@ class Document:
     def verify(self, on_bytes: Callable[[int], None] = lambda count: None) -> None:
         """Read everything; StateMismatch for the first block that is not what was written.
 
-        But for the word index, which can be made again: a document without it is whole.
+        The word index is not checked, since it can be rebuilt: a document without it is whole.
 
         Args:
             on_bytes: gets the number of bytes after each piece, of the files and of the text.
@@ -405,7 +405,7 @@ class Document:
         if index not in self._members:
             file = self._text[index // shards.MEMBERS]
             if len(self._members) == KEPT:
-                del self._members[next(iter(self._members))]  # the one that was used least lately
+                del self._members[next(iter(self._members))]  # the least recently used
             self._members[index] = file.member(index % shards.MEMBERS)
         self._members[index] = self._members.pop(index)
         return self._members[index]
@@ -433,7 +433,7 @@ def _group(folder: Confined, group: str, entries: Iterable[Shard]) -> list[Tenso
 
 
 def _lenient(folder: Confined, shard: Shard) -> TensorFile | StateMismatch:
-    """A file that can be made again, or what is wrong with it."""
+    """A file that can be rebuilt, or what is wrong with it."""
     try:
         return TensorFile(folder, shard)
     except StateMismatch as exc:

@@ -1,8 +1,8 @@
 """The folders of a library, and the moves between them that a kill at any moment leaves in order.
 
-A document is written under `unfinished/` and renamed to `documents/` when it is complete; what
-gives way steps aside under a hidden name first. Who moves a folder holds its lock. Knows of a
-folder's content only what its manifest says.
+A document is written under `unfinished/` and renamed to `documents/` when it is complete; what it
+replaces is moved to a hidden name first. Whoever moves a folder holds its lock. Knows of a folder's
+content only what its manifest says.
 """
 
 import errno
@@ -106,7 +106,7 @@ class LibraryFolders:
     # --- moves; their caller is alone at unfinished/<name> ---
 
     def publish(self, name: str) -> None:
-        """Rename unfinished/<name> to documents/<name>; an old one steps aside and is deleted.
+        """Rename unfinished/<name> to documents/<name>; an old one is moved aside and deleted.
 
         Raises:
             Locked: the old one is in use for longer than PATIENCE.
@@ -131,7 +131,7 @@ class LibraryFolders:
             ) from exc
 
     def publish_incoming(self, name: str) -> None:
-        """Let a folder that was received take the place of a document, or of a reading of it."""
+        """Replace a document, or a reading of it, by a folder that was received."""
         folder, place = self.incoming(name), self.unfinished(name)
         with storing(place):
             if place.exists():
@@ -141,7 +141,7 @@ class LibraryFolders:
         self.publish(name)
 
     def empty(self, folder: Confined, name: str) -> None:
-        """An empty folder in the place of what is there."""
+        """Replace what is there by an empty folder."""
         with storing(folder):
             self.delete(folder, name)
             folder.mkdir()
@@ -182,7 +182,7 @@ def sweep(folder: Confined, manifest: Manifest) -> None:
 
 
 def unnamed(folder: Confined, manifest: Manifest) -> list[Confined]:
-    """Files in a folder that its manifest does not name; a folder is none of ours."""
+    """Files in a folder that its manifest does not name; folders are not ours."""
     named = {MANIFEST, *(shard.file for shard in manifest.shards)}
     return [p for p in folder.iterdir() if p.name not in named and not p.is_dir()]
 
@@ -214,7 +214,7 @@ def describe(folder: Confined) -> Manifest:
 
 
 def age(folder: Confined) -> int:
-    """Modification time of the manifest in ns; 0 where it has gone."""
+    """Modification time of the manifest in ns; 0 where it is gone."""
     try:
         return (folder / MANIFEST).stat().st_mtime_ns
     except OSError:

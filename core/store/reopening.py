@@ -1,7 +1,7 @@
-"""Making a document longer: a checkpoint of it at its boundary, from which a writer can go on.
+"""Appending to a document: a checkpoint at its boundary, from which a writer continues.
 
-The files that stay as they are become links, so nothing is copied but what fills no file; the
-document stays as it is until the longer one takes its place. Knows nothing of tokens or models.
+Files that do not change are linked, so only partly filled ones are copied; the document stays as
+it is until the longer one replaces it. Knows nothing of tokens or models.
 """
 
 from dataclasses import dataclass, replace
@@ -22,11 +22,11 @@ from longctx.core.store.writer import Writer
 
 @dataclass
 class Longer:
-    """A complete document that is being made longer, alone; made by `Library.longer`.
+    """A complete document that is being appended to, exclusively; made by `Library.longer`.
 
     Attributes:
         document: as it is.
-        begun: what an earlier run has left of a longer one, or of another in its place.
+        begun: what an earlier run left of a longer one, or of a replacement.
         shard_rows: rows of a full shard.
     """
 
@@ -36,7 +36,7 @@ class Longer:
     shard_rows: int = SHARD_ROWS
 
     def go_on(self, header: dict[str, Any]) -> Writer:
-        """Goes on from what was begun; StateMismatch where that is damaged."""
+        """Continues from what was begun; StateMismatch where that is damaged."""
         return self._writer(header, self.begun)
 
     def begin(
@@ -46,7 +46,7 @@ class Longer:
         sources: tuple[SourceRecord, ...],
         report: dict[str, Any],
     ) -> Writer:
-        """Goes on from the document's boundary; what was begun before is dropped.
+        """Continues from the document's boundary; what was begun before is dropped.
 
         Args:
             header: as of `Library.writer`.
@@ -80,7 +80,7 @@ def reopen(
     report: dict[str, Any],
     shard_rows: int,
 ) -> None:
-    """Writes the checkpoint that a reading of `document` could have left at its boundary.
+    """Writes the checkpoint that reading `document` could have left at its boundary.
 
     Args:
         document: complete.

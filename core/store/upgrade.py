@@ -1,7 +1,7 @@
 """Bringing documents of an older format up to this one: their word index, and what they are called.
 
-Nothing is read again and no model is needed. Document by document, each alone; a kill on the way
-leaves each as it was or as it is to be. What makes the tables of the index is handed in.
+Nothing is read again and no model is needed. Documents are upgraded one by one; a kill leaves each
+either as it was or upgraded. The caller passes in what makes the tables of the index.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from longctx.core.store.word_files import MakeWords, damaged_words, write_words
 
 @dataclass(frozen=True)
 class Upgraded:
-    """What became of a document.
+    """The outcome for one document.
 
     Attributes:
         name, title: the document's.

@@ -1,7 +1,7 @@
 """Clearing a library: what no manifest names and no process uses is deleted.
 
-Folder by folder; what another process uses is left alone, and so is what cannot be understood. A
-kill on the way harms nothing. This module knows nothing of what a document holds.
+Folder by folder; what another process uses is left alone, and so is what cannot be read. A kill
+meanwhile does no harm. This module knows nothing of what a document holds.
 """
 
 import os

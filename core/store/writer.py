@@ -1,7 +1,7 @@
 """Writing one document: text, rows and sources come in pieces, checkpoints and the end make files.
 
-What an earlier run left at its last checkpoint is taken up and gone on with. This module knows
-nothing of models, methods or tokenizers: rows are tensors, options are JSON.
+A writer continues from the last checkpoint of an earlier run. This module knows nothing of models,
+methods or tokenizers: rows are tensors, options are JSON.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ RESERVED = ("text", "lines", *ROWLESS)  # groups that are not rows of a method
 
 
 class Writer:
-    """Writes one document; made by `Library.writer`. After an error it is of no more use.
+    """Writes one document; made by `Library.writer`. It cannot be used after an error.
 
     Bytes and rows come in pieces of any size; the files at the end do not depend on the pieces, nor
     on when there were checkpoints. Tokens are those of the source that is open.
@@ -44,7 +44,7 @@ class Writer:
         header: fields of the manifest that are known now.
         shard_rows: rows of a full shard.
         publish: puts the complete folder in its place.
-        begun: the last checkpoint of an earlier run, to go on from.
+        begun: the last checkpoint of an earlier run, to continue from.
         shorter: the document that is made longer; what stays of its word index is kept.
 
     Raises:
@@ -181,14 +181,14 @@ class Writer:
         self._groups[group] = writer
 
     def checkpoint(self, snapshot: Rows, boundary: Boundary | None = None, **changes: Any) -> None:
-        """Write all that came so far, so that a later run can go on from here.
+        """Write all that came so far, so that a later run can continue from here.
 
         Rows and bytes that fill no shard yet are written beside, in files of this checkpoint,
         and stay in memory; the next checkpoint deletes these files.
 
         Args:
-            snapshot: what the method needs to go on: tensors of any shape.
-            boundary: where the document, longer, can be gone on with; None: not known.
+            snapshot: what the method needs to continue: tensors of any shape.
+            boundary: where reading continues when the document grows; None: not known.
             **changes: fields of the manifest: recorded, options, profile, report, ...
         """
         self._save("reading", snapshot, boundary, self._checkpoints, changes)
@@ -201,7 +201,7 @@ class Writer:
         words: MakeWords | None = None,
         **changes: Any,
     ) -> Manifest:
-        """Write the rest and give the document its place under documents/.
+        """Write the rest and publish the document under documents/.
 
         Args:
             snapshot: what the method needs to answer questions; None: it can be made again by
@@ -238,7 +238,7 @@ class Writer:
             delete_folder(self._folder)
 
     def _take_up(self, begun: Document) -> None:
-        """Bring everything to where it was at a checkpoint: full files stay, the rest is loaded."""
+        """Restore the state at a checkpoint: full files stay, the rest is loaded."""
         shards = begun.manifest.shards
         self._manifest = replace(self._manifest, shards=shards, tokens=begun.manifest.tokens)
         self._checkpoints = 1 + max(shard.checkpoint or 0 for shard in shards)

@@ -160,7 +160,7 @@ class Confined:
                 raise _linked(self) from exc
             raise
         try:
-            self._require_file(os.fstat(number))
+            self.require_file(os.fstat(number))
             if flags & os.O_CREAT:
                 self.set_rights(number)
         except BaseException:  # Ctrl-C too: nobody else has the descriptor
@@ -329,8 +329,9 @@ class Confined:
                 return None
             raise
 
-    def _require_file(self, status: os.stat_result) -> None:
-        if not stat.S_ISREG(status.st_mode):
+    def require_file(self, status: os.stat_result | None = None) -> None:
+        """OSError where it, or what it was when it had this status, is no regular file."""
+        if not stat.S_ISREG((status or self.stat()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(self))
 
     def _open_up(self) -> None:

@@ -8,7 +8,6 @@ import errno
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -122,19 +121,13 @@ def link_files(source: Confined, folder: Confined, files: Iterable[Shard]) -> No
     with storing(folder):
         for shard in files:
             try:
-                _require_file(source / shard.file)
+                (source / shard.file).require_file()
                 (source / shard.file).link_to(folder / shard.file)
             except OSError as exc:
                 if exc.errno not in _NO_LINKS:
                     raise
                 write_file(folder, shard.file, shard.size, partial(_copy, source / shard.file))
         folder.sync()
-
-
-def _require_file(path: Confined) -> None:
-    """OSError where it is missing, or no regular file."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
 def _copy(source: Confined, target: Path) -> None:

@@ -27,6 +27,11 @@ class LongctxError(Exception):
         message = f"{what}: {why}" if why else what
         super().__init__(f"{message}. {remedy}" if remedy else message)
 
+    @property
+    def reason(self) -> str:
+        """What failed and why, without the remedy."""
+        return f"{self.what}: {self.why}" if self.why else self.what
+
 
 class UsageError(LongctxError):
     """The command, an option or a profile is wrong; nothing was done."""

@@ -15,8 +15,7 @@ from longctx.core.ingest.reading import skipped
 from longctx.core.ingest.resume import is_as_it_was
 from longctx.core.sources.reader import Source
 from longctx.core.store.document import Document
-from longctx.core.store.manifest import Manifest
-from longctx.core.store.manifest import Source as Known
+from longctx.core.store.manifest import Manifest, SourceRecord
 from longctx.core.store.sameness import begins_with, is_same
 from longctx.core.tokens.tokens import TokenStream
 
@@ -196,21 +195,21 @@ def _grown(document: Document, source: Source) -> int:
     return source.path.stat().st_size - last.size
 
 
-def _is_same(known: Known, source: Source) -> bool:
+def _is_same(known: SourceRecord, source: Source) -> bool:
     try:
         return source.path is not None and is_same(known, source.path)
     except OSError:
         return False
 
 
-def _has_moved(known: Known, source: Source) -> bool:
+def _has_moved(known: SourceRecord, source: Source) -> bool:
     """Whether a plain text goes on in a file of another name."""
     if known.origin or source.made or source.path is None:
         return False
     return _goes_on(known, source.path)
 
 
-def _goes_on(known: Known, file: Path) -> bool:
+def _goes_on(known: SourceRecord, file: Path) -> bool:
     """Whether a file begins with what was read of a source."""
     try:
         return file.is_file() and begins_with(file, known.size, known.sha256)
@@ -218,7 +217,7 @@ def _goes_on(known: Known, file: Path) -> bool:
         return False
 
 
-def _changed(document: Document, known: Known) -> UsageError:
+def _changed(document: Document, known: SourceRecord) -> UsageError:
     return UsageError(
         f"cannot append to '{document.manifest.name}'",
         f"'{known.name}' does not begin any more with the {known.size:,} bytes that were read of "
@@ -227,7 +226,7 @@ def _changed(document: Document, known: Known) -> UsageError:
     )
 
 
-def _not_plain(document: Document, known: Known) -> UsageError:
+def _not_plain(document: Document, known: SourceRecord) -> UsageError:
     what = f"cannot append to '{document.manifest.name}'"
     if known.origin:
         return UsageError(
@@ -246,7 +245,7 @@ def anew(document: Document) -> str:
     return f"longctx ingest PATH... {pasting.option('--name', document.manifest.name)} --replace"
 
 
-def sources_before(more: More, tokens: int) -> tuple[Known, ...]:
+def sources_before(more: More, tokens: int) -> tuple[SourceRecord, ...]:
     """What a checkpoint after so many tokens says of the sources."""
     document = more.document
     sources = document.manifest.sources
@@ -268,7 +267,7 @@ def sources_before(more: More, tokens: int) -> tuple[Known, ...]:
     return (*found[:-1], opened)
 
 
-def still_changed(manifest: Manifest, kept: tuple[Known, ...]) -> list[str]:
+def still_changed(manifest: Manifest, kept: tuple[SourceRecord, ...]) -> list[str]:
     """Sources that changed while they were read, but for those that are read again."""
     whole = {source.name for source in kept if source.undecodable is not None}
     return [name for name in manifest.report.get("changed", []) if name in whole]

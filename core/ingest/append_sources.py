@@ -20,7 +20,7 @@ from longctx.core.sources.detect import NotText
 from longctx.core.sources.naming import heading
 from longctx.core.sources.reader import READ_BYTES, Source
 from longctx.core.store.document import Document
-from longctx.core.store.manifest import Source as Known
+from longctx.core.store.manifest import SourceRecord
 from longctx.core.store.marks import marks_of
 from longctx.core.tokens.tokens import TokenStream
 
@@ -66,7 +66,7 @@ class StoredSource(Source):
         name: str | None = None,
         header: str = "",
     ):
-        self.known: Known = document.manifest.sources[number]
+        self.known: SourceRecord = document.manifest.sources[number]
         self.start, origin = start or Start(), self.known.origin
         super().__init__(
             name or self.known.name,

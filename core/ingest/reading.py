@@ -26,8 +26,7 @@ from longctx.core.sources.detect import NotText
 from longctx.core.sources.reader import Made, Source
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.document import Document
-from longctx.core.store.manifest import Manifest, Origin
-from longctx.core.store.manifest import Source as Known
+from longctx.core.store.manifest import Manifest, Origin, SourceRecord
 from longctx.core.store.sameness import begins_with
 from longctx.core.store.shards import AGAIN
 from longctx.core.tokens.tokens import Tokens, TokenStream
@@ -218,14 +217,14 @@ def _is_left_out(entry: Any) -> bool:
     return isinstance(entry, dict) and all(type(entry.get(k)) in types[k] for k in types)
 
 
-def begun_with(sources: list[Source], manifest: Manifest) -> list[Known | None] | None:
+def begun_with(sources: list[Source], manifest: Manifest) -> list[SourceRecord | None] | None:
     """What a manifest says of the first of some sources, in order; None for one left out.
 
     Returns:
         As many as the manifest tells of; None where it tells of other sources.
     """
     stored, left_out = deque(manifest.sources), deque(skipped(manifest))
-    found: list[Known | None] = []
+    found: list[SourceRecord | None] = []
     for place, source in enumerate(sources):
         if not stored and not left_out:
             break
@@ -243,7 +242,7 @@ def begun_with(sources: list[Source], manifest: Manifest) -> list[Known | None] 
     return None if stored or left_out else found
 
 
-def _require_same(source: Source, known: Known) -> None:
+def _require_same(source: Source, known: SourceRecord) -> None:
     """CannotGoOn unless a stream is, from beginning to end, what the store has of it."""
     for _ in source.blocks():
         if source.size > known.size:
@@ -304,7 +303,7 @@ class _Ahead:
         self.unreadable, self.text, self.splits = "", True, 0
         self.origin: Origin | None = None
         self._marks: deque[tuple[int, int]] = deque()
-        self.known: Known | None = None
+        self.known: SourceRecord | None = None
         self._document: Document | None = None
         self._digest = source.hashed()
         self._text = bytearray()  # from byte `_stored` on

@@ -16,8 +16,7 @@ from longctx.core.ingest.reading import begun_with, skipped
 from longctx.core.sources.reader import Source
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import FINGERPRINT, Manifest
-from longctx.core.store.manifest import Source as StoredSource
+from longctx.core.store.manifest import FINGERPRINT, Manifest, SourceRecord
 from longctx.core.store.sameness import begins_with, is_same
 
 # What a profile says of answers alone; `threshold` in those of older versions.
@@ -121,7 +120,7 @@ def is_as_it_was(left_out: dict[str, Any]) -> bool:
         return False
 
 
-def holds(known: StoredSource) -> bool:
+def holds(known: SourceRecord) -> bool:
     """Whether the file still has, or begins with, what was read of it."""
     if known.path is None:
         return True  # compared while it is read

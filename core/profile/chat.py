@@ -10,7 +10,7 @@ from typing import Any
 
 from longctx.core.common.errors import UsageError
 from longctx.core.common.foreign import foreign
-from longctx.core.profile.profile import PLACE, Chat, Prompt
+from longctx.core.profile.profile import PLACE, Chat, PromptTemplate
 
 # No text that a template could make itself, with characters that are changed where one escapes.
 DOCUMENT, QUESTION = "<'\"&[the document's place]\\>", "<'\"&[the question's place]\\>"
@@ -24,7 +24,7 @@ CALENDAR = (
 REMEDY = "Write the model's prompt in a profile (docs/profiles.md)."
 
 
-def resolve(prompt: Prompt | Chat | None, tokenizer: Any) -> Prompt:
+def resolve(prompt: PromptTemplate | Chat | None, tokenizer: Any) -> PromptTemplate:
     """The text around a document, from a profile or from the tokenizer's chat template.
 
     Args:
@@ -34,12 +34,12 @@ def resolve(prompt: Prompt | Chat | None, tokenizer: Any) -> Prompt:
     Raises:
         UsageError: a chat template is asked for and there is none, or it cannot be cut.
     """
-    if isinstance(prompt, Prompt):
+    if isinstance(prompt, PromptTemplate):
         return prompt
     if tokenizer.chat_template:
         return _cut(prompt or Chat(), tokenizer)
     if prompt is None:
-        return Prompt(prefix=_begin(tokenizer))
+        return PromptTemplate(prefix=_begin(tokenizer))
     raise UsageError("no chat template", "the model's tokenizer comes without one", REMEDY)
 
 
@@ -49,7 +49,7 @@ def _begin(tokenizer: Any) -> str:
     return tokenizer.bos_token if ids and ids[0] == tokenizer.bos_token_id else ""
 
 
-def _cut(chat: Chat, tokenizer: Any) -> Prompt:
+def _cut(chat: Chat, tokenizer: Any) -> PromptTemplate:
     content = f"{chat.prefix}{DOCUMENT}{chat.question.replace(PLACE, QUESTION, 1)}"
     text = _render(tokenizer, content, chat.chat_options)
     marks = [text.count(mark) for mark in (DOCUMENT, QUESTION)]
@@ -60,7 +60,7 @@ def _cut(chat: Chat, tokenizer: Any) -> Prompt:
     before, after = text.split(content)
     if PLACE in after:
         raise UsageError("cannot use the model's chat template", f"it has {PLACE} in it", REMEDY)
-    return Prompt(prefix=before + chat.prefix, question=chat.question + after)
+    return PromptTemplate(prefix=before + chat.prefix, question=chat.question + after)
 
 
 def _render(tokenizer: Any, content: str, options: dict[str, Any]) -> str:

@@ -5,13 +5,13 @@ frozen dataclasses; a key that nothing reads is an error. Knows no options of me
 policies: they are checked by those that they are for.
 """
 
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 from longctx.core.common.errors import UsageError
+from longctx.core.common.records import Reader
 from longctx.core.profile import safe_yaml
 from longctx.core.profile.sampling import Sampling
 
@@ -19,7 +19,7 @@ PLACE = "{question}"  # where the template takes the user's words
 
 
 @dataclass(frozen=True)
-class Prompt:
+class PromptTemplate:
     """The text around a document and its question; special tokens may be written in it.
 
     Attributes:
@@ -74,7 +74,7 @@ class Profile:
     models: tuple[str, ...] = ()
     description: str = ""
     window: int | None = None
-    prompt: Prompt | Chat | None = None
+    prompt: PromptTemplate | Chat | None = None
     method: str = "reform"
     methods: dict[str, dict[str, Any]] = field(default_factory=dict)
     max_new_tokens: int = 64
@@ -85,72 +85,8 @@ class Profile:
 
 
 def build(kind: type, values: Any, where: str, remedy: str = "Correct the profile.") -> Any:
-    """Makes a dataclass of a mapping.
-
-    Args:
-        kind: the dataclass.
-        values: its fields; lists become tuples.
-        where: what to call the mapping in a message.
-        remedy: what to do about a value that does not fit.
-
-    Raises:
-        UsageError: a key it does not have, a missing one, or values that are no mapping.
-    """
-    names = [f.name for f in fields(kind)]
-    known = f"Known keys: {', '.join(names)}." if names else "It has no keys."
-    if not isinstance(values, dict):
-        raise UsageError(
-            f"{where} is {type(values).__name__}, not a mapping",
-            "",
-            known,
-        )
-    unknown = [str(key) for key in values if key not in names]
-    if unknown:
-        raise UsageError(f"unknown key {unknown[0]!r} in {where}", "", known)
-    hints = get_type_hints(kind)
-    values = {key: _nested(hints[key], value, key, where) for key, value in values.items()}
-    wrong = [key for key, value in values.items() if not _fits(hints[key], value)]
-    if wrong:
-        raise UsageError(
-            f"cannot use {wrong[0]!r} in {where}",
-            f"{values[wrong[0]]!r:.60} is no {_name_of(hints[wrong[0]])}",
-            remedy,
-        )
-    try:
-        return kind(**{key: _frozen(value) for key, value in values.items()})
-    except (TypeError, ValueError, UsageError) as error:
-        raise UsageError(f"cannot use {where}", str(error), remedy) from error
-
-
-def _nested(hint: Any, value: Any, key: str, where: str) -> Any:
-    """A mapping where a dataclass is wanted becomes one."""
-    wanted = is_dataclass(hint) and not isinstance(value, hint)
-    return build(hint, value, f"`{key}` of {where}") if wanted else value
-
-
-def _fits(hint: Any, value: Any) -> bool:
-    """Whether a value of YAML or JSON is of a type; lists stand for tuples."""
-    parts = get_args(hint)
-    if isinstance(hint, UnionType):
-        return any(_fits(part, value) for part in parts)
-    if get_origin(hint) is tuple and parts[-1] is Ellipsis:
-        return isinstance(value, list | tuple) and all(_fits(parts[0], item) for item in value)
-    if get_origin(hint) is tuple:
-        fitting = isinstance(value, list | tuple) and len(value) == len(parts)
-        return fitting and all(map(_fits, parts, value))
-    if hint is float:
-        return type(value) in (int, float)
-    if type(value) is int and not -(2**63) <= value < 2**63:
-        return False  # no tensor has such a size
-    return hint is Any or type(value) is (get_origin(hint) or hint)
-
-
-def _name_of(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+    """Makes a dataclass of a mapping; arguments and errors are those of `records.Reader`."""
+    return Reader(remedy).read(kind, values, where)
 
 
 def parse(values: Any, where: str) -> Profile:
@@ -179,11 +115,11 @@ def parse(values: Any, where: str) -> Profile:
     return profile
 
 
-def _parse_prompt(values: Any, where: str) -> Prompt | Chat:
+def _parse_prompt(values: Any, where: str) -> PromptTemplate | Chat:
     if not isinstance(values, dict) or "chat" not in values:
-        return build(Prompt, values, where)
+        return build(PromptTemplate, values, where)
     if values["chat"] is False:
-        return build(Prompt, {key: values[key] for key in values if key != "chat"}, where)
+        return build(PromptTemplate, {key: values[key] for key in values if key != "chat"}, where)
     return build(Chat, values, where)
 
 

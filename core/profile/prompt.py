@@ -11,7 +11,7 @@ from tokenizers import AddedToken
 from torch import Tensor
 
 from longctx.core.common.errors import UsageError
-from longctx.core.profile.profile import PLACE, Prompt
+from longctx.core.profile.profile import PLACE, PromptTemplate
 from longctx.core.profile.wording import require_text
 
 
@@ -23,7 +23,7 @@ class PromptEncoder:
         tokenizer: a fast transformers tokenizer.
     """
 
-    def __init__(self, prompt: Prompt, tokenizer: Any):
+    def __init__(self, prompt: PromptTemplate, tokenizer: Any):
         self._prompt = prompt
         self._backend = tokenizer.backend_tokenizer
         added = self._backend.get_added_tokens_decoder().values()

@@ -2,7 +2,9 @@
 
 A term is a token's text without case and spaces, so no document's text is unpacked and no word is
 counted beforehand: a million tokens take some hundredths of a second. Passages are 128 tokens of a
-document, and a word is as rare as it is in the passages of all of them. Knows nothing of methods.
+document, and a word is as rare as it is in the passages of all of them. The scores are those of
+bm25s, as a test shows; its own index takes every token as a Python number, which is 15 times slower
+and needs all documents in memory at once. Knows nothing of methods.
 """
 
 from collections.abc import Iterable, Sequence

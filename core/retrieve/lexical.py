@@ -196,6 +196,6 @@ def _tables(document: Document, damaged: list[str]) -> list[Table]:
         try:
             found.append(read_table(document, units, number))
         except StateMismatch as exc:
-            damaged.append(f"{exc.what}: {exc.why}" if exc.why else exc.what)
+            damaged.append(exc.reason)
             found.append(next(word_tables(document, number)))
     return found

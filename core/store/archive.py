@@ -1,8 +1,8 @@
 """A document as one file: a tar of its manifest and of the files that this names, in its order.
 
-Nothing damaged is written to such a file, and nothing in one is believed when it is read: names and
-sizes are those of the manifest, checksums are verified, and a document has its place only when
-all of it has come. This module knows nothing of what a document holds.
+Nothing damaged is exported, and nothing is trusted on import: names and sizes must be those of the
+manifest, checksums are verified, and a document is published only when all of it has arrived. This
+module knows nothing of what a document holds.
 """
 
 import os
@@ -127,7 +127,7 @@ def receive(
         file: read from its beginning to its end, once.
         label: what to call the file in errors.
         name: the document's name in this library.
-        replace: a document of this name, or a reading of it that was stopped, gives way.
+        replace: a document of this name, or a stopped reading of it, is replaced.
         max_size: bytes that the library may have; None: as many as the disk has.
         on_progress: called after every block.
         title: gives the document's title in this library for the one in the file. With another

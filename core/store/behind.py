@@ -1,7 +1,7 @@
-"""A writer whose work is done behind: in another thread, while the caller computes what comes next.
+"""A writer that works in the background: in another thread, while the caller computes what is next.
 
-The calls are those of `Writer`, in the same order, so the files are the same. Rows leave the device
-without making the caller wait for it.
+The calls are those of `Writer`, in the same order, so the files are the same. Rows are copied from
+the device without making the caller wait.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""The boundary of a document: the last place from which it, made longer, can be gone on with.
+"""The boundary of a document: the last place from which reading can continue when it grows.
 
-The end of a document is no such place: its last tokens may become others when more text follows,
-and its last chunk is seldom whole. So the snapshot of the last whole chunk before them is kept too,
-and of it only what the document's own snapshot does not begin with. Knows no method.
+The end of a document is no such place: its last tokens may change when more text follows, and its
+last chunk is seldom whole. So the snapshot after the last whole chunk before them is stored too,
+without the tensors that the document's own snapshot begins with. Knows no method.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SHAPE = ".shape"  # behind the name of a tensor that is the beginning of the sna
 
 @dataclass(frozen=True)
 class Boundary:
-    """A chunk's end before which no token changes, whatever is added at the document's end.
+    """The end of a chunk before which no token changes, whatever is appended to the document.
 
     Attributes:
         tokens: before it; 0: the document can only be read from its first token.

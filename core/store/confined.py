@@ -35,6 +35,7 @@ _PLAIN = (  # opens a file and waits for nobody: a pipe would wait for its other
     | getattr(os, "O_BINARY", 0)
 )
 _FLAGS = {"rb": os.O_RDONLY, "rb+": os.O_RDWR, "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL}
+_FIRST = 1 << 16  # bytes that a small file is read by
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
@@ -159,7 +160,7 @@ class Confined:
                 raise _linked(self) from exc
             raise
         try:
-            self._require_file(os.fstat(number))
+            self.require_file(os.fstat(number))
             if flags & os.O_CREAT:
                 self.set_rights(number)
         except BaseException:  # Ctrl-C too: nobody else has the descriptor
@@ -170,7 +171,9 @@ class Confined:
     def read_bytes(self, most: int) -> bytes:
         """A whole file; OSError of EFBIG where it has over `most` bytes."""
         with self.open() as file:
-            data = file.read(most + 1)
+            data = file.read(min(most + 1, _FIRST))  # memory for `most` bytes takes long to get
+            if len(data) == _FIRST:
+                data += file.read(most + 1 - _FIRST)
         if len(data) > most:
             raise OSError(errno.EFBIG, f"it has over {most:,} bytes", str(self))
         return data
@@ -326,8 +329,9 @@ class Confined:
                 return None
             raise
 
-    def _require_file(self, status: os.stat_result) -> None:
-        if not stat.S_ISREG(status.st_mode):
+    def require_file(self, status: os.stat_result | None = None) -> None:
+        """OSError where it, or what it was when it had this status, is no regular file."""
+        if not stat.S_ISREG((status or self.stat()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(self))
 
     def _open_up(self) -> None:

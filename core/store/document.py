@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 LARGE = 4 << 30  # bytes of a group
-KEPT = 32  # members of text that stay unpacked: passages lie all over a document
+KEPT = 32  # members of text that stay unpacked: passages are all over a document
 
 
 class Document:
@@ -42,8 +42,8 @@ class Document:
 
     Raises:
         StateMismatch: here and in every method: a file is missing, damaged or of another format.
-            A file of the word index is an exception: it counts as one that there is not, because it
-            can be made again; `words` says what is wrong with it.
+            A file of the word index is an exception: it counts as missing, because it can be
+            rebuilt; `words` says what is wrong with it.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Document:
         self.manifest = manifest or Manifest.read(folder)
         groups = by_group(self.manifest.shards)
         self._manifest_size = (folder / MANIFEST).stat().st_size
-        # What passages of one neighbourhood share is kept: a file's newlines, a member's text.
+        # What neighbouring passages share is kept: a file's newlines, a member's text.
         self._lines: tuple[int, np.ndarray | None] = (-1, None)
         self._members: dict[int, bytes] = {}
         self._text = [TextFile(folder, shard) for shard in groups.pop("text", [])]
@@ -130,18 +130,11 @@ class Document:
         Raises:
             ValueError: positions that are not ascending or not in the group.
         """
-        import torch
-
-        files, rows = self._files(group), rows.cpu()
-        count = sum(file.shard.rows for _, file in files)
-        if (rows.diff() < 0).any() or rows.lt(0).any() or rows.ge(count).any():
-            raise ValueError(f"rows of {group!r} must ascend within {count}")
-        bounds = torch.searchsorted(rows, torch.tensor([first for first, _ in files])).tolist()
-        taken = {name: [files[0][1].rows(name, 0, 0)] for name in names or files[0][1].slots}
-        for (first, file), low, high in zip(files, bounds, [*bounds[1:], len(rows)], strict=True):
-            for name, parts in taken.items() if low < high else ():
-                parts.append(file.take(name, rows[low:high] - first))
-        return {name: torch.cat(parts) for name, parts in taken.items()}
+        wanted, (_, file) = rows.cpu().numpy(), self._files(group)[0]
+        return {
+            name: file.as_tensor(name, self.array_take(group, wanted, name, keep=False))
+            for name in names or file.slots
+        }
 
     @property
     def has_snapshot(self) -> bool:
@@ -154,10 +147,10 @@ class Document:
         return {name: file.tensor(name) for name in file.slots}
 
     def boundary(self) -> Boundary | None:
-        """The last place from which this document, longer, can be gone on with.
+        """The last place from which reading can continue when text is appended.
 
         Returns:
-            None where an older version has written the document, which noted none.
+            None where an older version wrote the document, which recorded none.
         """
         told = self.manifest.report.get("boundary")
         if told is None:
@@ -197,13 +190,16 @@ class Document:
             raise file
         return file.arrays()
 
-    def array_take(self, group: str, rows: "np.ndarray", name: str) -> "np.ndarray":
+    def array_take(
+        self, group: str, rows: "np.ndarray", name: str, keep: bool = True
+    ) -> "np.ndarray":
         """Chosen rows of one tensor of a group, as `take`, without torch.
 
         Args:
             group: the group's name.
             rows: ascending positions (S,), int64.
-            name: the tensor's; not of bfloat16.
+            name: the tensor's; bfloat16 comes as int16.
+            keep: whether small tensors, of which more rows will be wanted, stay in memory.
 
         Raises:
             ValueError: positions that are not ascending or not in the group.
@@ -218,7 +214,7 @@ class Document:
         parts = [files[0][1].array_rows(name, 0, 0)]
         for (first, file), (low, high) in zip(files, pairwise(bounds), strict=True):
             if low < high:
-                parts.append(file.array_take(name, rows[low:high] - first))
+                parts.append(file.array_take(name, rows[low:high] - first, keep))
         return np.concatenate(parts)
 
     @property
@@ -282,9 +278,7 @@ class Document:
         if not 0 <= start <= end <= where.size:
             raise ValueError(f"{where.name!r} has {where.size} bytes, not [{start}, {end})")
         low, high = where.text_start + start, where.text_start + end
-        first, last = low // shards.MEMBER, -(-high // shards.MEMBER)
-        raw = b"".join(self._member(index) for index in range(first, last))
-        return raw[low - first * shards.MEMBER : high - first * shards.MEMBER]
+        return b"".join(self.raw(low, high))
 
     def line(self, source: int, offset: int) -> int:
         """The number of the line, from 1, that the byte at `offset` of a source is in."""
@@ -363,7 +357,7 @@ class Document:
     def verify(self, on_bytes: Callable[[int], None] = lambda count: None) -> None:
         """Read everything; StateMismatch for the first block that is not what was written.
 
-        But for the word index, which can be made again: a document without it is whole.
+        The word index is not checked, since it can be rebuilt: a document without it is whole.
 
         Args:
             on_bytes: gets the number of bytes after each piece, of the files and of the text.
@@ -411,7 +405,7 @@ class Document:
         if index not in self._members:
             file = self._text[index // shards.MEMBERS]
             if len(self._members) == KEPT:
-                del self._members[next(iter(self._members))]  # the one that was used least lately
+                del self._members[next(iter(self._members))]  # the least recently used
             self._members[index] = file.member(index % shards.MEMBERS)
         self._members[index] = self._members.pop(index)
         return self._members[index]
@@ -439,7 +433,7 @@ def _group(folder: Confined, group: str, entries: Iterable[Shard]) -> list[Tenso
 
 
 def _lenient(folder: Confined, shard: Shard) -> TensorFile | StateMismatch:
-    """A file that can be made again, or what is wrong with it."""
+    """A file that can be rebuilt, or what is wrong with it."""
     try:
         return TensorFile(folder, shard)
     except StateMismatch as exc:

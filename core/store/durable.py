@@ -8,7 +8,6 @@ import errno
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -44,11 +43,6 @@ def storing(path: Confined | Path, needed: int = 0) -> Iterator[None]:
             "Finished documents are as they were. Make room or allow writing there, or choose "
             "another --library, and run the same command again",
         ) from exc
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder outside a library survive a power cut."""
-    Confined(folder).sync()
 
 
 def make_folder(path: Path, mode: int) -> None:
@@ -140,19 +134,13 @@ def link_files(source: Confined, folder: Confined, files: Iterable[Shard]) -> No
     with storing(folder):
         for shard in files:
             try:
-                _require_file(source / shard.file)
+                (source / shard.file).require_file()
                 (source / shard.file).link_to(folder / shard.file)
             except OSError as exc:
                 if exc.errno not in _NO_LINKS:
                     raise
                 write_file(folder, shard.file, shard.size, partial(_copy, source / shard.file))
         folder.sync()
-
-
-def _require_file(path: Confined) -> None:
-    """OSError where it is missing, or no regular file."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
 def _copy(source: Confined, target: Path) -> None:

@@ -24,7 +24,7 @@ from longctx.core.store.naming import NAME, called, composed
 from longctx.core.store.places import (
     DOCUMENTS,
     UNFINISHED,
-    Places,
+    LibraryFolders,
     age,
     describe,
     is_complete,
@@ -45,7 +45,7 @@ class Library:
         self.path = path
         self._root = Confined(path)
         self._mark = self._root / "library.json"
-        self._places = Places(path)
+        self._places = LibraryFolders(path)
 
     @classmethod
     def open(cls, path: Path, create: bool = False, shared: bool = False) -> "Library":
@@ -67,12 +67,12 @@ class Library:
         return library
 
     def documents(self) -> list[Manifest]:
-        """Manifests of all documents, then of the unfinished; damaged ones by name and reason."""
+        """Manifests of all documents, then of unfinished ones; of damaged ones, why they are."""
         with _no_collection():
             return [describe(folder) for folder in self.folders()]
 
     def folders(self) -> list[Confined]:
-        """Folders of all documents, then of the unfinished, whatever is in them."""
+        """Folders of all documents, then of unfinished ones, whatever is in them."""
         return self._places.folders(DOCUMENTS) + self._places.folders(UNFINISHED)
 
     def names(self) -> list[str]:
@@ -164,14 +164,14 @@ class Library:
     ) -> Iterator[Writer]:
         """Write document `name`, alone, until the context ends.
 
-        Without `Writer.complete` what was written until the last checkpoint stays, documents do
-        not change, and the next writer of this name goes on from there: `Writer.begun`.
+        Without `Writer.complete`, what was written up to the last checkpoint stays, documents do
+        not change, and the next writer of this name continues from there: `Writer.begun`.
 
         Args:
             name: 1 to 100 of A-Z a-z 0-9 . _ -, the first not a dot.
             header: model, recorded, method, options, profile of the manifest; report if known.
-            replace: a document of this name gives way when the new one is complete.
-            differs: why a checkpoint cannot be gone on from; empty if it can.
+            replace: the new document replaces one of this name when it is complete.
+            differs: why a writer cannot continue from a checkpoint; empty if it can.
             shard_rows: rows of a full shard.
 
         Raises:
@@ -210,11 +210,8 @@ class Library:
             StateMismatch: it is damaged.
             LongctxError: the library cannot be written.
         """
-        name = self.name_of(name)
-        self._folder_of(name, partial=False)
-        with self._places.alone(name, UNFINISHED):
-            finished = self._settled(name)
-            begun = _begun(self._places.unfinished(name))
+        with self._alone(name) as finished:
+            begun = _begun(self._places.unfinished(finished.name))
             yield Longer(Document(finished), begun, self._places)
 
     @contextmanager
@@ -228,12 +225,8 @@ class Library:
             Locked: another process uses the document, or writes it.
             LongctxError: the library cannot be written.
         """
-        name = self.name_of(name)
-        self._folder_of(name, partial=False)
-        with self._places.alone(name, UNFINISHED):
-            finished = self._settled(name)
-            with self._places.alone(name, DOCUMENTS):
-                yield finished
+        with self._alone(name) as finished, self._places.alone(finished.name, DOCUMENTS):
+            yield finished
 
     def mark(self) -> None:
         """Say that no document is of an older format, where that is so.
@@ -251,17 +244,17 @@ class Library:
         return json.loads(self._mark.read_bytes(_MARK_BYTES))["format"]
 
     def is_waiting(self, name: str) -> bool:
-        """Whether a complete document waits for those who read the one in whose place it comes."""
+        """Whether a complete document waits for the readers of the one that it replaces."""
         return is_complete(self._places.unfinished(self.name_of(name)))
 
     def settle(self, name: str) -> bool:
-        """Give a complete document its place, if only that was left to do.
+        """Publish a complete document, if only that was left to do.
 
         Returns:
             Whether it was.
 
         Raises:
-            Locked: somebody is at it, or reads the document in whose place it comes.
+            Locked: another process is at it, or reads the document that it replaces.
             LongctxError: the library cannot be written.
         """
         _check_name(name)
@@ -278,12 +271,12 @@ class Library:
         """A folder to put document `name` in as a whole, alone, until the context ends.
 
         Yields:
-            The folder, empty and nowhere found as a document, and what to call when all is in it.
-            If that is not called, nothing has changed.
+            The folder, empty and not visible as a document, and what to call when it is filled.
+            If that is not called, nothing changes.
 
         Args:
             name: as of `writer`.
-            replace: a document of this name, or a reading of it that was stopped, gives way.
+            replace: a document of this name, or a stopped reading of it, is replaced.
 
         Raises:
             UsageError: a bad name; or there is such a document or reading, and `replace` is false.
@@ -362,16 +355,23 @@ class Library:
                 raise UsageError(f"the document '{name}' exists", remedy="Choose another name")
             write_title(folder, title)
 
-    def _settled(self, name: str) -> Confined:
-        """The folder of a document, after what an earlier run completed has got its place."""
-        finished = self._places.finished(name)
-        with storing(finished):
-            if is_complete(self._places.unfinished(name)):
-                self._places.publish(name)
-            self._places.delete(self._places.aside(name), name)
-        if not finished.is_dir():  # removed since we looked
-            raise self._no_document(name)
-        return finished
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[Confined]:
+        """The folder of a complete document, which nobody else writes; readers stay.
+
+        What an earlier run completed gets its place first.
+        """
+        name = self.name_of(name)
+        self._folder_of(name, partial=False)
+        with self._places.alone(name, UNFINISHED):
+            finished = self._places.finished(name)
+            with storing(finished):
+                if is_complete(self._places.unfinished(name)):
+                    self._places.publish(name)
+                self._places.delete(self._places.aside(name), name)
+            if not finished.is_dir():  # removed since we looked
+                raise self._no_document(name)
+            yield finished
 
     def _folder_of(self, name: str, partial: bool) -> Confined:
         """The folder of a complete document or, with `partial`, of the last checkpoint of one."""
@@ -502,7 +502,7 @@ def _check_name(name: str) -> None:
 
 
 def _begun(folder: Confined) -> Document | None:
-    """What a reading that was stopped has left of a document; None: nothing that can be used."""
+    """What a stopped reading left of a document; None: nothing usable."""
     try:
         begun = Document(folder) if (folder / MANIFEST).exists() else None
     except StateMismatch:
@@ -513,7 +513,7 @@ def _begun(folder: Confined) -> Document | None:
 def _resumable(
     folder: Confined, replace: bool, differs: Callable[[Manifest], str]
 ) -> Document | None:
-    """The checkpoint in a folder, if a writer is to go on from it.
+    """The checkpoint in a folder, if a writer is to continue from it.
 
     Raises:
         UsageError: it is of something else, and `replace` is false.
@@ -539,7 +539,7 @@ def _resumable(
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Python does not look for cycles meanwhile: a thousand manifests have none, but many parts."""
+    """Pauses the search for reference cycles: a thousand manifests have none, but many parts."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -1,10 +1,9 @@
 """Who is using what: shared and exclusive locks that die with their process.
 
-Every holder locks a file of its own under `locks/<key>/` and says beside it who it is, so the next
-one can name it. The lock is the operating system's (filelock): what a killed process left behind
-locks nothing and is cleared away. Where the disk has no byte left for such files, who wants to be
-alone keeps the gate, through which all others would have to come. This module knows nothing of what
-the keys stand for.
+Every holder locks a file of its own under `locks/<key>/` and records beside it who it is, so that
+the next one can name it. The lock is the operating system's (filelock): what a killed process left
+behind locks nothing and is removed. Where the disk is full, an exclusive lock is the gate itself,
+which everybody else needs too. This module knows nothing of what the keys stand for.
 """
 
 import errno

@@ -7,17 +7,17 @@ options are JSON, and of the files that it names it opens none.
 import json
 import math
 import re
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
-from functools import cache
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 from xxhash import xxh3_128_hexdigest
 
 from longctx.core.common import pasting
-from longctx.core.common.errors import StateMismatch
+from longctx.core.common.errors import StateMismatch, UsageError
+from longctx.core.common.records import Reader
 from longctx.core.sources.encodings import ENCODINGS
 from longctx.core.store import naming, shards
 from longctx.core.store.confined import Confined
@@ -31,6 +31,7 @@ MANIFEST = "manifest.json"
 MANIFEST_BYTES = 1 << 26  # of the largest manifest that is read
 FINGERPRINT = ("config", "tokenizer", "weights")  # what makes a model the same model
 _PARTS = 1 << 20  # that a manifest may have however short it is
+_READER = Reader("", sized=False)  # a file's time may take more than 64 bits
 # How the canonical text begins: "checksum" comes first of the keys.
 _CHECKSUM = re.compile(rb'\{\n "checksum": "([0-9a-f]{32})",\n')
 
@@ -59,7 +60,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceRecord:
     """One text that went into a document.
 
     Args:
@@ -103,7 +104,7 @@ class Manifest:
     format: int
     status: str
     tokens: int
-    sources: tuple[Source, ...]
+    sources: tuple[SourceRecord, ...]
     model: dict
     recorded: dict
     method: str
@@ -156,17 +157,21 @@ class Manifest:
             ValueError: it is damaged or inconsistent, or has unknown or missing fields.
             StateMismatch: it is of another format version.
         """
-        _check_parts(text)
-        data = json.loads(text, parse_float=_number, parse_constant=_number)
+        raw = text.encode() if isinstance(text, str) else text
+        _check_parts(raw)
+        data = json.loads(raw, parse_float=_number, parse_constant=_number)
         _check_format(name, data)
         recorded = data.pop("checksum", None)
-        if not _is_as_written(text) and recorded != _checksum(data):
+        if not _is_as_written(raw) and recorded != _checksum(data):
             raise ValueError("it does not have the checksum that it records")
         if "name" in data:
             raise ValueError("it has a name, which only its folder has")
         if NEW & data.keys() != (set() if data["format"] < FORMAT else NEW):
             raise ValueError("its title or units are not those of its format")
-        manifest = _decode(cls, {**data, "name": name})
+        try:
+            manifest = _READER.read(cls, {**data, "name": name}, "the manifest")
+        except UsageError as exc:
+            raise ValueError(exc.reason) from exc
         manifest._check()
         return manifest
 
@@ -238,14 +243,13 @@ class Manifest:
             raise ValueError("its sources are not the text and tokens that it holds")
 
 
-def _check_parts(text: str | bytes) -> None:
+def _check_parts(text: bytes) -> None:
     """ValueError where a text has so many parts that what it becomes would fill the memory.
 
     Python takes 64 bytes for `[]`, so 62 MB of them would take 2.25 GB. A manifest that is written
     has a mapping or list for some hundred bytes, and a value for about ten.
     """
-    signs = (b"[", b"{", b",") if isinstance(text, bytes) else ("[", "{", ",")
-    lists, mappings, commas = map(text.count, signs)
+    lists, mappings, commas = map(text.count, (b"[", b"{", b","))
     if lists + mappings > _PARTS + len(text) // 32 or commas > _PARTS + len(text) // 6:
         raise ValueError(f"it has {lists + mappings + commas:,} parts in {len(text):,} bytes")
 
@@ -262,11 +266,10 @@ def _checksum(data: dict) -> str:
     return xxh3_128_hexdigest(canonical_json(data).encode("ascii"))
 
 
-def _is_as_written(text: str | bytes) -> bool:
+def _is_as_written(text: bytes) -> bool:
     """Whether a text is `to_json`'s own, which is cheaper to see than to write it again."""
-    raw = text.encode() if isinstance(text, str) else text
-    head = _CHECKSUM.match(raw)
-    return bool(head) and xxh3_128_hexdigest(b"{\n" + raw[head.end() :]) == head[1].decode()
+    head = _CHECKSUM.match(text)
+    return bool(head) and xxh3_128_hexdigest(b"{\n" + text[head.end() :]) == head[1].decode()
 
 
 def by_group(entries: tuple[Shard, ...]) -> dict[str, list[Shard]]:
@@ -275,6 +278,11 @@ def by_group(entries: tuple[Shard, ...]) -> dict[str, list[Shard]]:
     for shard in entries:
         groups.setdefault(shard.group, []).append(shard)
     return groups
+
+
+def in_order(files: Iterable[Shard]) -> tuple[Shard, ...]:
+    """The files as a manifest has them: by group, and in each as they come."""
+    return tuple(sorted(files, key=lambda shard: shard.group))
 
 
 def _check_format(name: str, data: Any) -> None:
@@ -292,47 +300,3 @@ def _check_format(name: str, data: Any) -> None:
             f"Make it again: longctx ingest {pasting.files(paths)} "
             f"{pasting.option('--name', name)} --replace",
         )
-
-
-def _decode(cls: type, data: Any) -> Any:
-    """A dataclass from parsed JSON; ValueError for unknown or missing fields and wrong types."""
-    hints, required = _fields(cls)
-    if not isinstance(data, dict) or not required <= data.keys() <= hints.keys():
-        raise ValueError(f"{cls.__name__.lower()} has unknown fields, or not all that it needs")
-    found = {}
-    for name, value in data.items():
-        plain, hint = hints[name]
-        found[name] = value if type(value) in plain else _decode_value(name, hint, value)
-    return cls(**found)
-
-
-@cache  # a library has thousands of each
-def _fields(cls: type) -> tuple[dict[str, tuple[tuple, Any]], set[str]]:
-    """Of each field of a dataclass the types that stay as they are, and what others become.
-
-    Returns:
-        That by name, and the names of the fields without a default.
-    """
-    hints = {}
-    for name, hint in get_type_hints(cls).items():
-        choices = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-        hints[name] = choices, choices[0]
-    return hints, {f.name for f in fields(cls) if f.default is MISSING}
-
-
-@cache
-def _item_of(hint: Any) -> Any:
-    """What a tuple is of; None: it is no tuple."""
-    return get_args(hint)[0] if get_origin(hint) is tuple else None
-
-
-def _decode_value(name: str, hint: Any, value: Any) -> Any:
-    if type(value) is hint:
-        return value
-    if isinstance(value, list) and (item := _item_of(hint)):
-        return tuple(
-            [each if type(each) is item else _decode_value(name, item, each) for each in value]
-        )
-    if is_dataclass(hint):
-        return _decode(hint, value)
-    raise ValueError(f"{name} is {value!r:.40}")

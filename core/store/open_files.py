@@ -1,4 +1,4 @@
-"""Files that stay open between reads, the latest few of the process.
+"""Files that stay open between reads: the most recently used of the process.
 
 A step of an answer reads hundreds of small runs; where files are far away, as in containers and on
 networks, opening one takes longer than reading it.

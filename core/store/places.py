@@ -1,8 +1,8 @@
 """The folders of a library, and the moves between them that a kill at any moment leaves in order.
 
-A document is written under `unfinished/` and renamed to `documents/` when it is complete; what
-gives way steps aside under a hidden name first. Who moves a folder holds its lock. Knows of a
-folder's content only what its manifest says.
+A document is written under `unfinished/` and renamed to `documents/` when it is complete; what it
+replaces is moved to a hidden name first. Whoever moves a folder holds its lock. Knows of a folder's
+content only what its manifest says.
 """
 
 import errno
@@ -22,7 +22,7 @@ DOCUMENTS, UNFINISHED = "documents", "unfinished"
 PATIENCE = 60.0  # seconds that a new document waits for the readers of the one it replaces
 
 
-class Places:
+class LibraryFolders:
     """Where the documents of a library are.
 
     Args:
@@ -106,7 +106,7 @@ class Places:
     # --- moves; their caller is alone at unfinished/<name> ---
 
     def publish(self, name: str) -> None:
-        """Rename unfinished/<name> to documents/<name>; an old one steps aside and is deleted.
+        """Rename unfinished/<name> to documents/<name>; an old one is moved aside and deleted.
 
         Raises:
             Locked: the old one is in use for longer than PATIENCE.
@@ -131,7 +131,7 @@ class Places:
             ) from exc
 
     def publish_incoming(self, name: str) -> None:
-        """Let a folder that was received take the place of a document, or of a reading of it."""
+        """Replace a document, or a reading of it, by a folder that was received."""
         folder, place = self.incoming(name), self.unfinished(name)
         with storing(place):
             if place.exists():
@@ -141,7 +141,7 @@ class Places:
         self.publish(name)
 
     def empty(self, folder: Confined, name: str) -> None:
-        """An empty folder in the place of what is there."""
+        """Replace what is there by an empty folder."""
         with storing(folder):
             self.delete(folder, name)
             folder.mkdir()
@@ -182,7 +182,7 @@ def sweep(folder: Confined, manifest: Manifest) -> None:
 
 
 def unnamed(folder: Confined, manifest: Manifest) -> list[Confined]:
-    """Files in a folder that its manifest does not name; a folder is none of ours."""
+    """Files in a folder that its manifest does not name; folders are not ours."""
     named = {MANIFEST, *(shard.file for shard in manifest.shards)}
     return [p for p in folder.iterdir() if p.name not in named and not p.is_dir()]
 
@@ -214,7 +214,7 @@ def describe(folder: Confined) -> Manifest:
 
 
 def age(folder: Confined) -> int:
-    """Modification time of the manifest in ns; 0 where it has gone."""
+    """Modification time of the manifest in ns; 0 where it is gone."""
     try:
         return (folder / MANIFEST).stat().st_mtime_ns
     except OSError:
@@ -230,15 +230,18 @@ def write_title(folder: Confined, title: str | None) -> None:
     """
     if describe(folder).title == title:
         return
-    write_manifest(folder, replace(Manifest.read(folder), format=FORMAT, title=title))
+    manifest = replace(Manifest.read(folder), format=FORMAT, title=title)
+    write_manifest(folder, manifest, age(folder))
 
 
-def write_manifest(folder: Confined, manifest: Manifest) -> None:
-    """Put a manifest in the place of another; the document is no later than it was.
+def write_manifest(folder: Confined, manifest: Manifest, mtime_ns: int = 0) -> Manifest:
+    """Writes a manifest with a modification time (0: now), and gives it as it reads back.
 
     Raises:
+        ValueError: it would not read back, and nothing is written.
         LongctxError: it cannot be written.
     """
     text = manifest.to_json()
-    Manifest.from_json(text, folder.name)  # it can be read back
-    write_text(folder, MANIFEST, text, age(folder) or None)
+    written = Manifest.from_json(text, folder.name)
+    write_text(folder, MANIFEST, text, mtime_ns or None)
+    return written

@@ -1,7 +1,7 @@
-"""Making a document longer: a checkpoint of it at its boundary, from which a writer can go on.
+"""Appending to a document: a checkpoint at its boundary, from which a writer continues.
 
-The files that stay as they are become links, so nothing is copied but what fills no file; the
-document stays as it is until the longer one takes its place. Knows nothing of tokens or models.
+Files that do not change are linked, so only partly filled ones are copied; the document stays as
+it is until the longer one replaces it. Knows nothing of tokens or models.
 """
 
 from dataclasses import dataclass, replace
@@ -11,10 +11,10 @@ from typing import Any
 from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
-from longctx.core.store.durable import link_files, write_text
-from longctx.core.store.manifest import MANIFEST, Manifest, Source
+from longctx.core.store.durable import link_files
+from longctx.core.store.manifest import SourceRecord, in_order
 from longctx.core.store.marks import marks_before
-from longctx.core.store.places import Places
+from longctx.core.store.places import LibraryFolders, write_manifest
 from longctx.core.store.shard_writer import SHARD_ROWS, GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import SNAPSHOTS, Shard, shard_name
 from longctx.core.store.writer import Writer
@@ -22,31 +22,31 @@ from longctx.core.store.writer import Writer
 
 @dataclass
 class Longer:
-    """A complete document that is being made longer, alone; made by `Library.longer`.
+    """A complete document that is being appended to, exclusively; made by `Library.longer`.
 
     Attributes:
         document: as it is.
-        begun: what an earlier run has left of a longer one, or of another in its place.
+        begun: what an earlier run left of a longer one, or of a replacement.
         shard_rows: rows of a full shard.
     """
 
     document: Document
     begun: Document | None
-    places: Places
+    places: LibraryFolders
     shard_rows: int = SHARD_ROWS
 
     def go_on(self, header: dict[str, Any]) -> Writer:
-        """Goes on from what was begun; StateMismatch where that is damaged."""
+        """Continues from what was begun; StateMismatch where that is damaged."""
         return self._writer(header, self.begun)
 
     def begin(
         self,
         header: dict[str, Any],
         boundary: Boundary,
-        sources: tuple[Source, ...],
+        sources: tuple[SourceRecord, ...],
         report: dict[str, Any],
     ) -> Writer:
-        """Goes on from the document's boundary; what was begun before is dropped.
+        """Continues from the document's boundary; what was begun before is dropped.
 
         Args:
             header: as of `Library.writer`.
@@ -76,11 +76,11 @@ def reopen(
     document: Document,
     folder: Confined,
     boundary: Boundary,
-    sources: tuple[Source, ...],
+    sources: tuple[SourceRecord, ...],
     report: dict[str, Any],
     shard_rows: int,
 ) -> None:
-    """Writes the checkpoint that a reading of `document` could have left at its boundary.
+    """Writes the checkpoint that reading `document` could have left at its boundary.
 
     Args:
         document: complete.
@@ -107,11 +107,9 @@ def reopen(
         tokens=boundary.tokens,
         sources=sources,
         report={**report, "boundary": boundary.told()},
-        shards=tuple(sorted(entries, key=lambda shard: shard.group)),
+        shards=in_order(entries),
     )
-    text = manifest.to_json()
-    Manifest.from_json(text, folder.name)  # it can be read back
-    write_text(folder, MANIFEST, text)
+    write_manifest(folder, manifest)
 
 
 def _text(document: Document, folder: Confined, size: int) -> TextWriter:

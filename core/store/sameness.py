@@ -18,14 +18,14 @@ from pathlib import Path
 from stat import S_ISREG
 
 from longctx.core.common.regular_files import open_regular
-from longctx.core.store.manifest import Source
+from longctx.core.store.manifest import SourceRecord
 
 COMPARED = 64 << 20  # bytes of sources that one look reads again, at most
 SILENCE = 2.0  # seconds after which a source that could not be looked at is let be
 _BLOCK = 1 << 20
 
 
-def is_same(known: Source, path: Path) -> bool:
+def is_same(known: SourceRecord, path: Path) -> bool:
     """Whether a file has just the bytes that were read.
 
     Args:
@@ -65,7 +65,7 @@ def _begins_with(path: Path, size: int, sha256: str, mtime_ns: int) -> bool:
     return begins_with(path, size, sha256)
 
 
-def changed_sources(sources: Iterable[Source], silence: float = SILENCE) -> list[str]:
+def changed_sources(sources: Iterable[SourceRecord], silence: float = SILENCE) -> list[str]:
     """Names of the sources whose files have other content now than what was read.
 
     A file that has gone, that is no regular file, or that cannot be read has not changed: the
@@ -93,7 +93,7 @@ def changed_sources(sources: Iterable[Source], silence: float = SILENCE) -> list
     return names
 
 
-def _has_place(known: Source) -> bool:
+def _has_place(known: SourceRecord) -> bool:
     """Whether a source was read to its end from a place that can be looked at.
 
     On Windows, a path of two slashes names a machine, which would be told who is asking.
@@ -103,7 +103,7 @@ def _has_place(known: Source) -> bool:
     return whole and os.path.isabs(path) and path[:2] not in ("\\\\", "//")
 
 
-def _look(sources: list[Source], found: "queue.SimpleQueue[tuple[str, bool]]") -> None:
+def _look(sources: list[SourceRecord], found: "queue.SimpleQueue[tuple[str, bool]]") -> None:
     """Tells of each source whether it has changed."""
     look = _Look()
     for known in sources:
@@ -121,7 +121,7 @@ class _Look:
         self._left = COMPARED
         self._counted: set[str] = set()  # many sources may be of one archive
 
-    def differs(self, known: Source) -> bool:
+    def differs(self, known: SourceRecord) -> bool:
         """Whether a file is there and has other content; OSError where it has gone."""
         status, size = os.stat(known.path), (known.origin or known).size
         if not S_ISREG(status.st_mode):

@@ -29,6 +29,7 @@ HEADER_BYTES = 1 << 20  # the longest header of a safetensors file
 _DIMENSIONS = 16  # of a tensor at most
 _ELEMENTS = 1 << 60  # of a tensor at most, dimensions of 0 counted as 1: what torch can reckon with
 _SMALL = 1 << 16  # bytes that are read into memory of Python's own
+_OF_NUMPY = {"bfloat16": "int16"}  # which has types for all others
 _GAP = 1 << 16  # reading over this many unwanted bytes is cheaper than another read
 
 
@@ -186,8 +187,8 @@ class _Slot(NamedTuple):
 class TensorFile(ShardFile):
     """A safetensors file, of which tensors, or rows of them, are read without loading the rest.
 
-    What `array` and all that begins with it give is numpy's, and torch is not imported; what the
-    others give are torch's tensors. Neither is a copy of what was read.
+    `array` and all that begins with it give numpy's arrays, with bfloat16 as int16, and do not
+    import torch; the others give torch's tensors. None is a copy of what was read.
 
     Attributes:
         form: dtype and dimensions after the first of each tensor, as all files of a group have.
@@ -212,24 +213,17 @@ class TensorFile(ShardFile):
 
     def rows(self, name: str, first: int, last: int) -> "torch.Tensor":
         """Rows [first, last) of one tensor, (last - first, ...)."""
-        slot = self._find(name)
-        return self._load(slot, (last - first, *slot.shape[1:]), first * slot.row_bytes)
+        return self.as_tensor(name, self.array_rows(name, first, last))
 
     def tensor(self, name: str) -> "torch.Tensor":
         """One whole tensor, of any number of dimensions."""
-        slot = self._find(name)
-        return self._load(slot, slot.shape, 0)
+        return self.as_tensor(name, self.array(name))
 
-    def take(self, name: str, rows: "torch.Tensor") -> "torch.Tensor":
-        """The rows at ascending positions `rows` (S,), int64 on the CPU: (S, ...)."""
+    def as_tensor(self, name: str, array: "np.ndarray") -> "torch.Tensor":
+        """The same memory as a tensor, of the element type of the tensor `name`."""
         import torch
 
-        gap = max(1, _GAP // max(1, self._find(name).row_bytes))
-        cuts = (rows.diff() > gap).nonzero().flatten() + 1
-        runs = rows.tensor_split(cuts)
-        return torch.cat(
-            [self.rows(name, int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs]
-        )
+        return torch.from_numpy(array).view(getattr(torch, self._find(name).dtype))
 
     def arrays(self) -> "dict[str, np.ndarray]":
         """All tensors by name; the file is read at once."""
@@ -251,15 +245,15 @@ class TensorFile(ShardFile):
         slot = self._find(name)
         return self._load_array(slot, (last - first, *slot.shape[1:]), first * slot.row_bytes)
 
-    def array_take(self, name: str, rows: "np.ndarray") -> "np.ndarray":
+    def array_take(self, name: str, rows: "np.ndarray", keep: bool) -> "np.ndarray":
         """The rows at ascending positions `rows` (S,), S > 0: (S, ...).
 
-        A tensor of no more than a block, all of which is checked anyway, is kept.
+        With `keep`, a tensor of no more than a block, all of which is checked anyway, is kept.
         """
         import numpy as np
 
         slot = self._find(name)
-        if slot.stop - slot.start <= shards.BLOCK:
+        if keep and slot.stop - slot.start <= shards.BLOCK:
             if name not in self._kept:
                 self._kept[name] = self.array(name)
             return self._kept[name][rows]
@@ -274,19 +268,10 @@ class TensorFile(ShardFile):
             raise self._damaged(f"it has no tensor {name!r}")
         return self.slots[name]
 
-    def _load(self, slot: _Slot, shape: tuple[int, ...], offset: int) -> "torch.Tensor":
-        import torch
-
-        dtype = getattr(torch, slot.dtype)
-        size = math.prod(shape) * dtype.itemsize
-        if not size:  # torch refuses empty buffers
-            return torch.empty(shape, dtype=dtype)
-        return torch.frombuffer(self.read(slot.start + offset, size), dtype=dtype).view(shape)
-
     def _load_array(self, slot: _Slot, shape: tuple[int, ...], offset: int) -> "np.ndarray":
         import numpy as np
 
-        dtype = np.dtype(slot.dtype)  # numpy has all but bfloat16
+        dtype = np.dtype(_OF_NUMPY.get(slot.dtype, slot.dtype))
         size = math.prod(shape) * dtype.itemsize
         if not size:
             return np.empty(shape, dtype)

@@ -7,6 +7,7 @@ reads them, `docs/format.md` specifies the bytes. This module opens no file.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,7 @@ class Shard:
 
     def __post_init__(self) -> None:
         is_text = self.group == "text"
-        parts = _NAME.fullmatch(self.file)
+        parts = _parts(self.file)
         if not parts or parts[1] != self.group or (parts[4] == "gz") != is_text:
             raise ValueError(f"{self.file!r} is no file name of group {self.group!r}")
         if self.rows < 0 or self.size < 0 or len(self.blocks) != -(-self.size // BLOCK):
@@ -86,13 +87,18 @@ class Shard:
     @property
     def number(self) -> int:
         """The position of this file in its group, from its name."""
-        return int(_NAME.fullmatch(self.file)[2])
+        return int(_parts(self.file)[2])
 
     @property
     def checkpoint(self) -> int | None:
         """The checkpoint that this file was written for, whose successor replaces it, if any."""
-        suffix = _NAME.fullmatch(self.file)[3]
+        suffix = _parts(self.file)[3]
         return None if suffix is None else int(suffix[1:])
+
+
+@lru_cache(1 << 12)  # documents have many names in common
+def _parts(name: str) -> "re.Match[str] | None":
+    return _NAME.fullmatch(name)
 
 
 def is_group(name: str) -> bool:

@@ -1,7 +1,7 @@
 """Bringing documents of an older format up to this one: their word index, and what they are called.
 
-Nothing is read again and no model is needed. Document by document, each alone; a kill on the way
-leaves each as it was or as it is to be. What makes the tables of the index is handed in.
+Nothing is read again and no model is needed. Documents are upgraded one by one; a kill leaves each
+either as it was or upgraded. The caller passes in what makes the tables of the index.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from longctx.core.common.errors import Locked, StateMismatch
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import FORMAT, Manifest
-from longctx.core.store.places import sweep, write_manifest
+from longctx.core.store.manifest import FORMAT, Manifest, in_order
+from longctx.core.store.places import age, sweep, write_manifest
 from longctx.core.store.shards import WORDS
 from longctx.core.store.word_files import MakeWords, damaged_words, write_words
 
 
 @dataclass(frozen=True)
 class Upgraded:
-    """What became of a document.
+    """The outcome for one document.
 
     Attributes:
         name, title: the document's.
@@ -77,9 +77,8 @@ def _upgrade(library: Library, name: str, make: MakeWords) -> Upgraded:
         before = document.manifest
         files = [shard for shard in before.shards if shard.group != WORDS]
         files += write_words(document, folder, make)
-        shards = tuple(sorted(files, key=lambda shard: shard.group))
-        manifest = replace(before, format=FORMAT, shards=shards)
-        write_manifest(folder, manifest)
+        manifest = replace(before, format=FORMAT, shards=in_order(files))
+        write_manifest(folder, manifest, age(folder))
         sweep(folder, manifest)
     return _told(manifest, "upgraded", before.format)
 

@@ -1,7 +1,7 @@
 """Clearing a library: what no manifest names and no process uses is deleted.
 
-Folder by folder; what another process uses is left alone, and so is what cannot be understood. A
-kill on the way harms nothing. This module knows nothing of what a document holds.
+Folder by folder; what another process uses is left alone, and so is what cannot be read. A kill
+meanwhile does no harm. This module knows nothing of what a document holds.
 """
 
 import os
@@ -31,7 +31,7 @@ class Removed:
 
 
 @dataclass(frozen=True)
-class Kept:
+class LeftAlone:
     """A folder that was left alone, as a path in the library, and why."""
 
     path: str
@@ -43,7 +43,7 @@ class Swept:
     """What a sweep did, or would do."""
 
     removed: list[Removed] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[LeftAlone] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
@@ -79,7 +79,7 @@ def sweep(library: Library, dry_run: bool = False) -> Swept:
         try:
             _sweep(library, folder, dry_run, found)
         except (Locked, StateMismatch) as exc:
-            found.kept.append(Kept(folder.inside, _reason(exc)))
+            found.kept.append(LeftAlone(folder.inside, exc.reason))
     if not dry_run:
         with storing(root / FOLDER):
             locks.remove_empty_folders()
@@ -148,10 +148,6 @@ def _remove(path: Confined, dry_run: bool) -> Removed:
     if not dry_run:
         delete_folder(path)
     return Removed(path.inside, size)
-
-
-def _reason(exc: Locked | StateMismatch) -> str:
-    return f"{exc.what}: {exc.why}" if exc.why else exc.what
 
 
 class _Leftovers(Locks):

@@ -14,7 +14,7 @@ from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import MANIFEST, Manifest
-from longctx.core.store.places import Places
+from longctx.core.store.places import LibraryFolders
 from longctx.core.store.word_files import damaged_words
 
 OnProgress = Callable[[int, int], None]  # gets bytes done, and bytes in all
@@ -102,7 +102,7 @@ def _verify(library: Library, folder: Confined, on_done: Callable[[int], None]) 
         on_done(done)
 
     try:
-        with Places(library.path).shared(folder):
+        with LibraryFolders(library.path).shared(folder):
             if not folder.exists():
                 return None
             document = Document(folder)

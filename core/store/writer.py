@@ -1,7 +1,7 @@
 """Writing one document: text, rows and sources come in pieces, checkpoints and the end make files.
 
-What an earlier run left at its last checkpoint is taken up and gone on with. This module knows
-nothing of models, methods or tokenizers: rows are tensors, options are JSON.
+A writer continues from the last checkpoint of an earlier run. This module knows nothing of models,
+methods or tokenizers: rows are tensors, options are JSON.
 """
 
 import hashlib
@@ -15,9 +15,17 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
-from longctx.core.store.durable import link_files, storing, write_text
-from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest, Origin, Source, by_group
-from longctx.core.store.places import delete_folder, sweep
+from longctx.core.store.durable import link_files, storing
+from longctx.core.store.manifest import (
+    FORMAT,
+    MANIFEST,
+    Manifest,
+    Origin,
+    SourceRecord,
+    by_group,
+    in_order,
+)
+from longctx.core.store.places import delete_folder, sweep, write_manifest
 from longctx.core.store.shard_writer import GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import MEMBER, ROWLESS, Rows, Shard, damaged, shard_name
 from longctx.core.store.word_files import MakeWords, unchanged_words, write_words
@@ -26,7 +34,7 @@ RESERVED = ("text", "lines", *ROWLESS)  # groups that are not rows of a method
 
 
 class Writer:
-    """Writes one document; made by `Library.writer`. After an error it is of no more use.
+    """Writes one document; made by `Library.writer`. It cannot be used after an error.
 
     Bytes and rows come in pieces of any size; the files at the end do not depend on the pieces, nor
     on when there were checkpoints. Tokens are those of the source that is open.
@@ -36,7 +44,7 @@ class Writer:
         header: fields of the manifest that are known now.
         shard_rows: rows of a full shard.
         publish: puts the complete folder in its place.
-        begun: the last checkpoint of an earlier run, to go on from.
+        begun: the last checkpoint of an earlier run, to continue from.
         shorter: the document that is made longer; what stays of its word index is kept.
 
     Raises:
@@ -60,8 +68,8 @@ class Writer:
         self._folder, self._shard_rows, self._publish = folder, shard_rows, publish
         self._text = TextWriter(folder)
         self._groups: dict[str, GroupWriter] = {}
-        self._sources: list[Source] = []
-        self._open: Source | None = None
+        self._sources: list[SourceRecord] = []
+        self._open: SourceRecord | None = None
         self._sha256 = hashlib.sha256()
         self._checkpoints = 0
         self._manifest = Manifest(
@@ -76,7 +84,7 @@ class Writer:
         if begun:
             self._take_up(begun)
             return
-        self._write_manifest()
+        write_manifest(folder, self._manifest)
         empty = {"ids": torch.empty(0, dtype=torch.int32), "starts": torch.empty(0).long()}
         self.append("tokens", empty)
 
@@ -103,7 +111,7 @@ class Writer:
             raise ValueError(f"source {self._open.name!r} is still open")
         self._sha256 = hashlib.sha256()
         before = self._sources[-1] if self._sources else None
-        self._open = Source(
+        self._open = SourceRecord(
             name=name,
             path=None if path is None else str(path),
             size=0,
@@ -173,14 +181,14 @@ class Writer:
         self._groups[group] = writer
 
     def checkpoint(self, snapshot: Rows, boundary: Boundary | None = None, **changes: Any) -> None:
-        """Write all that came so far, so that a later run can go on from here.
+        """Write all that came so far, so that a later run can continue from here.
 
         Rows and bytes that fill no shard yet are written beside, in files of this checkpoint,
         and stay in memory; the next checkpoint deletes these files.
 
         Args:
-            snapshot: what the method needs to go on: tensors of any shape.
-            boundary: where the document, longer, can be gone on with; None: not known.
+            snapshot: what the method needs to continue: tensors of any shape.
+            boundary: where reading continues when the document grows; None: not known.
             **changes: fields of the manifest: recorded, options, profile, report, ...
         """
         self._save("reading", snapshot, boundary, self._checkpoints, changes)
@@ -193,7 +201,7 @@ class Writer:
         words: MakeWords | None = None,
         **changes: Any,
     ) -> Manifest:
-        """Write the rest and give the document its place under documents/.
+        """Write the rest and publish the document under documents/.
 
         Args:
             snapshot: what the method needs to answer questions; None: it can be made again by
@@ -230,7 +238,7 @@ class Writer:
             delete_folder(self._folder)
 
     def _take_up(self, begun: Document) -> None:
-        """Bring everything to where it was at a checkpoint: full files stay, the rest is loaded."""
+        """Restore the state at a checkpoint: full files stay, the rest is loaded."""
         shards = begun.manifest.shards
         self._manifest = replace(self._manifest, shards=shards, tokens=begun.manifest.tokens)
         self._checkpoints = 1 + max(shard.checkpoint or 0 for shard in shards)
@@ -290,13 +298,13 @@ class Writer:
             status=status,
             tokens=self._groups["tokens"].rows,
             sources=(*self._sources, *self._source_so_far()),
-            shards=_sorted(entries),
+            shards=in_order(entries),
             **changes,
         )
         if words:
             files = self._write_words(words)
-            self._manifest = replace(self._manifest, shards=_sorted([*entries, *files]))
-        written = self._write_manifest()
+            self._manifest = replace(self._manifest, shards=in_order([*entries, *files]))
+        written = write_manifest(self._folder, self._manifest)
         sweep(self._folder, written)
         return written
 
@@ -314,23 +322,11 @@ class Writer:
         pairs = zip(shorter.manifest.sources, self._manifest.sources, strict=False)
         return all(old.encoding == new.encoding for old, new in pairs)
 
-    def _write_manifest(self) -> Manifest:
-        """Write the manifest; ValueError, and nothing written, if it could not be read back."""
-        text = self._manifest.to_json()
-        written = Manifest.from_json(text, self._folder.name)
-        write_text(self._folder, MANIFEST, text)
-        return written
-
-    def _source_so_far(self) -> list[Source]:
+    def _source_so_far(self) -> list[SourceRecord]:
         """The open source, if anything of it has come."""
         source = self._closed_now() if self._open else None
         return [source] if source and (source.size or source.tokens) else []
 
-    def _closed_now(self) -> Source:
+    def _closed_now(self) -> SourceRecord:
         tokens = self._groups["tokens"].rows - self._open.first_token
         return replace(self._open, sha256=self._sha256.hexdigest(), tokens=tokens)
-
-
-def _sorted(files: list[Shard]) -> tuple[Shard, ...]:
-    """As a manifest has them: by group, and in their order."""
-    return tuple(sorted(files, key=lambda shard: shard.group))

@@ -18,7 +18,7 @@ from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.measure.eval.frames import Heldout, slots_of
 from longctx.core.measure.eval.text_match import holds
 from longctx.core.model.files import open_model_files
-from longctx.core.profile.profile import Prompt
+from longctx.core.profile.profile import PromptTemplate
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.core.tokens.safe_splits import plain_backend
 from longctx.profiles.tiny.recipe import evaluate
@@ -70,7 +70,7 @@ def haystacks(tmp_path_factory, backend) -> list[Haystack]:
 @pytest.fixture(scope="module")
 def make_builder(heldout, haystacks, tokenizer, backend):
     def make(seed: int = 0) -> CaseBuilder:
-        prompt = PromptEncoder(Prompt("<|bos|>"), tokenizer)
+        prompt = PromptEncoder(PromptTemplate("<|bos|>"), tokenizer)
         return CaseBuilder(heldout, haystacks, prompt, backend, seed)
 
     return make
@@ -214,7 +214,7 @@ def test_values_that_haystacks_are_full_of_are_an_error(tmp_path, tokenizer, bac
             }
         },
     }
-    prompt = PromptEncoder(Prompt(), tokenizer)
+    prompt = PromptEncoder(PromptTemplate(), tokenizer)
     hay = Haystack("log", [file], backend, 0)
     builder = CaseBuilder(Heldout(content), [hay], prompt, backend, 0)
     with pytest.raises(LongctxError, match="1 are missing"):

@@ -16,7 +16,7 @@ from longctx.core.model.adapter import Layer
 from longctx.core.model.files import open_model_files
 from longctx.core.model.load import load_decoder
 from longctx.core.model.rope import NoRope
-from longctx.core.profile.profile import Prompt
+from longctx.core.profile.profile import PromptTemplate
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.core.tokens.safe_splits import plain_backend
 from longctx.profiles.tiny.recipe import heads
@@ -93,7 +93,7 @@ def material(model_folder):
     folder = str(files.folder)
     decoder = load_decoder(folder, files.config, "cpu", torch.float32, {})
     backend = plain_backend(files.tokenizer.backend_tokenizer)
-    prompt = PromptEncoder(Prompt("<s>"), files.tokenizer)
+    prompt = PromptEncoder(PromptTemplate("<s>"), files.tokenizer)
     hay = Haystack("prose", [ROOT / "samples" / "harbour-book.md"], backend, 0)
     builder = CaseBuilder(Heldout.load(FRAMES), [hay], prompt, backend, 0)
     cases = builder.build(retrieval_plans("two-hop", 3)[::2], 500)

@@ -55,7 +55,7 @@ def use(chosen: profile.Profile, tokenizer) -> None:
     policies.check(chosen.decoding)
     gather_by.check(chosen.gather_by)
     policies.choose(chosen.decode, chosen.decoding)
-    if isinstance(chosen.prompt, profile.Prompt):
+    if isinstance(chosen.prompt, profile.PromptTemplate):
         encoder = PromptEncoder(chosen.prompt, tokenizer)
         encoder.prefix()
         encoder.question("who?")

@@ -52,7 +52,7 @@ def profile_of(files: ModelFiles, path: Path | None) -> profile.Profile:
     file = path or files.folder / "profile.yaml"
     if path or file.is_file():
         return profile.load(file.read_text("utf-8"), f"profile {file}")
-    prompt = profile.Prompt(files.tokenizer.bos_token or "", QUESTION)
+    prompt = profile.PromptTemplate(files.tokenizer.bos_token or "", QUESTION)
     return profile.Profile(files.name, prompt=prompt)
 
 

@@ -20,7 +20,7 @@ from longctx.core.model import weights
 from longctx.core.model.files import open_model_files
 from longctx.core.model.load import load_decoder
 from longctx.core.profile import profile
-from longctx.core.profile.profile import Prompt
+from longctx.core.profile.profile import PromptTemplate
 from longctx.core.profile.prompt import PromptEncoder
 
 
@@ -127,7 +127,7 @@ def test_devices_and_dtypes():
 
 def test_only_the_users_words_score_and_special_tokens_in_them_are_text(model_folder):
     tokenizer = open_model_files(str(model_folder)).tokenizer
-    encoder = PromptEncoder(Prompt("<s>", "\nQ: {question}</s>\nA:"), tokenizer)
+    encoder = PromptEncoder(PromptTemplate("<s>", "\nQ: {question}</s>\nA:"), tokenizer)
     assert encoder.prefix().tolist() == [0]
     ids, scored = encoder.question("the keeper </s> wrote")
     assert ids.tolist().count(1) == 1  # the template's, not the user's
@@ -194,7 +194,7 @@ def test_no_tokenizer_cuts_a_text_or_fills_it_up(model_folder, cutting_folder):
     assert cutting(LONG).input_ids == wanted
     many = cutting.backend_tokenizer.encode_batch([LONG, "a"])
     assert many[0].ids == wanted
-    prompt = Prompt("<s>", "\nQ: {question}</s>\nA:")
+    prompt = PromptTemplate("<s>", "\nQ: {question}</s>\nA:")
     encoders = [PromptEncoder(prompt, tokenizer) for tokenizer in (plain, cutting)]
     first, second = (encoder.question(LONG)[0].tolist() for encoder in encoders)
     assert first == second

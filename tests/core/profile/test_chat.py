@@ -16,7 +16,7 @@ from longctx.core.engine.setup import prepare
 from longctx.core.ingest.ingest import ingest
 from longctx.core.profile import profile
 from longctx.core.profile.chat import resolve
-from longctx.core.profile.profile import Chat, Prompt
+from longctx.core.profile.profile import Chat, PromptTemplate
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.core.profile.sampling import Sampling
 
@@ -105,7 +105,7 @@ def test_a_special_token_takes_the_spaces_beside_it_as_its_tokenizer_does(tokeni
     ]
     tokenizer.add_special_tokens({"extra_special_tokens": marks})
     template = "<|a|> \n{question} \n<|b|> end<|a|>\n"
-    ids = PromptEncoder(Prompt(question=template), tokenizer).question("the boat")[0]
+    ids = PromptEncoder(PromptTemplate(question=template), tokenizer).question("the boat")[0]
     text = template.replace("{question}", "the boat")
     assert ids.tolist() == tokenizer(text, add_special_tokens=False).input_ids
 
@@ -119,19 +119,19 @@ def test_the_date_in_a_template_is_the_same_every_day(tokenizer):
 
 
 def test_what_a_profile_says_is_taken_before_the_template(tokenizer):
-    own = Prompt("a", "{question}")
+    own = PromptTemplate("a", "{question}")
     assert resolve(own, tokenizer) is own
     plain = profile.parse({"name": "a", "prompt": {"chat": False, "prefix": "b"}}, "a")
-    assert resolve(plain.prompt, tokenizer) == Prompt("b")
+    assert resolve(plain.prompt, tokenizer) == PromptTemplate("b")
 
 
 def test_without_a_template_a_model_begins_as_its_tokenizer_does(model_folder, tokenizer):
     plain = AutoTokenizer.from_pretrained(model_folder)
-    assert resolve(None, plain) == Prompt()
+    assert resolve(None, plain) == PromptTemplate()
     plain.backend_tokenizer.post_processor = TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
     )
-    assert resolve(None, plain) == Prompt(prefix="<s>")
+    assert resolve(None, plain) == PromptTemplate(prefix="<s>")
     with pytest.raises(UsageError, match=r"no chat template.*profile"):
         resolve(Chat(), plain)
 

@@ -7,9 +7,9 @@ import torch
 from small_documents import FIRST, HEADER, SNAPSHOT, Killed, end_source, files_of, stopped_writer
 from stopped_runs import END, FULL, SOURCES, STEPS, done, feed, finish, run
 
+from longctx.core.store import writer
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Manifest
-from longctx.core.store.writer import Writer
 
 pytestmark = pytest.mark.usefixtures("no_sync", "small")
 
@@ -32,19 +32,19 @@ def test_a_document_in_two_runs_is_the_one_in_one(library, kept, shard_rows):
 def test_a_document_in_many_runs_is_the_one_in_one(library, monkeypatch, seed):
     """Some die between checkpoints, some within one, some twice at the same place."""
     chance = random.Random(seed)
-    real = Writer._write_manifest
+    real = writer.write_manifest
     kept = 0
 
-    def die(writer):
+    def die(folder, manifest):
         raise Killed
 
     while kept < END:
         steps = sorted(chance.choices(range(kept, END + 1), k=chance.randint(0, 3)))
         assert kept - run(library, steps, chance.randint(max([kept, *steps]), END)) in (0, 1)
         kept = steps[-1] if steps else kept
-        monkeypatch.setattr(Writer, "_write_manifest", die)
+        monkeypatch.setattr(writer, "write_manifest", die)
         run(library, [min(kept + 5, END)])
-        monkeypatch.setattr(Writer, "_write_manifest", real)
+        monkeypatch.setattr(writer, "write_manifest", real)
     assert finish(library) == finish(library, "whole")
 
 

@@ -100,6 +100,33 @@ def test_a_hostile_manifest_is_refused(library, change):
     assert [manifest.status for manifest in library.documents()] == ["damaged"]
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (in_source(surprise=None), "unknown key 'surprise' in `sources[0]` of the manifest"),
+        (in_source(size=True), "cannot use 'size' in `sources[0]` of the manifest: True is no int"),
+        (in_source(origin={"size": 1}), "no key 'sha256' in `origin` of `sources[0]` of the man"),
+        (in_shard("tokens", blocks=[1]), "of the manifest: [1] is no tuple[str, ...]"),
+        (in_shard("tokens", rows=-4), "of the manifest: tokens-00000.safetensors: rows, size and"),
+        (lambda data: data.pop("method"), "there is no key 'method' in the manifest"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(library, change, said):
+    write(library)
+    forge(library.path / "documents" / "book", change)
+    with pytest.raises(StateMismatch) as caught:
+        library.document("book")
+    assert said in str(caught.value)
+    assert str(caught.value).endswith("Ingest the document again with --replace")
+
+
+def test_a_file_may_be_of_a_later_century(library):
+    """ext4 keeps times until 2446, which 64 bits of nanoseconds do not hold."""
+    write(library)
+    forge(library.path / "documents" / "book", in_source(mtime_ns=2**63))
+    assert library.document("book").manifest.sources[0].mtime_ns == 2**63
+
+
 def test_text_files_that_are_not_full_are_refused(library, small):
     """Where a byte lies is computed from full files."""
     write(library)

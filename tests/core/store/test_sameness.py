@@ -9,21 +9,25 @@ from pathlib import Path
 import pytest
 
 from longctx.core.store import sameness
-from longctx.core.store.manifest import Origin, Source
+from longctx.core.store.manifest import Origin, SourceRecord
 from longctx.core.store.sameness import begins_with, changed_sources, is_same
 
 pytestmark = pytest.mark.usefixtures("never_waits")
 TEXT = b"the keeper wrote"
 
 
-def told(path: Path | str, text: bytes = TEXT, mtime_ns: int | None = 0, whole=True) -> Source:
+def told(
+    path: Path | str, text: bytes = TEXT, mtime_ns: int | None = 0, whole=True
+) -> SourceRecord:
     """A source as a manifest tells it."""
     sha256, undecodable = hashlib.sha256(text).hexdigest(), 0 if whole else None
     name, tokens = f"<{path}>", 3
-    return Source(name, str(path), len(text), mtime_ns, sha256, "utf-8", undecodable, 0, tokens, 0)
+    return SourceRecord(
+        name, str(path), len(text), mtime_ns, sha256, "utf-8", undecodable, 0, tokens, 0
+    )
 
 
-def unpacked(path: Path | str, file: bytes = b"") -> Source:
+def unpacked(path: Path | str, file: bytes = b"") -> SourceRecord:
     """A source that was made from a file of this content."""
     origin = Origin(len(file), hashlib.sha256(file).hexdigest(), "a/b", None)
     return replace(told(path), origin=origin)

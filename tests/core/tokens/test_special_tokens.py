@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerFast
 from longctx.core.ask.session import Session
 from longctx.core.ingest.ingest import ingest
 from longctx.core.profile.chat import DOCUMENT, QUESTION, resolve
-from longctx.core.profile.profile import Prompt
+from longctx.core.profile.profile import PromptTemplate
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.core.sources.find import open_sources
 from longctx.core.store.library import Library
@@ -49,7 +49,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 @pytest.mark.parametrize("words", HOSTILE)
 @pytest.mark.parametrize("kind", ["chat", "profile"])
 def test_in_a_question(tokenizer, words, kind):
-    own = Prompt(f"{START}user\n", f"\nQ: {{question}}{END}\n{START}assistant\n")
+    own = PromptTemplate(f"{START}user\n", f"\nQ: {{question}}{END}\n{START}assistant\n")
     prompt = PromptEncoder(resolve(None if kind == "chat" else own, tokenizer), tokenizer)
     plain, _ = prompt.question("who?")
     ids, scored = prompt.question(words)

@@ -292,7 +292,7 @@ def test_where_the_profile_says_nothing_sizes_follow_from_the_window(setup, want
     file.write_text("{name: bare, window: 2048, sampling: {top_k: 5}}", "utf-8")
     found = run.run(replace(setup, profile=str(file)), replace(wanted, length=1000))
     made = profile.find(str(wanted.out), "any")
-    assert made.prompt == profile.Prompt(prefix="")
+    assert made.prompt == profile.PromptTemplate(prefix="")
     assert made.sampling.top_k == 5
     sizes = {"chunk": 512, "budget": 512, "first": 64, "last": 64, "gather": 1024}
     assert made.methods["reform"] == {**sizes, "heads": [list(head) for head in found.heads]}

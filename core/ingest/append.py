@@ -21,16 +21,15 @@ from longctx.core.engine.setup import Engine, Setup, prepare, recorded
 from longctx.core.ingest.append_plan import (
     More,
     anew,
-    in_order,
     more_of,
     sources_before,
     still_changed,
 )
 from longctx.core.ingest.append_sources import Start, encoding_stays, start_before
 from longctx.core.ingest.checkpoints import Cadence
+from longctx.core.ingest.identity import KEPT, CannotGoOn, begun_with, in_order, now_of
 from longctx.core.ingest.ingest import Ingested, Progress, as_it_was, read_in
-from longctx.core.ingest.reading import CannotGoOn, begun_with
-from longctx.core.ingest.resume import holds, read_in_dtype, told_dtype
+from longctx.core.ingest.resume import read_in_dtype, told_dtype
 from longctx.core.sources.find import USUAL, check, open_sources
 from longctx.core.sources.reader import Source
 from longctx.core.sources.rules import Rules
@@ -234,4 +233,4 @@ def _can_go_on(
         return False
     if begun.report[MARK] != marks[MARK] or begun_with(sources, begun) is None:
         return False
-    return all(holds(known) for known in begun.sources[fixed:])
+    return all(now_of(record) in KEPT for record in begun.sources[fixed:])

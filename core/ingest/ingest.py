@@ -24,7 +24,8 @@ from longctx.core.engine.setup import Engine, Setup, memory_told, prepare
 from longctx.core.engine.window import room
 from longctx.core.ingest.append_points import Boundaries, on_host
 from longctx.core.ingest.checkpoints import Cadence
-from longctx.core.ingest.reading import CannotGoOn, Reading
+from longctx.core.ingest.identity import CannotGoOn
+from longctx.core.ingest.reading import Reading
 from longctx.core.ingest.resume import as_begun, difference, header, unchanged
 from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.sources.detect import NotText

@@ -13,22 +13,27 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from longctx.core.common.background import prefetched
-from longctx.core.common.errors import LongctxError, StateMismatch, UnreadableInput, UsageError
+from longctx.core.common.errors import UnreadableInput
+from longctx.core.ingest.identity import (
+    another,
+    begun_with,
+    now_after_reading,
+    require_same_stream,
+    skipped,
+)
 from longctx.core.sources import parser
 from longctx.core.sources.detect import NotText
 from longctx.core.sources.reader import Made, Source
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.document import Document
-from longctx.core.store.manifest import Manifest, Origin, SourceRecord
-from longctx.core.store.sameness import begins_with
-from longctx.core.store.shards import AGAIN
+from longctx.core.store.manifest import Origin, SourceRecord
+from longctx.core.store.sameness import Now
 from longctx.core.tokens.tokens import Tokens, TokenStream
 
 AHEAD = 64  # pieces of text, of about 2,000 tokens each, that may wait for the model
@@ -190,73 +195,7 @@ class Reading:
         self._handled = len(done)
         for ahead, source in zip(done, known, strict=False):
             if source and source.path is None and not ahead.source.kept:
-                _require_same(ahead.source, source)
-
-
-class CannotGoOn(UsageError):
-    """What is read is not what a checkpoint is the beginning of."""
-
-
-def skipped(manifest: Manifest) -> list[dict[str, Any]]:
-    """The sources that were left out, as the manifest tells it.
-
-    Raises:
-        StateMismatch: its report is not one that a reading has written.
-    """
-    report = manifest.report
-    left_out, changed = report.get("skipped", []), report.get("changed", [])
-    fits = type(left_out) is type(changed) is list and all(map(_is_left_out, left_out))
-    if not fits or type(report.get("forced_splits", 0)) is not int:
-        raise StateMismatch(f"the state of '{manifest.name}' is damaged", "in its report", AGAIN)
-    return left_out.copy()
-
-
-def _is_left_out(entry: Any) -> bool:
-    types = {"place": (int,), "path": (str, NoneType), "mtime_ns": (int, NoneType), "why": (str,)}
-    types |= {"part": (str, NoneType), "text": (bool, NoneType)}  # which older ones do not have
-    return isinstance(entry, dict) and all(type(entry.get(k)) in types[k] for k in types)
-
-
-def begun_with(sources: list[Source], manifest: Manifest) -> list[SourceRecord | None] | None:
-    """What a manifest says of the first of some sources, in order; None for one left out.
-
-    Returns:
-        As many as the manifest tells of; None where it tells of other sources.
-    """
-    stored, left_out = deque(manifest.sources), deque(skipped(manifest))
-    found: list[SourceRecord | None] = []
-    for place, source in enumerate(sources):
-        if not stored and not left_out:
-            break
-        if left_out and left_out[0]["place"] == place:
-            left = left_out.popleft()
-            file, known = (left["path"], left.get("part") or ""), None
-        elif stored:
-            known = stored.popleft()
-            file = known.path, known.origin.part if known.origin else ""
-        else:
-            return None
-        if file != (source.file, source.part):
-            return None
-        found.append(known)
-    return None if stored or left_out else found
-
-
-def _require_same(source: Source, known: SourceRecord) -> None:
-    """CannotGoOn unless a stream is, from beginning to end, what the store has of it."""
-    for _ in source.blocks():
-        if source.size > known.size:
-            break
-    if (source.size, source.sha256) != (known.size, known.sha256):
-        raise _another(source)
-
-
-def _another(source: Source) -> CannotGoOn:
-    return CannotGoOn(
-        f"cannot go on with '{source.name}'",
-        "it is not the text whose reading was stopped, or goes on otherwise than it did then",
-        "Give the same input again, or add --replace to begin anew.",
-    )
+                require_same_stream(ahead.source, source)
 
 
 class _Found(NamedTuple):
@@ -351,7 +290,9 @@ class _Ahead:
         self.over, self.unreadable, self.text = found.over, found.unreadable, found.text
         if found.over and not found.unreadable:
             self._require_compared()
-            self._look_again()
+            if self._opened and self.source.path:
+                now = now_after_reading(self.source, self.origin, self._opened)
+                self.changed = now in (Now.GROWN, Now.REPLACED)
         if found.piece is None:
             return None
         piece = self._unknown(found.piece)
@@ -406,7 +347,7 @@ class _Ahead:
     def _require_compared(self) -> None:
         known = self.known
         if known and (self._compared, self._digest.hexdigest()) != (known.size, known.sha256):
-            raise _another(self.source)
+            raise another(self.source)
 
     def _unknown(self, piece: Tokens) -> Tokens:
         """A piece without the tokens that the store has."""
@@ -423,39 +364,8 @@ class _Ahead:
         count = len(same["ids"])
         # A text that has grown may end the last word otherwise than when it was read.
         if not np.array_equal(same["ids"].numpy(), piece.ids[:count]):
-            raise _another(self.source)
+            raise another(self.source)
         return _without(piece, count)
-
-    def _look_again(self) -> None:
-        """Notes that the file has changed since it was opened.
-
-        Raises:
-            LongctxError: what was read of it may be a mixture of old and new.
-        """
-        opened, source = self._opened, self.source
-        if not opened or not source.path:
-            return
-        try:
-            now = source.path.stat()
-            self.changed = _stamp(now) != _stamp(opened)
-            if not self.changed or now.st_ino != opened.st_ino:
-                return  # replaced: what was read is the old file, whole
-            file = self.origin or source
-            same = begins_with(source.path, file.size, file.sha256)
-            # What is unpacked or converted is made of the whole file.
-            same = same and not (self.origin and now.st_size != file.size)
-        except OSError:  # deleted: likewise
-            return
-        if not same:
-            raise LongctxError(
-                f"'{source.name}' was rewritten while it was read",
-                "what was read may be half old and half new",
-                "Run the command again, with --replace, when nothing writes to the file.",
-            )
-
-
-def _stamp(status: os.stat_result) -> tuple[int, int, int]:
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _without(piece: Tokens, count: int) -> Tokens:

@@ -141,7 +141,7 @@ DRAWING = """
 import functools, hashlib, signal
 from types import SimpleNamespace
 from longctx.cli import progress, run
-from longctx.cli.ingest import stop
+from longctx.cli.ingest import stop as ingest_stop
 from longctx.cli.ingest.stop import stoppable
 run.current().json = {json}
 ingest_stop.within = functools.partial(ingest_stop.within, grace=0.5)

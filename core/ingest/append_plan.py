@@ -39,23 +39,19 @@ class More:
     def sources(self, start: tuple[int, Start], stream: TokenStream) -> list[Source]:
         """All sources in order, those that were left out too.
 
+        The last one keeps its name if the model has read that before it.
+
         Args:
             start: number of the source that the boundary is in, and where to begin there.
             stream: makes the tokens.
         """
-        read, behind = _divided(self.document.manifest)
-        again = {(source.file, source.part) for source in self.new}  # could not be read then
-        left = [entry for entry in behind if self._place(entry) not in again]
-        return [*(self._source(entry, start, stream) for entry in [*read, *left]), *self.new]
-
-    def keep_shown_name(self, stream: TokenStream) -> None:
-        """Has the last source keep its name, if the model has read that before it."""
         last = len(self.document.manifest.sources) - 1
         if self.file and header_of(self.document, last, stream):
             self.name = self.document.manifest.sources[last].name
-
-    def _place(self, entry: Entry) -> tuple[str | None, str]:
-        return place_of(self.document.manifest, entry)
+        read, behind = _divided(self.document.manifest)
+        again = {(source.file, source.part) for source in self.new}  # could not be read then
+        left = [entry for entry in behind if place_of(self.document.manifest, entry) not in again]
+        return [*(self._source(entry, start, stream) for entry in [*read, *left]), *self.new]
 
     def _source(self, entry: Entry, start: tuple[int, Start], stream: TokenStream) -> Source:
         if not isinstance(entry, int):
@@ -135,15 +131,12 @@ def _is_still(manifest: Manifest, entry: Entry, source: Source) -> bool:
 def _require_same(document: Document, entry: Entry, source: Source) -> None:
     """UsageError where a source before the last is not what was read, or left out."""
     if isinstance(entry, int):
-        known = document.manifest.sources[entry]
-        if not _is_same(known, source):
-            raise _changed(document, known)
+        record = document.manifest.sources[entry]
+        if not _is_same(record, source):
+            raise _changed(document, record)
     elif left_out_now(entry) is not Now.SAME:
-        raise UsageError(
-            f"cannot append to '{document.manifest.name}'",
-            f"'{source.name}', which was left out, has changed, and other files come after it",
-            f"Read everything anew: {anew(document)}. Or append it alone as a further part.",
-        )
+        why = f"'{source.name}', which was left out, has changed, and other files come after it"
+        raise _refused(document, why, f"{_anew(document)}. Or append it alone as a further part.")
 
 
 def _require_new(document: Document, new: list[Source]) -> None:
@@ -189,27 +182,33 @@ def _goes_on(record: SourceRecord, source: Source) -> bool:
     return source.path is not None and compare(record, source.path, may_grow=True) in KEPT
 
 
-def _changed(document: Document, known: SourceRecord) -> UsageError:
-    return UsageError(
-        f"cannot append to '{document.manifest.name}'",
-        f"'{known.name}' does not begin any more with the {known.size:,} bytes that were read of "
-        "it: it was rewritten, cut or rotated",
-        f"Read it anew: {anew(document)}. Or append it under another name as a further part.",
+def _changed(document: Document, record: SourceRecord) -> UsageError:
+    why = (
+        f"'{record.name}' does not begin any more with the {record.size:,} bytes that were read "
+        "of it: it was rewritten, cut or rotated"
     )
+    remedy = f"Read it anew: {anew(document)}. Or append it under another name as a further part."
+    return _refused(document, why, remedy)
 
 
-def _not_plain(document: Document, known: SourceRecord) -> UsageError:
-    what = f"cannot append to '{document.manifest.name}'"
-    if known.origin:
-        return UsageError(
-            what,
-            f"'{known.name}' was unpacked or converted from a file that has changed since; only "
-            "a file that is read as it is can be gone on with",
-            f"Read everything anew: {anew(document)}. Or append it under another name as a "
-            "further part.",
-        )
-    why = f"'{known.name}' has changed, and was read as the text that it is written in"
-    return UsageError(what, why, "Add --raw to go on with it.")
+def _not_plain(document: Document, record: SourceRecord) -> UsageError:
+    if not record.origin:
+        why = f"'{record.name}' has changed, and was read as the text that it is written in"
+        return _refused(document, why, "Add --raw to go on with it.")
+    why = (
+        f"'{record.name}' was unpacked or converted from a file that has changed since; only a "
+        "file that is read as it is can be gone on with"
+    )
+    remedy = f"{_anew(document)}. Or append it under another name as a further part."
+    return _refused(document, why, remedy)
+
+
+def _refused(document: Document, why: str, remedy: str) -> UsageError:
+    return UsageError(f"cannot append to '{document.manifest.name}'", why, remedy)
+
+
+def _anew(document: Document) -> str:
+    return f"Read everything anew: {anew(document)}"
 
 
 def anew(document: Document) -> str:

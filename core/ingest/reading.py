@@ -39,7 +39,7 @@ from longctx.core.tokens.tokens import Tokens, TokenStream
 AHEAD = 64  # pieces of text, of about 2,000 tokens each, that may wait for the model
 
 
-class Reading:
+class SourceReading:
     """The sources of a document, read once.
 
     Args:
@@ -48,6 +48,7 @@ class Reading:
         writer: gets text and tokens. What it has already is compared, and not tokenized again.
 
     Attributes:
+        total: bytes of all sources; None where a stream does not tell.
         tokens, bytes: of the document, as far as the store has them.
         skipped: sources that were left out: `place` (sources before it), `path`, `part` of it,
             `mtime_ns`, `why`, a message, and whether there was `text` to miss.
@@ -65,6 +66,8 @@ class Reading:
         self.skipped: list[dict[str, Any]] = []
         self.lost: list[str] = []
         self.changed: list[str] = []
+        sizes = [source.expected_size for source in sources]
+        self.total = None if None in sizes else sum(size or 0 for size in sizes)
         self._stream, self._writer = stream, writer
         self._ahead: deque[_Ahead] = deque()
         self._handled = 0  # sources that are stored to their end, or left out
@@ -103,8 +106,7 @@ class Reading:
                 # An empty, binary or forbidden source shows itself before anything of it is stored.
                 if ahead.source.size:
                     raise
-                text = not (ahead.source.found and isinstance(error, NotText))
-                yield _Found(ahead, over=True, unreadable=str(error), text=text)
+                yield _Found(ahead, over=True, unreadable=error)
 
     def _taken(self, found: Iterator["_Found"]) -> Iterator[torch.Tensor]:
         for part in found:
@@ -131,7 +133,8 @@ class Reading:
             if ahead.unreadable:
                 place, source = self._handled, ahead.source
                 file = {"path": source.file, "part": source.part, "mtime_ns": ahead.mtime_ns}
-                told = {"why": ahead.unreadable, "text": ahead.text}
+                quiet = source.found and isinstance(ahead.unreadable, NotText)
+                told = {"why": str(ahead.unreadable), "text": not quiet}
                 self.skipped.append({"place": place, **file, **told})
             else:
                 self._hand_on(ahead, tokens - self.tokens)
@@ -207,7 +210,6 @@ class _Found(NamedTuple):
         piece: tokens.
         over: nothing more will come.
         unreadable: why nothing comes at all.
-        text: there may have been text in what is unreadable.
         marks: (byte of the text, number in the original) of the raw bytes.
     """
 
@@ -215,8 +217,7 @@ class _Found(NamedTuple):
     data: bytes = b""
     piece: Tokens | None = None
     over: bool = False
-    unreadable: str = ""
-    text: bool = True
+    unreadable: UnreadableInput | None = None
     marks: Sequence[tuple[int, int]] = ()
 
 
@@ -228,7 +229,7 @@ class _Ahead:
         pieces: the tokens.
         begun: the store knows the source.
         over: nothing more will come.
-        unreadable, text: why nothing comes at all, and whether there was text to miss.
+        unreadable: why nothing comes at all.
         origin: what the text was made from; None: it is the file.
         changed: the file was replaced or has grown since it was opened.
         splits: places where the text was cut by force, in what was taken.
@@ -239,7 +240,8 @@ class _Ahead:
         self.source = source
         self.pieces: deque[Tokens] = deque()
         self.begun = self.over = self.changed = False
-        self.unreadable, self.text, self.splits = "", True, 0
+        self.unreadable: UnreadableInput | None = None
+        self.splits = 0
         self.origin: Origin | None = None
         self._marks: deque[tuple[int, int]] = deque()
         self.known: SourceRecord | None = None
@@ -287,7 +289,7 @@ class _Ahead:
         """Keeps what came, and returns the ids of it that the store does not have."""
         self._add(found.data)
         self._marks += (mark for mark in found.marks if mark[0] >= self._begun_at)
-        self.over, self.unreadable, self.text = found.over, found.unreadable, found.text
+        self.over, self.unreadable = found.over, found.unreadable
         if found.over and not found.unreadable:
             self._require_compared()
             if self._opened and self.source.path:

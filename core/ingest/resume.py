@@ -91,9 +91,8 @@ def as_begun(store: Library, name: str, sources: list[Source], engine: Engine) -
     except StateMismatch:
         return engine
     own = read_in_dtype(begun)
-    if engine.dtype_chosen or own in (None, dtype_name(engine.dtype)):
-        return engine
-    if difference(engine, sources, begun):
+    settled = own is None or engine.dtype_chosen or own == dtype_name(engine.dtype)
+    if settled or difference(engine, sources, begun):
         return engine
     return told_dtype(replace(engine, dtype=DTYPES[own], _decoder=None))
 

@@ -247,7 +247,7 @@ def test_ctrl_c_before_anything_is_whole_is_an_error(reading, monkeypatch):
     def interrupt(*args, **named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("longctx.core.ingest.follow.ingest", interrupt)
+    monkeypatch.setattr("longctx.core.ingest.follow.read", interrupt)
     result = reading({"app.log": TEXT.encode()}, "--follow")
     assert result.exit_code == 130
     assert "interrupted" in result.stderr

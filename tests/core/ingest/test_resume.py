@@ -278,7 +278,7 @@ def test_a_source_that_goes_on_in_the_middle_of_a_word(tmp_path, book, setup_ran
         library = tmp_path / f"parts{end}"
         book.write_bytes(text[:end])
         with suppress(Stopped):
-            ingest(library, [str(book)], setup_random, None, False, EVERY_CHUNK, None, stop_at(31))
+            ingest(library, [str(book)], setup_random, cadence=EVERY_CHUNK, on_progress=stop_at(31))
         begun += not files(library)
         book.write_bytes(text)
         try:

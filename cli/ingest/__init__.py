@@ -1,5 +1,6 @@
 """`longctx ingest`: reads a document once and keeps its state."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -154,12 +155,12 @@ def run(
             Library.open(folder, create=True, shared=True)
         if dry_run:
             with progress.status("measuring"):
-                done, show = plan.plan(job), results.show_plan
+                show = partial(results.show_plan, plan.plan(job))
         elif each:
-            done, show = observe.read_each(job, stop, json), results.show_many
+            show = partial(results.show_many, observe.read_each(job, stop, json))
         elif follow:
-            done, show = observe.follow(job, stop, says_how_to_read(ctx)), results.show
+            show = partial(results.show, observe.follow(job, stop, says_how_to_read(ctx)))
         else:
             how = appending.append if append else ingest.read
-            done, show = observe.read(how, job, stop), results.show
-    show(done, json)
+            show = partial(results.show, observe.read(how, job, stop))
+    show(json)

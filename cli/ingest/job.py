@@ -70,13 +70,18 @@ def understood(given: dict[str, Any]) -> dict[str, Any]:
     from longctx.core.sources.find import check
     from longctx.core.sources.rules import Rules
 
-    limits = given["max_unpacked"], given["max_parser_memory"]
-    sizes = [parse_bytes(size) if size else None for size in limits]
-    seconds = parse_seconds(given["max_parser_time"]) if given["max_parser_time"] else None
-    rules = Rules(given["hidden"], given["no_ignore"], given["raw"], *sizes, seconds)
+    unpacked, memory = given["max_unpacked"], given["max_parser_memory"]
+    seconds, every = given["max_parser_time"], given["checkpoint"]
+    rules = Rules(
+        hidden=given["hidden"],
+        ignored=given["no_ignore"],
+        raw=given["raw"],
+        max_unpacked=parse_bytes(unpacked) if unpacked else None,
+        memory=parse_bytes(memory) if memory else None,
+        seconds=parse_seconds(seconds) if seconds else None,
+    )
     paths = [*given["paths"]]
     check(paths, rules)
-    every = given["checkpoint"]
     return {
         "paths": paths,
         "rules": rules,

@@ -1,5 +1,6 @@
 """What `ingest` tells: of a document, of many, of a plan, and of files that it could not read."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import typer
@@ -10,7 +11,7 @@ from longctx.cli.text import counted, duration, size
 if TYPE_CHECKING:
     from longctx.core.ingest.ingest import Ingested
     from longctx.core.ingest.many import Each, Failed
-    from longctx.core.ingest.plan import Plan
+    from longctx.core.ingest.plan import Estimate
 
 PARTLY_READ = 3  # exit code
 SHOWN = 10  # files that are named; --json has all
@@ -59,7 +60,9 @@ def summary(done: "Ingested") -> str:
 
 def show_one_of_many(done: "Ingested | Failed") -> None:
     """A line on a file of many, when it is done."""
-    if hasattr(done, "message"):
+    from longctx.core.ingest.many import Failed
+
+    if isinstance(done, Failed):
         render.problem(f"failed: {done.message}")
         return
     told = f"{done.name}: {done.status}, {done.tokens:,} tokens, state {size(done.state_bytes)}"
@@ -90,7 +93,7 @@ def tell_many(result: "Each", json: bool) -> None:
     render.note(f"{told}; {failed} failed" if result.failed else told)
 
 
-def show_plan(planned: "Plan", json: bool) -> None:
+def show_plan(planned: "Estimate", json: bool) -> None:
     """Says what a reading would take.
 
     Raises:
@@ -119,7 +122,7 @@ def show_plan(planned: "Plan", json: bool) -> None:
         raise typer.Exit(PARTLY_READ)
 
 
-def _host(planned: "Plan") -> list[tuple[str, str]]:
+def _host(planned: "Estimate") -> list[tuple[str, str]]:
     """Memory beside a GPU, where it is wanted."""
     if not planned.host_bytes:
         return []
@@ -132,16 +135,17 @@ def _of(needed: int | None, free: int | None) -> str:
 
 def left_out(reasons: list[str]) -> None:
     """Notes files in folders and archives that hold no text."""
-    for reason in reasons[:SHOWN]:
-        render.note(f"left out: {reason}")
-    if len(reasons) > SHOWN:
-        render.note(f"left out: {len(reasons) - SHOWN:,} more (--json has all)")
+    _tell("left out", reasons, SHOWN, render.note)
 
 
 def missing(skipped: list[str], lost: list[str]) -> None:
     """Tells, also where quiet is wanted, what should have been read and was not."""
     for kind, reasons in (("skipped", skipped), ("lost", lost)):
-        for reason in reasons[:PROBLEMS]:
-            render.problem(f"{kind}: {reason}")
-        if len(reasons) > PROBLEMS:
-            render.problem(f"{kind}: {len(reasons) - PROBLEMS:,} more (--json has all)")
+        _tell(kind, reasons, PROBLEMS, render.problem)
+
+
+def _tell(kind: str, reasons: list[str], most: int, tell: Callable[[str], None]) -> None:
+    for reason in reasons[:most]:
+        tell(f"{kind}: {reason}")
+    if len(reasons) > most:
+        tell(f"{kind}: {len(reasons) - most:,} more (--json has all)")

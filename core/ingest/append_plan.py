@@ -66,11 +66,11 @@ class More:
 
     def sizes(self) -> list[Source]:
         """Sources as large as what is new of them."""
-        grown = [_Grown(self.name or "", self.file, self.bytes)] if self.file else []
+        grown = [_NewPart(self.name or "", self.file, self.bytes)] if self.file else []
         return [*grown, *self.new]
 
 
-class _Grown(Source):
+class _NewPart(Source):
     """The new part of a source, for estimates."""
 
     def __init__(self, name: str, path: Path, new: int):
@@ -124,8 +124,8 @@ def _are(manifest: Manifest, entries: list[Entry], given: list[Source]) -> bool:
 
 def _is_still(manifest: Manifest, entry: Entry, source: Source) -> bool:
     """Whether a source is one that was left out, and would be again."""
-    place = source.file, source.part
-    return place_of(manifest, entry) == place and left_out_now(entry) is Now.SAME
+    same = place_of(manifest, entry) == (source.file, source.part)
+    return same and not isinstance(entry, int) and left_out_now(entry) is Now.SAME
 
 
 def _require_same(document: Document, entry: Entry, source: Source) -> None:

@@ -70,25 +70,27 @@ def follow(
         per_token = done.bytes / max(1, done.tokens)
         growth = _Growth(file, _read(store, name), int(engine.new_method().chunk * per_token))
         while True:
-            if not growth.is_due():
-                wait(POLL)
-                continue
-            try:
-                new = append(job, observer)
-            except Locked as why:
-                if not store.is_waiting(name):
-                    raise
-                observer.waits(why)
-                wait(POLL)
-                continue
-            growth.note(_read(store, name))
-            if new.bytes != done.bytes:  # also where what was complete has got its place
+            new = _longer(job, observer, store) if growth.is_due() else None
+            if new:
+                growth.note(_read(store, name))
+            if new and new.bytes != done.bytes:  # also what was complete and has got its place
                 done = replace(new, status="complete")
                 observer.done(done)
             else:
-                wait(POLL)  # there was nothing to read, and so it may be the next time
+                wait(POLL)  # if there was nothing to read, so it may be the next time
     except KeyboardInterrupt:
         return done
+
+
+def _longer(job: Job, observer: Observer, store: Library) -> Ingested | None:
+    """What an append makes of the document; None where it waits for readers."""
+    try:
+        return append(job, observer)
+    except Locked as why:
+        if not store.is_waiting(job.called):
+            raise
+        observer.waits(why)
+        return None
 
 
 def _require_plain(path: str, rules: Rules) -> None:

@@ -234,7 +234,7 @@ class DocumentReading:
     Attributes:
         engine: the model and the method.
         reading: what is read.
-        writer: where it goes.
+        behind: where it goes.
         cadence: when to write a checkpoint.
         observer: hears of progress.
         require_size: refuses to let the library grow by so many bytes.
@@ -245,7 +245,7 @@ class DocumentReading:
 
     engine: Engine
     reading: SourceReading
-    writer: WriterBehind
+    behind: WriterBehind
     cadence: Cadence
     observer: Observer = NOBODY
     require_size: Callable[..., None] = lambda growth=0: None
@@ -254,7 +254,7 @@ class DocumentReading:
 
     def __post_init__(self) -> None:
         self.checkpoints = Checkpoints(self.cadence, self.reading.tokens)
-        self._boundaries = Boundaries(self.reading, self.writer.begun)
+        self._boundaries = Boundaries(self.reading, self.behind.writer.begun)
         self._reused, self._cached = self.reading.tokens, self.reading.bytes
         self._kept = self._reused
         self._started = time.perf_counter()
@@ -265,12 +265,12 @@ class DocumentReading:
         Raises:
             UnreadableInput: there is no text.
         """
-        begun = self.writer.begun
+        begun = self.behind.writer.begun
         method = self.engine.new_method(begun and begun.snapshot(), begun, True, self.expected)
         self.checkpoints.start(self._reused)
         self._tell()
         try:
-            with self.writer, self.reading.ids() as ids:
+            with self.behind, self.reading.ids() as ids:
                 self._read(method, ids)
         except BaseException:  # Ctrl-C too: a checkpoint may have been finished since
             self._tell()
@@ -279,8 +279,8 @@ class DocumentReading:
         arrive()
         snapshot = None if self._is_cheap(method, boundary) else snapshot
         words = WORD_BYTES * self.reading.tokens
-        self.require_size(self.writer.growth(snapshot, boundary) + words)
-        self.writer.complete(snapshot, boundary, word_tables, report=self.reading.report())
+        self.require_size(self.behind.writer.growth(snapshot, boundary) + words)
+        self.behind.writer.complete(snapshot, boundary, word_tables, report=self.reading.report())
 
     def _is_cheap(self, method: Method, boundary: Boundary | None) -> bool:
         """Whether the snapshot need not be kept: to make it again is less than an answer takes."""
@@ -302,12 +302,12 @@ class DocumentReading:
 
     def _read(self, method: Method, ids: Iterator[Tensor]) -> None:
         prefix = self.engine.prompt.prefix()
-        prefix = prefix[:0] if self.writer.begun else prefix
+        prefix = prefix[:0] if self.behind.writer.begun else prefix
 
         def before(end: int | None) -> None:
             self._boundaries.before(method, None if end is None else self._reused + end)
 
-        for read in encode(self.engine.decoder, method, prefix, ids, self.writer, before):
+        for read in encode(self.engine.decoder, method, prefix, ids, self.behind, before):
             self.reading.store(self._reused + read)
             self._require_room(method)
             if self.checkpoints.is_due(self.reading.tokens):
@@ -328,10 +328,10 @@ class DocumentReading:
 
     def _checkpoint(self, method: Method) -> None:
         """Begins to write a checkpoint of what was read so far."""
-        self.writer.wait()  # for the one before: its snapshot is as large
+        self.behind.wait()  # for the one before: its snapshot is as large
         tokens, report = self.reading.tokens, {**self.reading.report(), **self.marks}
         self.checkpoints.start(tokens)
-        self.writer.do(self._save, tokens, *self._snapshots(method), report)
+        self.behind.do(self._save, tokens, *self._snapshots(method), report)
 
     def _save(
         self,
@@ -343,7 +343,7 @@ class DocumentReading:
     ) -> None:
         arrive()
         with self.checkpoints.writing(tokens):
-            self.writer.checkpoint(snapshot, boundary, report=report)
+            self.behind.writer.checkpoint(snapshot, boundary, report=report)
         self._kept = tokens
         _log.debug("checkpoint after %s tokens", f"{tokens:,}")
         self.require_size()

@@ -33,7 +33,7 @@ FILLED = 32768  # tokens at which a method's chunks are timed that look at all b
 
 
 @dataclass(frozen=True)
-class Plan:
+class Estimate:
     """What an ingest would take.
 
     Attributes:
@@ -73,7 +73,7 @@ class Plan:
         return {"schema_version": 1, **asdict(self)}
 
 
-def plan(job: Job) -> Plan:
+def plan(job: Job) -> Estimate:
     """Measures what reading a job's sources would take.
 
     Raises:
@@ -97,7 +97,7 @@ def plan(job: Job) -> Plan:
     free = free_disk(job.library)
     if job.max_size is not None:
         free = min(free, max(0, job.max_size - folder_bytes(job.library)))
-    return Plan(
+    return Estimate(
         name=job.names()[0],
         tokens=count.tokens,
         bytes=count.bytes,

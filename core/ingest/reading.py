@@ -10,7 +10,7 @@ import os
 import sys
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ class SourceReading:
     Args:
         sources: what to read, in order.
         stream: makes tokens of them.
-        writer: gets text and tokens. What it has already is compared, and not tokenized again.
+        behind: gets text and tokens. What it has already is compared, and not tokenized again.
 
     Attributes:
         total: bytes of all sources; None where a stream does not tell.
@@ -61,19 +61,19 @@ class SourceReading:
         CannotGoOn: a stream is not the one whose reading was begun.
     """
 
-    def __init__(self, sources: list[Source], stream: TokenStream, writer: WriterBehind):
+    def __init__(self, sources: list[Source], stream: TokenStream, behind: WriterBehind):
         self.tokens = self.bytes = self.forced_splits = self.safe = 0
         self.skipped: list[dict[str, Any]] = []
         self.lost: list[str] = []
         self.changed: list[str] = []
         sizes = [source.expected_size for source in sources]
         self.total = None if None in sizes else sum(size or 0 for size in sizes)
-        self._stream, self._writer = stream, writer
+        self._stream, self._behind = stream, behind
         self._ahead: deque[_Ahead] = deque()
         self._handled = 0  # sources that are stored to their end, or left out
         self._waiting = deque(_Ahead(source) for source in sources)
-        if writer.begun:
-            self._go_on(writer.begun)
+        if behind.writer.begun:
+            self._go_on(behind.writer.begun)
         self._given = self.tokens  # that were handed out, or are in the store
 
     @contextmanager
@@ -88,7 +88,7 @@ class SourceReading:
         found = self._found()
         # Who waits for a stream in another thread cannot be made to stop waiting.
         files = all(ahead.source.file or ahead.source.refused for ahead in self._waiting)
-        ahead = files and self._writer.beside
+        ahead = files and self._behind.beside
         with prefetched(found, AHEAD) if ahead else closing(found) as taken:
             try:
                 yield self._taken(taken)
@@ -96,7 +96,7 @@ class SourceReading:
                 parser.end()
                 raise
 
-    def _found(self) -> Iterator["_Found"]:
+    def _found(self) -> "Generator[_Found]":
         """What is in the sources, in order; nothing that others look at is changed here."""
         while self._waiting:
             ahead = self._waiting.popleft()
@@ -114,7 +114,7 @@ class SourceReading:
             if not self._ahead or self._ahead[-1] is not ahead:
                 self._ahead.append(ahead)
             ids = ahead.take_in(part)
-            if ids is not None:
+            if ids is not None and part.piece:
                 self._note(part.piece, len(ids))
                 yield ids
 
@@ -137,7 +137,9 @@ class SourceReading:
                 told = {"why": str(ahead.unreadable), "text": not quiet}
                 self.skipped.append({"place": place, **file, **told})
             else:
-                self._hand_on(ahead, tokens - self.tokens)
+                given = ahead.hand_on(self._behind, tokens - self.tokens, self.bytes)
+                self.tokens, self.bytes = self.tokens + given[0], self.bytes + given[1]
+                self.forced_splits += given[2]
                 if ahead.pieces or not ahead.over:
                     return
                 self._end(ahead)
@@ -153,28 +155,9 @@ class SourceReading:
             "changed": [*self.changed],
         }
 
-    def _hand_on(self, ahead: "_Ahead", count: int) -> None:
-        source = ahead.source
-        text_start = self.bytes - ahead.stored  # of the source, in the document's text
-        if not ahead.begun:
-            self._writer.begin_source(
-                source.name, source.file, ahead.mtime_ns, source.encoding, ahead.origin
-            )
-            ahead.begun = True
-        splits = ahead.splits
-        ids, starts = (torch.from_numpy(array) for array in ahead.take(count))
-        self.forced_splits += ahead.splits - splits
-        self._writer.append("tokens", {"ids": ids, "starts": starts})
-        text = ahead.take_text()
-        self._writer.add_bytes(text)
-        if marks := ahead.take_marks():
-            starts, numbers = torch.tensor(marks).T + torch.tensor([[text_start], [0]])
-            self._writer.append("marks", {"starts": starts, "numbers": numbers})
-        self.tokens, self.bytes = self.tokens + len(ids), self.bytes + len(text)
-
     def _end(self, ahead: "_Ahead") -> None:
         source = ahead.source
-        self._writer.end_source(
+        self._behind.end_source(
             source.size, source.sha256, source.encoding, source.undecodable, ahead.mtime_ns
         )
         self.lost += source.lost
@@ -232,7 +215,6 @@ class _Ahead:
         unreadable: why nothing comes at all.
         origin: what the text was made from; None: it is the file.
         changed: the file was replaced or has grown since it was opened.
-        splits: places where the text was cut by force, in what was taken.
         known: what the store had of it at the start.
     """
 
@@ -241,7 +223,6 @@ class _Ahead:
         self.pieces: deque[Tokens] = deque()
         self.begun = self.over = self.changed = False
         self.unreadable: UnreadableInput | None = None
-        self.splits = 0
         self.origin: Origin | None = None
         self._marks: deque[tuple[int, int]] = deque()
         self.known: SourceRecord | None = None
@@ -302,9 +283,37 @@ class _Ahead:
         self._end = piece.end
         return torch.from_numpy(piece.ids).long()
 
-    def take(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Up to `count` tokens: ids (n,) int32 and starts (n,) int64."""
-        ids, starts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    def hand_on(self, writer: WriterBehind, count: int, end: int) -> tuple[int, int, int]:
+        """Hands on up to `count` tokens, and the text before the next one.
+
+        Args:
+            writer: gets them.
+            count: tokens.
+            end: of the document's text so far, in bytes.
+
+        Returns:
+            How many tokens, bytes, and places where the text was cut by force.
+        """
+        source, start = self.source, end - self._stored
+        if not self.begun:
+            given = source.name, source.file, self.mtime_ns, source.encoding, self.origin
+            writer.begin_source(*given)
+            self.begun = True
+        ids, starts, splits = self._take(count)
+        writer.append("tokens", {"ids": torch.from_numpy(ids), "starts": torch.from_numpy(starts)})
+        text = self._take_text()
+        writer.add_bytes(text)
+        marks = []
+        while self._marks and self._marks[0][0] < self._stored:
+            marks.append(self._marks.popleft())
+        if marks:
+            places, numbers = torch.tensor(marks).T + torch.tensor([[start], [0]])
+            writer.append("marks", {"starts": places, "numbers": numbers})
+        return len(ids), len(text), splits
+
+    def _take(self, count: int) -> tuple[np.ndarray, np.ndarray, int]:
+        """Up to `count` tokens: ids (n,) int32, starts (n,) int64; and forced splits in them."""
+        ids, starts, splits = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)], 0
         while self.pieces and count:
             piece = self.pieces.popleft()
             ids.append(piece.ids[:count])
@@ -312,11 +321,11 @@ class _Ahead:
             if len(piece.ids) > count:
                 self.pieces.appendleft(_without(piece, count))
             else:
-                self.splits += piece.forced
+                splits += piece.forced
             count -= len(ids[-1])
-        return np.concatenate(ids), np.concatenate(starts)
+        return np.concatenate(ids), np.concatenate(starts), splits
 
-    def take_text(self) -> bytes:
+    def _take_text(self) -> bytes:
         """The bytes before the next token; at the end of the source all that are left."""
         next_starts = (int(piece.starts[0]) for piece in self.pieces if len(piece.ids))
         everything = self._stored + len(self._text) if self.over else self._end
@@ -325,24 +334,12 @@ class _Ahead:
         self._stored += len(data)
         return data
 
-    @property
-    def stored(self) -> int:
-        """Bytes of the text that were taken."""
-        return self._stored
-
-    def take_marks(self) -> list[tuple[int, int]]:
-        """The marks of the text that was taken."""
-        taken = []
-        while self._marks and self._marks[0][0] < self._stored:
-            taken.append(self._marks.popleft())
-        return taken
-
     def _add(self, data: bytes) -> None:
         """Takes raw bytes; those that the store has are only compared."""
         old = data[: self.known.size - self._compared] if self.known else b""
         self._digest.update(old)
         self._compared += len(old)
-        if old and self._compared == self.known.size:
+        if old and self.known and self._compared == self.known.size:
             self._require_compared()
         self._text += data[len(old) :]
 

@@ -118,9 +118,8 @@ def _has_place(known: SourceRecord) -> bool:
 
     On Windows, a path of two slashes names a machine, which would be told who is asking.
     """
-    path = known.path
-    whole = path is not None and known.undecodable is not None
-    return whole and os.path.isabs(path) and path[:2] not in ("\\\\", "//")
+    path = known.path if known.undecodable is not None else None
+    return path is not None and os.path.isabs(path) and path[:2] not in ("\\\\", "//")
 
 
 def _look(sources: list[SourceRecord], found: "queue.SimpleQueue[tuple[str, bool]]") -> None:

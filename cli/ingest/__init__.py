@@ -1,13 +1,13 @@
 """`longctx ingest`: reads a document once and keeps its state."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from longctx.cli import options
-from longctx.cli.ingest import many, plan, results, ways
-from longctx.cli.ingest.fit import dtype_to_go_on, require_fit, says_how_to_read
-from longctx.cli.ingest.job import understood
+from longctx.cli import options, progress
+from longctx.cli.ingest import observe, results
+from longctx.cli.ingest.job import dtype_wanted, require_fit, says_how_to_read, understood
 from longctx.cli.ingest.stop import stoppable
 from longctx.cli.loading import make_setup
 from longctx.cli.settings import library_path
@@ -134,24 +134,7 @@ def run(
     require_fit(ctx, paths)
     # What takes no time is refused first; torch is not imported before `make_setup`.
     with stoppable(json) as stop:
-        job = understood(
-            paths,
-            library_path(library),
-            append or name,
-            replace,
-            hidden=hidden,
-            no_ignore=no_ignore,
-            raw=raw,
-            max_unpacked=max_unpacked,
-            max_parser_memory=max_parser_memory,
-            max_parser_time=max_parser_time,
-            checkpoint=checkpoint,
-            max_size=max_size,
-        )
-        if append:
-            job.require_there()
-        if append or (follow and job.is_there()):
-            dtype = dtype_to_go_on(ctx)
+        folder, fields = library_path(library), understood(ctx.params)
         setup = make_setup(
             model=model,
             profile=profile,
@@ -159,20 +142,25 @@ def run(
             keep_kv=keep_kv,
             kv_dtype=kv_dtype,
             device=device,
-            dtype=dtype,
+            dtype=dtype_wanted(ctx, folder),
             threads=threads,
         )
+        from longctx.core.ingest import append as appending
+        from longctx.core.ingest import ingest, plan
+        from longctx.core.ingest.job import Job
+        from longctx.core.store.library import Library
+
+        job = Job(folder, setup=setup, name=append or name, replace=replace, **fields)
         if shared and not dry_run:
-            job.make_shared()
+            Library.open(folder, create=True, shared=True)
         if dry_run:
-            done, show = plan.measure(job, setup), plan.show
+            with progress.status("measuring"):
+                show = partial(results.show_plan, plan.plan(job))
         elif each:
-            done, show = ways.read_each(job, setup, stop, json), many.show
+            show = partial(results.show_many, observe.read_each(job, stop, json))
         elif follow:
-            as_wanted = says_how_to_read(ctx)
-            done, show = ways.follow(job, setup, stop, as_wanted), results.show
-        elif append:
-            done, show = ways.append(job, setup, stop), results.show
+            show = partial(results.show, observe.follow(job, stop, says_how_to_read(ctx)))
         else:
-            done, show = ways.read(job, setup, stop), results.show
-    show(done, json)
+            how = appending.append if append else ingest.read
+            show = partial(results.show, observe.read(how, job, stop))
+    show(json)

@@ -1,112 +1,114 @@
-"""What `ingest` is to read, into which library and within which limits: its options, understood.
+"""The options of `ingest`, understood before anything slow: which go together, and what they say.
 
 How it is read, by which model, is `loading.make_setup`'s affair.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from longctx.core.ingest.checkpoints import Cadence
-    from longctx.core.sources.rules import Rules
+import typer
+
+from longctx.core.common.errors import UsageError
+
+TYPED = "COMMANDLINE"  # where a value comes from that was given for this run
+READ_AS = ("method", "profile", "keep_kv", "kv_dtype")  # what a document that is there says itself
+ANEW = ("each", "replace", "dry_run")  # what no document becomes longer with
 
 
-@dataclass(frozen=True)
-class Job:
-    """One run of `ingest`.
+def require_fit(ctx: typer.Context, paths: list[str]) -> None:
+    """Refuses options that contradict one another.
 
-    Attributes:
-        paths: files, folders, patterns, `-`; they are there.
-        library: the library's folder.
-        name: the document's, as the user named it; None: it is named after the first path.
-        replace: a document of this name gives way.
-        rules: what is read of folders and archives, and how.
-        every: tokens and seconds after which a checkpoint is written; None: the usual number.
-        max_size: bytes that the library may have; None: as many as the disk has.
+    Raises:
+        UsageError: with what to do.
     """
-
-    paths: list[str]
-    library: Path
-    name: str | None
-    replace: bool
-    rules: "Rules"
-    every: tuple[int | None, int | None]
-    max_size: int | None
-
-    @property
-    def called(self) -> str:
-        """The title that the document has or gets, or else its name."""
-        from longctx.core.store.naming import called_after
-
-        if self.name is not None:
-            return self.name
-        name, title = called_after(self.paths[0])
-        return title or name
-
-    def require_there(self) -> None:
-        """NotFound unless there is a document that is called so."""
-        from longctx.core.store.library import Library
-
-        Library.open(self.library).document(self.called)
-
-    def make_shared(self) -> None:
-        """Makes the library, for others to read, where there is none."""
-        from longctx.core.store.library import Library
-
-        Library.open(self.library, create=True, shared=True)
-
-    def is_there(self) -> bool:
-        """Whether there is a document that is called so, and can be read."""
-        from longctx.core.common.errors import LongctxError
-
-        try:
-            self.require_there()
-        except LongctxError:
-            return False
-        return True
-
-    def cadence(self) -> "Cadence":
-        """Says for one document when to write a checkpoint."""
-        from longctx.core.ingest.checkpoints import Cadence
-
-        return Cadence.given(*self.every)
+    given = ctx.params
+    if given["append"]:
+        why = "a document that becomes longer is read on as it was begun"
+        _refuse(_typed(ctx, "name", *ANEW, *READ_AS), "--append", why)
+    if given["follow"]:
+        _refuse(_typed(ctx, *ANEW), "--follow")
+        if paths[-1] == "-":
+            raise UsageError("cannot follow standard input", "", "Name a file last.")
+    if given["each"] and (given["name"] or given["dry_run"]):
+        named = given["name"]
+        raise UsageError(
+            f"cannot take --each with {'--name' if named else '--dry-run'}",
+            "documents are named after their files" if named else "the figures are of one document",
+            "Leave one of them out.",
+        )
 
 
-def understood(
-    paths: list[str],
-    library: Path,
-    name: str | None,
-    replace: bool,
-    *,
-    hidden: bool,
-    no_ignore: bool,
-    raw: bool,
-    max_unpacked: str | None,
-    max_parser_memory: str | None,
-    max_parser_time: str | None,
-    checkpoint: str | None,
-    max_size: str | None,
-) -> Job:
-    """What the options come to. Takes no time, so that mistakes are told before anything slow.
+def says_how_to_read(ctx: typer.Context) -> bool:
+    """Whether the command line says how to read what a document that is there says itself."""
+    return bool(_typed(ctx, *READ_AS))
+
+
+def _typed(ctx: typer.Context, *names: str) -> list[str]:
+    """Those options that come from the command line, not from the environment or a file."""
+    sources = {name: ctx.get_parameter_source(name) for name in names}
+    return sorted(name for name, source in sources.items() if source and source.name == TYPED)
+
+
+def _refuse(names: list[str], other: str, why: str = "") -> None:
+    """UsageError for the first of these options, if there is any, beside another one."""
+    if names:
+        flag = "--" + names[0].replace("_", "-")
+        raise UsageError(f"{flag} cannot be given with {other}", why, "Leave it out.")
+
+
+def understood(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a `Job` that say what is read and how much of it may be kept.
 
     Args:
-        paths, library, name, replace: as `Job` has them.
-        hidden, no_ignore, raw, max_unpacked: what is read of folders and archives, and how.
-        max_parser_memory, max_parser_time: what parsing a file may take.
-        checkpoint, max_size: as they were typed.
+        given: the options of the command as they were typed.
 
     Raises:
         UsageError: a missing file, or a number that is none.
     """
     from longctx.core.common.units import parse_bytes, parse_seconds, parse_tokens_or_seconds
+    from longctx.core.ingest.checkpoints import Cadence
     from longctx.core.sources.find import check
     from longctx.core.sources.rules import Rules
 
-    sizes = [parse_bytes(size) if size else None for size in (max_unpacked, max_parser_memory)]
-    seconds = parse_seconds(max_parser_time) if max_parser_time else None
-    rules = Rules(hidden, no_ignore, raw, *sizes, seconds)
+    unpacked, memory = given["max_unpacked"], given["max_parser_memory"]
+    seconds, every = given["max_parser_time"], given["checkpoint"]
+    rules = Rules(
+        hidden=given["hidden"],
+        ignored=given["no_ignore"],
+        raw=given["raw"],
+        max_unpacked=parse_bytes(unpacked) if unpacked else None,
+        memory=parse_bytes(memory) if memory else None,
+        seconds=parse_seconds(seconds) if seconds else None,
+    )
+    paths = [*given["paths"]]
     check(paths, rules)
-    every = parse_tokens_or_seconds(checkpoint) if checkpoint else (None, None)
-    limit = parse_bytes(max_size) if max_size else None
-    return Job(paths, library, name, replace, rules, every, limit)
+    return {
+        "paths": paths,
+        "rules": rules,
+        "cadence": Cadence.given(*parse_tokens_or_seconds(every)) if every else Cadence(),
+        "max_size": parse_bytes(given["max_size"]) if given["max_size"] else None,
+    }
+
+
+def dtype_wanted(ctx: typer.Context, library: Path) -> str:
+    """The number format to read in: of a document that is there, only one that was typed.
+
+    One that is only a setting, of the environment or the config file, is for documents to come.
+
+    Raises:
+        NotFound: there is no document to append to.
+    """
+    from longctx.core.common.errors import LongctxError
+    from longctx.core.store.library import Library
+    from longctx.core.store.naming import called_after
+
+    given, is_there = ctx.params, False
+    if given["append"] or given["follow"]:
+        name, title = called_after(given["paths"][0])
+        try:
+            Library.open(library).document(given["append"] or given["name"] or title or name)
+            is_there = True
+        except LongctxError:
+            if given["append"]:
+                raise
+    return "auto" if is_there and not _typed(ctx, "dtype") else given["dtype"]

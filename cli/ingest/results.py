@@ -1,17 +1,17 @@
-"""What `ingest` tells of a document that it has read, and of the files that it could not read.
+"""What `ingest` tells: of a document, of many, of a plan, and of files that it could not read."""
 
-What it tells of many documents is in `ingest_each.py`.
-"""
-
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import typer
 
 from longctx.cli import render
-from longctx.cli.text import duration, size
+from longctx.cli.text import counted, duration, size
 
 if TYPE_CHECKING:
     from longctx.core.ingest.ingest import Ingested
+    from longctx.core.ingest.many import Each, Failed
+    from longctx.core.ingest.plan import Estimate
 
 PARTLY_READ = 3  # exit code
 SHOWN = 10  # files that are named; --json has all
@@ -24,7 +24,8 @@ def show(done: "Ingested", json: bool) -> None:
     Raises:
         typer.Exit: with 3 where a source could not be read.
     """
-    print_one(done, json)
+    if not render.result(done.as_dict(), json):
+        render.line(summary(done))
     for note in done.notes:
         render.note(note)
     for source in done.changed:
@@ -44,12 +45,6 @@ def show(done: "Ingested", json: bool) -> None:
         raise typer.Exit(PARTLY_READ)
 
 
-def print_one(done: "Ingested", json: bool) -> None:
-    """The result alone."""
-    if not render.result(done.as_dict(), json):
-        render.line(summary(done))
-
-
 def summary(done: "Ingested") -> str:
     """The result in a line."""
     many = f" from {done.sources:,} files" if done.sources > 1 else ""
@@ -63,18 +58,94 @@ def summary(done: "Ingested") -> str:
     return f"{told}, {duration(done.seconds)} ({done.tokens_per_s:,.0f} tokens/s)"
 
 
+def show_one_of_many(done: "Ingested | Failed") -> None:
+    """A line on a file of many, when it is done."""
+    from longctx.core.ingest.many import Failed
+
+    if isinstance(done, Failed):
+        render.problem(f"failed: {done.message}")
+        return
+    told = f"{done.name}: {done.status}, {done.tokens:,} tokens, state {size(done.state_bytes)}"
+    render.line(told)
+    missing(done.skipped, done.lost)
+
+
+def show_many(result: "Each", json: bool) -> None:
+    """The result of `ingest --each`.
+
+    Raises:
+        typer.Exit: with 3 where anything could not be read.
+    """
+    tell_many(result, json)
+    if result.failed or any(done.skipped or done.lost for done in result.documents):
+        raise typer.Exit(PARTLY_READ)
+
+
+def tell_many(result: "Each", json: bool) -> None:
+    """What became of many files so far, as a JSON object or in a note."""
+    render.result(result.as_dict(), json)
+    left_out(result.left_out)
+    tokens = sum(done.tokens for done in result.documents)
+    state = sum(done.state_bytes for done in result.documents)
+    documents = counted(len(result.documents), "document")
+    told = f"{documents}, {counted(tokens, 'token')}, state {size(state)}"
+    failed = counted(len(result.failed), "file")
+    render.note(f"{told}; {failed} failed" if result.failed else told)
+
+
+def show_plan(planned: "Estimate", json: bool) -> None:
+    """Says what a reading would take.
+
+    Raises:
+        typer.Exit: with 1 where there is no room for it, with 3 where a source cannot be read.
+    """
+    if not render.result(planned.as_dict(), json):
+        render.facts(
+            [
+                ("name", planned.name),
+                ("sources", f"{planned.sources:,}"),
+                ("tokens", f"{planned.tokens:,}"),
+                ("text", size(planned.bytes)),
+                ("disk", _of(planned.disk_bytes, planned.free_disk_bytes)),
+                ("peak memory", _of(planned.peak_memory_bytes, planned.free_memory_bytes)),
+                *_host(planned),
+                ("time", f"{duration(planned.seconds)} ({planned.tokens_per_s:,.0f} tokens/s)"),
+                ("method", f"{planned.method} on {planned.device} in {planned.dtype}"),
+                ("fits", "yes" if planned.fits else "no"),
+            ]
+        )
+    left_out(planned.left_out)
+    missing(planned.skipped, [])
+    if not planned.fits:
+        raise typer.Exit(1)
+    if planned.skipped:
+        raise typer.Exit(PARTLY_READ)
+
+
+def _host(planned: "Estimate") -> list[tuple[str, str]]:
+    """Memory beside a GPU, where it is wanted."""
+    if not planned.host_bytes:
+        return []
+    return [("host memory", _of(planned.host_bytes, planned.free_host_bytes))]
+
+
+def _of(needed: int | None, free: int | None) -> str:
+    return f"{size(needed)}, {size(free)} free"
+
+
 def left_out(reasons: list[str]) -> None:
     """Notes files in folders and archives that hold no text."""
-    for reason in reasons[:SHOWN]:
-        render.note(f"left out: {reason}")
-    if len(reasons) > SHOWN:
-        render.note(f"left out: {len(reasons) - SHOWN:,} more (--json has all)")
+    _tell("left out", reasons, SHOWN, render.note)
 
 
 def missing(skipped: list[str], lost: list[str]) -> None:
     """Tells, also where quiet is wanted, what should have been read and was not."""
     for kind, reasons in (("skipped", skipped), ("lost", lost)):
-        for reason in reasons[:PROBLEMS]:
-            render.problem(f"{kind}: {reason}")
-        if len(reasons) > PROBLEMS:
-            render.problem(f"{kind}: {len(reasons) - PROBLEMS:,} more (--json has all)")
+        _tell(kind, reasons, PROBLEMS, render.problem)
+
+
+def _tell(kind: str, reasons: list[str], most: int, tell: Callable[[str], None]) -> None:
+    for reason in reasons[:most]:
+        tell(f"{kind}: {reason}")
+    if len(reasons) > most:
+        tell(f"{kind}: {len(reasons) - most:,} more (--json has all)")

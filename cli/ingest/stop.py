@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from longctx.cli import progress
-from longctx.cli.ingest import many
-from longctx.cli.ingest.results import show
+from longctx.cli.ingest.results import show, tell_many
 from longctx.cli.interrupt import code_of, within
 from longctx.cli.program import Interrupted, finish, interrupted, tell
 from longctx.cli.run import current
@@ -63,7 +62,7 @@ class Stop:
             raise typer.Exit
         if self.many is not None:
             self.many.interrupted = True
-            many.tell(self.many, self._json)
+            tell_many(self.many, self._json)
         raise interrupted(code, self._remedy())
 
     def end(self, code: int) -> int:
@@ -83,7 +82,7 @@ class Stop:
     def tell_done(self) -> None:
         """Tells what became of many files until an error ended the run, if anything did."""
         if self.many is not None and (self.many.documents or self.many.failed):
-            many.tell(self.many, self._json)
+            tell_many(self.many, self._json)
 
     def _remedy(self) -> str:
         if self._kept is None:
@@ -118,11 +117,6 @@ def stoppable(json: bool) -> Iterator[Stop]:
         stop.tell_done()
         raise
     finally:
-        _end_parsing()
+        from longctx.core.sources import parser
 
-
-def _end_parsing() -> None:
-    """Ends the program that parses files, if there was any to parse."""
-    from longctx.core.sources import parser
-
-    parser.end()
+        parser.end()  # the program that parses files, if there was any to parse

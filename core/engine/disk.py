@@ -17,26 +17,29 @@ WORD_BYTES = 4  # of the word index, about, for each token
 SAMPLE_BYTES = 1 << 18
 
 
-def require_disk(
+def expected_in_room(
     store: Library,
     name: str,
     engine: Engine,
-    method: Method,
     sources: list[Source],
     max_size: int | None,
-) -> None:
-    """Refuses sources whose state would not fit, judged by their first text.
+    before: int = 0,
+) -> int:
+    """About how many tokens a document will have, judged by its first text, if there is room.
 
     Args:
         store: where the state will be.
         name: the document's; what is there of it already does not count twice.
-        engine, method: what reads.
+        engine: what reads.
         sources: what is read; a stream counts nothing.
         max_size: bytes that the library may have; None: any number.
+        before: tokens that are there already.
 
     Raises:
-        LongctxError: with the figure needed and the figure free.
+        LongctxError: the model does not fit; or the state the disk, or what is held the memory:
+            with the figure needed and the figure free.
     """
+    method = engine.new_method()
     tokens, needed = _tokens_and_bytes(engine, sources, method.row_bytes())
     # While a checkpoint is written, the one before is still there.
     needed += 2 * method.snapshot_bytes(tokens, engine.dtype.itemsize)
@@ -45,20 +48,12 @@ def require_disk(
     if max_size is not None:
         room = max_size - folder_bytes(store.path) + begun
         _refuse(store, sources, needed, room, "are left of --max-size")
+    _require_memory(engine, method, before + tokens)
+    return before + tokens
 
 
-def require_memory(engine: Engine, method: Method, sources: list[Source], before: int = 0) -> None:
-    """Refuses sources of which a method would hold more than there is memory.
-
-    Args:
-        engine, method: what reads.
-        sources: what is read.
-        before: tokens that are there already.
-
-    Raises:
-        LongctxError: with the figures.
-    """
-    tokens = before + expected_tokens(engine, sources)
+def _require_memory(engine: Engine, method: Method, tokens: int) -> None:
+    """Refuses tokens of which a method would hold more than there is memory."""
     held = method.held_bytes(tokens)
     if not holds(engine, held):
         beside = held.host or held.device
@@ -86,11 +81,6 @@ def _refuse(store: Library, sources: list[Source], needed: int, room: int, where
             f"{max(room, 0) / 1e9:.2f} GB {where}",
             "Free some space, or name a library on another disk with --library.",
         )
-
-
-def expected_tokens(engine: Engine, sources: list[Source]) -> int:
-    """About how many tokens files have, judged by their first text; streams count nothing."""
-    return _tokens_and_bytes(engine, sources, 0)[0]
 
 
 def _tokens_and_bytes(engine: Engine, sources: list[Source], row: int) -> tuple[int, int]:

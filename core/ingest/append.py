@@ -6,57 +6,35 @@ when it is whole. What the document has already is taken from it, not from the s
 Nothing here asks which method is in use.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from xxhash import xxh3_128_hexdigest
 
 from longctx.core.common.device import dtype_name
 from longctx.core.common.errors import StateMismatch, UsageError
-from longctx.core.engine.disk import expected_tokens, require_disk, require_memory
+from longctx.core.engine.disk import expected_in_room
 from longctx.core.engine.setup import Engine, Setup, prepare, recorded
-from longctx.core.ingest.append_plan import (
-    More,
-    anew,
-    in_order,
-    more_of,
-    sources_before,
-    still_changed,
-)
+from longctx.core.ingest.append_plan import More, anew, more_of, sources_before, still_changed
 from longctx.core.ingest.append_sources import Start, encoding_stays, start_before
-from longctx.core.ingest.checkpoints import Cadence
-from longctx.core.ingest.ingest import Ingested, Progress, as_it_was, read_in
-from longctx.core.ingest.reading import CannotGoOn, begun_with
-from longctx.core.ingest.resume import holds, read_in_dtype, told_dtype
-from longctx.core.sources.find import USUAL, check, open_sources
+from longctx.core.ingest.identity import KEPT, CannotGoOn, begun_with, in_order, now_of
+from longctx.core.ingest.ingest import Ingested, as_it_was, read_in
+from longctx.core.ingest.job import NOBODY, Job, Observer
+from longctx.core.ingest.resume import read_in_dtype, told_dtype
+from longctx.core.sources.find import check, open_sources
 from longctx.core.sources.reader import Source
-from longctx.core.sources.rules import Rules
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import UNITS, Manifest
 from longctx.core.store.reopening import Longer
-from longctx.core.store.space import require_size
 from longctx.core.store.writer import Writer
 from longctx.core.tokens.tokens import TokenStream
 
 MARK = "append"  # in the report of a checkpoint: what is being made longer
 
 
-def append(
-    library: Path,
-    name: str,
-    paths: list[str],
-    setup: Setup,
-    cadence: Cadence | None = None,
-    max_size: int | None = None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-    rules: Rules = USUAL,
-    engine: Engine | None = None,
-) -> Ingested:
+def append(job: Job, observer: Observer = NOBODY) -> Ingested:
     """Makes a complete document longer.
 
     The first source goes on with the document's last one if it is the same file, or begins with
@@ -64,15 +42,9 @@ def append(
     on with from its last checkpoint; until it is complete, the document is as it was.
 
     Args:
-        library: the library's folder.
-        name: the document.
-        paths: files, folders, patterns, or `-` for standard input.
-        setup: model and device; how it is read, and in which number format, the document says.
-        cadence: when to write a checkpoint; None: the usual one.
-        max_size: bytes that the library may have; None: as many as the disk has.
-        on_progress: called after every chunk.
-        rules: what is read of folders and archives, and how.
-        engine: what `engine_for` gives, where that is known.
+        job: its name is the document's; how that is read, and in which number format, it says
+            itself. Its engine, where there is one, is what `engine_for` gives.
+        observer: hears of progress.
 
     Raises:
         UsageError: a missing file, one that has changed otherwise than by growing, or one that is
@@ -82,34 +54,23 @@ def append(
         StateMismatch: it is of another model, damaged, or of a version that notes no boundary.
         LongctxError: no room for the model or the state.
     """
-    store = Library.open(library)
-    check(paths, rules)  # a missing file is told before anything is locked
+    store, name = Library.open(job.library), job.called
+    check(job.paths, job.rules)  # a missing file is told before anything is locked
     with store.longer(name) as longer:
         document = longer.document
-        more = more_of(document, open_sources(paths, rules))
+        more = more_of(document, open_sources(job.paths, job.rules))
         if not more.bytes and not more.new:
             return as_it_was(document)
-        _require_one_text(document)
-        boundary = document.boundary()
-        if boundary is None:
-            raise StateMismatch(
-                f"cannot append to '{name}'",
-                "an older longctx has read it, which did not keep what that needs",
-                f"Read everything anew: {anew(document)}",
-            )
-        engine = engine or engine_for(document, setup)
-        method = engine.new_method()
-        require_disk(store, name, engine, method, more.sizes(), max_size)
-        expected = document.manifest.tokens + expected_tokens(engine, more.sizes())
-        require_memory(engine, method, more.sizes(), document.manifest.tokens)
+        boundary = _boundary(document, name)
+        engine = job.engine or engine_for(document, job.setup)
+        sizes, before = more.sizes(), document.manifest.tokens
+        expected = expected_in_room(store, name, engine, sizes, job.max_size, before)
         stream = TokenStream(engine.files.tokenizer)
-        more.keep_shown_name(stream)
         sources = more.sources(_start(more, boundary, stream), stream)
         marks = {MARK: xxh3_128_hexdigest(document.manifest.to_json().encode())}
         writer = _writer(longer, more, boundary, sources, engine, marks)
-        within = partial(require_size, store.path, max_size)
         try:
-            run = read_in(engine, sources, writer, cadence, within, on_progress, expected, marks)
+            reading = read_in(job, observer, engine, sources, writer, expected, marks)
         except CannotGoOn as error:
             writer.discard()
             raise CannotGoOn(
@@ -118,7 +79,7 @@ def append(
                 "What was kept of the append is dropped: run the command again. If it says the "
                 f"same, read everything anew: {anew(document)}",
             ) from error
-        return run.summary(store.document(name))
+        return reading.summary(store.document(name))
 
 
 def engine_for(document: Document, setup: Setup) -> Engine:
@@ -153,19 +114,24 @@ def _own_dtype(manifest: Manifest, wanted: str) -> str:
     return own
 
 
-def _require_one_text(document: Document) -> None:
-    """Refuses a document whose sources were read each by itself.
+def _boundary(document: Document, name: str) -> Boundary:
+    """Where a document is read on from.
 
     Raises:
-        StateMismatch: it is such a one.
+        StateMismatch: its sources were read each by itself, or nothing tells where.
     """
+    remedy = f"Read everything anew: {anew(document)}"
     if document.manifest.units != UNITS[0]:
-        raise StateMismatch(
-            f"cannot append to '{document.manifest.name}'",
+        why = (
             "each of its sources was read by itself, and this longctx reads on only where all "
-            "were read as one text",
-            f"Read everything anew: {anew(document)}",
+            "were read as one text"
         )
+        raise StateMismatch(f"cannot append to '{document.manifest.name}'", why, remedy)
+    boundary = document.boundary()
+    if boundary is None:
+        why = "an older longctx has read it, which did not keep what that needs"
+        raise StateMismatch(f"cannot append to '{name}'", why, remedy)
+    return boundary
 
 
 def _start(more: More, boundary: Boundary, stream: TokenStream) -> tuple[int, Start]:
@@ -206,7 +172,7 @@ def _writer(
             except StateMismatch:
                 pass  # what it holds is only less work
     kept = sources_before(more, boundary.tokens)
-    order = [*in_order(manifest)]
+    order = in_order(manifest)
     ends = order.index(len(kept) - 1) if kept else -1
     report = {
         "forced_splits": boundary.forced_splits,
@@ -234,4 +200,4 @@ def _can_go_on(
         return False
     if begun.report[MARK] != marks[MARK] or begun_with(sources, begun) is None:
         return False
-    return all(holds(known) for known in begun.sources[fixed:])
+    return all(now_of(record) in KEPT for record in begun.sources[fixed:])

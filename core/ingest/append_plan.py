@@ -6,20 +6,16 @@ Writes nothing, and knows nothing of models.
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from longctx.core.common import pasting
 from longctx.core.common.errors import UsageError
 from longctx.core.ingest.append_sources import LeftOut, Start, StoredSource, hash_of, header_of
-from longctx.core.ingest.reading import skipped
-from longctx.core.ingest.resume import is_as_it_was
+from longctx.core.ingest.identity import KEPT, Entry, in_order, left_out_now, place_of
 from longctx.core.sources.reader import Source
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Manifest, SourceRecord
-from longctx.core.store.sameness import begins_with, is_same
+from longctx.core.store.sameness import Now, compare
 from longctx.core.tokens.tokens import TokenStream
-
-Entry = int | dict[str, Any]  # number of a source, or what is told of one that was left out
 
 
 @dataclass
@@ -43,23 +39,19 @@ class More:
     def sources(self, start: tuple[int, Start], stream: TokenStream) -> list[Source]:
         """All sources in order, those that were left out too.
 
+        The last one keeps its name if the model has read that before it.
+
         Args:
             start: number of the source that the boundary is in, and where to begin there.
             stream: makes the tokens.
         """
-        read, behind = _divided(self.document.manifest)
-        again = {(source.file, source.part) for source in self.new}  # could not be read then
-        left = [entry for entry in behind if self._place(entry) not in again]
-        return [*(self._source(entry, start, stream) for entry in [*read, *left]), *self.new]
-
-    def keep_shown_name(self, stream: TokenStream) -> None:
-        """Has the last source keep its name, if the model has read that before it."""
         last = len(self.document.manifest.sources) - 1
         if self.file and header_of(self.document, last, stream):
             self.name = self.document.manifest.sources[last].name
-
-    def _place(self, entry: Entry) -> tuple[str | None, str]:
-        return _place(self.document.manifest, entry)
+        read, behind = _divided(self.document.manifest)
+        again = {(source.file, source.part) for source in self.new}  # could not be read then
+        left = [entry for entry in behind if place_of(self.document.manifest, entry) not in again]
+        return [*(self._source(entry, start, stream) for entry in [*read, *left]), *self.new]
 
     def _source(self, entry: Entry, start: tuple[int, Start], stream: TokenStream) -> Source:
         if not isinstance(entry, int):
@@ -74,11 +66,11 @@ class More:
 
     def sizes(self) -> list[Source]:
         """Sources as large as what is new of them."""
-        grown = [_Grown(self.name or "", self.file, self.bytes)] if self.file else []
+        grown = [_NewPart(self.name or "", self.file, self.bytes)] if self.file else []
         return [*grown, *self.new]
 
 
-class _Grown(Source):
+class _NewPart(Source):
     """The new part of a source, for estimates."""
 
     def __init__(self, name: str, path: Path, new: int):
@@ -91,27 +83,11 @@ class _Grown(Source):
         return self._new
 
 
-def in_order(manifest: Manifest) -> list[Entry]:
-    """Numbers of sources, and what is told of those that were left out, as they were given."""
-    left_out = {entry["place"]: entry for entry in skipped(manifest)}
-    numbers = iter(range(len(manifest.sources)))
-    count = len(manifest.sources) + len(left_out)
-    return [left_out[place] if place in left_out else next(numbers) for place in range(count)]
-
-
 def _divided(manifest: Manifest) -> tuple[list[Entry], list[Entry]]:
     """What was given up to the last source that was read, and those left out behind it."""
     order = in_order(manifest)
     end = 1 + order.index(len(manifest.sources) - 1)
     return order[:end], order[end:]
-
-
-def _place(manifest: Manifest, entry: Entry) -> tuple[str | None, str]:
-    """The file that a source is of, and which part of it."""
-    if not isinstance(entry, int):
-        return entry["path"], entry.get("part") or ""
-    known = manifest.sources[entry]
-    return known.path, known.origin.part if known.origin else ""
 
 
 def more_of(document: Document, given: list[Source]) -> More:
@@ -124,7 +100,7 @@ def more_of(document: Document, given: list[Source]) -> More:
     read, behind = _divided(manifest)
     lengths = range(min(len(read), len(given)), 0, -1)
     same = next((n for n in lengths if _are(manifest, read[-n:], given[:n])), 0)
-    if not same and given and _has_moved(last, given[0]):
+    if not same and given and _is_plain(last, given[0]) and _goes_on(last, given[0]):
         same = 1  # the same text under another name
     for entry, source in zip(read[len(read) - same :][:-1], given, strict=False):
         _require_same(document, entry, source)
@@ -143,33 +119,30 @@ def more_of(document: Document, given: list[Source]) -> More:
 def _are(manifest: Manifest, entries: list[Entry], given: list[Source]) -> bool:
     """Whether these are the files that were read, whatever is in them now."""
     pairs = zip(entries, given, strict=True)
-    return all(s.file and _place(manifest, entry) == (s.file, s.part) for entry, s in pairs)
+    return all(s.file and place_of(manifest, entry) == (s.file, s.part) for entry, s in pairs)
 
 
 def _is_still(manifest: Manifest, entry: Entry, source: Source) -> bool:
     """Whether a source is one that was left out, and would be again."""
-    place = source.file, source.part
-    return _place(manifest, entry) == place and is_as_it_was(entry)
+    same = place_of(manifest, entry) == (source.file, source.part)
+    return same and not isinstance(entry, int) and left_out_now(entry) is Now.SAME
 
 
 def _require_same(document: Document, entry: Entry, source: Source) -> None:
     """UsageError where a source before the last is not what was read, or left out."""
     if isinstance(entry, int):
-        known = document.manifest.sources[entry]
-        if not _is_same(known, source):
-            raise _changed(document, known)
-    elif not is_as_it_was(entry):
-        raise UsageError(
-            f"cannot append to '{document.manifest.name}'",
-            f"'{source.name}', which was left out, has changed, and other files come after it",
-            f"Read everything anew: {anew(document)}. Or append it alone as a further part.",
-        )
+        record = document.manifest.sources[entry]
+        if not _is_same(record, source):
+            raise _changed(document, record)
+    elif left_out_now(entry) is not Now.SAME:
+        why = f"'{source.name}', which was left out, has changed, and other files come after it"
+        raise _refused(document, why, f"{_anew(document)}. Or append it alone as a further part.")
 
 
 def _require_new(document: Document, new: list[Source]) -> None:
     """UsageError where one of these is in the document."""
     manifest = document.manifest
-    known = {_place(manifest, number) for number in range(len(manifest.sources))}
+    known = {place_of(manifest, number) for number in range(len(manifest.sources))}
     for source in new:
         if source.file and (source.file, source.part) in known:
             raise UsageError(
@@ -186,58 +159,56 @@ def _grown(document: Document, source: Source) -> int:
         UsageError: it has changed otherwise, or is none that can grow.
     """
     last = document.manifest.sources[-1]
-    if last.origin or source.made:
+    if not _is_plain(last, source):
         if not _is_same(last, source):
             raise _not_plain(document, last)
         return 0
-    if source.path is None or not _goes_on(last, source.path):
+    if source.path is None or not _goes_on(last, source):
         raise _changed(document, last)
     return source.path.stat().st_size - last.size
 
 
-def _is_same(known: SourceRecord, source: Source) -> bool:
-    try:
-        return source.path is not None and is_same(known, source.path)
-    except OSError:
-        return False
+def _is_plain(record: SourceRecord, source: Source) -> bool:
+    """Whether a text was, and would be, read as its file is."""
+    return not (record.origin or source.made)
 
 
-def _has_moved(known: SourceRecord, source: Source) -> bool:
-    """Whether a plain text goes on in a file of another name."""
-    if known.origin or source.made or source.path is None:
-        return False
-    return _goes_on(known, source.path)
+def _is_same(record: SourceRecord, source: Source) -> bool:
+    return source.path is not None and compare(record, source.path) is Now.SAME
 
 
-def _goes_on(known: SourceRecord, file: Path) -> bool:
-    """Whether a file begins with what was read of a source."""
-    try:
-        return file.is_file() and begins_with(file, known.size, known.sha256)
-    except OSError:
-        return False
+def _goes_on(record: SourceRecord, source: Source) -> bool:
+    """Whether a source begins with what was read of one."""
+    return source.path is not None and compare(record, source.path, may_grow=True) in KEPT
 
 
-def _changed(document: Document, known: SourceRecord) -> UsageError:
-    return UsageError(
-        f"cannot append to '{document.manifest.name}'",
-        f"'{known.name}' does not begin any more with the {known.size:,} bytes that were read of "
-        "it: it was rewritten, cut or rotated",
-        f"Read it anew: {anew(document)}. Or append it under another name as a further part.",
+def _changed(document: Document, record: SourceRecord) -> UsageError:
+    why = (
+        f"'{record.name}' does not begin any more with the {record.size:,} bytes that were read "
+        "of it: it was rewritten, cut or rotated"
     )
+    remedy = f"Read it anew: {anew(document)}. Or append it under another name as a further part."
+    return _refused(document, why, remedy)
 
 
-def _not_plain(document: Document, known: SourceRecord) -> UsageError:
-    what = f"cannot append to '{document.manifest.name}'"
-    if known.origin:
-        return UsageError(
-            what,
-            f"'{known.name}' was unpacked or converted from a file that has changed since; only "
-            "a file that is read as it is can be gone on with",
-            f"Read everything anew: {anew(document)}. Or append it under another name as a "
-            "further part.",
-        )
-    why = f"'{known.name}' has changed, and was read as the text that it is written in"
-    return UsageError(what, why, "Add --raw to go on with it.")
+def _not_plain(document: Document, record: SourceRecord) -> UsageError:
+    if not record.origin:
+        why = f"'{record.name}' has changed, and was read as the text that it is written in"
+        return _refused(document, why, "Add --raw to go on with it.")
+    why = (
+        f"'{record.name}' was unpacked or converted from a file that has changed since; only a "
+        "file that is read as it is can be gone on with"
+    )
+    remedy = f"{_anew(document)}. Or append it under another name as a further part."
+    return _refused(document, why, remedy)
+
+
+def _refused(document: Document, why: str, remedy: str) -> UsageError:
+    return UsageError(f"cannot append to '{document.manifest.name}'", why, remedy)
+
+
+def _anew(document: Document) -> str:
+    return f"Read everything anew: {anew(document)}"
 
 
 def anew(document: Document) -> str:

@@ -5,24 +5,10 @@ where it may be the last: before a chunk that is not whole, or whose tokens are 
 method how it works.
 """
 
-from collections.abc import Callable
-from typing import Protocol
-
 from longctx.core.contracts.memory import Method, Snapshot
+from longctx.core.ingest.reading import SourceReading
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
-
-
-class Counted(Protocol):
-    """A reading, as far as this module looks at it.
-
-    Attributes:
-        safe: first tokens that stay as they are, whatever is added at the end.
-        forced_splits: in what the store has.
-    """
-
-    safe: int
-    forced_splits: int
 
 
 class Boundaries:
@@ -33,7 +19,7 @@ class Boundaries:
         begun: the checkpoint that it goes on from; None: it begins.
     """
 
-    def __init__(self, reading: Counted, begun: Document | None):
+    def __init__(self, reading: SourceReading, begun: Document | None):
         self._reading = reading
         # The last one, and one after it that is not safe yet.
         self._last = begun.boundary() if begun else Boundary(0, {}, 0)
@@ -80,27 +66,3 @@ class Boundaries:
     def _settle(self) -> None:
         if self._next and self._next.tokens <= self._reading.safe:
             self._last, self._next = self._next, None
-
-
-def on_host(
-    boundary: Boundary | None,
-    snapshot: Snapshot,
-    host: Snapshot,
-    copy: Callable[[Snapshot], tuple[Snapshot, Callable[[], object]]],
-) -> tuple[Boundary | None, Callable[[], object]]:
-    """A boundary whose snapshot is on the CPU.
-
-    Args:
-        boundary: the last one.
-        snapshot, host: the method's now, and the copy that is made of it.
-        copy: begins to copy others.
-
-    Returns:
-        The boundary, and what to call before it is used.
-    """
-    if boundary is None:
-        return None, lambda: None
-    tensors, arrive = (
-        (host, lambda: None) if boundary.snapshot is snapshot else copy(boundary.snapshot)
-    )
-    return Boundary(boundary.tokens, tensors, boundary.forced_splits), arrive

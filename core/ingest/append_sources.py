@@ -106,7 +106,7 @@ class StoredSource(Source):
 
     def _open(self) -> AbstractContextManager[Any]:
         if not self.path:
-            return nullcontext(_Text(self._document, self._number, self.begin))
+            return nullcontext(_StoredText(self._document, self._number, self.begin))
         file = open_regular(self.path)
         file.seek(self.begin)
         return file
@@ -152,7 +152,7 @@ class _Remade:
         self.lost: list[str] = []  # the report has it
 
     def open(self) -> AbstractContextManager[Any]:
-        return nullcontext(_Text(self._document, self._number, self._begin))
+        return nullcontext(_StoredText(self._document, self._number, self._begin))
 
     def origin(self) -> tuple[int, str]:
         return self._origin.size, self._origin.sha256
@@ -162,7 +162,7 @@ class _Remade:
         return [] if told else marks_of(self._document, self._number, self._begin)
 
 
-class _Text:
+class _StoredText:
     """The text of a source as a file that is read forwards."""
 
     def __init__(self, document: Document, number: int, at: int):

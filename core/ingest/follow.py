@@ -15,10 +15,10 @@ from longctx.core.common.device import dtype_name
 from longctx.core.common.errors import Locked, NotFound, UsageError
 from longctx.core.engine.setup import Engine, Setup, prepare
 from longctx.core.ingest.append import append, engine_for
-from longctx.core.ingest.checkpoints import Cadence
-from longctx.core.ingest.ingest import Ingested, Progress, ingest
+from longctx.core.ingest.ingest import Ingested, read
+from longctx.core.ingest.job import NOBODY, Job, Observer
 from longctx.core.ingest.resume import read_in_dtype, read_otherwise
-from longctx.core.sources.find import USUAL, open_sources
+from longctx.core.sources.find import open_sources
 from longctx.core.sources.naming import kind_of, layers
 from longctx.core.sources.rules import Rules
 from longctx.core.store.document import Document
@@ -29,81 +29,68 @@ PAUSE = 10.0  # seconds after which also what fills no chunk is read
 
 
 def follow(
-    library: Path,
-    name: str,
-    paths: list[str],
-    setup: Setup,
-    cadence: Cadence | None = None,
-    max_size: int | None = None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-    on_step: Callable[[Ingested], None] = lambda done: None,
-    on_wait: Callable[[Locked], None] = lambda why: None,
-    on_empty: Callable[[Path], None] = lambda file: None,
-    wait: Callable[[float], None] = lambda seconds: time.sleep(seconds),
-    rules: Rules = USUAL,
+    job: Job,
+    observer: Observer = NOBODY,
     as_wanted: bool = False,
+    wait: Callable[[float], None] = lambda seconds: time.sleep(seconds),
 ) -> Ingested:
     """Reads files, and then what comes at the end of the last one, until Ctrl-C.
 
     Args:
-        library: the library's folder; made if absent.
-        name: the document; made if absent, else appended to.
-        paths: files, folders, patterns; the last one is a file, which is followed.
-        setup: as of `ingest`, or of `append` where the document is there.
-        cadence: when to write a checkpoint; None: the usual one.
-        max_size: bytes that the library may have.
-        on_progress: called after every chunk.
-        on_step: called whenever the document has become longer, and at first.
-        on_wait: called when the longer document waits for readers of the one before.
-        on_empty: called once where the last file is empty yet: its first bytes are waited for.
-        wait: lets so many seconds pass.
-        rules: what is read of folders and archives, and how.
+        job: its last path is a file, which is followed; its document is made if absent, else
+            appended to.
+        observer: hears of progress, of each time that the document has become longer, and at
+            first; of readers that are waited for; and that the last file is empty yet.
         as_wanted: a document that is there must have been read with the setup's method, options
             and profile; else its own are taken, whatever the setup says.
+        wait: lets so many seconds pass.
 
     Returns:
         What the document holds at Ctrl-C, once it was there.
 
     Raises:
-        as `ingest` and `append`; so where the file was rewritten, cut or rotated.
+        as `read` and `append`; so where the file was rewritten, cut or rotated.
         UsageError: a document is there that was read in another way, against `as_wanted`.
     """
-    file = Path(paths[-1])
-    _require_plain(paths[-1], rules)
-    store = Library.open(library, create=True)
-    document, engine = _begin(store, name, setup, as_wanted)
+    file = Path(job.paths[-1])
+    _require_plain(job.paths[-1], job.rules)
+    store, name = Library.open(job.library, create=True), job.called
+    document, engine = _begin(store, name, job.setup, as_wanted)
     if not _ends_with(document, file):
-        _wait_for_bytes(file, on_empty, wait)
-    given = cadence, max_size, on_progress, rules, engine
+        _wait_for_bytes(file, observer, wait)
+    job = replace(job, name=name, replace=False, engine=engine)
     if document:
-        done = append(library, name, paths, setup, *given)
+        done = append(job, observer)
     else:
-        done = ingest(library, paths, setup, name, False, *given)
-        given = *given[:-1], _engine_now(store.document(name), engine, setup)
+        done = read(job, observer)
+        job = replace(job, engine=_engine_now(store.document(name), engine, job.setup))
+    job = replace(job, paths=job.paths[-1:])
     try:
-        on_step(done)
+        observer.done(done)
         per_token = done.bytes / max(1, done.tokens)
         growth = _Growth(file, _read(store, name), int(engine.new_method().chunk * per_token))
         while True:
-            if not growth.is_due():
-                wait(POLL)
-                continue
-            try:
-                new = append(library, name, paths[-1:], setup, *given)
-            except Locked as why:
-                if not store.is_waiting(name):
-                    raise
-                on_wait(why)
-                wait(POLL)
-                continue
-            growth.note(_read(store, name))
-            if new.bytes != done.bytes:  # also where what was complete has got its place
+            new = _longer(job, observer, store) if growth.is_due() else None
+            if new:
+                growth.note(_read(store, name))
+            if new and new.bytes != done.bytes:  # also what was complete and has got its place
                 done = replace(new, status="complete")
-                on_step(done)
+                observer.done(done)
             else:
-                wait(POLL)  # there was nothing to read, and so it may be the next time
+                wait(POLL)  # if there was nothing to read, so it may be the next time
     except KeyboardInterrupt:
         return done
+
+
+def _longer(job: Job, observer: Observer, store: Library) -> Ingested | None:
+    """What an append makes of the document; None where it waits for readers."""
+    try:
+        return append(job, observer)
+    except Locked as why:
+        if not store.is_waiting(job.called):
+            raise
+        observer.waits(why)
+        return None
 
 
 def _require_plain(path: str, rules: Rules) -> None:
@@ -161,15 +148,11 @@ def _ends_with(document: Document | None, file: Path) -> bool:
     return document is not None and document.manifest.sources[-1].path == str(file.resolve())
 
 
-def _wait_for_bytes(
-    file: Path, on_empty: Callable[[Path], None], wait: Callable[[float], None]
-) -> None:
+def _wait_for_bytes(file: Path, observer: Observer, wait: Callable[[float], None]) -> None:
     """Lets time pass until a file has something in it, wherever it is moved meanwhile."""
-    told = False
+    if not _look(file)[1]:
+        observer.empty(file)
     while not _look(file)[1]:
-        if not told:
-            on_empty(file)
-            told = True
         wait(POLL)
 
 

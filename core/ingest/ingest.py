@@ -7,7 +7,7 @@ asks which method is in use.
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,24 +18,24 @@ from longctx.core.common.device import peak_memory
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.common.telemetry import stage
 from longctx.core.contracts.memory import Method, Snapshot, can_be_made_again
-from longctx.core.engine.disk import WORD_BYTES, expected_tokens, require_disk, require_memory
+from longctx.core.engine.disk import WORD_BYTES, expected_in_room
 from longctx.core.engine.encode import encode
 from longctx.core.engine.setup import Engine, Setup, memory_told, prepare
 from longctx.core.engine.window import room
-from longctx.core.ingest.append_points import Boundaries, on_host
-from longctx.core.ingest.checkpoints import Cadence
-from longctx.core.ingest.reading import CannotGoOn, Reading
+from longctx.core.ingest.append_points import Boundaries
+from longctx.core.ingest.checkpoints import Cadence, Checkpoints
+from longctx.core.ingest.identity import CannotGoOn
+from longctx.core.ingest.job import NOBODY, Job, Observer
+from longctx.core.ingest.reading import SourceReading
 from longctx.core.ingest.resume import as_begun, difference, header, unchanged
 from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.sources.detect import NotText
-from longctx.core.sources.find import USUAL, open_sources
+from longctx.core.sources.find import open_sources
 from longctx.core.sources.reader import Source
-from longctx.core.sources.rules import Rules
 from longctx.core.store.behind import WriterBehind, to_host
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.naming import called, called_after
 from longctx.core.store.space import require_size
 from longctx.core.store.writer import Writer
 from longctx.core.tokens.tokens import TokenStream
@@ -123,29 +123,18 @@ def ingest(
     paths: list[str],
     setup: Setup,
     name: str | None = None,
-    replace: bool = False,
-    cadence: Cadence | None = None,
-    max_size: int | None = None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-    rules: Rules = USUAL,
-    engine: Engine | None = None,
+    *,
+    on_progress: Callable[..., None] = NOBODY.progress,
+    **options: Any,
 ) -> Ingested:
+    """`read` of a `Job` of these fields, where only progress is heard."""
+    return read(Job(library, paths, setup, name, **options), Observer(on_progress))
+
+
+def read(job: Job, observer: Observer = NOBODY) -> Ingested:
     """Reads sources through a model once and keeps the state on disk.
 
     A reading that was stopped is gone on with from its last checkpoint.
-
-    Args:
-        library: the library's folder; made if absent.
-        paths: files, folders, patterns, or `-` for standard input.
-        setup: model, method and device.
-        name: what the document is called, in any script; None: after the first source.
-        replace: put the new state in the place of a finished one of this name, and begin anew
-            where a reading of this name was begun from something else.
-        cadence: when to write a checkpoint; None: the usual one.
-        max_size: bytes that the library may have; None: as many as the disk has.
-        on_progress: called after every chunk.
-        rules: what is read of folders and archives, and how.
-        engine: what `setup` comes to, where that is known.
 
     Raises:
         UsageError: a missing file, an unknown name, or a document of this name with other content.
@@ -153,64 +142,52 @@ def ingest(
         Locked: another process is reading a document of this name.
         LongctxError: no room for the model or the state.
     """
-    sources, engine = open_sources(paths, rules), engine or prepare(setup)
-    name, title = called_after(paths[0]) if name is None else called(name)
-    given = name, replace, cadence, max_size, on_progress, title
-    return ingest_sources(library, sources, engine, *given)
+    sources, engine = open_sources(job.paths, job.rules), job.engine or prepare(job.setup)
+    return read_sources(job, observer, engine, sources, job.names())
 
 
-def ingest_sources(
-    library: Path,
-    sources: list[Source],
+def read_sources(
+    job: Job,
+    observer: Observer,
     engine: Engine,
-    name: str,
-    replace: bool,
-    cadence: Cadence | None,
-    max_size: int | None,
-    on_progress: Callable[[Progress], None],
-    title: str | None = None,
+    sources: list[Source],
+    names: tuple[str, str | None],
 ) -> Ingested:
-    """As `ingest`, of sources that were opened and with an engine that may be used again.
+    """As `read`, of sources that were opened and with an engine that may be used again.
 
     Args:
-        name: of the document, one that a folder can have.
-        title: what it is called where that is not its name.
+        names: the document's name, and its title where that is another.
     """
-    store = Library.open(library, create=True)
+    store, (name, title) = Library.open(job.library, create=True), names
     settled = store.settle(name)
-    if (settled or not replace) and (known := unchanged(store, name, sources, engine)):
+    if (settled or not job.replace) and (known := unchanged(store, name, sources, engine)):
         _log.info("%s is there already, of the same sources and settings", name)
         return as_it_was(known)
     engine = as_begun(store, name, sources, engine)
-    method = engine.new_method()  # before anything is written: the model may not fit
-    require_disk(store, name, engine, method, sources, max_size)
-    require_memory(engine, method, sources)
+    expected = expected_in_room(store, name, engine, sources, job.max_size)
     differs = partial(difference, engine, sources)
-    with store.writer(name, {**header(engine), "title": title}, replace, differs) as writer:
-        expected = expected_tokens(engine, sources)
-        within = partial(require_size, store.path, max_size)
+    with store.writer(name, {**header(engine), "title": title}, job.replace, differs) as writer:
         try:
-            run = read_in(engine, sources, writer, cadence, within, on_progress, expected)
+            reading = read_in(job, observer, engine, sources, writer, expected)
         except CannotGoOn as error:
-            if not replace:
+            if not job.replace:
                 raise
             writer.discard()
             remedy = "What was kept of it is dropped, as --replace says: run the command again."
             raise CannotGoOn(error.what, error.why, remedy) from error
-        return run.summary(store.document(name))
+        return reading.summary(store.document(name))
 
 
 def read_in(
+    job: Job,
+    observer: Observer,
     engine: Engine,
     sources: list[Source],
     writer: Writer,
-    cadence: Cadence | None,
-    require_size: Callable[..., None],
-    on_progress: Callable[[Progress], None],
     expected: int,
     marks: dict[str, Any] | None = None,
-) -> "Run":
-    """Reads sources to their end into a writer; see `Run` for what is given.
+) -> "DocumentReading":
+    """Reads sources to their end into a writer; see `DocumentReading` for the rest.
 
     Raises:
         CannotGoOn: a source is not the one that the writer has the beginning of.
@@ -218,13 +195,12 @@ def read_in(
     """
     with memory_told(engine, OUT_OF_MEMORY):
         behind = WriterBehind(writer, engine.device)
-        reading = Reading(sources, TokenStream(engine.files.tokenizer), behind)
-        sizes = [source.expected_size for source in sources]
-        total = None if None in sizes else sum(sizes)
-        cadence = cadence or Cadence()
-        parts = engine, reading, behind, cadence, require_size, on_progress
-        run = Run(*parts, total, expected, marks)
-        _log.info("reading %s sources, %s bytes", len(sources), total)
+        reading = SourceReading(sources, TokenStream(engine.files.tokenizer), behind)
+        within = partial(require_size, job.library, job.max_size)
+        run = DocumentReading(
+            engine, reading, behind, job.cadence, observer, within, expected, marks or {}
+        )
+        _log.info("reading %s sources, %s bytes", len(sources), reading.total)
         if reading.tokens:
             _log.info("going on after %s tokens of an earlier run", f"{reading.tokens:,}")
         with stage(_log, "reading", f"{len(sources)} sources read"):
@@ -234,53 +210,53 @@ def read_in(
 
 def as_it_was(document: Document) -> Ingested:
     """Nothing was to be done."""
+    return _told(document, status="unchanged", reused_tokens=document.manifest.tokens)
+
+
+def _told(document: Document, **more: Any) -> Ingested:
+    """What a document is, and what more there is to tell of it."""
     manifest = document.manifest
     return Ingested(
         name=manifest.name,
         title=manifest.shown,
-        status="unchanged",
         tokens=manifest.tokens,
         sources=len(manifest.sources),
-        reused_tokens=manifest.tokens,
         bytes=sum(source.size for source in manifest.sources),
         state_bytes=document.size(),
+        **more,
     )
 
 
-class Run:
+@dataclass
+class DocumentReading:
     """One reading of a document, from its beginning or from a checkpoint to its end.
 
-    Args:
+    Attributes:
         engine: the model and the method.
         reading: what is read.
-        writer: where it goes.
+        behind: where it goes.
         cadence: when to write a checkpoint.
+        observer: hears of progress.
         require_size: refuses to let the library grow by so many bytes.
-        on_progress: called after every chunk.
-        total: bytes of all sources, where they are known.
-        expected: about how many tokens they have; 0: nobody knows.
+        expected: about how many tokens the sources have; 0: nobody knows.
         marks: what the report of a checkpoint says beside what was read.
+        checkpoints: those of this reading.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        reading: Reading,
-        writer: WriterBehind,
-        cadence: Cadence,
-        require_size: Callable[..., None] = lambda growth=0: None,
-        on_progress: Callable[[Progress], None] = lambda progress: None,
-        total: int | None = None,
-        expected: int = 0,
-        marks: dict[str, Any] | None = None,
-    ):
-        self._expected, self._marks = expected, marks or {}
-        self._boundaries = Boundaries(reading, writer.begun)
-        self._engine, self._writer, self._on_progress = engine, writer, on_progress
-        self._require_size, self._reading, self._cadence = require_size, reading, cadence
-        self._reused, self._cached = reading.tokens, reading.bytes
+    engine: Engine
+    reading: SourceReading
+    behind: WriterBehind
+    cadence: Cadence
+    observer: Observer = NOBODY
+    require_size: Callable[..., None] = lambda growth=0: None
+    expected: int = 0
+    marks: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.checkpoints = Checkpoints(self.cadence, self.reading.tokens)
+        self._boundaries = Boundaries(self.reading, self.behind.writer.begun)
+        self._reused, self._cached = self.reading.tokens, self.reading.bytes
         self._kept = self._reused
-        self._total = total
         self._started = time.perf_counter()
 
     def read(self) -> None:
@@ -289,12 +265,12 @@ class Run:
         Raises:
             UnreadableInput: there is no text.
         """
-        begun = self._writer.begun
-        method = self._engine.new_method(begun and begun.snapshot(), begun, True, self._expected)
-        self._cadence.start(self._reused)
+        begun = self.behind.writer.begun
+        method = self.engine.new_method(begun and begun.snapshot(), begun, True, self.expected)
+        self.checkpoints.start(self._reused)
         self._tell()
         try:
-            with self._writer, self._reading.ids() as ids:
+            with self.behind, self.reading.ids() as ids:
                 self._read(method, ids)
         except BaseException:  # Ctrl-C too: a checkpoint may have been finished since
             self._tell()
@@ -302,13 +278,13 @@ class Run:
         snapshot, boundary, arrive = self._snapshots(method)
         arrive()
         snapshot = None if self._is_cheap(method, boundary) else snapshot
-        words = WORD_BYTES * self._reading.tokens
-        self._require_size(self._writer.growth(snapshot, boundary) + words)
-        self._writer.complete(snapshot, boundary, word_tables, report=self._reading.report())
+        words = WORD_BYTES * self.reading.tokens
+        self.require_size(self.behind.writer.growth(snapshot, boundary) + words)
+        self.behind.writer.complete(snapshot, boundary, word_tables, report=self.reading.report())
 
     def _is_cheap(self, method: Method, boundary: Boundary | None) -> bool:
         """Whether the snapshot need not be kept: to make it again is less than an answer takes."""
-        tokens = len(self._engine.prompt.prefix()) + self._reading.tokens
+        tokens = len(self.engine.prompt.prefix()) + self.reading.tokens
         begins_anew = boundary is not None and not boundary.tokens
         return begins_anew and can_be_made_again(method, tokens)
 
@@ -316,31 +292,35 @@ class Run:
         """The method's snapshot and the last boundary, on their way to the CPU."""
         snapshot = method.snapshot()
         host, arrive = to_host(snapshot)
-        latest = self._boundaries.latest(snapshot)
-        boundary, arrive_too = on_host(latest, snapshot, host, to_host)
-        return host, boundary, lambda: (arrive(), arrive_too())
+        boundary = self._boundaries.latest(snapshot)
+        if boundary is None:
+            return host, None, arrive
+        if boundary.snapshot is snapshot:
+            return host, replace(boundary, snapshot=host), arrive
+        kept, arrive_too = to_host(boundary.snapshot)
+        return host, replace(boundary, snapshot=kept), lambda: (arrive(), arrive_too())
 
     def _read(self, method: Method, ids: Iterator[Tensor]) -> None:
-        prefix = self._engine.prompt.prefix()
-        prefix = prefix[:0] if self._writer.begun else prefix
+        prefix = self.engine.prompt.prefix()
+        prefix = prefix[:0] if self.behind.writer.begun else prefix
 
         def before(end: int | None) -> None:
             self._boundaries.before(method, None if end is None else self._reused + end)
 
-        for read in encode(self._engine.decoder, method, prefix, ids, self._writer, before):
-            self._reading.store(self._reused + read)
+        for read in encode(self.engine.decoder, method, prefix, ids, self.behind, before):
+            self.reading.store(self._reused + read)
             self._require_room(method)
-            if self._cadence.is_due(self._reading.tokens):
+            if self.checkpoints.is_due(self.reading.tokens):
                 self._checkpoint(method)
             self._tell()
-        self._reading.store()
+        self.reading.store()
         self._require_room(method)
-        if not self._reading.tokens:
+        if not self.reading.tokens:
             raise self._nothing()
         self._tell()
 
     def _nothing(self) -> UnreadableInput:
-        skipped = self._reading.skipped
+        skipped = self.reading.skipped
         told = " ".join(left["why"] for left in skipped[:SHOWN]) or "there is no text"
         more = f" And {len(skipped) - SHOWN:,} more." if len(skipped) > SHOWN else ""
         missed = any(left.get("text", True) for left in skipped)
@@ -348,10 +328,10 @@ class Run:
 
     def _checkpoint(self, method: Method) -> None:
         """Begins to write a checkpoint of what was read so far."""
-        self._writer.wait()  # for the one before: its snapshot is as large
-        tokens, report = self._reading.tokens, {**self._reading.report(), **self._marks}
-        self._cadence.start(tokens)
-        self._writer.do(self._save, tokens, *self._snapshots(method), report)
+        self.behind.wait()  # for the one before: its snapshot is as large
+        tokens, report = self.reading.tokens, {**self.reading.report(), **self.marks}
+        self.checkpoints.start(tokens)
+        self.behind.do(self._save, tokens, *self._snapshots(method), report)
 
     def _save(
         self,
@@ -362,47 +342,42 @@ class Run:
         report: dict[str, Any],
     ) -> None:
         arrive()
-        with self._cadence.writing(tokens):
-            self._writer.checkpoint(snapshot, boundary, report=report)
+        with self.checkpoints.writing(tokens):
+            self.behind.writer.checkpoint(snapshot, boundary, report=report)
         self._kept = tokens
         _log.debug("checkpoint after %s tokens", f"{tokens:,}")
-        self._require_size()
+        self.require_size()
 
     def _tell(self) -> None:
         elapsed = int((time.perf_counter() - self._started) * 1000)
-        reading = self._reading
-        self._on_progress(
-            Progress(self._total, self._cached, reading.bytes, reading.tokens, self._kept, elapsed)
-        )
+        reading = self.reading
+        counts = reading.total, self._cached, reading.bytes, reading.tokens, self._kept
+        self.observer.progress(Progress(*counts, elapsed))
 
     def _require_room(self, method: Method) -> None:
         """Refuses at once a document that its method could never answer from."""
         if method.gather is None:
-            prefix = len(self._engine.prompt.prefix())
-            room(self._engine.window, prefix, 1, 1, self._reading.tokens, None)
+            prefix = len(self.engine.prompt.prefix())
+            room(self.engine.window, prefix, 1, 1, self.reading.tokens, None)
 
     def summary(self, document: Document) -> Ingested:
         """What the user is told at the end."""
         seconds = time.perf_counter() - self._started
-        manifest, reading = document.manifest, self._reading
-        return Ingested(
-            name=manifest.name,
-            title=manifest.shown,
+        reading, read = self.reading, document.manifest.tokens - self._reused
+        sources = document.manifest.sources
+        return _told(
+            document,
             status="complete",
-            tokens=manifest.tokens,
-            sources=len(manifest.sources),
-            bytes=sum(source.size for source in manifest.sources),
-            state_bytes=document.size(),
             reused_tokens=self._reused,
             seconds=round(seconds, 3),
-            tokens_per_s=round((manifest.tokens - self._reused) / seconds, 1),
-            checkpoint_s=round(self._cadence.spent, 3),
-            peak_memory=peak_memory(self._engine.device),
-            undecodable=sum(source.undecodable for source in manifest.sources),
+            tokens_per_s=round(read / seconds, 1),
+            checkpoint_s=round(self.checkpoints.spent, 3),
+            peak_memory=peak_memory(self.engine.device),
+            undecodable=sum(source.undecodable or 0 for source in sources),
             forced_splits=reading.forced_splits,
             skipped=[left["why"] for left in reading.skipped if left.get("text", True)],
             left_out=[left["why"] for left in reading.skipped if not left.get("text", True)],
             lost=reading.lost,
             changed=reading.changed,
-            notes=[*self._engine.notes],
+            notes=[*self.engine.notes],
         )

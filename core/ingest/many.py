@@ -7,19 +7,17 @@ from being read. What would fail for every file (the disk, the memory, the model
 import hashlib
 import os
 import re
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from longctx.core.common.errors import LongctxError, UnreadableInput
-from longctx.core.engine.setup import Setup, prepare
-from longctx.core.ingest.checkpoints import Cadence
-from longctx.core.ingest.ingest import Ingested, Progress, ingest_sources
+from longctx.core.engine.setup import prepare
+from longctx.core.ingest.ingest import Ingested, read_sources
+from longctx.core.ingest.job import NOBODY, Job, Observer
 from longctx.core.sources.detect import NotText
-from longctx.core.sources.find import USUAL, check, open_sources
+from longctx.core.sources.find import check, open_sources
 from longctx.core.sources.reader import Source
 from longctx.core.sources.rules import Rules
 from longctx.core.store.naming import LONGEST
@@ -64,25 +62,12 @@ class Each:
         return asdict(self)
 
 
-def ingest_each(
-    library: Path,
-    paths: list[str],
-    setup: Setup,
-    replace: bool = False,
-    new_cadence: Callable[[], Cadence] = Cadence,
-    max_size: int | None = None,
-    on_progress: Callable[[Progress, str], None] = lambda progress, name: None,
-    rules: Rules = USUAL,
-    on_done: Callable[[Ingested | Failed], None] = lambda done: None,
-    result: Each | None = None,
-) -> Each:
+def read_each(job: Job, observer: Observer = NOBODY, result: Each | None = None) -> Each:
     """Reads each file into a document of its own, named after its path.
 
     Args:
-        library, paths, setup, replace, max_size, rules: as of `ingest`.
-        new_cadence: says for each document when to write a checkpoint.
-        on_progress: called after every chunk, with the name of the document that it is of.
-        on_done: called after each file that has text.
+        job: what is read and how; it names no document.
+        observer: hears of progress with the document's name, and of each file that has text.
         result: is returned, and filled as files are done, so that it tells of them also where
             Ctrl-C or an error ends this; None: a new one.
 
@@ -92,17 +77,15 @@ def ingest_each(
         LongctxError: what would fail for every file.
     """
     result = Each() if result is None else result
-    titles: dict[str, str] = {}
-    named, engine = named_sources(paths, rules, titles), prepare(setup)
-    for name, source in named.items():
+    named, engine = named_sources(job.paths, job.rules), job.engine or prepare(job.setup)
+    for name, (source, title) in named.items():
         source.header = ""  # there is nothing to tell it from
-        tell = partial(_named, on_progress, name)
-        given = name, replace, new_cadence(), max_size, tell, titles.get(name)
+        hears = replace(observer, progress=partial(observer.progress, document=name))
         try:
             _look_into(source)
-            done = ingest_sources(library, [source], engine, *given)
+            done = read_sources(job, hears, engine, [source], (name, title))
             result.documents.append(done)
-            on_done(done)
+            observer.done(done)
         except NotText as error:
             result.left_out.append(str(error))
         except LongctxError as error:
@@ -110,15 +93,10 @@ def ingest_each(
                 raise
             failed = Failed(source.name, error.exit_code, str(error))
             result.failed.append(failed)
-            on_done(failed)
+            observer.done(failed)
     if not result.documents and not result.failed:
         raise UnreadableInput("nothing to read", " ".join(result.left_out[:3]))
     return result
-
-
-def _named(tell: Callable[[Progress, str], None], name: str, progress: Progress) -> None:
-    """Tells progress with the name of its document."""
-    tell(progress, name)
 
 
 def _look_into(source: Source) -> None:
@@ -139,18 +117,17 @@ def _look_into(source: Source) -> None:
         raise UnreadableInput(error.what, error.why, error.remedy) from error
 
 
-def named_sources(paths: list[str], rules: Rules, titles: dict[str, str]) -> dict[str, Source]:
+def named_sources(paths: list[str], rules: Rules) -> dict[str, tuple[Source, str | None]]:
     """The sources of a command by the names that their documents get, all different.
 
     A name is the path from the folder, pattern or file that the user named, with `-` for slashes
     and for what a name cannot have. Where that is too long, or taken, a hash of the path ends it.
 
-    Args:
-        paths, rules: as of `ingest`.
-        titles: gets the paths of those whose names have lost more than slashes.
+    Returns:
+        With each its title: the path, where the name has lost more than slashes.
     """
     check(paths, rules)
-    named: dict[str, Source] = {}
+    named: dict[str, tuple[Source, str | None]] = {}
     for path in paths:
         for source in open_sources([path], rules):
             label = _label(path, source.name)
@@ -159,9 +136,7 @@ def named_sources(paths: list[str], rules: Rules, titles: dict[str, str]) -> dic
             if len(name) > LONGEST or name in named:
                 mark = hashlib.sha256(f"{path}\0{label}".encode("utf-8", "replace")).hexdigest()[:8]
                 name = f"{name[: LONGEST - 9]}-{mark}"
-            named[name] = source
-            if title:
-                titles[name] = title
+            named[name] = source, title
     return named
 
 

@@ -8,7 +8,6 @@ Nothing is written.
 
 import time
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,13 +16,12 @@ from longctx.core.common.device import dtype_name, free_memory, peak_memory, syn
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.contracts.memory import Held, can_be_made_again
 from longctx.core.engine.disk import TOKEN_BYTES, holds
-from longctx.core.engine.setup import Engine, Setup, prepare
+from longctx.core.engine.setup import Engine, prepare
+from longctx.core.ingest.job import Job
 from longctx.core.retrieve.word_sizes import SAMPLE, word_bytes
 from longctx.core.sources.detect import NotText
-from longctx.core.sources.find import USUAL, open_sources
+from longctx.core.sources.find import open_sources
 from longctx.core.sources.reader import Source
-from longctx.core.sources.rules import Rules
-from longctx.core.store.naming import called, called_after
 from longctx.core.store.shard_writer import compress_member, rows_of_shard
 from longctx.core.store.shards import MEMBER
 from longctx.core.store.space import folder_bytes, free_disk
@@ -35,7 +33,7 @@ FILLED = 32768  # tokens at which a method's chunks are timed that look at all b
 
 
 @dataclass(frozen=True)
-class Plan:
+class Estimate:
     """What an ingest would take.
 
     Attributes:
@@ -75,21 +73,13 @@ class Plan:
         return {"schema_version": 1, **asdict(self)}
 
 
-def plan(
-    library: Path,
-    paths: list[str],
-    setup: Setup,
-    name: str | None = None,
-    max_size: int | None = None,
-    rules: Rules = USUAL,
-) -> Plan:
-    """Measures what `ingest` with the same arguments would take.
+def plan(job: Job) -> Estimate:
+    """Measures what reading a job's sources would take.
 
     Raises:
-        UsageError, UnreadableInput, LongctxError: as `ingest`.
+        UsageError, UnreadableInput, LongctxError: as `read`.
     """
-    sources = open_sources(paths, rules)
-    engine = prepare(setup)
+    sources, engine = open_sources(job.paths, job.rules), job.engine or prepare(job.setup)
     started = time.perf_counter()
     count = _Count(engine, sources)
     counted = time.perf_counter() - started
@@ -104,11 +94,11 @@ def plan(
         # A shard is held once in rows and once as the bytes of its file.
         peak += 2 * row * min(count.tokens, rows_of_shard(row))
     seconds = counted + trial.seconds
-    free = free_disk(library)
-    if max_size is not None:
-        free = min(free, max(0, max_size - folder_bytes(library)))
-    return Plan(
-        name=(called_after(paths[0]) if name is None else called(name))[0],
+    free = free_disk(job.library)
+    if job.max_size is not None:
+        free = min(free, max(0, job.max_size - folder_bytes(job.library)))
+    return Estimate(
+        name=job.names()[0],
         tokens=count.tokens,
         bytes=count.bytes,
         disk_bytes=disk,

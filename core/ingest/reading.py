@@ -10,39 +10,45 @@ import os
 import sys
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from longctx.core.common.background import prefetched
-from longctx.core.common.errors import LongctxError, StateMismatch, UnreadableInput, UsageError
+from longctx.core.common.errors import UnreadableInput
+from longctx.core.ingest.identity import (
+    another,
+    begun_with,
+    now_after_reading,
+    require_same_stream,
+    skipped,
+)
 from longctx.core.sources import parser
 from longctx.core.sources.detect import NotText
 from longctx.core.sources.reader import Made, Source
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.document import Document
-from longctx.core.store.manifest import Manifest, Origin, SourceRecord
-from longctx.core.store.sameness import begins_with
-from longctx.core.store.shards import AGAIN
+from longctx.core.store.manifest import Origin, SourceRecord
+from longctx.core.store.sameness import Now
 from longctx.core.tokens.tokens import Tokens, TokenStream
 
 AHEAD = 64  # pieces of text, of about 2,000 tokens each, that may wait for the model
 
 
-class Reading:
+class SourceReading:
     """The sources of a document, read once.
 
     Args:
         sources: what to read, in order.
         stream: makes tokens of them.
-        writer: gets text and tokens. What it has already is compared, and not tokenized again.
+        behind: gets text and tokens. What it has already is compared, and not tokenized again.
 
     Attributes:
+        total: bytes of all sources; None where a stream does not tell.
         tokens, bytes: of the document, as far as the store has them.
         skipped: sources that were left out: `place` (sources before it), `path`, `part` of it,
             `mtime_ns`, `why`, a message, and whether there was `text` to miss.
@@ -55,17 +61,19 @@ class Reading:
         CannotGoOn: a stream is not the one whose reading was begun.
     """
 
-    def __init__(self, sources: list[Source], stream: TokenStream, writer: WriterBehind):
+    def __init__(self, sources: list[Source], stream: TokenStream, behind: WriterBehind):
         self.tokens = self.bytes = self.forced_splits = self.safe = 0
         self.skipped: list[dict[str, Any]] = []
         self.lost: list[str] = []
         self.changed: list[str] = []
-        self._stream, self._writer = stream, writer
+        sizes = [source.expected_size for source in sources]
+        self.total = None if None in sizes else sum(size or 0 for size in sizes)
+        self._stream, self._behind = stream, behind
         self._ahead: deque[_Ahead] = deque()
         self._handled = 0  # sources that are stored to their end, or left out
         self._waiting = deque(_Ahead(source) for source in sources)
-        if writer.begun:
-            self._go_on(writer.begun)
+        if behind.writer.begun:
+            self._go_on(behind.writer.begun)
         self._given = self.tokens  # that were handed out, or are in the store
 
     @contextmanager
@@ -80,7 +88,7 @@ class Reading:
         found = self._found()
         # Who waits for a stream in another thread cannot be made to stop waiting.
         files = all(ahead.source.file or ahead.source.refused for ahead in self._waiting)
-        ahead = files and self._writer.beside
+        ahead = files and self._behind.beside
         with prefetched(found, AHEAD) if ahead else closing(found) as taken:
             try:
                 yield self._taken(taken)
@@ -88,7 +96,7 @@ class Reading:
                 parser.end()
                 raise
 
-    def _found(self) -> Iterator["_Found"]:
+    def _found(self) -> "Generator[_Found]":
         """What is in the sources, in order; nothing that others look at is changed here."""
         while self._waiting:
             ahead = self._waiting.popleft()
@@ -98,8 +106,7 @@ class Reading:
                 # An empty, binary or forbidden source shows itself before anything of it is stored.
                 if ahead.source.size:
                     raise
-                text = not (ahead.source.found and isinstance(error, NotText))
-                yield _Found(ahead, over=True, unreadable=str(error), text=text)
+                yield _Found(ahead, over=True, unreadable=error)
 
     def _taken(self, found: Iterator["_Found"]) -> Iterator[torch.Tensor]:
         for part in found:
@@ -107,7 +114,7 @@ class Reading:
             if not self._ahead or self._ahead[-1] is not ahead:
                 self._ahead.append(ahead)
             ids = ahead.take_in(part)
-            if ids is not None:
+            if ids is not None and part.piece:
                 self._note(part.piece, len(ids))
                 yield ids
 
@@ -126,10 +133,13 @@ class Reading:
             if ahead.unreadable:
                 place, source = self._handled, ahead.source
                 file = {"path": source.file, "part": source.part, "mtime_ns": ahead.mtime_ns}
-                told = {"why": ahead.unreadable, "text": ahead.text}
+                quiet = source.found and isinstance(ahead.unreadable, NotText)
+                told = {"why": str(ahead.unreadable), "text": not quiet}
                 self.skipped.append({"place": place, **file, **told})
             else:
-                self._hand_on(ahead, tokens - self.tokens)
+                given = ahead.hand_on(self._behind, tokens - self.tokens, self.bytes)
+                self.tokens, self.bytes = self.tokens + given[0], self.bytes + given[1]
+                self.forced_splits += given[2]
                 if ahead.pieces or not ahead.over:
                     return
                 self._end(ahead)
@@ -145,28 +155,9 @@ class Reading:
             "changed": [*self.changed],
         }
 
-    def _hand_on(self, ahead: "_Ahead", count: int) -> None:
-        source = ahead.source
-        text_start = self.bytes - ahead.stored  # of the source, in the document's text
-        if not ahead.begun:
-            self._writer.begin_source(
-                source.name, source.file, ahead.mtime_ns, source.encoding, ahead.origin
-            )
-            ahead.begun = True
-        splits = ahead.splits
-        ids, starts = (torch.from_numpy(array) for array in ahead.take(count))
-        self.forced_splits += ahead.splits - splits
-        self._writer.append("tokens", {"ids": ids, "starts": starts})
-        text = ahead.take_text()
-        self._writer.add_bytes(text)
-        if marks := ahead.take_marks():
-            starts, numbers = torch.tensor(marks).T + torch.tensor([[text_start], [0]])
-            self._writer.append("marks", {"starts": starts, "numbers": numbers})
-        self.tokens, self.bytes = self.tokens + len(ids), self.bytes + len(text)
-
     def _end(self, ahead: "_Ahead") -> None:
         source = ahead.source
-        self._writer.end_source(
+        self._behind.end_source(
             source.size, source.sha256, source.encoding, source.undecodable, ahead.mtime_ns
         )
         self.lost += source.lost
@@ -190,73 +181,7 @@ class Reading:
         self._handled = len(done)
         for ahead, source in zip(done, known, strict=False):
             if source and source.path is None and not ahead.source.kept:
-                _require_same(ahead.source, source)
-
-
-class CannotGoOn(UsageError):
-    """What is read is not what a checkpoint is the beginning of."""
-
-
-def skipped(manifest: Manifest) -> list[dict[str, Any]]:
-    """The sources that were left out, as the manifest tells it.
-
-    Raises:
-        StateMismatch: its report is not one that a reading has written.
-    """
-    report = manifest.report
-    left_out, changed = report.get("skipped", []), report.get("changed", [])
-    fits = type(left_out) is type(changed) is list and all(map(_is_left_out, left_out))
-    if not fits or type(report.get("forced_splits", 0)) is not int:
-        raise StateMismatch(f"the state of '{manifest.name}' is damaged", "in its report", AGAIN)
-    return left_out.copy()
-
-
-def _is_left_out(entry: Any) -> bool:
-    types = {"place": (int,), "path": (str, NoneType), "mtime_ns": (int, NoneType), "why": (str,)}
-    types |= {"part": (str, NoneType), "text": (bool, NoneType)}  # which older ones do not have
-    return isinstance(entry, dict) and all(type(entry.get(k)) in types[k] for k in types)
-
-
-def begun_with(sources: list[Source], manifest: Manifest) -> list[SourceRecord | None] | None:
-    """What a manifest says of the first of some sources, in order; None for one left out.
-
-    Returns:
-        As many as the manifest tells of; None where it tells of other sources.
-    """
-    stored, left_out = deque(manifest.sources), deque(skipped(manifest))
-    found: list[SourceRecord | None] = []
-    for place, source in enumerate(sources):
-        if not stored and not left_out:
-            break
-        if left_out and left_out[0]["place"] == place:
-            left = left_out.popleft()
-            file, known = (left["path"], left.get("part") or ""), None
-        elif stored:
-            known = stored.popleft()
-            file = known.path, known.origin.part if known.origin else ""
-        else:
-            return None
-        if file != (source.file, source.part):
-            return None
-        found.append(known)
-    return None if stored or left_out else found
-
-
-def _require_same(source: Source, known: SourceRecord) -> None:
-    """CannotGoOn unless a stream is, from beginning to end, what the store has of it."""
-    for _ in source.blocks():
-        if source.size > known.size:
-            break
-    if (source.size, source.sha256) != (known.size, known.sha256):
-        raise _another(source)
-
-
-def _another(source: Source) -> CannotGoOn:
-    return CannotGoOn(
-        f"cannot go on with '{source.name}'",
-        "it is not the text whose reading was stopped, or goes on otherwise than it did then",
-        "Give the same input again, or add --replace to begin anew.",
-    )
+                require_same_stream(ahead.source, source)
 
 
 class _Found(NamedTuple):
@@ -268,7 +193,6 @@ class _Found(NamedTuple):
         piece: tokens.
         over: nothing more will come.
         unreadable: why nothing comes at all.
-        text: there may have been text in what is unreadable.
         marks: (byte of the text, number in the original) of the raw bytes.
     """
 
@@ -276,8 +200,7 @@ class _Found(NamedTuple):
     data: bytes = b""
     piece: Tokens | None = None
     over: bool = False
-    unreadable: str = ""
-    text: bool = True
+    unreadable: UnreadableInput | None = None
     marks: Sequence[tuple[int, int]] = ()
 
 
@@ -289,10 +212,9 @@ class _Ahead:
         pieces: the tokens.
         begun: the store knows the source.
         over: nothing more will come.
-        unreadable, text: why nothing comes at all, and whether there was text to miss.
+        unreadable: why nothing comes at all.
         origin: what the text was made from; None: it is the file.
         changed: the file was replaced or has grown since it was opened.
-        splits: places where the text was cut by force, in what was taken.
         known: what the store had of it at the start.
     """
 
@@ -300,7 +222,7 @@ class _Ahead:
         self.source = source
         self.pieces: deque[Tokens] = deque()
         self.begun = self.over = self.changed = False
-        self.unreadable, self.text, self.splits = "", True, 0
+        self.unreadable: UnreadableInput | None = None
         self.origin: Origin | None = None
         self._marks: deque[tuple[int, int]] = deque()
         self.known: SourceRecord | None = None
@@ -348,10 +270,12 @@ class _Ahead:
         """Keeps what came, and returns the ids of it that the store does not have."""
         self._add(found.data)
         self._marks += (mark for mark in found.marks if mark[0] >= self._begun_at)
-        self.over, self.unreadable, self.text = found.over, found.unreadable, found.text
+        self.over, self.unreadable = found.over, found.unreadable
         if found.over and not found.unreadable:
             self._require_compared()
-            self._look_again()
+            if self._opened and self.source.path:
+                now = now_after_reading(self.source, self.origin, self._opened)
+                self.changed = now in (Now.GROWN, Now.REPLACED)
         if found.piece is None:
             return None
         piece = self._unknown(found.piece)
@@ -359,9 +283,37 @@ class _Ahead:
         self._end = piece.end
         return torch.from_numpy(piece.ids).long()
 
-    def take(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Up to `count` tokens: ids (n,) int32 and starts (n,) int64."""
-        ids, starts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    def hand_on(self, writer: WriterBehind, count: int, end: int) -> tuple[int, int, int]:
+        """Hands on up to `count` tokens, and the text before the next one.
+
+        Args:
+            writer: gets them.
+            count: tokens.
+            end: of the document's text so far, in bytes.
+
+        Returns:
+            How many tokens, bytes, and places where the text was cut by force.
+        """
+        source, start = self.source, end - self._stored
+        if not self.begun:
+            given = source.name, source.file, self.mtime_ns, source.encoding, self.origin
+            writer.begin_source(*given)
+            self.begun = True
+        ids, starts, splits = self._take(count)
+        writer.append("tokens", {"ids": torch.from_numpy(ids), "starts": torch.from_numpy(starts)})
+        text = self._take_text()
+        writer.add_bytes(text)
+        marks = []
+        while self._marks and self._marks[0][0] < self._stored:
+            marks.append(self._marks.popleft())
+        if marks:
+            places, numbers = torch.tensor(marks).T + torch.tensor([[start], [0]])
+            writer.append("marks", {"starts": places, "numbers": numbers})
+        return len(ids), len(text), splits
+
+    def _take(self, count: int) -> tuple[np.ndarray, np.ndarray, int]:
+        """Up to `count` tokens: ids (n,) int32, starts (n,) int64; and forced splits in them."""
+        ids, starts, splits = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)], 0
         while self.pieces and count:
             piece = self.pieces.popleft()
             ids.append(piece.ids[:count])
@@ -369,11 +321,11 @@ class _Ahead:
             if len(piece.ids) > count:
                 self.pieces.appendleft(_without(piece, count))
             else:
-                self.splits += piece.forced
+                splits += piece.forced
             count -= len(ids[-1])
-        return np.concatenate(ids), np.concatenate(starts)
+        return np.concatenate(ids), np.concatenate(starts), splits
 
-    def take_text(self) -> bytes:
+    def _take_text(self) -> bytes:
         """The bytes before the next token; at the end of the source all that are left."""
         next_starts = (int(piece.starts[0]) for piece in self.pieces if len(piece.ids))
         everything = self._stored + len(self._text) if self.over else self._end
@@ -382,31 +334,19 @@ class _Ahead:
         self._stored += len(data)
         return data
 
-    @property
-    def stored(self) -> int:
-        """Bytes of the text that were taken."""
-        return self._stored
-
-    def take_marks(self) -> list[tuple[int, int]]:
-        """The marks of the text that was taken."""
-        taken = []
-        while self._marks and self._marks[0][0] < self._stored:
-            taken.append(self._marks.popleft())
-        return taken
-
     def _add(self, data: bytes) -> None:
         """Takes raw bytes; those that the store has are only compared."""
         old = data[: self.known.size - self._compared] if self.known else b""
         self._digest.update(old)
         self._compared += len(old)
-        if old and self._compared == self.known.size:
+        if old and self.known and self._compared == self.known.size:
             self._require_compared()
         self._text += data[len(old) :]
 
     def _require_compared(self) -> None:
         known = self.known
         if known and (self._compared, self._digest.hexdigest()) != (known.size, known.sha256):
-            raise _another(self.source)
+            raise another(self.source)
 
     def _unknown(self, piece: Tokens) -> Tokens:
         """A piece without the tokens that the store has."""
@@ -423,39 +363,8 @@ class _Ahead:
         count = len(same["ids"])
         # A text that has grown may end the last word otherwise than when it was read.
         if not np.array_equal(same["ids"].numpy(), piece.ids[:count]):
-            raise _another(self.source)
+            raise another(self.source)
         return _without(piece, count)
-
-    def _look_again(self) -> None:
-        """Notes that the file has changed since it was opened.
-
-        Raises:
-            LongctxError: what was read of it may be a mixture of old and new.
-        """
-        opened, source = self._opened, self.source
-        if not opened or not source.path:
-            return
-        try:
-            now = source.path.stat()
-            self.changed = _stamp(now) != _stamp(opened)
-            if not self.changed or now.st_ino != opened.st_ino:
-                return  # replaced: what was read is the old file, whole
-            file = self.origin or source
-            same = begins_with(source.path, file.size, file.sha256)
-            # What is unpacked or converted is made of the whole file.
-            same = same and not (self.origin and now.st_size != file.size)
-        except OSError:  # deleted: likewise
-            return
-        if not same:
-            raise LongctxError(
-                f"'{source.name}' was rewritten while it was read",
-                "what was read may be half old and half new",
-                "Run the command again, with --replace, when nothing writes to the file.",
-            )
-
-
-def _stamp(status: os.stat_result) -> tuple[int, int, int]:
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _without(piece: Tokens, count: int) -> Tokens:

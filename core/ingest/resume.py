@@ -6,18 +6,16 @@ options, profile and every byte of the sources agree.
 
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from longctx.core.common.device import DTYPES, choose_dtype, dtype_name
 from longctx.core.common.errors import NotFound, StateMismatch
 from longctx.core.engine.setup import Engine
-from longctx.core.ingest.reading import begun_with, skipped
+from longctx.core.ingest.identity import begun_with, changed_since, skipped
 from longctx.core.sources.reader import Source
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import FINGERPRINT, Manifest, SourceRecord
-from longctx.core.store.sameness import begins_with, is_same
+from longctx.core.store.manifest import FINGERPRINT, Manifest
 
 # What a profile says of answers alone; `threshold` in those of older versions.
 OF_ANSWERS = ("sampling", "decode", "decoding", "gather_by", "threshold")
@@ -64,8 +62,7 @@ def difference(engine: Engine, sources: list[Source], manifest: Manifest) -> str
         return f"it was read with another model, {manifest.model['name']}"
     if begun_with(sources, manifest) is None:
         return "it was read from other files"
-    changed = [known.name for known in manifest.sources if not holds(known)]
-    changed += [left["path"] for left in skipped(manifest) if not is_as_it_was(left)]
+    changed = changed_since(manifest)
     return f"{', '.join(changed)} changed since" if changed else ""
 
 
@@ -94,9 +91,8 @@ def as_begun(store: Library, name: str, sources: list[Source], engine: Engine) -
     except StateMismatch:
         return engine
     own = read_in_dtype(begun)
-    if engine.dtype_chosen or own in (None, dtype_name(engine.dtype)):
-        return engine
-    if difference(engine, sources, begun):
+    settled = own is None or engine.dtype_chosen or own == dtype_name(engine.dtype)
+    if settled or difference(engine, sources, begun):
         return engine
     return told_dtype(replace(engine, dtype=DTYPES[own], _decoder=None))
 
@@ -108,28 +104,6 @@ def told_dtype(engine: Engine) -> Engine:
         return engine
     note = f"read on in {dtype_name(own)}, as it was begun; here {dtype_name(usual)} is usual"
     return replace(engine, notes=(*engine.notes, note))
-
-
-def is_as_it_was(left_out: dict[str, Any]) -> bool:
-    """Whether a file that could not be read was not touched since."""
-    if left_out["path"] is None:
-        return True
-    try:
-        return Path(left_out["path"]).stat().st_mtime_ns == left_out["mtime_ns"]
-    except (OSError, ValueError):
-        return False
-
-
-def holds(known: SourceRecord) -> bool:
-    """Whether the file still has, or begins with, what was read of it."""
-    if known.path is None:
-        return True  # compared while it is read
-    try:
-        if known.undecodable is None and not known.origin:
-            return begins_with(Path(known.path), known.size, known.sha256)
-        return is_same(known, Path(known.path))
-    except (OSError, ValueError):
-        return False
 
 
 def _reading_part(profile: dict[str, Any]) -> dict[str, Any]:

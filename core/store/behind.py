@@ -5,16 +5,11 @@ the device without making the caller wait.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from longctx.core.common.background import Behind
-from longctx.core.store.boundary import Boundary
 from longctx.core.store.shards import Rows
-from longctx.core.store.word_files import MakeWords
 from longctx.core.store.writer import Writer
-
-if TYPE_CHECKING:
-    from longctx.core.store.document import Document
 
 DEPTH = 4  # calls that may wait: the rows, tokens and text of one chunk, and the next one's rows
 
@@ -23,38 +18,34 @@ class WriterBehind(Behind):
     """Writes one document while its context lasts; see `Writer` for each call.
 
     Args:
-        writer: does the work; after the context the caller has it for himself again.
+        writer: does the work.
         device: where the model computes. On a CPU nothing is done beside it: another thread would
             take one of the cores that the model's operations are spread over, and all of them
             wait for the slowest.
 
     Attributes:
+        writer: the same; for calls that are made by `do`, and for those after the context.
         beside: whether anything is done in another thread.
     """
 
     def __init__(self, writer: Writer, device: str):
         self.beside = device != "cpu"
         super().__init__(DEPTH if self.beside else 0)
-        self._writer = writer
+        self.writer = writer
         if self.beside:
             writer.work_beside()
 
-    @property
-    def begun(self) -> "Document | None":
-        """The checkpoint that the writer goes on from."""
-        return self._writer.begun
-
     def begin_source(self, *args: Any) -> None:
         """Starts the next source."""
-        self.do(self._writer.begin_source, *args)
+        self.do(self.writer.begin_source, *args)
 
     def add_bytes(self, data: bytes) -> None:
         """Appends raw bytes of the open source."""
-        self.do(self._writer.add_bytes, data)
+        self.do(self.writer.add_bytes, data)
 
     def end_source(self, *args: Any) -> None:
         """Closes the open source."""
-        self.do(self._writer.end_source, *args)
+        self.do(self.writer.end_source, *args)
 
     def append(self, group: str, rows: Rows) -> None:
         """Appends rows to a group; nobody may change them afterwards."""
@@ -62,27 +53,9 @@ class WriterBehind(Behind):
 
         def write() -> None:
             arrive()
-            self._writer.append(group, rows)
+            self.writer.append(group, rows)
 
         self.do(write)
-
-    def checkpoint(self, snapshot: Rows, boundary: Boundary | None, **changes: Any) -> None:
-        """Writes all that came so far, now: for a call that is made by `do`."""
-        self._writer.checkpoint(snapshot, boundary, **changes)
-
-    def growth(self, snapshot: Rows | None, boundary: Boundary | None) -> int:
-        """Bytes that `complete` would add; after the context."""
-        return self._writer.growth(snapshot, boundary)
-
-    def complete(
-        self,
-        snapshot: Rows | None,
-        boundary: Boundary | None,
-        words: MakeWords | None,
-        **changes: Any,
-    ) -> None:
-        """Writes the rest and gives the document its place; after the context."""
-        self._writer.complete(snapshot, boundary, words, **changes)
 
 
 def to_host(rows: Rows) -> tuple[Rows, Callable[[], object]]:

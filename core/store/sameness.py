@@ -1,7 +1,8 @@
-"""Whether a source is still what was read of it.
+"""What a file is now, against what was read of it: the same, grown, replaced or gone.
 
 By size and modification time where these are as recorded, otherwise by content. Opens regular files
-alone, and knows nothing of libraries, tokens or models.
+alone, and knows nothing of libraries, tokens or models. Reading (`ingest/identity.py`) and asking
+both stand on it, so it is with the records that it compares.
 
 Where a source was is what a document says, and a document may be a stranger's: its path may lead to
 a pipe, to a device, or to a machine that does not answer. A question looks at it, opens it only
@@ -13,6 +14,7 @@ import os
 import queue
 import threading
 from collections.abc import Iterable
+from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 from stat import S_ISREG
@@ -25,24 +27,42 @@ SILENCE = 2.0  # seconds after which a source that could not be looked at is let
 _BLOCK = 1 << 20
 
 
-def is_same(known: SourceRecord, path: Path) -> bool:
-    """Whether a file has just the bytes that were read.
+class Now(Enum):
+    """What a file is now, against what was read of it."""
+
+    SAME = "it has just the bytes that were read"
+    GROWN = "it begins with them"
+    REPLACED = "it has others, or is no regular file"
+    GONE = "it is not there, or cannot be read"
+
+
+def compare(record: SourceRecord, path: Path, may_grow: bool = False) -> Now:
+    """Compares a file with what was read of it.
 
     Args:
-        known: what the manifest says of a source that was read to its end.
-        path: the file.
-
-    Raises:
-        OSError: it cannot be read.
+        record: what the manifest says of the source.
+        path: where the file is now.
+        may_grow: more may follow what was read, whose bytes are always compared then. Otherwise
+            nothing is opened where size and modification time tell, and what is longer is
+            `REPLACED`.
     """
-    status, file = path.stat(), known.origin or known
-    if not S_ISREG(status.st_mode) or status.st_size != file.size:
-        return False
-    if status.st_mtime_ns == known.mtime_ns:
-        return True
-    if known.origin:  # many sources may be of one archive
-        return _begins_with(path, file.size, file.sha256, status.st_mtime_ns)
-    return begins_with(path, file.size, file.sha256)
+    file = record.origin or record
+    try:
+        status = path.stat()
+        same_size = status.st_size == file.size
+        if not S_ISREG(status.st_mode) or not (same_size or may_grow):
+            return Now.REPLACED
+        if not may_grow and status.st_mtime_ns == record.mtime_ns:
+            return Now.SAME
+        if record.origin:  # many sources may be of one archive
+            begins = _begins_with(path, file.size, file.sha256, status.st_mtime_ns)
+        else:
+            begins = begins_with(path, file.size, file.sha256)
+    except (OSError, ValueError):
+        return Now.GONE
+    if not begins:
+        return Now.REPLACED
+    return Now.SAME if same_size else Now.GROWN
 
 
 def begins_with(path: Path, size: int, sha256: str) -> bool:
@@ -98,42 +118,24 @@ def _has_place(known: SourceRecord) -> bool:
 
     On Windows, a path of two slashes names a machine, which would be told who is asking.
     """
-    path = known.path
-    whole = path is not None and known.undecodable is not None
-    return whole and os.path.isabs(path) and path[:2] not in ("\\\\", "//")
+    path = known.path if known.undecodable is not None else None
+    return path is not None and os.path.isabs(path) and path[:2] not in ("\\\\", "//")
 
 
 def _look(sources: list[SourceRecord], found: "queue.SimpleQueue[tuple[str, bool]]") -> None:
     """Tells of each source whether it has changed."""
-    look = _Look()
-    for known in sources:
+    left, counted = COMPARED, set()  # many sources may be of one archive
+    for record in sources:
+        path, size, differs = record.path or "", (record.origin or record).size, False
         try:
-            differs = look.differs(known)
+            status = os.stat(path)
+            opens = status.st_size == size and status.st_mtime_ns != record.mtime_ns
+            if opens and path not in counted and size <= left:
+                left -= size
+                counted.add(path)
+            if S_ISREG(status.st_mode):
+                unread = opens and path not in counted
+                differs = unread or compare(record, Path(path)) is Now.REPLACED
         except (OSError, ValueError):
-            differs = False
-        found.put((known.name, differs))
-
-
-class _Look:
-    """What a question has read of sources so far."""
-
-    def __init__(self) -> None:
-        self._left = COMPARED
-        self._counted: set[str] = set()  # many sources may be of one archive
-
-    def differs(self, known: SourceRecord) -> bool:
-        """Whether a file is there and has other content; OSError where it has gone."""
-        status, size = os.stat(known.path), (known.origin or known).size
-        if not S_ISREG(status.st_mode):
-            return False
-        if (status.st_size, status.st_mtime_ns) == (size, known.mtime_ns):
-            return False
-        if status.st_size != size or not self._may_read(known.path, size):
-            return True
-        return not is_same(known, Path(known.path))
-
-    def _may_read(self, path: str, size: int) -> bool:
-        if path not in self._counted and size <= self._left:
-            self._left -= size
-            self._counted.add(path)
-        return path in self._counted
+            pass
+        found.put((record.name, differs))

@@ -14,7 +14,8 @@ from longctx.cli.interrupt import ENDING
 from longctx.cli.run import Run
 from longctx.core.common.errors import LongctxError
 from longctx.core.ingest.ingest import Ingested
-from longctx.core.ingest.many import Each, ingest_each
+from longctx.core.ingest.job import Job, Observer
+from longctx.core.ingest.many import Each, read_each
 from longctx.core.model.adapter import Decoder
 
 LINE = b"the keeper wrote in his book that a boat came home at dawn\n"
@@ -143,14 +144,14 @@ def test_ctrl_c_tells_it_as_text_too(each, tmp_path, monkeypatch):
 
 
 def test_between_two_documents_nothing_is_said_of_the_one_before(each, monkeypatch):
-    def before_the_second(library, sources, engine, name, *more):
-        if name == "top-b.md":
+    def before_the_second(*given):
+        if given[-1] == ("top-b.md", None):
             raise KeyboardInterrupt
-        return real(library, sources, engine, name, *more)
+        return real(*given)
 
-    from longctx.core.ingest.many import ingest_sources as real
+    from longctx.core.ingest.many import read_sources as real
 
-    monkeypatch.setattr("longctx.core.ingest.many.ingest_sources", before_the_second)
+    monkeypatch.setattr("longctx.core.ingest.many.read_sources", before_the_second)
     error = each().stderr.splitlines()[-1]
     assert error == "error: interrupted. The same command goes on with it."
 
@@ -214,10 +215,12 @@ def test_an_error_before_anything_was_done_is_all_that_is_told(each, tmp_path):
 def test_what_is_done_is_known_while_others_are_read(folder, setup_random, tmp_path):
     result, seen = Each(), []
 
-    def on_progress(progress, name: str) -> None:
-        seen.append((name, len(result.documents)))
+    def on_progress(progress, document: str) -> None:
+        seen.append((document, len(result.documents)))
 
     library = tmp_path / "library"
-    returned = ingest_each(library, ["top"], setup_random, on_progress=on_progress, result=result)
+    returned = read_each(
+        Job(library, ["top"], setup_random), Observer(progress=on_progress), result=result
+    )
     assert returned is result
     assert set(seen) == {("top-a.md", 0), ("top-b.md", 1)}

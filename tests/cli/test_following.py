@@ -127,8 +127,8 @@ def test_ctrl_c_before_anything_came_to_a_document_that_is_there(
 def test_ctrl_c_that_the_reading_does_not_see_is_no_error_either(
     longctx, model_options, log, monkeypatch, skipped
 ):
-    def interrupted(*args, **named):
-        args[7](Ingested("app", "complete", 1, 2, 3, skipped=skipped))
+    def interrupted(job, observer, *more):
+        observer.done(Ingested("app", "complete", 1, 2, 3, skipped=skipped))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("longctx.core.ingest.follow.follow", interrupted)

@@ -10,7 +10,7 @@ import pytest
 
 from longctx.cli import progress
 from longctx.core.ingest.ingest import Progress
-from longctx.core.ingest.plan import Plan
+from longctx.core.ingest.plan import Estimate
 
 TEXT = "the keeper wrote in his book that a boat came home at dawn\n" * 20
 pytestmark = pytest.mark.usefixtures("models_loaded_once")
@@ -109,7 +109,7 @@ def test_a_library_that_cannot_be_written(reading, tmp_path):
 def test_dry_run(reading, monkeypatch, tmp_path, fits):
     room = {"free_disk_bytes": 7_000_000, "free_memory_bytes": None, "fits": fits}
     room |= {"host_bytes": 9_000_000_000 * fits, "free_host_bytes": 10_000_000_000}
-    planned = Plan(
+    planned = Estimate(
         **{"name": "a", "tokens": 1234, "bytes": 5000, "disk_bytes": 6_000_000, "seconds": 7.5},
         **{"peak_memory_bytes": 8_000_000_000, "tokens_per_s": 164.5, "method": "reform"},
         **{"device": "cpu", "dtype": "fp32", **room},
@@ -247,7 +247,7 @@ def test_ctrl_c_before_anything_is_whole_is_an_error(reading, monkeypatch):
     def interrupt(*args, **named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("longctx.core.ingest.follow.ingest", interrupt)
+    monkeypatch.setattr("longctx.core.ingest.follow.read", interrupt)
     result = reading({"app.log": TEXT.encode()}, "--follow")
     assert result.exit_code == 130
     assert "interrupted" in result.stderr

@@ -68,7 +68,7 @@ def test_before_it_is_known_what_is_kept_nothing_is_said_of_it(ingest, monkeypat
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("longctx.core.ingest.ingest.Reading", stop)
+    monkeypatch.setattr("longctx.core.ingest.ingest.SourceReading", stop)
     assert ingest().stderr == "error: interrupted. The same command goes on with it.\n"
 
 

@@ -83,7 +83,7 @@ def begun(sources, setup, tmp_path_factory) -> Path:
             raise Stopped
 
     with pytest.raises(Stopped):
-        ingest(library, sources, setup, "book", False, Cadence.given(96, None), None, stop)
+        ingest(library, sources, setup, "book", cadence=Cadence.given(96, None), on_progress=stop)
     return library
 
 

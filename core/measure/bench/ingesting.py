@@ -13,7 +13,7 @@ from typing import Any
 from longctx.core.common.device import empty_cache, peak_memory, reset_peak_memory
 from longctx.core.engine.setup import Engine
 from longctx.core.ingest.checkpoints import Cadence
-from longctx.core.ingest.ingest import Run
+from longctx.core.ingest.ingest import DocumentReading
 from longctx.core.ingest.resume import header
 from longctx.core.measure.bench import ceilings
 from longctx.core.measure.bench.baselines import Baseline, measure_baselines
@@ -182,13 +182,13 @@ def _read(engine: Engine, tokens: int, found: Ceilings, folder: Path | None) -> 
 
 def _run(engine: Engine, tokens: int, writer: Any) -> tuple[float, float]:
     """Reads once; seconds in all and seconds of checkpoints."""
-    behind, cadence = WriterBehind(writer, engine.device), Cadence()
+    behind = WriterBehind(writer, engine.device)
     reading = RandomReading(tokens, engine.files.config.vocab_size, behind)
-    run = Run(engine, reading, behind, cadence, expected=tokens)
+    run = DocumentReading(engine, reading, behind, Cadence(), expected=tokens)
     started = time.perf_counter()
     run.read()
     ceilings.wait_for(engine.device)
-    return time.perf_counter() - started, cadence.spent
+    return time.perf_counter() - started, run.checkpoints.spent
 
 
 def _growth(readings: list[Reading], options: Any) -> list[Growth]:

@@ -68,7 +68,7 @@ def warm_up(engine: Engine, tokens: int) -> None:
 
 
 class RandomReading:
-    """Reads random tokens, each with four bytes of text; goes in the place of a `Reading`.
+    """Reads random tokens, each with four bytes of text; goes in the place of a `SourceReading`.
 
     Args:
         tokens: of the document.
@@ -81,6 +81,7 @@ class RandomReading:
         self._writer = writer
         self._digest = hashlib.sha256()
         self.tokens = self.bytes = self.forced_splits = 0
+        self.total = None
         self.safe = tokens  # as of a text of many lines
         self.skipped: list[dict[str, Any]] = []
         self.changed: list[str] = []

@@ -17,6 +17,7 @@ from longctx.core.engine.setup import prepare, recorded, saved_snapshot
 from longctx.core.ingest import ingest as ingesting
 from longctx.core.ingest.append import append
 from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.job import Job
 from longctx.core.store.library import Library
 
 pytestmark = pytest.mark.usefixtures("models_loaded_once")
@@ -114,7 +115,7 @@ def test_several_documents_are_asked_without_theirs(tmp_path, setup_random):
 def test_what_is_added_is_read_as_if_all_had_been_there(tmp_path, setup_random):
     library = read(tmp_path, setup_random, SHORT)
     (tmp_path / "book.txt").write_text(SHORT + LONG)
-    append(library.path, "book", [str(tmp_path / "book.txt")], setup_random)
+    append(Job(library.path, [str(tmp_path / "book.txt")], setup_random, "book"))
     whole = read(tmp_path, setup_random, SHORT + LONG, "whole")
     book, other = (whole.document(name).manifest.shards for name in ("book", "whole"))
     assert book == other
@@ -176,4 +177,4 @@ def test_such_a_document_is_not_made_longer(tmp_path, setup_random):
     by_source(library, "book")
     (tmp_path / "book.txt").write_text(LONG + SHORT)
     with pytest.raises(StateMismatch, match="read by itself"):
-        append(library.path, "book", [str(tmp_path / "book.txt")], setup_random)
+        append(Job(library.path, [str(tmp_path / "book.txt")], setup_random, "book"))

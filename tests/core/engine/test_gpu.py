@@ -60,7 +60,7 @@ def test_rows_that_nobody_waits_for_are_the_same(tmp_path, setup_random, monkeyp
     book.write_text("".join(f"line {i}: boat {i * 7919 % 1000} came home\n" for i in range(400)))
     cuda = dataclasses.replace(setup_random, device="cuda")
     every_chunk = Cadence.given(1, None)
-    for name, cadence in (("behind", None), ("checkpoints", every_chunk)):
+    for name, cadence in (("behind", Cadence()), ("checkpoints", every_chunk)):
         ingest(tmp_path / name, [str(book)], cuda, cadence=cadence)
 
     def waited(rows):

@@ -17,6 +17,7 @@ from longctx.core.ingest import ingest as ingesting
 from longctx.core.ingest.append import append
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.job import Job, Observer
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import Manifest
 from longctx.core.tokens.tokens import TokenStream
@@ -95,7 +96,7 @@ def test_every_method_ends_with_the_bytes_of_one_reading(
         if end == ends[0]:
             ingest(library, [str(log)], setup)
         else:
-            assert append(library, "app", [str(log)], setup).status == "complete"
+            assert append(Job(library, [str(log)], setup, "app")).status == "complete"
         assert files(library) == whole(log, setup, tmp_path / f"whole-{end}"), end
     Library.open(library).document("app").verify()
 
@@ -119,7 +120,7 @@ def test_whatever_is_added_to_whatever_text(tmp_path, library, log, setup_random
         if end == ends[0]:
             ingest(library, [str(log)], setup_random)
         else:
-            append(library, "app", [str(log)], setup_random)
+            append(Job(library, [str(log)], setup_random, "app"))
         assert files(library) == whole(log, setup_random, tmp_path / f"whole-{end}"), end
 
 
@@ -132,7 +133,7 @@ def test_exactly_a_chunk_and_three_and_many(tmp_path, library, log, setup_random
     for tokens in (32, 32, 96, 1, 31, 33):
         count += max(1, round(tokens / per))
         log.write_bytes(line * count)
-        done = append(library, "app", [str(log)], setup_random)
+        done = append(Job(library, [str(log)], setup_random, "app"))
         assert done.tokens - done.reused_tokens < max(32, tokens) + 32 + 2 * per
     assert files(library) == whole(log, setup_random, tmp_path / "whole")
 
@@ -154,7 +155,7 @@ def test_however_the_text_is_cut(tmp_path, library, log, setup_random, monkeypat
         if end == 350:
             ingest(library, [str(log)], setup_random)
         else:
-            done = append(library, "app", [str(log)], setup_random)
+            done = append(Job(library, [str(log)], setup_random, "app"))
     assert (done.forced_splits > 3) == ("run" in limits)
     assert files(library) == whole(log, setup_random, tmp_path / "whole")
 
@@ -174,9 +175,9 @@ def test_other_files_become_further_parts_also_when_the_first_is_gone(
     ingest(library, paths[:1], setup_random, "app")
     kept = Path(paths[0]).read_bytes()
     Path(paths[0]).unlink()
-    append(library, "app", paths[1:3], setup_random)
-    assert append(library, "app", paths[3:], setup_random).skipped != []
-    assert append(library, "app", paths[4:], setup_random).status == "unchanged"
+    append(Job(library, paths[1:3], setup_random, "app"))
+    assert append(Job(library, paths[3:], setup_random, "app")).skipped != []
+    assert append(Job(library, paths[4:], setup_random, "app")).status == "unchanged"
     Path(paths[0]).write_bytes(kept)
     expected = files(tmp_path / "whole")
     got = files(library)
@@ -194,7 +195,7 @@ def test_a_last_part_that_has_grown_and_one_more(tmp_path, library, log, setup_r
     paths = [str(first), str(log), str(last)]
     ingest(library, paths[:2], setup_random, "app")
     log.write_bytes(TEXT[:900])
-    append(library, "app", paths[1:], setup_random)
+    append(Job(library, paths[1:], setup_random, "app"))
     ingest(tmp_path / "whole", paths, setup_random, "app")
     assert files(library) == files(tmp_path / "whole")
 
@@ -205,7 +206,7 @@ def test_standard_input_is_a_further_part(tmp_path, library, log, setup_random, 
     for place in (library, tmp_path / "whole"):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TEXT[:400])))
         if place == library:
-            append(place, "app", ["-"], setup_random)
+            append(Job(place, ["-"], setup_random, "app"))
         else:
             ingest(place, [str(log), "-"], setup_random)
     assert files(library) == files(tmp_path / "whole")
@@ -217,7 +218,7 @@ def test_the_same_text_under_another_name_goes_on(tmp_path, library, log, setup_
     moved = tmp_path / "app.log.1"
     moved.write_bytes(TEXT[:900])
     log.unlink()
-    append(library, "app", [str(moved)], setup_random)
+    append(Job(library, [str(moved)], setup_random, "app"))
     assert files(library) == whole(moved, setup_random, tmp_path / "whole")
 
 
@@ -232,7 +233,7 @@ def test_an_earlier_part_that_changed_is_refused(library, log, setup_random, dat
     log.write_bytes(data)
     match = r"cannot append to 'app': '.*app.log' does not begin any more.*--replace"
     with pytest.raises(UsageError, match=match):
-        append(library, "app", [str(log)], setup_random)
+        append(Job(library, [str(log)], setup_random, "app"))
     assert files(library) == before
 
 
@@ -243,11 +244,11 @@ def test_nothing_new_is_unchanged_and_a_part_inside_is_refused(
     other = tmp_path / "other.txt"
     other.write_bytes(TEXT[100:300])
     ingest(library, [str(log), str(other)], setup_random)
-    assert append(library, "app", [str(log), str(other)], setup_random).status == "unchanged"
+    assert append(Job(library, [str(log), str(other)], setup_random, "app")).status == "unchanged"
     with pytest.raises(UsageError, match=r"in the document, and not its last source"):
-        append(library, "app", [str(log)], setup_random)
+        append(Job(library, [str(log)], setup_random, "app"))
     with pytest.raises(NotFound):
-        append(library, "none", [str(log)], setup_random)
+        append(Job(library, [str(log)], setup_random, "none"))
 
 
 def test_a_document_of_an_older_version_is_refused_and_can_be_asked(library, log, setup_random):
@@ -262,7 +263,7 @@ def test_a_document_of_an_older_version_is_refused_and_can_be_asked(library, log
     forge(folder, forget)
     log.write_bytes(TEXT[:900])
     with pytest.raises(StateMismatch, match=r"older longctx.*--replace"):
-        append(library, "app", [str(log)], setup_random)
+        append(Job(library, [str(log)], setup_random, "app"))
     with Session(library, "app", setup_random) as session:
         assert session.find("boat").passages
 
@@ -274,7 +275,7 @@ def test_a_boundary_that_lies_is_refused(library, log, setup_random, told):
     forge(library / "documents" / "app", lambda data: data["report"].update(boundary=told))
     log.write_bytes(TEXT[:900])
     with pytest.raises(StateMismatch, match="boundary"):
-        append(library, "app", [str(log)], setup_random)
+        append(Job(library, [str(log)], setup_random, "app"))
 
 
 # --- never half ---
@@ -292,18 +293,13 @@ def test_an_append_that_is_stopped_leaves_the_document_and_goes_on(
     for end in (tokens + 40, tokens + 150, tokens + 250):
         with pytest.raises(Stopped):
             append(
-                library,
-                "app",
-                [str(log), str(other)],
-                setup_random,
-                EVERY_CHUNK,
-                None,
-                stop_at(end),
+                Job(library, [str(log), str(other)], setup_random, "app", cadence=EVERY_CHUNK),
+                Observer(progress=stop_at(end)),
             )
         assert files(library) == before
         with Session(library, "app", setup_random) as session:
             assert session.find("boat").tokens["document"] == tokens
-    done = append(library, "app", [str(log), str(other)], setup_random)
+    done = append(Job(library, [str(log), str(other)], setup_random, "app"))
     assert done.reused_tokens >= tokens + 250
     ingest(tmp_path / "whole", [str(log), str(other)], setup_random)
     assert files(library) == files(tmp_path / "whole")
@@ -318,7 +314,7 @@ def test_a_document_is_read_on_in_its_own_number_format(
     log.write_bytes(TEXT[:700])
     ingest(library, [str(log)], named)
     log.write_bytes(TEXT)
-    done = append(library, "app", [str(log)], unnamed)
+    done = append(Job(library, [str(log)], unnamed, "app"))
     assert files(library) == whole(log, named, tmp_path / "whole")
     usual = dtype_name(choose_dtype("auto", "cpu"))
     told = [] if own == usual else [f"read on in {own}, as it was begun; here {usual} is usual"]
@@ -332,7 +328,7 @@ def test_another_number_format_is_refused(library, log, setup_random, own, wante
     before = files(library)
     log.write_bytes(TEXT)
     with pytest.raises(UsageError, match=rf"in {wanted}: it was read in {own}"):
-        append(library, "app", [str(log)], dataclasses.replace(setup_random, dtype=wanted))
+        append(Job(library, [str(log)], dataclasses.replace(setup_random, dtype=wanted), "app"))
     assert files(library) == before
 
 
@@ -346,8 +342,11 @@ def test_an_append_that_was_begun_in_another_number_format_is_begun_anew(
     stop = stop_at(tokens + 150)
     engine = ingesting.prepare(other)  # older versions took any
     with pytest.raises(Stopped):
-        append(library, "app", [str(log)], other, EVERY_CHUNK, on_progress=stop, engine=engine)
-    assert append(library, "app", [str(log)], setup_random).reused_tokens <= tokens
+        append(
+            Job(library, [str(log)], other, "app", cadence=EVERY_CHUNK, engine=engine),
+            Observer(progress=stop),
+        )
+    assert append(Job(library, [str(log)], setup_random, "app")).reused_tokens <= tokens
     assert files(library) == whole(log, setup_random, tmp_path / "whole")
 
 
@@ -359,7 +358,7 @@ def test_a_document_that_names_no_number_format_is_read_on_in_what_is_wanted(
     for recorded in ({}, {"dtype": ["fp32"]}, {"dtype": "fp4"}):
         forge(library / "documents/app", lambda data, value=recorded: data.update(recorded=value))
         log.write_bytes(log.read_bytes() + b"and a boat came home\n")
-        assert append(library, "app", [str(log)], setup_random).status == "complete"
+        assert append(Job(library, [str(log)], setup_random, "app")).status == "complete"
 
 
 def test_what_was_begun_behind_another_text_is_dropped(tmp_path, library, log, setup_random):
@@ -367,9 +366,12 @@ def test_what_was_begun_behind_another_text_is_dropped(tmp_path, library, log, s
     tokens = ingest(library, [str(log)], setup_random).tokens
     log.write_bytes(TEXT[:1100])
     with pytest.raises(Stopped):
-        append(library, "app", [str(log)], setup_random, EVERY_CHUNK, None, stop_at(tokens + 90))
+        append(
+            Job(library, [str(log)], setup_random, "app", cadence=EVERY_CHUNK),
+            Observer(progress=stop_at(tokens + 90)),
+        )
     log.write_bytes(TEXT[:500] + TEXT[700:1300])
-    assert append(library, "app", [str(log)], setup_random).reused_tokens < tokens
+    assert append(Job(library, [str(log)], setup_random, "app")).reused_tokens < tokens
     assert files(library) == whole(log, setup_random, tmp_path / "whole")
 
 
@@ -378,9 +380,16 @@ def test_a_reading_that_is_to_replace_the_document_is_not_dropped(library, log, 
     ingest(library, [str(log)], setup_random)
     log.write_bytes(TEXT[:1100])
     with pytest.raises(Stopped):
-        ingest(library, [str(log)], setup_random, None, True, EVERY_CHUNK, None, stop_at(90))
+        ingest(
+            library,
+            [str(log)],
+            setup_random,
+            replace=True,
+            cadence=EVERY_CHUNK,
+            on_progress=stop_at(90),
+        )
     with pytest.raises(UsageError, match=r"take its place was begun"):
-        append(library, "app", [str(log)], setup_random)
+        append(Job(library, [str(log)], setup_random, "app"))
 
 
 @pytest.mark.parametrize("fails", [0, 3, 6, 9, 11])
@@ -400,7 +409,7 @@ def test_a_write_that_fails_harms_nothing(tmp_path, library, log, setup_random, 
     with monkeypatch.context() as patch:
         patch.setattr("os.replace", failing)
         with pytest.raises(LongctxError, match="No space left"):
-            append(library, "app", [str(log)], setup_random)
+            append(Job(library, [str(log)], setup_random, "app"))
     assert files(library) == before
-    append(library, "app", [str(log)], setup_random)
+    append(Job(library, [str(log)], setup_random, "app"))
     assert files(library) == whole(log, setup_random, tmp_path / "whole")

@@ -13,6 +13,7 @@ from longctx.core.ingest.append import append
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.follow import follow
 from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.job import Job, Observer
 from longctx.core.sources.rules import Rules
 from longctx.core.store.library import Library
 
@@ -86,7 +87,7 @@ def test_every_kind_behind_every_kind(folder, library, setup_random, steps):
     for number, paths in enumerate(steps):
         given += paths
         if number:
-            append(library, "app", paths, setup_random)
+            append(Job(library, paths, setup_random, "app"))
         else:
             ingest(library, paths, setup_random, "app")
         assert state(library) == whole(given, setup_random, folder / f"whole-{number}"), given
@@ -100,7 +101,7 @@ def test_marks_carry_over_wherever_the_boundary_is(folder, library, setup_random
     before = ingest(library, [first], setup_random, "app")
     boundary = Library.open(library).document("app").boundary()
     assert 0 < boundary.tokens < before.tokens
-    append(library, "app", ["more.txt"], setup_random)
+    append(Job(library, ["more.txt"], setup_random, "app"))
     assert state(library) == whole([first, "more.txt"], setup_random, folder / "whole")
 
 
@@ -109,9 +110,9 @@ def test_a_shown_file_of_a_folder_that_grows_keeps_its_header(folder, library, s
     ingest(library, ["top"], setup_random, "app")
     for end in (351, 360, 700, 1000):
         put(folder, {"top/z.log": TEXT[:end]})
-        assert append(library, "app", ["top"], setup_random).status == "complete"
+        assert append(Job(library, ["top"], setup_random, "app")).status == "complete"
         assert state(library) == whole(["top"], setup_random, folder / f"whole-{end}"), end
-    assert append(library, "app", ["top"], setup_random).status == "unchanged"
+    assert append(Job(library, ["top"], setup_random, "app")).status == "unchanged"
 
 
 def test_a_header_alone_and_a_short_file_that_grows(folder, library, setup_random):
@@ -120,7 +121,9 @@ def test_a_header_alone_and_a_short_file_that_grows(folder, library, setup_rando
         if end == 1:
             ingest(library, ["one"], setup_random, "app")
         else:
-            append(library, "app", ["one/only.txt"], setup_random)  # also where it is named itself
+            append(
+                Job(library, ["one/only.txt"], setup_random, "app")
+            )  # also where it is named itself
         assert state(library) == whole(["one"], setup_random, folder / f"whole-{end}"), end
 
 
@@ -131,7 +134,7 @@ def test_a_text_that_looks_like_a_header_is_none(folder, library, setup_random):
         if end == 30:
             ingest(library, ["odd.txt"], setup_random, "app")
         else:
-            append(library, "app", ["odd.txt"], setup_random)
+            append(Job(library, ["odd.txt"], setup_random, "app"))
     assert state(library) == whole(["odd.txt"], setup_random, folder / "whole")
 
 
@@ -140,7 +143,7 @@ def test_a_file_of_a_folder_that_moved_keeps_the_name_that_was_shown(folder, lib
     (folder / "top/z.log").unlink()
     for end in (600, 900):
         (folder / "z.log.1").write_bytes(TEXT[:end])
-        append(library, "app", ["z.log.1"], setup_random)
+        append(Job(library, ["z.log.1"], setup_random, "app"))
     last = Library.open(library).document("app").manifest.sources[-1]
     assert (last.name, last.path, last.size) == ("top/z.log", str(folder / "z.log.1"), 900)
 
@@ -149,30 +152,30 @@ def test_what_was_left_out_is_not_looked_at_again(folder, library, setup_random)
     """Else one picture in a folder would keep it from being appended to."""
     ingest(library, ["top"], setup_random, "app")
     (folder / "top/zz.png").unlink()
-    done = append(library, "app", ["a.txt"], setup_random)
+    done = append(Job(library, ["a.txt"], setup_random, "app"))
     assert [why.split("'")[1] for why in done.left_out] == ["top/m.png", "top/zz.png"]
     put(folder, {"top/m.png": TEXT[:200], "top/z.log": TEXT[:350]})
     with pytest.raises(UsageError, match=r"'top/a.md' to 'app': it is in the document"):
-        append(library, "app", ["top"], setup_random)
+        append(Job(library, ["top"], setup_random, "app"))
 
 
 def test_what_was_left_out_and_is_text_now(folder, library, setup_random):
     ingest(library, ["top"], setup_random, "app")
     put(folder, {"top/zz.png": TEXT[:200]})
-    append(library, "app", ["top"], setup_random)
+    append(Job(library, ["top"], setup_random, "app"))
     assert state(library) == whole(["top"], setup_random, folder / "whole")
     put(folder, {"top/m.png": TEXT[:200]})
     with pytest.raises(UsageError, match=r"'top/m.png', which was left out, has changed"):
-        append(library, "app", ["top"], setup_random)
+        append(Job(library, ["top"], setup_random, "app"))
 
 
 def test_an_append_of_converted_files_that_is_stopped_goes_on(folder, library, setup_random):
     tokens = ingest(library, ["page.html"], setup_random, "app").tokens
     for end in (40, 120, 250, 400):
-        given = setup_random, EVERY_CHUNK, None, stop_at(tokens + end)
+        job = Job(library, ["b.zip", "top", "rows.jsonl"], setup_random, "app", cadence=EVERY_CHUNK)
         with pytest.raises(Stopped):
-            append(library, "app", ["b.zip", "top", "rows.jsonl"], *given)
-    done = append(library, "app", ["b.zip", "top", "rows.jsonl"], setup_random)
+            append(job, Observer(stop_at(tokens + end)))
+    done = append(Job(library, ["b.zip", "top", "rows.jsonl"], setup_random, "app"))
     assert done.reused_tokens >= tokens + 400
     given = ["page.html", "b.zip", "top", "rows.jsonl"]
     assert state(library) == whole(given, setup_random, folder / "whole")
@@ -184,7 +187,7 @@ def test_lost_parts_are_told_once(folder, library, setup_random, monkeypatch):
     numbers = b"".join(b"boat %d\n" % (n * 7919) for n in range(300))
     (folder / "cut.gz").write_bytes(gzip.compress(numbers)[:-100])
     assert len(ingest(library, ["cut.gz"], setup_random, "app").lost) == 1
-    assert len(append(library, "app", ["a.txt"], setup_random).lost) == 1
+    assert len(append(Job(library, ["a.txt"], setup_random, "app")).lost) == 1
     assert state(library) == whole(["cut.gz", "a.txt"], setup_random, folder / "whole")
 
 
@@ -195,7 +198,7 @@ def test_undecodable_places_of_what_was_made_are_counted_once(folder, library, s
     for name in ("bad.jsonl", "bad.txt.gz"):
         before = ingest(library, [name], setup_random, "app", replace=True).undecodable
         assert before > 5
-        assert append(library, "app", ["a.txt"], setup_random).undecodable == before
+        assert append(Job(library, ["a.txt"], setup_random, "app")).undecodable == before
         assert state(library) == whole([name, "a.txt"], setup_random, folder / f"whole-{name}")
 
 
@@ -214,11 +217,11 @@ def test_undecodable_places_of_what_was_made_are_counted_once(folder, library, s
 def test_a_converted_or_packed_file_cannot_grow(folder, library, setup_random, name, data):
     ingest(library, [name], setup_random, "app")
     before = state(library)
-    assert append(library, "app", [name], setup_random).status == "unchanged"
+    assert append(Job(library, [name], setup_random, "app")).status == "unchanged"
     (folder / name).write_bytes(data)
     match = r"unpacked or converted from a file that has changed|has changed otherwise|in the doc"
     with pytest.raises(UsageError, match=match) as error:
-        append(library, "app", [name], setup_random)
+        append(Job(library, [name], setup_random, "app"))
     assert "--replace" in str(error.value)
     assert state(library) == before
 
@@ -228,8 +231,8 @@ def test_what_was_read_raw_grows_raw(folder, library, setup_random):
     ingest(library, ["rows.jsonl"], setup_random, "app", rules=raw)
     (folder / "rows.jsonl").write_bytes(FILES["rows.jsonl"] * 2)
     with pytest.raises(UsageError, match=r"as the text that it is written in\. Add --raw"):
-        append(library, "app", ["rows.jsonl"], setup_random)
-    append(library, "app", ["rows.jsonl"], setup_random, rules=raw)
+        append(Job(library, ["rows.jsonl"], setup_random, "app"))
+    append(Job(library, ["rows.jsonl"], setup_random, "app", rules=raw))
     ingest(folder / "whole", ["rows.jsonl"], setup_random, "app", rules=raw)
     assert state(library) == state(folder / "whole")
 
@@ -237,14 +240,14 @@ def test_what_was_read_raw_grows_raw(folder, library, setup_random):
 def test_a_member_that_is_in_the_document_is_refused(library, setup_random):
     ingest(library, ["b.zip", "a.txt"], setup_random, "app")
     with pytest.raises(UsageError, match=r"'b.zip/c.pdf' to 'app': it is in the document"):
-        append(library, "app", ["b.zip"], setup_random)
+        append(Job(library, ["b.zip"], setup_random, "app"))
 
 
 def test_an_empty_folder_is_told(folder, library, setup_random):
     ingest(library, ["a.txt"], setup_random, "app")
     (folder / "empty").mkdir()
     with pytest.raises(UnreadableInput, match="nothing to read in 'empty'"):
-        append(library, "app", ["empty"], setup_random)
+        append(Job(library, ["empty"], setup_random, "app"))
 
 
 @pytest.mark.parametrize(
@@ -259,7 +262,7 @@ def test_an_empty_folder_is_told(folder, library, setup_random):
 )
 def test_what_cannot_be_followed(library, setup_random, path, why):
     with pytest.raises(UsageError, match=f"cannot follow '.*': .*{why}"):
-        follow(library, "app", ["a.txt", path], setup_random)
+        follow(Job(library, ["a.txt", path], setup_random, "app"))
     assert not library.exists()
 
 
@@ -271,8 +274,8 @@ def test_a_raw_file_is_followed_behind_a_folder(folder, library, setup_random):
             raise KeyboardInterrupt
         (folder / "rows.jsonl").write_bytes(grown)
 
-    given = dict(wait=wait, rules=Rules(raw=True))
-    done = follow(library, "app", ["top", "rows.jsonl"], setup_random, **given)
+    job = Job(library, ["top", "rows.jsonl"], setup_random, "app", rules=Rules(raw=True))
+    done = follow(job, wait=wait)
     assert done.sources == 4
     ingest(folder / "whole", ["top", "rows.jsonl"], setup_random, "app", rules=Rules(raw=True))
     assert state(library) == state(folder / "whole")

@@ -3,7 +3,7 @@
 import pytest
 
 from longctx.core.ingest import checkpoints
-from longctx.core.ingest.checkpoints import Cadence
+from longctx.core.ingest.checkpoints import Cadence, Checkpoints
 
 
 @pytest.fixture
@@ -21,13 +21,8 @@ def clock(monkeypatch):
     return clock
 
 
-def started(given: Cadence) -> Cadence:
-    given.start(0)
-    return given
-
-
 def test_after_tokens_or_seconds_whichever_comes_first(clock):
-    usual = started(Cadence())
+    usual = Checkpoints(Cadence())
     assert not usual.is_due(262_143)
     assert usual.is_due(262_144)
     clock.now += 59
@@ -37,7 +32,7 @@ def test_after_tokens_or_seconds_whichever_comes_first(clock):
 
 
 def test_only_what_the_user_said(clock):
-    tokens, seconds = started(Cadence.given(100, None)), started(Cadence.given(None, 5))
+    tokens, seconds = Checkpoints(Cadence.given(100, None)), Checkpoints(Cadence.given(None, 5))
     clock.now += 1e6
     assert (tokens.is_due(99), tokens.is_due(100)) == (False, True)
     seconds.start(0)
@@ -46,13 +41,13 @@ def test_only_what_the_user_said(clock):
 
 
 def test_never_twice_at_the_same_place(clock):
-    every = started(Cadence.given(None, 5))
+    every = Checkpoints(Cadence.given(None, 5))
     clock.now += 10
     assert not every.is_due(0)
 
 
 def test_counted_from_the_last_checkpoint(clock):
-    every = started(Cadence.given(100, None))
+    every = Checkpoints(Cadence.given(100, None))
     with every.writing(130):
         clock.now += 2
     assert (every.is_due(229), every.is_due(230)) == (False, True)
@@ -63,10 +58,10 @@ def test_counted_from_the_last_checkpoint(clock):
     ("given", "waits"), [(Cadence(10, 1), True), (Cadence.given(10, 1), False)]
 )
 def test_by_default_checkpoints_take_a_twentieth_of_the_time(clock, given, waits):
-    started(given)
-    with given.writing(10):
+    every = Checkpoints(given)
+    with every.writing(10):
         clock.now += 3
     clock.now += 59
-    assert given.is_due(1000) is not waits
+    assert every.is_due(1000) is not waits
     clock.now += 1
-    assert given.is_due(1000)
+    assert every.is_due(1000)

@@ -11,6 +11,7 @@ from longctx.core.ask.session import Session
 from longctx.core.common.errors import Locked, LongctxError, UsageError
 from longctx.core.ingest.follow import PAUSE, follow
 from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.job import Job, Observer
 from longctx.core.store import places
 from longctx.core.store.library import Library
 
@@ -73,7 +74,7 @@ def test_what_fills_a_chunk_is_read_at_once_and_less_after_a_pause(
         sizes.append(done.bytes)
 
     wait = script(None, grow(log, 900), grow(log, 910), *quiet, grow(log, 1400))
-    done = follow(library, "app", [str(log)], setup_random, on_step=note, wait=wait)
+    done = follow(Job(library, [str(log)], setup_random, "app"), Observer(done=note), wait=wait)
     assert sizes == [500, 900, 910, 1400]
     assert done.bytes == 1400
     ingest(tmp_path / "whole", [str(log)], setup_random)
@@ -86,8 +87,8 @@ def test_ctrl_c_while_it_is_read_keeps_the_last_whole_state(library, log, setup_
             raise KeyboardInterrupt
 
     wait = script(grow(log, 800), grow(log, 1900))
-    given = [str(log)], setup_random, None, None, interrupted
-    done = follow(library, "app", *given, wait=wait)
+    job = Job(library, [str(log)], setup_random, "app")
+    done = follow(job, Observer(interrupted), wait=wait)
     assert done.bytes == 800
     with Session(library, "app", setup_random) as session:
         assert session.find("boat").tokens["document"] == done.tokens
@@ -96,7 +97,7 @@ def test_ctrl_c_while_it_is_read_keeps_the_last_whole_state(library, log, setup_
 def test_a_document_that_is_there_is_gone_on_with(library, log, setup_random):
     first = ingest(library, [str(log)], setup_random)
     grow(log, 900)()
-    done = follow(library, "app", [str(log)], setup_random, wait=script())
+    done = follow(Job(library, [str(log)], setup_random, "app"), wait=script())
     assert done.bytes == 900
     assert 0 < done.reused_tokens <= first.tokens
 
@@ -115,7 +116,7 @@ def test_a_rotated_log_is_told(library, log, setup_random, how):
         log.write_bytes(TEXT[900:1700])
 
     with pytest.raises(UsageError, match=r"does not begin any more.*rotated.*--replace"):
-        follow(library, "app", [str(log)], setup_random, wait=script(change, None, come, None))
+        follow(Job(library, [str(log)], setup_random, "app"), wait=script(change, None, come, None))
     assert Library.open(library).document("app").manifest.sources[0].size == 500
 
 
@@ -131,7 +132,7 @@ def test_a_pipe_in_its_place_is_not_read(library, log, setup_random, is_opened):
         log.write_bytes(TEXT[:1700])
 
     wait = script(exchange, None, None, look, None)
-    done = follow(library, "app", [str(log)], setup_random, wait=wait)
+    done = follow(Job(library, [str(log)], setup_random, "app"), wait=wait)
     assert done.bytes == 1700
 
 
@@ -140,7 +141,9 @@ def test_readers_are_waited_for(library, log, setup_random, monkeypatch):
     ingest(library, [str(log)], setup_random)
     reader, told = Session(library, "app", setup_random), []
     wait = script(grow(log, 1200), None, reader.close)
-    done = follow(library, "app", [str(log)], setup_random, on_wait=told.append, wait=wait)
+    done = follow(
+        Job(library, [str(log)], setup_random, "app"), Observer(waits=told.append), wait=wait
+    )
     assert done.bytes == 1200
     assert told
     assert all(isinstance(why, Locked) for why in told)
@@ -149,7 +152,7 @@ def test_readers_are_waited_for(library, log, setup_random, monkeypatch):
 def test_only_a_file_can_be_followed(library, log, setup_random, tmp_path):
     for path in ("-", str(tmp_path), str(tmp_path / "none.log")):
         with pytest.raises(UsageError, match="cannot follow"):
-            follow(library, "app", [path], setup_random, wait=script())
+            follow(Job(library, [path], setup_random, "app"), wait=script())
 
 
 def test_first_bytes_are_waited_for(tmp_path, library, log, setup_random):
@@ -160,7 +163,9 @@ def test_first_bytes_are_waited_for(tmp_path, library, log, setup_random):
         assert not list(library.glob("documents/*"))
 
     wait = script(look, None, grow(log, 900), grow(log, 1400))
-    done = follow(library, "app", [str(log)], setup_random, on_empty=told.append, wait=wait)
+    done = follow(
+        Job(library, [str(log)], setup_random, "app"), Observer(empty=told.append), wait=wait
+    )
     assert (done.bytes, told) == (1400, [log])
     ingest(tmp_path / "whole", [str(log)], setup_random)
     assert files(library) == files(tmp_path / "whole")
@@ -178,11 +183,8 @@ def test_an_empty_log_behind_other_text_is_waited_for(
         ingest(library, [str(book)], setup_random, "app")
     wait = script(None, grow(log, 300), grow(log, 1200))
     done = follow(
-        library,
-        "app",
-        paths,
-        setup_random,
-        on_step=lambda done: sizes.append((done.bytes, done.skipped)),
+        Job(library, paths, setup_random, "app"),
+        Observer(done=lambda done: sizes.append((done.bytes, done.skipped))),
         wait=wait,
     )
     assert sizes == [(900, []), (1800, [])]
@@ -193,13 +195,15 @@ def test_a_document_whose_log_was_emptied_is_told_at_once(library, log, setup_ra
     ingest(library, [str(log)], setup_random)
     log.write_bytes(b"")
     with pytest.raises(UsageError, match="does not begin any more"):
-        follow(library, "app", [str(log)], setup_random, wait=script())
+        follow(Job(library, [str(log)], setup_random, "app"), wait=script())
 
 
 def test_a_setup_that_cannot_be_is_told_before_any_waiting(library, log, setup_random):
     log.write_bytes(b"")
     with pytest.raises(UsageError, match="magic"):
-        follow(library, "app", [str(log)], replace(setup_random, method="magic"), wait=script())
+        follow(
+            Job(library, [str(log)], replace(setup_random, method="magic"), "app"), wait=script()
+        )
 
 
 def test_an_error_ends_it(library, log, setup_random, monkeypatch):
@@ -211,4 +215,4 @@ def test_an_error_ends_it(library, log, setup_random, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(LongctxError, match="No space left"):
-        follow(library, "app", [str(log)], setup_random, wait=script(full))
+        follow(Job(library, [str(log)], setup_random, "app"), wait=script(full))

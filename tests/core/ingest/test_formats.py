@@ -11,6 +11,7 @@ from longctx.core.ask.session import Session
 from longctx.core.common.errors import NotFound
 from longctx.core.ingest.append import append
 from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.job import Job
 from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.store.library import Library
 from longctx.core.store.upgrade import upgrade
@@ -58,7 +59,7 @@ def test_it_is_unchanged_where_it_is_read_again(old, tmp_path, setup_random):
 
 def test_what_is_appended_makes_format_3_of_it(old, tmp_path, setup_random):
     (tmp_path / "book.txt").write_text("".join(LINES))
-    append(old.path, "book", [str(tmp_path / "book.txt")], setup_random)
+    append(Job(old.path, [str(tmp_path / "book.txt")], setup_random, "book"))
     ingest(old.path, [str(tmp_path / "book.txt")], setup_random, "whole")
     assert old.document("book").manifest.format == 3
     assert files_of(folder(old, "book")) == files_of(folder(old, "whole"))
@@ -80,14 +81,14 @@ def test_what_nobody_chose_is_what_is_usual_today(old, tmp_path, setup_random):
     done = ingest(old.path, [str(tmp_path / "book.txt")], setup_random)
     assert done.status == "unchanged"
     (tmp_path / "book.txt").write_text("".join(LINES))
-    append(old.path, "book", [str(tmp_path / "book.txt")], usual)
+    append(Job(old.path, [str(tmp_path / "book.txt")], usual, "book"))
     assert gathered_by() == "hybrid"
 
 
 def test_a_title_stays_when_a_document_grows(old, tmp_path, setup_random):
     old.rename("book", "novel", "Повесть")
     (tmp_path / "book.txt").write_text("".join(LINES))
-    done = append(old.path, "Повесть", [str(tmp_path / "book.txt")], setup_random)
+    done = append(Job(old.path, [str(tmp_path / "book.txt")], setup_random, "Повесть"))
     assert (done.name, done.title) == ("novel", "Повесть")
     assert old.document("novel").manifest.title == "Повесть"
 

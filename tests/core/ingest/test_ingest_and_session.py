@@ -23,6 +23,7 @@ from longctx.core.common.errors import (
 )
 from longctx.core.decode.decode import Sampling
 from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.job import Job
 from longctx.core.ingest.plan import plan
 from longctx.core.store.library import Library
 from longctx.core.store.naming import called_after
@@ -350,6 +351,7 @@ PEAKS = """
 import os, resource, sys
 from pathlib import Path
 from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.job import Job
 from longctx.core.ingest.plan import plan
 from longctx.core.engine.setup import Setup
 model, folder, *jobs = sys.argv[1:]
@@ -361,7 +363,7 @@ for job in jobs:
         continue
     library = Path(folder, Path(source).stem)
     if what == "plan":
-        made = plan(library, [source], setup)
+        made = plan(Job(library, [source], setup))
         print(made.disk_bytes, made.peak_memory_bytes, made.tokens, flush=True)
     else:
         made = ingest(library, [source], setup, name="big")
@@ -409,7 +411,7 @@ def test_memory_does_not_grow_with_the_input_and_is_as_planned(fast_model, tmp_p
 
 
 def test_a_plan_says_what_happens(library, book, setup_random):
-    made = plan(library, [str(book)], setup_random)
+    made = plan(Job(library, [str(book)], setup_random))
     report = ingest(library, [str(book)], setup_random)
     assert made.tokens == report.tokens
     assert made.bytes == report.bytes

@@ -14,6 +14,7 @@ from longctx.core.engine import disk
 from longctx.core.engine.setup import prepare
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.job import Job
 from longctx.core.ingest.plan import plan
 from longctx.core.methods import reattention
 from longctx.core.profile.sampling import Sampling
@@ -293,7 +294,7 @@ def test_a_flipped_byte_among_the_values_is_found_when_it_is_read(library, book,
 @pytest.mark.parametrize("way", list(WAYS))
 def test_a_plan_says_what_the_disk_will_need(tmp_path, library, book, setup_random, way):
     setup = dataclasses.replace(setup_random, **WAYS[way])
-    planned = plan(library, [book], setup)
+    planned = plan(Job(library, [book], setup))
     report = ingest(library, [book], setup)
     assert planned.disk_bytes == pytest.approx(report.state_bytes, rel=0.1)
     assert planned.fits
@@ -304,7 +305,7 @@ def test_more_than_the_memory_is_refused_before_anything_is_read(
 ):
     setup = dataclasses.replace(setup_random, method="reattention")
     monkeypatch.setattr(disk, "free_memory", lambda device: 100_000)
-    assert not plan(library, [book], setup).fits
+    assert not plan(Job(library, [book], setup)).fits
     with pytest.raises(LongctxError, match=r"no room in memory.*0\.00 GB are free.*int8"):
         ingest(library, [book], setup)
     assert not list((library / "documents").glob("*"))
@@ -319,6 +320,6 @@ def test_a_plan_does_not_count_what_its_timing_fills(library, book, setup_random
     monkeypatch.setattr(
         "longctx.core.ingest.plan.peak_memory", lambda device: 10**12 if filled else 1000
     )
-    wanted = plan(library, [book], dataclasses.replace(setup_random, method="reattention"))
+    wanted = plan(Job(library, [book], dataclasses.replace(setup_random, method="reattention")))
     assert filled
     assert wanted.peak_memory_bytes < 10**12

@@ -17,15 +17,14 @@ from longctx.core.common.device import choose_dtype, dtype_name
 from longctx.core.common.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.engine.setup import prepare
 from longctx.core.ingest import ingest as ingesting
-from longctx.core.ingest import reading
 from longctx.core.ingest.checkpoints import Cadence
+from longctx.core.ingest.identity import KEPT, CannotGoOn, left_out_now, now_of
 from longctx.core.ingest.ingest import ingest
-from longctx.core.ingest.reading import CannotGoOn
-from longctx.core.ingest.resume import holds, is_as_it_was
 from longctx.core.model.adapter import Decoder
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import Manifest
+from longctx.core.store.sameness import Now, begins_with
 from longctx.core.store.writer import Writer
 from longctx.core.tokens.tokens import TokenStream
 
@@ -279,7 +278,7 @@ def test_a_source_that_goes_on_in_the_middle_of_a_word(tmp_path, book, setup_ran
         library = tmp_path / f"parts{end}"
         book.write_bytes(text[:end])
         with suppress(Stopped):
-            ingest(library, [str(book)], setup_random, None, False, EVERY_CHUNK, None, stop_at(31))
+            ingest(library, [str(book)], setup_random, cadence=EVERY_CHUNK, on_progress=stop_at(31))
         begun += not files(library)
         book.write_bytes(text)
         try:
@@ -444,7 +443,7 @@ def test_a_source_that_is_rewritten_is_refused(library, book, setup_random, monk
         ingest(library, [str(book)], setup_random, on_progress=on_progress)
     with pytest.raises(NotFound):
         Library.open(library).document("book")
-    assert reading.begins_with(book, 10, "no hash") is False
+    assert begins_with(book, 10, "no hash") is False
 
 
 # --- what is kept can be asked ---
@@ -545,8 +544,9 @@ def test_the_snapshot_counts_before_the_run(tmp_path, book, setup_random):
 def test_places_that_a_document_may_name(library, book, setup_random, path):
     ingest(library, [str(book)], setup_random)
     (known,) = Library.open(library).document("book").manifest.sources
-    assert holds(known)
-    assert is_as_it_was({"path": str(book), "mtime_ns": known.mtime_ns})
+    assert now_of(known) is Now.SAME
+    assert left_out_now({"path": str(book), "mtime_ns": known.mtime_ns}) is Now.SAME
     for undecodable in (0, None):
-        assert not holds(replace(known, path=path, undecodable=undecodable, mtime_ns=None))
-    assert not is_as_it_was({"path": path, "mtime_ns": 1})
+        lost = replace(known, path=path, undecodable=undecodable, mtime_ns=None)
+        assert now_of(lost) not in KEPT
+    assert left_out_now({"path": path, "mtime_ns": 1}) is not Now.SAME

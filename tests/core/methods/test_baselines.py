@@ -13,6 +13,7 @@ from longctx.core.decode.decode import Sampling
 from longctx.core.engine.setup import Setup, prepare
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.job import Job
 from longctx.core.ingest.plan import plan
 from longctx.core.measure.eval.asking import How, ask, opened
 from longctx.core.measure.niah.task import task
@@ -88,7 +89,7 @@ def test_a_reading_that_was_stopped_ends_with_the_same_bytes(library, book, setu
 @pytest.mark.parametrize("method", BASELINES)
 def test_a_plan_says_what_the_state_will_take(library, book, setup_random, method):
     setup = with_method(setup_random, method)
-    made, report = plan(library, [book], setup), ingest(library, [book], setup)
+    made, report = plan(Job(library, [book], setup)), ingest(library, [book], setup)
     assert made.tokens == report.tokens
     assert made.disk_bytes == pytest.approx(report.state_bytes, rel=0.1, abs=2000)
     expected = [] if method == "truncate" else ["budget", "chunk", "question"]

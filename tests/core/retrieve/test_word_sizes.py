@@ -6,6 +6,7 @@ import pytest
 from small_documents import HEADER, SNAPSHOT, add_source
 
 from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.job import Job
 from longctx.core.ingest.plan import plan
 from longctx.core.retrieve.word_sizes import SAMPLE, word_bytes
 from longctx.core.retrieve.word_tables import word_tables
@@ -43,7 +44,7 @@ def test_a_plan_knows_what_a_short_document_leaves_out(tmp_path, setup_random, m
     """Its snapshot; and what it has: its words."""
     source = tmp_path / "short.txt"
     source.write_text("the keeper wrote of rain")
-    made = plan(tmp_path / "library", [str(source)], setup_random)
+    made = plan(Job(tmp_path / "library", [str(source)], setup_random))
     done = ingest(tmp_path / "library", [str(source)], setup_random)
     document = Library.open(tmp_path / "library").document("short")
     assert not document.has_snapshot

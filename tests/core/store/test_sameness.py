@@ -10,7 +10,7 @@ import pytest
 
 from longctx.core.store import sameness
 from longctx.core.store.manifest import Origin, SourceRecord
-from longctx.core.store.sameness import begins_with, changed_sources, is_same
+from longctx.core.store.sameness import Now, begins_with, changed_sources, compare
 
 pytestmark = pytest.mark.usefixtures("never_waits")
 TEXT = b"the keeper wrote"
@@ -43,7 +43,7 @@ def book(tmp_path: Path) -> Path:
 def test_what_is_no_file_is_not_opened(no_file, is_opened):
     for known in (told(no_file), told(no_file, b""), unpacked(no_file), unpacked(no_file, b"x")):
         assert changed_sources([known]) == []
-        assert not is_same(known, no_file)
+        assert compare(known, no_file) is compare(known, no_file, True) is Now.REPLACED
         for text in (b"", TEXT):
             with pytest.raises(OSError, match="it is a pipe, a socket or a device"):
                 begins_with(no_file, len(text), hashlib.sha256(text).hexdigest())
@@ -57,6 +57,25 @@ def test_a_file_that_was_written_to(book, make):
     assert changed_sources([make(book, b"x")]) == [f"<{book}>"]
     book.unlink()
     assert changed_sources([make(book, b"x")]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "whole", "grows"),
+    [
+        (TEXT, Now.SAME, Now.SAME),
+        (TEXT[:5], Now.REPLACED, Now.GROWN),
+        (b"X" + TEXT[1:], Now.REPLACED, Now.REPLACED),
+        (TEXT + b"X", Now.REPLACED, Now.REPLACED),
+    ],
+)
+def test_what_a_file_is_now(book, text, whole, grows):
+    assert compare(told(book, text), book) is whole
+    assert compare(told(book, text), book, may_grow=True) is grows
+    same_time = told(book, text, book.stat().st_mtime_ns)
+    assert compare(same_time, book, may_grow=True) is grows  # its bytes are looked at
+    assert compare(same_time, book) is (Now.SAME if len(text) == len(TEXT) else Now.REPLACED)
+    book.unlink()
+    assert compare(told(book, text), book) is Now.GONE
 
 
 def test_a_question_opens_nothing_without_need(book, monkeypatch):

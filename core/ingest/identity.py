@@ -1,0 +1,167 @@
+"""Whether sources are still what was read of them, and in the order in which they were read.
+
+A source is told from others by its place, that is by its file and which part of it, and is the same
+if its bytes are. One file is compared with its record in `sameness.py`, which a question needs too;
+here is what reading asks besides: of all that a manifest tells, of streams, and of files that
+change while they are read.
+"""
+
+import os
+from collections import deque
+from operator import itemgetter
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
+from longctx.core.sources.reader import Source
+from longctx.core.store.manifest import Manifest, Origin, SourceRecord
+from longctx.core.store.sameness import Now, begins_with, compare
+from longctx.core.store.shards import AGAIN
+
+Entry = int | dict[str, Any]  # number of a source, or what is told of one that was left out
+KEPT = (Now.SAME, Now.GROWN)  # it has what was read, perhaps with more behind it
+
+
+class CannotGoOn(UsageError):
+    """What is read is not what a checkpoint is the beginning of."""
+
+
+def skipped(manifest: Manifest) -> list[dict[str, Any]]:
+    """The sources that were left out, as the manifest tells it.
+
+    Raises:
+        StateMismatch: its report is not one that a reading has written.
+    """
+    report = manifest.report
+    left_out, changed = report.get("skipped", []), report.get("changed", [])
+    fits = type(left_out) is type(changed) is list and all(map(_is_left_out, left_out))
+    if not fits or type(report.get("forced_splits", 0)) is not int:
+        raise StateMismatch(f"the state of '{manifest.name}' is damaged", "in its report", AGAIN)
+    return left_out.copy()
+
+
+def _is_left_out(entry: Any) -> bool:
+    types = {"place": (int,), "path": (str, NoneType), "mtime_ns": (int, NoneType), "why": (str,)}
+    types |= {"part": (str, NoneType), "text": (bool, NoneType)}  # which older ones do not have
+    return isinstance(entry, dict) and all(type(entry.get(k)) in types[k] for k in types)
+
+
+def in_order(manifest: Manifest) -> list[Entry]:
+    """Numbers of sources, and what is told of those that were left out, as they were given."""
+    left_out, found = deque(sorted(skipped(manifest), key=itemgetter("place"))), list[Entry]()
+    for number in range(len(manifest.sources)):
+        while left_out and left_out[0]["place"] <= len(found):
+            found.append(left_out.popleft())
+        found.append(number)
+    return [*found, *left_out]
+
+
+def place_of(manifest: Manifest, entry: Entry) -> tuple[str | None, str]:
+    """The file that a source is of, and which part of it."""
+    if not isinstance(entry, int):
+        return entry["path"], entry.get("part") or ""
+    record = manifest.sources[entry]
+    return record.path, record.origin.part if record.origin else ""
+
+
+def begun_with(sources: list[Source], manifest: Manifest) -> list[SourceRecord | None] | None:
+    """What a manifest records of the first of some sources, in order; None for one left out.
+
+    Returns:
+        As many as the manifest tells of; None where it tells of other sources.
+    """
+    entries = in_order(manifest)
+    places = [place_of(manifest, entry) for entry in entries]
+    if places != [(source.file, source.part) for source in sources[: len(entries)]]:
+        return None
+    return [manifest.sources[entry] if isinstance(entry, int) else None for entry in entries]
+
+
+def now_of(record: SourceRecord) -> Now:
+    """What the file of a source is now; of a text that is being read, more may have come.
+
+    A stream counts as the same: it is compared while it is read.
+    """
+    if record.path is None:
+        return Now.SAME
+    may_grow = record.undecodable is None and not record.origin
+    return compare(record, Path(record.path), may_grow)
+
+
+def left_out_now(entry: dict[str, Any]) -> Now:
+    """What a file that could not be read is now: the same if it was not touched."""
+    if entry["path"] is None:
+        return Now.SAME
+    try:
+        touched = Path(entry["path"]).stat().st_mtime_ns
+    except (OSError, ValueError):
+        return Now.GONE
+    return Now.SAME if touched == entry["mtime_ns"] else Now.REPLACED
+
+
+def changed_since(manifest: Manifest) -> list[str]:
+    """The sources whose files do not have any more what was read, or are no longer left alone."""
+    changed = [record.name for record in manifest.sources if now_of(record) not in KEPT]
+    return changed + [
+        entry["path"] for entry in skipped(manifest) if left_out_now(entry) is not Now.SAME
+    ]
+
+
+def require_same_stream(source: Source, record: SourceRecord) -> None:
+    """CannotGoOn unless a stream is, from beginning to end, what the store has of it."""
+    for _ in source.blocks():
+        if source.size > record.size:
+            break
+    if (source.size, source.sha256) != (record.size, record.sha256):
+        raise another(source)
+
+
+def another(source: Source) -> CannotGoOn:
+    """The error for a source that is not the one whose reading was begun."""
+    return CannotGoOn(
+        f"cannot go on with '{source.name}'",
+        "it is not the text whose reading was stopped, or goes on otherwise than it did then",
+        "Give the same input again, or add --replace to begin anew.",
+    )
+
+
+def now_after_reading(source: Source, origin: Origin | None, opened: os.stat_result) -> Now:
+    """What the file of a source that was read to its end is now.
+
+    Where another file has taken its place, or it is deleted, what was read is the old one, whole.
+
+    Args:
+        source: which; it has a path.
+        origin: the file that its text was made from; None: it is the file.
+        opened: the file's status before it was opened.
+
+    Raises:
+        LongctxError: it was rewritten; what was read may be a mixture of old and new.
+    """
+    assert source.path
+    try:
+        status = source.path.stat()
+    except OSError:
+        return Now.GONE
+    if _stamp(status) == _stamp(opened):
+        return Now.SAME
+    file = origin or source
+    try:
+        if status.st_ino != opened.st_ino:
+            return Now.REPLACED
+        # What is unpacked or converted is made of the whole file.
+        whole = not origin or status.st_size == file.size
+        if whole and begins_with(source.path, file.size, file.sha256):
+            return Now.GROWN
+    except OSError:  # deleted meanwhile
+        return Now.REPLACED
+    raise LongctxError(
+        f"'{source.name}' was rewritten while it was read",
+        "what was read may be half old and half new",
+        "Run the command again, with --replace, when nothing writes to the file.",
+    )
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns

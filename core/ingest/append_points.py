@@ -8,7 +8,8 @@ method how it works.
 from collections.abc import Callable
 from typing import Protocol
 
-from longctx.core.contracts.memory import Method, Snapshot
+from longctx.core.contracts.memory import Snapshot
+from longctx.core.contracts.method import Method
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
 

@@ -10,7 +10,7 @@ from longctx.cli.text import duration, size
 
 if TYPE_CHECKING:
     from longctx.cli.ingest.job import Job
-    from longctx.core.engine.setup import Setup
+    from longctx.core.engine.choice import Setup
     from longctx.core.ingest.plan import Plan
 
 

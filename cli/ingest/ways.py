@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from longctx.cli.ingest.job import Job
     from longctx.cli.ingest.stop import Stop
-    from longctx.core.engine.setup import Setup
+    from longctx.core.engine.choice import Setup
     from longctx.core.ingest.ingest import Ingested, Progress
     from longctx.core.ingest.many import Each, Failed
 

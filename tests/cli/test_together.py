@@ -10,7 +10,7 @@ import pytest
 from small_documents import begin, forge
 
 from longctx.cli import render
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
 from longctx.core.store.library import Library
 

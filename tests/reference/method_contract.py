@@ -11,7 +11,7 @@ import torch
 from longctx.core import methods
 from longctx.core.ask.session import Session
 from longctx.core.ask.strategies import Question
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest.append import append
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest

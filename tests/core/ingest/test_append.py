@@ -11,7 +11,7 @@ from small_documents import forge
 from longctx.core.ask.session import Session
 from longctx.core.common.device import choose_dtype, dtype_name
 from longctx.core.common.errors import LongctxError, NotFound, StateMismatch, UsageError
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest import append as appending
 from longctx.core.ingest import ingest as ingesting
 from longctx.core.ingest.append import append

@@ -350,7 +350,7 @@ import os, resource, sys
 from pathlib import Path
 from longctx.core.ingest.ingest import ingest
 from longctx.core.ingest.plan import plan
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 model, folder, *jobs = sys.argv[1:]
 setup = Setup(model, model + "/profile.yaml", device="cpu", dtype="fp32", threads=1)
 for job in jobs:

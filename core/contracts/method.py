@@ -34,7 +34,8 @@ from longctx.core.model.adapter import Layer
 class MethodOptions:
     """What a user may choose of a method: the base of every frozen dataclass `Options`.
 
-    The class attributes are for `bench` and `--kv-dtype`; a field or property replaces each.
+    It is no dataclass itself: a field would stand where this has it, and manifests keep the order.
+    Its attributes are for `bench` and `--kv-dtype`; a field or property replaces each.
 
     Attributes:
         parts: names of other methods of which it is composed. Its options then have a field of
@@ -87,16 +88,17 @@ class MethodOptions:
             UsageError: everything is kept, so that there is no budget.
             ValueError: they do not fit one another.
         """
-        if self.budget is not None:
-            chunk, budget = chunk or budget or self.chunk, budget or chunk or self.budget
-            return replace(self, chunk=chunk, budget=budget, **self.shortened(chunk, budget))
+        own: Any = self  # of a subclass, a dataclass
+        if own.budget is not None:
+            chunk, budget = chunk or budget or own.chunk, budget or chunk or own.budget
+            return replace(own, chunk=chunk, budget=budget, **own.shortened(chunk, budget))
         if budget is not None:
             raise UsageError(
                 "--budget is not for this method",
                 "it keeps everything that it reads",
                 "Leave it out; --chunk says how much is read at a time.",
             )
-        return replace(self, chunk=chunk or self.chunk)
+        return replace(own, chunk=chunk or own.chunk)
 
     def shortened(self, chunk: int, budget: int) -> dict[str, int]:
         """Other options that have to be smaller with such a chunk and budget."""

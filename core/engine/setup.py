@@ -25,14 +25,7 @@ from longctx.core.contracts.memory import Place, Rows, Snapshot, Stored
 from longctx.core.contracts.method import Method, Way
 from longctx.core.decode import policies
 from longctx.core.decode.policies import Decoding
-from longctx.core.engine.choice import (
-    Recorded,
-    Setup,
-    method_of,
-    options_of,
-    profile_of,
-    recorded,
-)
+from longctx.core.engine.choice import Recorded, Setup, method_of, options_of, profile_of, recorded
 from longctx.core.engine.encode import encode
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.files import BUNDLED, ModelFiles, open_model_files, require_fit

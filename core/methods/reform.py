@@ -13,15 +13,7 @@ from typing import Self
 from torch import Tensor
 
 from longctx.core.contracts import method as contract
-from longctx.core.contracts.memory import (
-    HERE,
-    Chunked,
-    Groups,
-    Place,
-    Scores,
-    Snapshot,
-    Stored,
-)
+from longctx.core.contracts.memory import HERE, Chunked, Groups, Place, Scores, Snapshot, Stored
 from longctx.core.kv import evicted
 from longctx.core.kv.embeddings import GROUP, KINDS, Taps, embedding_bytes, search
 from longctx.core.kv.evicted import Cache, heaviest

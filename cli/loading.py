@@ -16,7 +16,7 @@ from longctx.cli.run import current
 
 if TYPE_CHECKING:
     from longctx.core.ask.session import Session
-    from longctx.core.engine.setup import Setup
+    from longctx.core.engine.choice import Setup
     from longctx.core.store.document import Document
 
 
@@ -31,7 +31,7 @@ def make_setup(**choices: Any) -> "Setup":
         _silence(choices["model"])
         # Importing makes a million objects that stay; looking for garbage among them costs a tenth.
         gc.disable()
-        from longctx.core.engine.setup import Setup
+        from longctx.core.engine.choice import Setup
 
         gc.enable()
 

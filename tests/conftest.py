@@ -255,7 +255,7 @@ methods:
 @pytest.fixture
 def setup_random(model_folder):
     """A `Setup` of the random model: float32, one thread."""
-    from longctx.core.engine.setup import Setup
+    from longctx.core.engine.choice import Setup
 
     profile = str(model_folder / "profile.yaml")
     return Setup(model=str(model_folder), profile=profile, device="cpu", dtype="fp32", threads=1)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from longctx.core.ask.session import Session
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
 from longctx.core.measure.eval.qa import Wanted, run
 from longctx.core.measure.eval.qa_places import place

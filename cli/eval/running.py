@@ -14,7 +14,7 @@ from longctx.cli.run import Form, current
 from longctx.cli.text import one_line
 
 if TYPE_CHECKING:
-    from longctx.core.engine.setup import Setup
+    from longctx.core.engine.choice import Setup
     from longctx.core.ingest.ingest import Progress
     from longctx.core.measure.eval.asking import How
     from longctx.core.measure.eval.journal import Journal

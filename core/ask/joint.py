@@ -26,7 +26,8 @@ from longctx.core.ask.strategies import (
     way_of,
 )
 from longctx.core.common.errors import UsageError
-from longctx.core.contracts.memory import Method, Scores
+from longctx.core.contracts.memory import Scores
+from longctx.core.contracts.method import Method
 from longctx.core.engine.setup import Engine, saved_snapshot
 from longctx.core.retrieve.late_interaction import Maxima
 from longctx.core.retrieve.lexical import PassageIndex

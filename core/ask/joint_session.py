@@ -22,6 +22,7 @@ from longctx.core.ask.kept_rows import KeptRows
 from longctx.core.ask.strategies import Answering
 from longctx.core.common.errors import Locked, NotFound
 from longctx.core.common.telemetry import facts, stage
+from longctx.core.contracts.method import Recallable
 from longctx.core.engine.setup import Engine, Setup, beside, prepare, recorded
 from longctx.core.retrieve.document_selection import Terms, best_documents
 from longctx.core.retrieve.gather_by import METHOD
@@ -117,7 +118,7 @@ class JointSession(Asking):
             return
         for manifest in self._candidates.manifests:
             name = self.engine.asked_with or manifest.method
-            if methods.load(name).Method.recalls:
+            if issubclass(methods.load(name).Method, Recallable):
                 raise alone(manifest.name, name)
 
     def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:

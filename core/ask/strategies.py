@@ -1,7 +1,7 @@
 """The two ways to an answer: passages are gathered and recomputed, or all is attended to.
 
-Which one it is says the method (`Method.recalls`), unless the user names what to gather by
-(`core/retrieve/gather_by/`). Both give a memory to decode from, and the tokens that the answer
+Which one it is says the method (it is `Recallable`, or not), unless the user names what to gather
+by (`core/retrieve/gather_by/`). Both give a memory to decode from, and the tokens that the answer
 stands on.
 """
 
@@ -9,7 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import torch
@@ -18,7 +18,8 @@ from torch import Tensor
 from longctx.core.ask.gather import top_tokens
 from longctx.core.ask.recompute import recompute
 from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
-from longctx.core.contracts.memory import Chunked, Method, Recalled, Scores, Stored
+from longctx.core.contracts.memory import Chunked, Recalled, Scores, Stored, Whole
+from longctx.core.contracts.method import Method, Recallable, Scoring, Way
 from longctx.core.contracts.policy import Policy
 from longctx.core.decode import policies
 from longctx.core.decode.policies import Decoding
@@ -139,7 +140,7 @@ def way_of(
         UsageError: it cannot be gathered by that.
         LongctxError: the document cannot be asked in the way that the user named.
     """
-    ways = method.ways or {engine.method_name: method}
+    ways = engine.ways(method)
     name = engine.asked_with or next(iter(ways))
     if name not in ways:
         raise LongctxError(
@@ -148,15 +149,16 @@ def way_of(
             "Leave --method out, or ingest the document again with it.",
         )
     chosen = ways[name]
+    recalls = isinstance(chosen, Recallable)
     index = PassageIndex(document) if index is None else index
     if gather_by is None:
-        named = chosen.recalls and engine.asked_with is not None
+        named = recalls and engine.asked_with is not None
         choosing = not named if finding else has_scores(chosen, document)
         gather_by = engine.profile.gather_by if choosing else METHOD
     scoring.check(gather_by)
-    if chosen.recalls and gather_by == METHOD:
+    if recalls and gather_by == METHOD:
         return Recalling(engine, document, chosen, name, index)
-    if chosen.recalls and engine.asked_with is not None:
+    if recalls and engine.asked_with is not None:
         raise UsageError(
             f"cannot gather by {gather_by!r} with the method {name!r}",
             "it attends to everything that was kept, and nothing is gathered",
@@ -165,9 +167,9 @@ def way_of(
     return Gathering(engine, document, chosen, name, gather_by, index, stored)
 
 
-def has_scores(method: Method, document: Document) -> bool:
+def has_scores(way: Way, document: Document) -> bool:
     """Whether a method scores the document's tokens before a question is answered."""
-    return not method.recalls and has_embeddings(document)
+    return isinstance(way, Scoring) and has_embeddings(document)
 
 
 def has_embeddings(document: Document) -> bool:
@@ -342,7 +344,7 @@ class Gathering(Gatherer):
         self,
         engine: Engine,
         document: Document,
-        method: Method,
+        method: Way,
         name: str,
         gathers_by: str,
         index: PassageIndex,
@@ -366,7 +368,7 @@ class Gathering(Gatherer):
         Raises:
             StateMismatch: the embeddings are not what was written.
         """
-        found = self._method.embed(lambda memory: self._read(question, memory))
+        found = self._method.embed(partial(self._read, question))
         require_numbers(found[1], self.documents)
         rows = self._stored.rows(embeddings.GROUP)
         best, count = maxima(found, question.scored, rows, self._units)
@@ -388,13 +390,12 @@ class Gathering(Gatherer):
             self._engine.decoder.read(chunk, memory, self._method.depth)
 
     def _method_scores(self, question: Question) -> Scores:
-        method = self._method
-        scores = method.score(
-            lambda memory: self._read(question, memory), question.scored, self._stored
-        )
-        if _searches(method):
-            _require_all(len(scores.raw), self._document, embeddings.GROUP)
-            require_numbers(scores.raw, self.documents)
+        if not isinstance(self._method, Scoring):
+            return Scores(torch.zeros(0), torch.zeros(0))
+        read = partial(self._read, question)
+        scores = self._method.score(read, question.scored, self._stored)
+        _require_all(len(scores.raw), self._document, embeddings.GROUP)
+        require_numbers(scores.raw, self.documents)
         return Scores(scores.raw.cpu(), scores.pooled.cpu())
 
     def _top_tokens(self, scores: Scores, count: int, edges: tuple[int, int]) -> Tensor:
@@ -442,7 +443,7 @@ class Recalling:
     gathers_by, without = METHOD, ()
 
     def __init__(
-        self, engine: Engine, document: Document, method: Method, name: str, index: PassageIndex
+        self, engine: Engine, document: Document, method: Recallable, name: str, index: PassageIndex
     ):
         self._engine, self._document, self._method, self.name = engine, document, method, name
         self.documents, self.index = (document,), index
@@ -465,7 +466,7 @@ class Recalling:
     def _policy(self, name: str, memory: Recalled) -> Callable[..., Policy]:
         modules = {name: policies.load(name) for name in {name, *policies.names()}}
         over = {n: m.Recalling for n, m in modules.items() if hasattr(m, "Recalling")}
-        has_all = hasattr(memory, "look")  # see `Whole` in core/contracts/memory.py
+        has_all = isinstance(memory, Whole)
         fitting = sorted(name for name, policy in over.items() if has_all or not policy.chooses)
         if name in fitting:
             return over[name]
@@ -532,12 +533,8 @@ def token_ids(document: Document, tokens: Tensor, engine: Engine) -> Tensor:
     return ids
 
 
-def _searches(method: Method) -> bool:
-    return method.gather is not None and getattr(method, "searches", True)
-
-
-def _require_search(method: Method, name: str, document: Document) -> None:
-    if not _searches(method):
+def _require_search(method: Way, name: str, document: Document) -> None:
+    if not method.capabilities.searches:
         raise LongctxError(
             f"cannot search document {document.manifest.name!r}",
             f"method {name!r} keeps no embeddings",

@@ -5,7 +5,8 @@ Judges before a run; what a full disk does to a write is the store's affair.
 
 from longctx.core.common.device import free_memory
 from longctx.core.common.errors import LongctxError
-from longctx.core.contracts.memory import Held, Method
+from longctx.core.contracts.memory import Held
+from longctx.core.contracts.method import Method
 from longctx.core.engine.setup import Engine
 from longctx.core.sources.reader import Source
 from longctx.core.store.library import Library

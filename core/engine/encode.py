@@ -9,7 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from longctx.core.contracts.memory import Method, Rows
+from longctx.core.contracts.memory import Rows
+from longctx.core.contracts.method import Method
 from longctx.core.model.adapter import Decoder
 
 
@@ -56,7 +57,6 @@ def encode(
             sink.append(group, rows)
         read += len(chunk)
         if len(chunk) == size:
-            method.end_chunk()
             yield max(0, read)
 
 

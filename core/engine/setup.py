@@ -1,10 +1,9 @@
-"""From the names a user gives to a model ready to run, with its profile, method and device."""
+"""A model with all that belongs to it, ready to run; its weights are loaded when first needed."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,9 +21,11 @@ from longctx.core.common.device import (
 )
 from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.common.telemetry import facts, stage
-from longctx.core.contracts.memory import Method, Place, Rows, Snapshot, Stored
+from longctx.core.contracts.memory import Place, Rows, Snapshot, Stored
+from longctx.core.contracts.method import Method, Way
 from longctx.core.decode import policies
 from longctx.core.decode.policies import Decoding
+from longctx.core.engine.choice import Recorded, Setup, method_of, options_of, profile_of, recorded
 from longctx.core.engine.encode import encode
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.files import BUNDLED, ModelFiles, open_model_files, require_fit
@@ -36,7 +37,7 @@ from longctx.core.profile.profile import Profile
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.core.retrieve import gather_by
 from longctx.core.store.document import Document
-from longctx.core.store.manifest import UNITS, Manifest
+from longctx.core.store.manifest import UNITS
 from longctx.core.store.shards import AGAIN
 from longctx.kernels import choice
 
@@ -44,49 +45,6 @@ _log = logging.getLogger(__name__)
 
 ROOM = 0.95  # of a GPU's free memory is used
 WORKING = 2 << 30  # bytes that are left for what a chunk needs for a moment
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What a user may choose about the model; every field has a flag of its name.
-
-    Attributes:
-        model: `tiny`, a folder, or a hub name; None: the bundled model, or the document's own.
-        profile: a profile's name or YAML file; None: the one made for the model.
-        method: reading method; None: the profile's. Of a document: the way to ask it.
-        keep_kv: keep keys and values too, if the method can; when reading.
-        kv_dtype: how they are kept; None: as the profile says; when reading.
-        decode: decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the profile's; when asking.
-        device: auto, cpu, mps, cuda or cuda:N.
-        dtype: auto, bf16, fp16 or fp32.
-        threads: CPU threads; None: PyTorch's choice.
-    """
-
-    model: str | None = None
-    profile: str | None = None
-    method: str | None = None
-    keep_kv: bool = False
-    kv_dtype: str | None = None
-    decode: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    threads: int | None = None
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """What a document's manifest says of how it was read.
-
-    Attributes:
-        model: the model's name.
-        profile: the profile's fields.
-        method, options: the reading method and its options; they cannot be chosen anew.
-    """
-
-    model: str | None = None
-    profile: dict[str, Any] | None = None
-    method: str | None = None
-    options: dict[str, Any] | None = None
 
 
 @dataclass
@@ -208,6 +166,10 @@ class Engine:
                 raise StateMismatch(f"'{document.manifest.name}' is damaged", why, AGAIN)
             yield ids
 
+    def ways(self, method: Method) -> Mapping[str, Way]:
+        """The ways to ask what a method has read, by name, the usual one first."""
+        return method.ways or {self.method_name: method}
+
     def _room(self) -> int | None:
         """Bytes that what is kept may take beside the model; None: the device is the host."""
         if not self.device.startswith("cuda"):
@@ -262,19 +224,6 @@ def weights_stay() -> Iterator[None]:
             _staying.clear()
 
 
-def recorded(manifest: Manifest) -> Recorded:
-    """What a document says of how it was read.
-
-    A profile with a `threshold` is one of before words and meaning decided together: its
-    `gather_by` was `method` where nobody had chosen anything, so today's default is taken.
-    """
-    own = manifest.profile
-    if isinstance(own, dict) and "threshold" in own:
-        gone = {"threshold", *(["gather_by"] if own.get("gather_by") == gather_by.METHOD else [])}
-        own = {key: value for key, value in own.items() if key not in gone}
-    return Recorded(manifest.model["name"], own, manifest.method, manifest.options)
-
-
 @contextmanager
 def memory_told(engine: Engine, remedy: str) -> Iterator[None]:
     """Turns running out of memory into an error with the figures.
@@ -320,17 +269,12 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     _require_kernels(device)
     set_threads(setup.threads)
     files = open_model_files(name)
-    if recorded.profile is not None and setup.profile is None:
-        chosen = profile.parse(recorded.profile, "the document's profile")
-    else:
-        chosen = _choose_profile(setup, name)
+    chosen = profile_of(setup, recorded, name)
     chosen = replace(chosen, prompt=resolve(chosen.prompt, files.tokenizer))
     policies.check(chosen.decoding)
     gather_by.check(chosen.gather_by)
-    method = recorded.method or _method(setup, chosen)
-    values = recorded.options or _values(setup, chosen, method)
     window = chosen.window or files.config.max_position_embeddings
-    wanted, options = _options(method, values, window)
+    method, options, notes = method_of(setup, recorded, chosen, window)
     engine = Engine(
         files=files,
         profile=chosen,
@@ -342,7 +286,7 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         window=window,
         asked_with=setup.method if recorded.method else None,
         decoding=policy(setup.decode, chosen),
-        notes=tuple(_differences(wanted, options, window)),
+        notes=notes,
         dtype_chosen=setup.dtype != "auto",
     )
     if _log.isEnabledFor(logging.INFO):
@@ -395,15 +339,8 @@ def beside(engine: Engine, recorded: Recorded) -> Engine:
     Raises:
         UsageError: an option that does not fit the method.
     """
-    _, options = _options(recorded.method, recorded.options, engine.window)
+    _, options = options_of(recorded.method, recorded.options, engine.window)
     return replace(engine, method_name=recorded.method, options=options, notes=())
-
-
-def _options(method: str, values: dict[str, Any], window: int) -> tuple[Any, Any]:
-    """A method's options as they are given, and as they fit a model's window."""
-    module = methods.load(method)
-    wanted = profile.build(module.Options, values, f"options of method {method!r}")
-    return wanted, module.fit(wanted, window) if hasattr(module, "fit") else wanted
 
 
 def policy(text: str | None, chosen: Profile) -> Decoding:
@@ -415,84 +352,8 @@ def policy(text: str | None, chosen: Profile) -> Decoding:
     return policies.choose(chosen.decode if text is None else text, chosen.decoding)
 
 
-def _method(setup: Setup, chosen: Profile) -> str:
-    """The method to read with.
-
-    Raises:
-        UsageError: it cannot keep keys and values, where that is wanted.
-    """
-    name = setup.method or chosen.method
-    if not setup.keep_kv:
-        return name
-    with_kv = getattr(methods.load(name), "WITH_KV", None)
-    if with_kv is None:
-        raise UsageError(
-            f"--keep-kv is not for the method {name!r}",
-            "it is for methods that keep something else, and can keep keys and values beside it",
-            "Leave it out, or use --method reform.",
-        )
-    return with_kv
-
-
-def _values(setup: Setup, chosen: Profile, method: str) -> dict[str, Any]:
-    """A method's options as the profile and the user give them.
-
-    Raises:
-        UsageError: the user gives some that the method does not have.
-    """
-    module, given = methods.load(method), chosen.methods
-    parts = getattr(module, "PARTS", ())
-    values = {part: _section(given, part) for part in parts} or _section(given, method)
-    if setup.kv_dtype is None:
-        return values
-    taken = False
-    for part in parts or (method,):
-        if "kv_dtype" in {option.name for option in fields(methods.load(part).Options)}:
-            (values[part] if parts else values)["kv_dtype"] = setup.kv_dtype
-            taken = True
-    if not taken:
-        raise UsageError(
-            f"--kv-dtype is not for the method {method!r}",
-            "it cannot choose how keys and values are kept",
-            "Leave it out, or add --keep-kv, or use --method reattention.",
-        )
-    return values
-
-
-def _section(given: dict[str, Any], method: str) -> dict[str, Any]:
-    """A method's part of a profile, which may be left empty.
-
-    Raises:
-        UsageError: it is no mapping.
-    """
-    values = given.get(method)
-    if not isinstance(values, dict | None):
-        what, kind = f"cannot use the options of method {method!r}", type(values).__name__
-        raise UsageError(what, f"it is {kind}, not a mapping", "Correct the profile.")
-    return dict(values or {})
-
-
-def _differences(wanted: Any, got: Any, window: int) -> Iterator[str]:
-    """What was changed of a method's options so that they fit the model's window."""
-    for option in fields(got):
-        before, after = getattr(wanted, option.name), getattr(got, option.name)
-        if is_dataclass(after):
-            yield from _differences(before, after, window)
-        elif before != after:
-            yield f"{option.name} is {after}, not {before}: the model's window is {window:,} tokens"
-
-
 def _require_kernels(device: str) -> None:
     try:
         choice.require(device)
     except choice.CannotChoose as error:
         raise UsageError(*error.args) from error
-
-
-def _choose_profile(setup: Setup, model: str) -> Profile:
-    """The profile that is named or made for the model, or an empty one where nothing needs it."""
-    if setup.profile is None and setup.method and profile.made_for(model) is None:
-        options = fields(methods.load(setup.method).Options)
-        if not any(f.default is MISSING and f.default_factory is MISSING for f in options):
-            return Profile(Path(model).name)
-    return profile.find(setup.profile, model)

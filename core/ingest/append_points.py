@@ -5,7 +5,8 @@ where it may be the last: before a chunk that is not whole, or whose tokens are 
 method how it works.
 """
 
-from longctx.core.contracts.memory import Method, Snapshot
+from longctx.core.contracts.memory import Snapshot
+from longctx.core.contracts.method import Method
 from longctx.core.ingest.reading import SourceReading
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document

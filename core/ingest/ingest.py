@@ -17,7 +17,8 @@ from torch import Tensor
 from longctx.core.common.device import peak_memory
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.common.telemetry import stage
-from longctx.core.contracts.memory import Method, Snapshot, can_be_made_again
+from longctx.core.contracts.memory import Snapshot
+from longctx.core.contracts.method import Method, can_be_made_again
 from longctx.core.engine.disk import WORD_BYTES, expected_in_room
 from longctx.core.engine.encode import encode
 from longctx.core.engine.setup import Engine, Setup, memory_told, prepare

@@ -10,7 +10,8 @@ from longctx.core.sources.rules import Rules
 from longctx.core.store.naming import called, called_after
 
 if TYPE_CHECKING:  # which import torch
-    from longctx.core.engine.setup import Engine, Setup
+    from longctx.core.engine.choice import Setup
+    from longctx.core.engine.setup import Engine
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ import torch
 
 from longctx.core.common.device import dtype_name, free_memory, peak_memory, synchronize
 from longctx.core.common.errors import UnreadableInput
-from longctx.core.contracts.memory import Held, can_be_made_again
+from longctx.core.contracts.memory import Held
+from longctx.core.contracts.method import Growing, can_be_made_again
 from longctx.core.engine.disk import TOKEN_BYTES, holds
 from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.job import Job
@@ -178,7 +179,6 @@ class _Trial:
         while total - done >= method.chunk and self.snapshot_bytes != before + growth:
             before, size = self.snapshot_bytes, method.chunk
             seconds = self._read(size)
-            method.end_chunk()
             growth = self._growth(done, done + size)
             done += size
         # The boundary's snapshot is another one where its chunk ends before the last whole one.
@@ -198,7 +198,7 @@ class _Trial:
 
     def _growth(self, done: int, total: int) -> int:
         """Bytes by which the snapshot of a method that lets go of nothing grows meanwhile."""
-        if not hasattr(self._method, "fill"):
+        if not isinstance(self._method, Growing):
             return 0
         size = self._engine.dtype.itemsize
         after, before = (self._method.snapshot_bytes(n, size) for n in (total, done))
@@ -207,7 +207,7 @@ class _Trial:
     def _slower(self, seconds: float, done: int, total: int) -> float:
         """By how many seconds the last chunk takes longer than one at the start."""
         method, filled = self._method, min(total, FILLED)
-        if filled <= done or not hasattr(method, "fill"):
+        if filled <= done or not isinstance(method, Growing):
             return 0.0
         method.fill(filled)
         self._read(method.chunk)  # the first time memory is found for it

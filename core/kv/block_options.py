@@ -4,16 +4,18 @@ Knows no method: what all of those over blocks have is here, what one has beside
 """
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 
 from longctx.core.common.errors import UsageError
+from longctx.core.contracts.method import MethodOptions
 
 KV_DTYPES = {"auto": None, "bf16": torch.bfloat16, "int8": torch.int8}
 
 
 @dataclass(frozen=True)
-class BlockOptions:
+class BlockOptions(MethodOptions):
     """Options that all of these methods have.
 
     Attributes:
@@ -57,6 +59,11 @@ class BlockOptions:
             raise ValueError(f"kv_dtype: expected one of {', '.join(KV_DTYPES)}")
 
     @property
+    def near(self) -> int:
+        """Tokens of the first chunk, which no block has left yet."""
+        return self.first + self.local
+
+    @property
     def window(self) -> int:
         """Tokens attended to at most: a local window may be almost a block longer than `local`."""
         return self.first + self.local + self.block - 1 + self.retrieved * self.block
@@ -74,20 +81,25 @@ class BlockOptions:
         """Where the local window begins then: behind the first tokens, at a block's border."""
         return min(total, self.first + self.left(total) * self.block)
 
+    def fitted(self, window: int) -> Self:
+        """Fewer blocks are retrieved; see `MethodOptions.fitted`.
 
-def fit(options: BlockOptions, trained: int) -> BlockOptions:
-    """Options whose window is at most what the model was trained on: fewer blocks are retrieved.
+        Raises:
+            UsageError: not even one fits.
+        """
+        near = self.window - self.retrieved * self.block
+        retrieved = min(self.retrieved, (window - near) // self.block)
+        if retrieved < 1:
+            raise UsageError(
+                f"first + local = {self.near} leave no room for a block of {self.block} and one "
+                "that is not whole",
+                f"the model's window is {window} tokens",
+                "Set `local` of the method in a profile (docs/profiles.md).",
+            )
+        return replace(self, retrieved=retrieved)
 
-    Raises:
-        UsageError: not even one fits.
-    """
-    near = options.window - options.retrieved * options.block
-    retrieved = min(options.retrieved, (trained - near) // options.block)
-    if retrieved < 1:
-        raise UsageError(
-            f"first + local = {options.first + options.local} leave no room for a block of "
-            f"{options.block} and one that is not whole",
-            f"the model's window is {trained} tokens",
-            "Set `local` of the method in a profile (docs/profiles.md).",
-        )
-    return replace(options, retrieved=retrieved)
+    @classmethod
+    def measured(cls, layers: int, window: int) -> Self:
+        """A local window of half the model's, at most; see `MethodOptions.measured`."""
+        local = min(cls.local, window // 2)
+        return cls(local=local, chunk=min(cls.chunk, local))

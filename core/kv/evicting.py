@@ -5,9 +5,7 @@ its answer attend to what is left, at consecutive positions from 0. Knows no met
 """
 
 import copy
-import sys
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
@@ -15,17 +13,8 @@ import torch
 from torch import Tensor
 
 from longctx.core.common.errors import UsageError
-from longctx.core.contracts.memory import (
-    HERE,
-    Chunked,
-    Groups,
-    Held,
-    Memory,
-    Place,
-    Scores,
-    Snapshot,
-    Stored,
-)
+from longctx.core.contracts.memory import HERE, Place, Recalled, Scores, Snapshot, Stored
+from longctx.core.contracts.method import Capabilities, Method, Recallable
 from longctx.core.kv import evicted
 from longctx.core.kv.evicted import Cache
 from longctx.core.kv.sizes import Sizes
@@ -35,15 +24,14 @@ from longctx.kernels.door import attention_mass
 LOGITS = 1 << 26  # attention logits that exist at once where no kernel sums them up
 
 
-class Evicting(Memory):
+class Evicting(Method, Recallable, Recalled, abstract=True):
     """A reading method that keeps `budget` tokens of each layer, and a memory for questions to it.
 
     A method defines `stay`, and `weigh` where it judges tokens by the attention that they receive.
 
     Args:
         options: `Sizes`.
-        layers: the model's layers.
-        place: where to keep the caches.
+        layers, place: see `Method`.
 
     Attributes:
         name: the method's, in messages.
@@ -52,18 +40,21 @@ class Evicting(Memory):
 
     name: ClassVar[str]
     carries: ClassVar[bool] = False
-    recalls, searches, ways, edges = True, False, {}, (0, 0)
-    gather = sys.maxsize  # all that an answer could see is told
+    capabilities = Capabilities(searches=False)
 
     def __init__(self, options: Sizes, layers: tuple[Layer, ...], place: Place = HERE):
-        self.options, self.chunk, self.depth = options, options.chunk, len(layers)
-        self._layers, self._place = layers, place
+        super().__init__(options, layers, place)
         self._caches: list[Cache | None] = [None] * len(layers)
         self._seen = 0  # tokens of the input read so far
         # Of a memory for a question alone:
         self._begun: Evicting | None = None  # what it was made from
         self._answers = False  # the question has been read
         self._looks = self._entries = self._most = 0  # of the answer's tokens in all layers
+
+    @property
+    def chunk(self) -> int:
+        """Tokens read next; a question is read at once."""
+        return self.options.longest if self._begun else self.options.chunk
 
     # --- which tokens stay ---
 
@@ -106,9 +97,6 @@ class Evicting(Memory):
             self._seen += T
         return attended
 
-    def end_chunk(self) -> None:
-        """Nothing is left to do: each layer evicts as soon as it has attended."""
-
     def _evicts(self, T: int) -> bool:
         """Whether these T tokens are a whole chunk, or one of an answer; a question waits."""
         return self._answers if self._begun else self.chunk == T
@@ -140,10 +128,6 @@ class Evicting(Memory):
 
     # --- saving ---
 
-    def rows(self, skip: int = 0) -> Groups:
-        """Keeps no rows."""
-        return {}
-
     def snapshot(self) -> Snapshot:
         """The cache of every layer, tail included, and the count read."""
         return evicted.saved(self._caches, self._seen, self.carries)
@@ -161,21 +145,12 @@ class Evicting(Memory):
         given = o.budget, o.chunk, tokens, itemsize, self.carries
         return evicted.saved_bytes(self._layers, *given)
 
-    def row_bytes(self) -> int:
-        """No rows."""
-        return 0
-
-    def held_bytes(self, tokens: int) -> Held:
-        """Nothing that a chunk or two would not show: the caches are of a fixed size."""
-        return Held()
-
     # --- a question ---
 
     def recall(self) -> "Evicting":
         """A memory for one question and its answer; this one stays as it is."""
         fork = copy.copy(self)
         fork._caches, fork._begun = list(self._caches), self
-        fork.chunk = self.options.longest  # a question is read at once
         return fork
 
     @torch.inference_mode()
@@ -210,10 +185,6 @@ class Evicting(Memory):
                 count.index_add_(0, places, torch.ones_like(places))
         raw = count[max(0, begun._seen - tokens) :].float()  # what is before it is the prefix
         return Scores(raw, torch.where(raw > 0, raw, -1.0))
-
-    def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
-        """Is never reached: a question attends to what is kept."""
-        raise AssertionError(f"{self.name} recalls what it keeps")
 
 
 def received(

@@ -45,9 +45,6 @@ class Prompt(Memory):
             self.caches[layer.index] = LayerCache(layer, k, v, self.capacity)
         return self.caches[layer.index].read(q, k, v, self._observed)
 
-    def end_chunk(self) -> None:
-        """Nothing to close: everything is kept."""
-
     def fill(self, layers: Sequence[Layer], tokens: int, device: str, dtype: torch.dtype) -> None:
         """Makes it as if so many tokens had been read, with random contents, to measure speed.
 

@@ -7,7 +7,7 @@ block that leaves the local window, and chooses blocks for each chunk. Knows no 
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import ClassVar, NamedTuple, Self
 
 import torch
@@ -15,16 +15,16 @@ from torch import Tensor
 
 from longctx.core.contracts.memory import (
     HERE,
-    Chunked,
     Groups,
     Held,
-    Memory,
     Place,
+    Recalled,
     Rows,
     Scores,
     Snapshot,
     Stored,
 )
+from longctx.core.contracts.method import Growing, Recallable
 from longctx.core.kv.block_index import Forms, Known, RowForm
 from longctx.core.kv.block_options import KV_DTYPES, BlockOptions
 from longctx.core.kv.blocks import KeptBlocks, LayerBlocks
@@ -66,7 +66,7 @@ class Chosen(NamedTuple):
     votes: Tensor | None = None
 
 
-class Retrieving(Memory):
+class Retrieving(Growing, Recallable, Recalled, abstract=True):
     """A reading method over blocks, and a memory for questions to it.
 
     A method defines `forms`, `index` and `choose`; one that wants to know how a block of a layer
@@ -77,8 +77,7 @@ class Retrieving(Memory):
 
     Args:
         options: `BlockOptions`.
-        layers: the model's layers.
-        place: where to keep keys and values.
+        layers, place: see `Method`.
 
     Attributes:
         name: the method's, in messages.
@@ -90,7 +89,6 @@ class Retrieving(Memory):
     name: ClassVar[str]
     per_head: ClassVar[bool] = False
     anew: ClassVar[bool] = True
-    recalls, ways, edges = True, {}, (0, 0)
 
     # --- what a method defines ---
 
@@ -147,9 +145,8 @@ class Retrieving(Memory):
     # --- attending ---
 
     def __init__(self, options: BlockOptions, layers: tuple[Layer, ...], place: Place = HERE):
-        self.options, self.depth, self.gather = options, len(layers), options.gather
-        self.answering = False
-        self._place = place
+        super().__init__(options, layers, place)
+        self.gather, self.answering = options.gather, False
         stored = KV_DTYPES[options.kv_dtype] or place.dtype
         self._kept = KeptBlocks(layers, stored, place, options)
         self._known = {
@@ -170,7 +167,7 @@ class Retrieving(Memory):
     @property
     def chunk(self) -> int:
         """Tokens read next: `first + local` at the start, where no block has left yet."""
-        return self.options.chunk if self._kept.seen else self.options.first + self.options.local
+        return self.options.chunk if self._kept.seen else self.options.near
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attends a chunk to [first | retrieved | local]; see `Memory.attend`."""
@@ -263,9 +260,6 @@ class Retrieving(Memory):
         if self.answering:
             self._looks, self._entries = self._looks + 1, self._entries + entries
 
-    def end_chunk(self) -> None:
-        """Nothing is left to do: blocks leave when what comes after them does."""
-
     # --- saving ---
 
     def rows(self, skip: int = 0) -> Groups:
@@ -349,10 +343,6 @@ class Retrieving(Memory):
         near = o.start(self._kept.seen) if self._near is None else self._near
         seen = (raw > 0) | (place < o.first) | (place >= near)
         return Scores(raw, torch.where(seen, raw, -1.0))
-
-    def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
-        """Is never reached: a question attends to what is kept."""
-        raise AssertionError(f"{self.name} recalls what it keeps")
 
 
 def _heads_first(pair: Iterable[Tensor]) -> tuple[Tensor, Tensor]:

@@ -4,12 +4,14 @@ Knows no method: what all of them have is here, what one has besides stands with
 """
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 from longctx.core.common.errors import UsageError
+from longctx.core.contracts.method import MethodOptions
 
 
 @dataclass(frozen=True)
-class Sizes:
+class Sizes(MethodOptions):
     """Options that all of these methods have.
 
     Attributes:
@@ -32,28 +34,27 @@ class Sizes:
         """Tokens attended to at most, those of a question included."""
         return self.budget + self.chunk + self.question
 
+    def fitted(self, window: int) -> Self:
+        """Options whose longest window is at most what the model was trained on.
 
-def fit(options: Sizes, trained: int) -> Sizes:
-    """Options whose longest window is at most what the model was trained on.
+        Where it is not, an eighth of the trained window is left for a question and a quarter for a
+        chunk, where they want as much, and the rest for what is kept; what that does not need is
+        the chunk's.
 
-    Where it is not, an eighth of the trained window is left for a question and a quarter for a
-    chunk, where they want as much, and the rest for what is kept; what that does not need is the
-    chunk's.
-
-    Raises:
-        UsageError: what is left is too small for the method.
-    """
-    if options.longest <= trained:
-        return options
-    question = min(options.question, trained // 8)
-    chunk = min(options.chunk, trained // 4)
-    budget = min(options.budget, trained - chunk - question)
-    chunk = min(options.chunk, trained - budget - question)
-    try:
-        return replace(options, question=question, chunk=chunk, budget=budget)
-    except ValueError as error:
-        raise UsageError(
-            f"budget + chunk + question = {options.longest:,} cannot be cut to the model's window",
-            f"it is {trained:,} tokens; {error}",
-            "Set smaller ones for the method in a profile (docs/profiles.md).",
-        ) from error
+        Raises:
+            UsageError: what is left is too small for the method.
+        """
+        if self.longest <= window:
+            return self
+        question = min(self.question, window // 8)
+        chunk = min(self.chunk, window // 4)
+        budget = min(self.budget, window - chunk - question)
+        chunk = min(self.chunk, window - budget - question)
+        try:
+            return replace(self, question=question, chunk=chunk, budget=budget)
+        except ValueError as error:
+            raise UsageError(
+                f"budget + chunk + question = {self.longest:,} cannot be cut to the model's window",
+                f"it is {window:,} tokens; {error}",
+                "Set smaller ones for the method in a profile (docs/profiles.md).",
+            ) from error

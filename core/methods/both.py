@@ -7,9 +7,11 @@ recomputes (REFORM, the usual way) or attends to everything that was kept (ReAtt
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 from torch import Tensor
 
+from longctx.core.contracts import method as contract
 from longctx.core.contracts.memory import (
     HERE,
     Chunked,
@@ -26,11 +28,9 @@ from longctx.core.kv.embeddings import GROUP, Taps, embedding_bytes, search
 from longctx.core.methods import reattention, reform
 from longctx.core.model.adapter import EarlyExit, Layer
 
-PARTS = ("reform", "reattention")  # methods whose options it takes
-
 
 @dataclass(frozen=True)
-class Options:
+class Options(contract.MethodOptions):
     """Options of both methods.
 
     Attributes:
@@ -39,35 +39,46 @@ class Options:
         reattention: of the reading.
     """
 
+    parts = ("reform", "reattention")
+
     reform: reform.Options
     reattention: reattention.Options
 
+    def fitted(self, window: int) -> Self:
+        """Those of the reading are made to fit; see `MethodOptions.fitted`."""
+        return self.with_reading(self.reading.fitted(window))
 
-def fit(options: Options, trained: int) -> Options:
-    """Options whose window is at most what the model was trained on; see `reattention.fit`."""
-    return replace(options, reattention=reattention.fit(options.reattention, trained))
+    @property
+    def reading(self) -> reattention.Options:
+        """ReAttention's; see `MethodOptions.reading`."""
+        return self.reattention
+
+    def with_reading(self, part: reattention.Options) -> Self:
+        """The same with others of ReAttention; see `MethodOptions.with_reading`."""
+        return replace(self, reattention=part)
+
+    @classmethod
+    def measured(cls, layers: int, window: int) -> Self:
+        """Both methods' own; see `MethodOptions.measured`."""
+        return cls(*(part.Options.measured(layers, window) for part in (reform, reattention)))
 
 
-class Method(Memory):
+class Method(contract.Growing):
     """The memory of ReAttention, with REFORM's heads tapped.
 
     Args:
         options: `Options`.
-        layers: the model's layers.
-        place: where to keep keys and values.
+        layers, place: see `Method` in the contract.
     """
 
-    recalls = False
-
     def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
-        self.options = options
-        self._heads, self._layers = options.reform.heads, layers
+        super().__init__(options, layers, place)
+        self._heads = options.reform.heads
         self._taps = Taps(self._heads, layers)
         self._kv = reattention.Method(options.reattention, layers, place)
-        self.depth = self._kv.depth
         recomputing = Recomputing(options.reform, layers, self._kv)
         self.gather, self.edges = recomputing.gather, recomputing.edges
-        self.ways = dict(zip(PARTS, (recomputing, self._kv), strict=True))
+        self.ways = dict(zip(options.parts, (recomputing, self._kv), strict=True))
 
     @property
     def chunk(self) -> int:
@@ -78,9 +89,6 @@ class Method(Memory):
         """Taps the layer, and attends as ReAttention does; see `Memory.attend`."""
         self._taps.tap(layer.index, q, k, v)
         return self._kv.attend(layer, q, k, v)
-
-    def end_chunk(self) -> None:
-        """Nothing is left to do."""
 
     def rows(self, skip: int = 0) -> Groups:
         """Embeddings, and keys and values, of the last chunk."""
@@ -111,7 +119,7 @@ class Method(Memory):
         self._kv.fill(tokens)
 
 
-class Recomputing:
+class Recomputing(contract.Scoring):
     """Answers from such a state as REFORM does: what scores best is recomputed.
 
     Args:
@@ -120,25 +128,23 @@ class Recomputing:
         kv: what a question attends to while it is embedded.
     """
 
-    recalls, ways = False, {}
-
     def __init__(self, options: reform.Options, layers: tuple[Layer, ...], kv: reattention.Method):
         self._options, self._layers, self._kv = options, layers, kv
         self.gather, self.edges = options.gather, (options.first, options.last)
         self.depth = Taps(options.heads, layers).depth
 
     def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
-        """Cosines with the question's embeddings; see `Method.score` in the contract."""
+        """Cosines with the question's embeddings; see `Scoring.score` in the contract."""
         return search(self.embed(read), scored, stored.rows(GROUP), self._options.pool)
 
     def embed(self, read: Callable[[Chunked], None]) -> tuple[Tensor, Tensor]:
-        """The question's own embeddings; see `Method.embed` in `core/contracts/memory.py`."""
+        """The question's own embeddings; see `Scoring.embed` in the contract."""
         asked = Tapped(Taps(self._options.heads, self._layers), self._kv.recall())
         read(asked)
         return asked.taps.embeddings()
 
 
-class Tapped:
+class Tapped(Memory):
     """A memory whose layers are tapped, up to the highest that is wanted."""
 
     def __init__(self, taps: Taps, memory: Recalled):
@@ -150,6 +156,3 @@ class Tapped:
         if layer.index == self.taps.depth - 1:
             raise EarlyExit
         return self._memory.attend(layer, q, k, v)
-
-    def end_chunk(self) -> None:
-        """Nothing is left to do."""

@@ -6,11 +6,12 @@ baseline that every other method must equal inside its limits.
 
 from dataclasses import dataclass
 
+from longctx.core.contracts.method import MethodOptions
 from longctx.core.kv.tokens_alone import TokensAlone
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(MethodOptions):
     """Full attention has no options."""
 
 
@@ -18,4 +19,3 @@ class Method(TokensAlone):
     """Every token is wanted for every question."""
 
     gather = None
-    edges = (0, 0)

@@ -8,13 +8,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from longctx.core.kv import sizes
 from longctx.core.kv.evicted import heaviest
 from longctx.core.kv.evicting import Evicting, received
 from longctx.core.kv.sizes import Sizes
 from longctx.core.model.adapter import Layer
-
-fit = sizes.fit
 
 
 @dataclass(frozen=True)
@@ -34,6 +31,10 @@ class Options(Sizes):
             raise ValueError(f"budget: expected 2 or more, half of it recent, got {self.budget}")
         if self.queries is not None and self.queries < 1:
             raise ValueError(f"queries: expected 1 or more, got {self.queries}")
+
+    def shortened(self, chunk: int, budget: int) -> dict[str, int]:
+        """No more queries than a chunk has; see `MethodOptions.shortened`."""
+        return {} if self.queries is None else {"queries": min(self.queries, chunk)}
 
 
 class Method(Evicting):

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from longctx.core.contracts.memory import Rows
-from longctx.core.kv import block_options
 from longctx.core.kv.block_index import RowForm
 from longctx.core.kv.block_options import BlockOptions
 from longctx.core.kv.block_vectors import best_blocks, representatives
 from longctx.core.kv.retrieving import Chosen, Read, Retrieving
 from longctx.core.model.adapter import Layer
-
-fit = block_options.fit
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ the layers' retrieval heads compare them, and vote. The window is InfLLM's
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -16,7 +17,6 @@ from longctx.core.contracts.memory import HERE, Place, Rows
 from longctx.core.kv import spans
 from longctx.core.kv.block_index import RowForm
 from longctx.core.kv.block_options import BlockOptions
-from longctx.core.kv.block_options import fit as fit_blocks
 from longctx.core.kv.block_vectors import best_blocks, representatives
 from longctx.core.kv.retrieving import Chosen, Read, Retrieving
 from longctx.core.model.adapter import Layer
@@ -65,21 +65,20 @@ class Options(BlockOptions):
             if not 0 <= head[2] <= 1:
                 raise ValueError(f"heads: expected copy scores of 0 to 1, got {list(head)}")
 
+    def fitted(self, window: int) -> Self:
+        """Fewer blocks are retrieved; see `BlockOptions.fitted`.
 
-def fit(options: Options, trained: int) -> Options:
-    """Options whose window is at most what the model was trained on: fewer blocks are retrieved.
-
-    Raises:
-        UsageError: not even one block fits, or no retrieval heads are known.
-    """
-    if not options.heads:
-        raise UsageError(
-            "Ltri-LLM needs the model's retrieval heads, and the profile names none",
-            "`heads` of `ltri` is empty",
-            "Find them with `longctx calibrate MODEL --out PROFILE.yaml`, and give --profile "
-            "PROFILE.yaml.",
-        )
-    return fit_blocks(options, trained)
+        Raises:
+            UsageError: not even one block fits, or no retrieval heads are known.
+        """
+        if not self.heads:
+            raise UsageError(
+                "Ltri-LLM needs the model's retrieval heads, and the profile names none",
+                "`heads` of `ltri` is empty",
+                "Find them with `longctx calibrate MODEL --out PROFILE.yaml`, and give --profile "
+                "PROFILE.yaml.",
+            )
+        return super().fitted(window)
 
 
 class Method(Retrieving):
@@ -95,8 +94,7 @@ class Method(Retrieving):
 
     Args:
         options: `Options`.
-        layers: the model's layers.
-        place: where to keep keys and values.
+        layers, place: see `Method`.
 
     Raises:
         UsageError: a retrieval head or a layer's option is none of the model's.

@@ -6,26 +6,27 @@ chose stands between the first and the latest tokens, at consecutive positions (
 """
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from longctx.core.common.errors import UsageError
+from longctx.core.contracts import method as contract
 from longctx.core.contracts.memory import (
     HERE,
-    Chunked,
     Groups,
     Held,
-    Memory,
     Place,
     Scores,
     Seen,
     Snapshot,
     Stored,
+    Whole,
 )
+from longctx.core.kv.block_options import KV_DTYPES
 from longctx.core.kv.kept import GROUP, Kept, LayerKV
 from longctx.core.kv.keys import Keys
 from longctx.core.model.adapter import Layer
@@ -41,7 +42,7 @@ VOTING_STEPS = 32  # tokens of an answer whose votes count for the passages
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(contract.MethodOptions):
     """Options of ReAttention; the defaults are the paper's (3.1).
 
     Attributes:
@@ -74,32 +75,38 @@ class Options:
             raise ValueError(f"kv_dtype: expected one of {', '.join(KV_DTYPES)}")
 
     @property
+    def near(self) -> int:
+        """Tokens of the first chunk, among which none can be selected yet."""
+        return self.first + self.local
+
+    @property
     def window(self) -> int:
         """Tokens attended to at most."""
-        return self.first + self.local + self.voted * self.span
+        return self.near + self.voted * self.span
+
+    def fitted(self, window: int) -> Self:
+        """Fewer keys are selected; see `MethodOptions.fitted`.
+
+        Raises:
+            UsageError: not even one fits.
+        """
+        voted = min(self.voted, (window - self.near) // self.span)
+        if voted < 1:
+            raise UsageError(
+                f"first + local = {self.near} leave no room for a span of {self.span}",
+                f"the model's window is {window} tokens",
+                "Set `local` of `reattention` in a profile (docs/profiles.md).",
+            )
+        return replace(self, voted=voted)
+
+    @classmethod
+    def measured(cls, layers: int, window: int) -> Self:
+        """Half of the model's window is local, at most; see `MethodOptions.measured`."""
+        local = min(cls.local, window // 2)
+        return cls(local=local, chunk=min(cls.chunk, local))
 
 
-KV_DTYPES = {"auto": None, "bf16": torch.bfloat16, "int8": torch.int8}
-
-
-def fit(options: Options, trained: int) -> Options:
-    """Options whose window is at most what the model was trained on: fewer keys are selected.
-
-    Raises:
-        UsageError: not even one fits.
-    """
-    voted = min(options.voted, (trained - options.first - options.local) // options.span)
-    if voted < 1:
-        raise UsageError(
-            f"first + local = {options.first + options.local} leave no room for a span of "
-            f"{options.span}",
-            f"the model's window is {trained} tokens",
-            "Set `local` of `reattention` in a profile (docs/profiles.md).",
-        )
-    return replace(options, voted=voted)
-
-
-class Method(Memory):
+class Method(contract.Growing, contract.Recallable, Whole):
     """The memory of ReAttention.
 
     Differences from the paper, which leaves these open: ties of votes go to the higher best score,
@@ -111,15 +118,12 @@ class Method(Memory):
 
     Args:
         options: `Options`.
-        layers: the model's layers.
-        place: where to keep keys and values.
+        layers, place: see `Method` in the contract.
     """
 
-    recalls, ways, edges = True, {}, (0, 0)
-
     def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
-        self.options, self.depth, self.gather = options, len(layers), options.gather
-        self._place = place
+        super().__init__(options, layers, place)
+        self.gather = options.gather
         stored = KV_DTYPES[options.kv_dtype] or place.dtype
         self._kept = Kept(layers, stored, place, options.local)
         self._votes: Tensor | None = None  # (N,) of a question, summed over the layers
@@ -130,7 +134,7 @@ class Method(Memory):
     @property
     def chunk(self) -> int:
         """Tokens read next: `first + local` at the start, where nothing can be selected yet."""
-        return self.options.chunk if self._kept.seen else self.options.first + self.options.local
+        return self.options.chunk if self._kept.seen else self.options.near
 
     # --- attending ---
 
@@ -148,7 +152,7 @@ class Method(Memory):
         return self._selected(layer, q, kv, near)
 
     def look(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Seen:
-        """What one token attends to; see `Recalled.look`."""
+        """What one token attends to; see `Whole.look`."""
         kv = self._append(layer, k, v)
         near = self._near(q, kv)
         if near is None:
@@ -160,7 +164,7 @@ class Method(Memory):
         return Seen(q, k, v, near.total, self.options.window)
 
     def add(self, layer: Layer, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Keeps one token without attending; see `Recalled.add`."""
+        """Keeps one token without attending; see `Whole.add`."""
         form = self._append(layer, k, v).keys.form
         kept = (form.code(x.transpose(0, 1).contiguous()).decoded(x.dtype) for x in (k, v))
         k, v = (x.transpose(0, 1) for x in kept)
@@ -210,9 +214,6 @@ class Method(Memory):
         n = int(near.total)
         return layer.attention(q, *(x[:n].transpose(0, 1) for x in (k, values)))
 
-    def end_chunk(self) -> None:
-        """Nothing is left to do: keys and values leave the device as others come."""
-
     # --- saving ---
 
     def rows(self, skip: int = 0) -> Groups:
@@ -254,8 +255,8 @@ class Method(Memory):
         return fork
 
     def narrow(self, window: int) -> bool:
-        """Selects fewer keys, if need be; see `Recalled.narrow`."""
-        before, self.options = self.options, fit(self.options, window)
+        """Selects fewer keys, if need be; see `Whole.narrow`."""
+        before, self.options = self.options, self.options.fitted(window)
         return self.options != before
 
     def begin_answer(self) -> None:
@@ -294,10 +295,6 @@ class Method(Memory):
         if self._votes is not None and (self._steps or 0) <= VOTING_STEPS:
             middle = self._votes[self.options.first :][: len(votes)]
             middle += votes[: len(middle)]
-
-    def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
-        """Is never reached: a question attends to what is kept."""
-        raise AssertionError("ReAttention recalls what it keeps")
 
 
 def _in_place(layer: Layer, q: Tensor, keys: Keys, near: Window, W: int) -> tuple[Tensor, Tensor]:

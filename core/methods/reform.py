@@ -8,21 +8,12 @@ gathered is recomputed through the whole model by the pipeline.
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 from torch import Tensor
 
-from longctx.core.contracts.memory import (
-    HERE,
-    Chunked,
-    Groups,
-    Held,
-    Memory,
-    Place,
-    Recalled,
-    Scores,
-    Snapshot,
-    Stored,
-)
+from longctx.core.contracts import method as contract
+from longctx.core.contracts.memory import HERE, Chunked, Groups, Place, Scores, Snapshot, Stored
 from longctx.core.kv import evicted
 from longctx.core.kv.embeddings import GROUP, KINDS, Taps, embedding_bytes, search
 from longctx.core.kv.evicted import Cache, heaviest
@@ -30,11 +21,13 @@ from longctx.core.model.adapter import EarlyExit, Layer
 from longctx.kernels.door import attention_mass
 
 NAME = "reform"  # in messages
-WITH_KV = "both"  # the method that keeps keys and values too
+# To measure with: the share of the layers that is run (22 of 32, as with the heads that were
+# published), the size of a chunk, of the cache, and of what is gathered.
+SHARE, MEASURED = 0.7, 8192
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(contract.MethodOptions):
     """Options of REFORM; the defaults are the paper's (4, "Parameters", and C.6).
 
     Attributes:
@@ -71,8 +64,22 @@ class Options:
                 f"first + last = {self.first + self.last} is more than half of budget {self.budget}"
             )
 
+    @classmethod
+    def measured(cls, layers: int, window: int) -> Self:
+        """Four embedding heads, of which the highest decide how deep is read."""
+        last = max(2, round(SHARE * layers)) - 1
+        heads = ((last + 1) // 2, "q", 0), (last, "q", 0), (last, "k", 0), (last, "v", 0)
+        return cls(heads=heads, chunk=MEASURED, budget=MEASURED, gather=MEASURED)
 
-class Method(Memory):
+    def shortened(self, chunk: int, budget: int) -> dict[str, int]:
+        """Shorter ends, and no more queries than a chunk has; see `MethodOptions.shortened`."""
+        ends = {
+            name: min(n, budget // 4) for name, n in (("first", self.first), ("last", self.last))
+        }
+        return {**ends, "queries": min(self.queries, chunk)}
+
+
+class Method(contract.Method, contract.Scoring):
     """The memory of REFORM.
 
     Differences from the paper, which leaves these open: attention mass is summed over the last
@@ -83,19 +90,17 @@ class Method(Memory):
 
     Args:
         options: `Options`.
-        layers: the model's layers.
-        place: where to keep the caches.
+        layers, place: see `Method` in the contract.
     """
 
-    recalls, ways, rereads = False, {}, True
+    capabilities = contract.Capabilities(rereads=True, last_in_part=True, with_kv="both")
 
     def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
-        self.options = options
-        self.chunk, self.gather = options.chunk, options.gather
-        self.edges = (options.first, options.last)
+        super().__init__(options, layers, place)
+        self.gather, self.edges = options.gather, (options.first, options.last)
         self._taps = Taps(options.heads, layers)
         self.depth = self._taps.depth
-        self._layers, self._place = layers[: self.depth], place
+        self._layers = layers[: self.depth]
         self._caches: list[Cache | None] = [None] * (self.depth - 1)
         self._seen = 0  # tokens of the input read so far
         self._evicts = True
@@ -118,9 +123,6 @@ class Method(Memory):
         full = self._evicts and self.chunk == T
         self._caches[layer.index] = self._evicted(cache, layer, q, k, lse) if full else cache
         return attended
-
-    def end_chunk(self) -> None:
-        """Nothing is left to do: each layer evicts as soon as it has attended."""
 
     def rows(self, skip: int = 0) -> Groups:
         """int8 `vectors` (T, heads, D) and float16 `scales` (T, heads) of the last chunk (3.2)."""
@@ -165,10 +167,6 @@ class Method(Memory):
         """Bytes of a token's embeddings."""
         return embedding_bytes(self.options.heads, self._layers)
 
-    def held_bytes(self, tokens: int) -> Held:
-        """Nothing that a chunk or two would not show: the caches are of a fixed size."""
-        return Held()
-
     # --- a question ---
 
     def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
@@ -176,13 +174,9 @@ class Method(Memory):
         return search(self.embed(read), scored, stored.rows(GROUP), self.options.pool)
 
     def embed(self, read: Callable[[Chunked], None]) -> tuple[Tensor, Tensor]:
-        """The question's own embeddings; see `Method.embed` in `core/contracts/memory.py`."""
+        """The question's own embeddings; see `Scoring.embed` in the contract."""
         asked = copy.copy(self)
         asked._caches, asked._evicts = list(self._caches), False
         asked._taps = Taps(self.options.heads, self._layers)
         read(asked)
         return asked._taps.embeddings()
-
-    def recall(self) -> Recalled:
-        """Is never reached: gathered tokens are recomputed."""
-        raise AssertionError("REFORM recomputes what it gathers")

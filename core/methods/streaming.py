@@ -9,11 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from longctx.core.kv import sizes
 from longctx.core.kv.evicting import Evicting
 from longctx.core.kv.sizes import Sizes
-
-fit = sizes.fit
 
 
 @dataclass(frozen=True)
@@ -30,6 +27,10 @@ class Options(Sizes):
         super().__post_init__()
         if not 0 <= self.first < self.budget:
             raise ValueError(f"first: expected 0 to {self.budget - 1:,}, got {self.first:,}")
+
+    def shortened(self, chunk: int, budget: int) -> dict[str, int]:
+        """Fewer first tokens; see `MethodOptions.shortened`."""
+        return {"first": min(self.first, budget // 4)}
 
 
 class Method(Evicting):

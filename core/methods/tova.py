@@ -8,13 +8,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from longctx.core.kv import sizes
 from longctx.core.kv.evicted import heaviest
 from longctx.core.kv.evicting import Evicting, received
 from longctx.core.kv.sizes import Sizes
 from longctx.core.model.adapter import Layer
-
-fit = sizes.fit
 
 
 @dataclass(frozen=True)

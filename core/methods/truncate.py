@@ -7,16 +7,16 @@ what stands in the middle is never seen.
 import sys
 from dataclasses import dataclass
 
+from longctx.core.contracts.method import MethodOptions
 from longctx.core.kv.tokens_alone import TokensAlone
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(MethodOptions):
     """Truncation has no options: as much is taken as there is room for."""
 
 
 class Method(TokensAlone):
     """Both ends of the document are wanted, as far as they go."""
 
-    gather = sys.maxsize
     edges = (sys.maxsize, sys.maxsize)  # cut to what fits, in proportion

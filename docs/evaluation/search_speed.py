@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from longctx.core.ask.session import Session
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 
 QUERIES = (
     "Where did they meet again after so many years?",

@@ -98,7 +98,7 @@ class Watch(Recent):
         earlier.append(k.transpose(0, 1).contiguous())  # (T, G, D)
         return super().attend(layer, q, k, v)
 
-    def end_chunk(self) -> None:
+    def go_on(self) -> None:
         """Goes on to the next chunk."""
         self._chunk += 1
 
@@ -119,7 +119,7 @@ def recall(path: Path, count: int, every: int) -> dict:
     ids, watch = torch.tensor(ids[:count]), Watch(every)
     for chunk in ids.split(CHUNK):
         engine.decoder.read(chunk, watch)
-        watch.end_chunk()
+        watch.go_on()
     lost = {layer: watch.lost[layer] / n for layer, n in watch.chosen.items()}
     total = sum(watch.lost.values()) / sum(watch.chosen.values())
     return {"tokens": len(ids), "every": every, "lost by layer": lost, "lost": total}

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from longctx.cli.main import app
 from longctx.cli.run import Run, start
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
 
 # Every kind of thing that a text may hold and a terminal must not see, and what looks like markup.

@@ -10,7 +10,7 @@ import pytest
 from small_documents import begin, forge
 
 from longctx.cli import render
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
 from longctx.core.store.library import Library
 
@@ -244,8 +244,9 @@ def test_a_list_opens_one_file_of_each_document_and_writes_none_anew(library):
 
 def test_the_docs_name_every_method_that_is_refused_beside_others():
     from longctx.core import methods
+    from longctx.core.contracts.method import Recallable
 
     documented = (SAMPLES.parent / "docs" / "commands.md").read_text("utf-8")
     (listed,) = re.findall(r"attends to what it kept \((.*?)\) is refused", documented)
-    refused = {name for name in methods.names() if methods.load(name).Method.recalls}
+    refused = {n for n in methods.names() if issubclass(methods.load(n).Method, Recallable)}
     assert set(re.findall(r"`(\w+)`", listed)) == refused

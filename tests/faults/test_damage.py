@@ -21,7 +21,7 @@ from xxhash import xxh3_128_hexdigest
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, StateMismatch
 from longctx.core.engine import setup as setups
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest
 from longctx.core.store.document import Document

@@ -19,7 +19,7 @@ from longctx.cli import list as list_command
 from longctx.cli import render
 from longctx.cli import show as show_command
 from longctx.core.common.errors import LongctxError, StateMismatch
-from longctx.core.engine.setup import recorded
+from longctx.core.engine.choice import recorded
 from longctx.core.ingest.ingest import ingest
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import MANIFEST, Manifest, canonical_json
@@ -71,7 +71,7 @@ def library(setup_for_module, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def setup_for_module(model_folder):
-    from longctx.core.engine.setup import Setup
+    from longctx.core.engine.choice import Setup
 
     profile = str(model_folder / "profile.yaml")
     return Setup(model=str(model_folder), profile=profile, device="cpu", dtype="fp32", threads=1)

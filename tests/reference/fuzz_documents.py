@@ -75,7 +75,7 @@ def make_library(folder: Path) -> Path:
     Args:
         folder: where the sources, the profile and `library` are made.
     """
-    from longctx.core.engine.setup import Setup
+    from longctx.core.engine.choice import Setup
     from longctx.core.ingest.checkpoints import Cadence
     from longctx.core.ingest.ingest import ingest
 
@@ -641,7 +641,7 @@ def read_case(shelf: Shelf, case: Case, rng: random.Random) -> None:
 
 def told(manifest: Manifest) -> None:
     """What `show` and `list` tell of a manifest."""
-    from longctx.core.engine.setup import recorded
+    from longctx.core.engine.choice import recorded
 
     assert recorded(manifest)
     details = json.dumps(show_command._details(manifest), allow_nan=False)

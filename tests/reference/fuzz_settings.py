@@ -50,8 +50,7 @@ def use(chosen: profile.Profile, tokenizer) -> None:
 
     module = methods.load(chosen.method)
     options = build(module.Options, chosen.methods.get(chosen.method, {}), "options")
-    if hasattr(module, "fit"):
-        module.fit(options, chosen.window or 256)
+    options.fitted(chosen.window or 256)
     policies.check(chosen.decoding)
     gather_by.check(chosen.gather_by)
     policies.choose(chosen.decode, chosen.decoding)

@@ -24,7 +24,7 @@ import json, sys
 from pathlib import Path
 from longctx.core.profile.sampling import Sampling
 from longctx.core.ask.session import Session
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 
 library, question, length, setups = json.load(sys.stdin)
 answers = {}

@@ -18,7 +18,7 @@ from longctx.core.measure.bench.asker import Answer, Asker
 from longctx.core.measure.bench.ceilings import Ceilings
 from longctx.core.measure.bench.machine import Machine, machine_of
 from longctx.core.measure.bench.shapes import Wanted, open_engine
-from longctx.core.measure.bench.sizes import Size, budget_of, reading_options, sized
+from longctx.core.measure.bench.sizes import Size, sized
 
 SCHEMA_VERSION = 1
 
@@ -86,7 +86,7 @@ def ask(
 
 
 def _require_searching(engine: Engine) -> None:
-    if not getattr(methods.load(engine.method_name).Method, "searches", True):
+    if not methods.load(engine.method_name).Method.capabilities.searches:
         raise UsageError(
             f"answers with the method {engine.method_name!r} are not measured here",
             "what it keeps is of a fixed size and is not searched",
@@ -95,7 +95,7 @@ def _require_searching(engine: Engine) -> None:
 
 
 def _require_recalling(engine: Engine) -> None:
-    if budget_of(reading_options(engine.options)) is not None:
+    if engine.options.reading.budget is not None:
         raise UsageError(
             f"the method {engine.method_name!r} cannot answer without a state",
             "it finds in the rows on disk what to recompute",

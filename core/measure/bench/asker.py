@@ -5,7 +5,7 @@ own stages; what is possible at most is given.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ import torch
 from longctx.core.ask.kept_rows import KeptRows
 from longctx.core.ask.strategies import Answering, Question, Recalling, way_of
 from longctx.core.common.device import empty_cache, peak_memory, reset_peak_memory
-from longctx.core.contracts.memory import Method
+from longctx.core.contracts.method import Growing, Recallable, Way
 from longctx.core.decode.decode import Generation
 from longctx.core.engine.setup import Engine
 from longctx.core.kv.embeddings import GROUP as EMBEDDINGS
@@ -23,7 +23,6 @@ from longctx.core.measure.bench import ceilings
 from longctx.core.measure.bench.ceilings import Ceilings
 from longctx.core.measure.bench.floors import entry_bytes, weight_bytes
 from longctx.core.measure.bench.reading import random_ids, text_of
-from longctx.core.measure.bench.sizes import budget_of, reading_options
 from longctx.core.measure.bench.states import NAME, make_state
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve.gather_by import METHOD, USUAL
@@ -89,7 +88,7 @@ class _Open:
     """
 
     answering: Answering
-    way: Method
+    way: Way
     document: Document | None = None
     seconds: float = 0.0
 
@@ -127,8 +126,8 @@ class Asker:
         method.fill(self._tokens)
         document = SimpleNamespace(manifest=SimpleNamespace(name=NAME, tokens=self._tokens))
         answers = []
-        for name, way in _ways(self._engine, method).items():
-            if way.recalls:
+        for name, way in self._engine.ways(method).items():
+            if isinstance(way, Recallable):
                 opened = _Open(Recalling(self._engine, document, way, name, PassageIndex()), way)
                 self._ask(name, opened, IN_MEMORY)  # uncounted: a GPU's kernels are chosen
                 answers.append(self._ask(name, opened, IN_MEMORY))
@@ -140,7 +139,7 @@ class Asker:
         self._note(f"making a state of {self._tokens:,} tokens")
         make_state(library, self._engine, self._tokens)
         answers = []
-        for name in _ways(self._engine, self._engine.new_method()):
+        for name in self._engine.ways(self._engine.new_method()):
             for by in self._gathers_by(name):
                 self._note(f"asking about {self._tokens:,} tokens with {name}, gathered by {by}")
                 answers += self._each_cache(library, name, by)
@@ -149,8 +148,8 @@ class Asker:
 
     def _gathers_by(self, name: str) -> tuple[str, ...]:
         """The method's own rule, and beside it the usual one where passages are recomputed."""
-        recalls = _ways(self._engine, self._engine.new_method())[name].recalls
-        return (METHOD,) if recalls else (METHOD, USUAL)
+        way = self._engine.ways(self._engine.new_method())[name]
+        return (METHOD,) if isinstance(way, Recallable) else (METHOD, USUAL)
 
     def _each_cache(self, library: Library, name: str, by: str) -> Iterator[Answer]:
         """Cold, warm, and what is open already; what a system cannot do is left out."""
@@ -176,7 +175,7 @@ class Asker:
         answering = way_of(engine, document, method, by, index, kept.of(document))
         ceilings.wait_for(self._engine.device)
         seconds = time.perf_counter() - started
-        return _Open(answering, _ways(self._engine, method)[name], document, seconds)
+        return _Open(answering, self._engine.ways(method)[name], document, seconds)
 
     def _ask(self, name: str, opened: _Open, cache: str) -> Answer:
         engine, document, clock = self._engine, opened.document, _Clock(self._engine.device)
@@ -189,13 +188,13 @@ class Asker:
         clock.mark("first")
         count = sum(1 for _ in tokens)
         clock.mark("all")
-        peak, part = peak_memory(engine.device), reading_options(engine.options)
+        peak, part = peak_memory(engine.device), engine.options.reading
         return Answer(
             tokens=self._tokens,
             state_bytes=document and document.size(),
             method=name,
             chunk=part.chunk,
-            budget=budget_of(part),
+            budget=part.budget,
             gathered_by=opened.answering.gathers_by,
             gathered=len(begun.found().tokens),
             cache=cache,
@@ -209,7 +208,7 @@ class Asker:
         )
 
     def _gather_floor(self, opened: _Open, cache: str) -> float | None:
-        if opened.way.recalls:
+        if isinstance(opened.way, Recallable):
             return None
         shards, found = opened.document.manifest.shards, self._found
         size = sum(shard.size for shard in shards if shard.group == EMBEDDINGS)
@@ -218,23 +217,18 @@ class Asker:
             speed = found.disk_read_bytes_s
         return size / speed if speed else None
 
-    def _decode_ceiling(self, way: Method, prompt: int) -> float:
+    def _decode_ceiling(self, way: Way, prompt: int) -> float:
         """Tokens/s where each reads all layers, the output matrix and its keys and values once."""
         config, layers = self._engine.files.config, self._engine.decoder.layers
         itemsize = self._engine.dtype.itemsize
         moved = weight_bytes(config, layers, itemsize)
-        if way.recalls:
+        if isinstance(way, Growing):
             o, row = way.options, way.row_bytes()  # as many bytes of keys as of values
             moved += min(self._tokens, o.window) * row
-            moved += max(0, self._tokens - o.first - o.local) * row // 2
+            moved += max(0, self._tokens - o.near) * row // 2
         else:
             moved += prompt * entry_bytes(layers, itemsize)
         return self._found.copy_bytes_s / moved
-
-
-def _ways(engine: Engine, method: Method) -> Mapping[str, Method]:
-    """The ways to ask what a method has read, by name."""
-    return method.ways or {engine.method_name: method}
 
 
 class _Clock:

@@ -143,9 +143,6 @@ class Recent:
         k = layer.rotate(k, slice(0, S), S)
         return layer.attention(q, k, v)
 
-    def end_chunk(self) -> None:
-        """Nothing is left to do: each layer forgets as soon as it has attended."""
-
     def _cut(self, x: Tensor) -> Tensor:
         """(G, S, D) to (G, at most budget, D)."""
         if x.shape[1] <= self._budget:

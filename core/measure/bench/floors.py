@@ -7,9 +7,8 @@ eviction, no copies. Knows nothing of devices.
 from dataclasses import dataclass
 from typing import Any
 
-from longctx.core.contracts.memory import Method
+from longctx.core.contracts.method import Method, MethodOptions
 from longctx.core.measure.bench.ceilings import Ceilings
-from longctx.core.measure.bench.sizes import budget_of, reading_options
 from longctx.core.model.adapter import Layer
 
 
@@ -63,15 +62,15 @@ def floor_of(
 
     Args:
         config: the model's.
-        method: what reads: `options` and `depth`.
+        method: what reads: `options`, `depth` and `capabilities`.
         layers: the model's.
         tokens: of the document.
         ceilings: as measured.
         state_bytes: that are written; None: none are.
     """
-    options = reading_options(method.options)
+    options = method.options.reading
     whole, each = layers[: method.depth], 0
-    if hasattr(options, "heads"):  # it stops in its last layer, when that is tapped
+    if method.capabilities.last_in_part:
         *whole, last = whole
         each = projection_flop(config, last)
     each += sum(layer_flop(config, layer) for layer in whole)
@@ -123,7 +122,7 @@ def entry_bytes(layers: tuple[Layer, ...], itemsize: int) -> int:
     return sum(2 * layer.kv_heads * layer.head_dim for layer in layers) * itemsize
 
 
-def pairs_of(options: Any, tokens: int, window: int | None) -> Pairs:
+def pairs_of(options: MethodOptions, tokens: int, window: int | None) -> Pairs:
     """How many (query, key) pairs a layer looks at while it reads a document.
 
     Args:
@@ -131,10 +130,9 @@ def pairs_of(options: Any, tokens: int, window: int | None) -> Pairs:
         tokens: of the document.
         window: of the layer, if it slides.
     """
-    budget = budget_of(options)
-    if budget is not None or window is not None:
-        return Pairs(evicting_pairs(tokens, options.chunk, budget or 0, window))
-    return selecting_pairs(tokens, options.first + options.local, options.chunk, options.window)
+    if options.budget is not None or window is not None:
+        return Pairs(evicting_pairs(tokens, options.chunk, options.budget or 0, window))
+    return selecting_pairs(tokens, options.near, options.chunk, options.window)
 
 
 def selecting_pairs(tokens: int, near: int, chunk: int, window: int) -> Pairs:

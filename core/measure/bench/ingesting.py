@@ -22,7 +22,7 @@ from longctx.core.measure.bench.floors import Floor, floor_of
 from longctx.core.measure.bench.machine import Machine, machine_of
 from longctx.core.measure.bench.reading import Nowhere, RandomReading, warm_up
 from longctx.core.measure.bench.shapes import Wanted, open_engine
-from longctx.core.measure.bench.sizes import Size, attended, budget_of, reading_options, sized
+from longctx.core.measure.bench.sizes import Size, sized
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.library import Library
 
@@ -131,15 +131,15 @@ def ingest(
         found = ceilings.measure(layer, device, engine.dtype, folder)
         readings = []
         for options in sizes:
-            engine.options, part = options, reading_options(options)
+            engine.options, part = options, options.reading
             on_note("warming up")
             warm_up(engine, max(tokens))
-            kept = "everything kept" if budget_of(part) is None else f"budget {part.budget:,}"
+            kept = "everything kept" if part.budget is None else f"budget {part.budget:,}"
             for length in tokens:
                 on_note(f"reading {length:,} tokens, chunk {part.chunk:,}, {kept}")
                 readings.append(_read(engine, length, found, folder))
-    parts = [reading_options(options) for options in sizes]
-    near = [(part.chunk, attended(part)) for part in parts]
+    parts = [options.reading for options in sizes]
+    near = [(part.chunk, part.budget or part.window) for part in parts]
     others = measure_baselines(engine, tokens, near, on_note) if baselines else []
     return Report(
         machine=machine_of(engine),
@@ -163,13 +163,13 @@ def _read(engine: Engine, tokens: int, found: Ceilings, folder: Path | None) -> 
             seconds, checkpoint_s = _run(engine, tokens, writer)
         state = library.document(NAME).size()
         library.remove(NAME)
-    method, part = engine.new_method(), reading_options(engine.options)
+    method, part = engine.new_method(), engine.options.reading
     config, layers = engine.files.config, engine.decoder.layers
     floor = floor_of(config, method, layers, tokens, found, state)
     return Reading(
         tokens=tokens,
         chunk=part.chunk,
-        budget=budget_of(part),
+        budget=part.budget,
         seconds=round(seconds, 4),
         tokens_per_s=round(tokens / seconds, 1),
         checkpoint_s=round(checkpoint_s, 4),
@@ -192,7 +192,7 @@ def _run(engine: Engine, tokens: int, writer: Any) -> tuple[float, float]:
 
 
 def _growth(readings: list[Reading], options: Any) -> list[Growth]:
-    size = options.chunk, budget_of(options)
+    size = options.chunk, options.budget
     same = [reading for reading in readings if (reading.chunk, reading.budget) == size]
     short, long = (choose(same, key=lambda reading: reading.tokens) for choose in (min, max))
     if short.tokens == long.tokens:

@@ -8,7 +8,6 @@ import torch
 
 from longctx.core.common.device import memory_limit
 from longctx.core.engine.setup import Engine
-from longctx.core.measure.bench.sizes import reading_options
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def machine_of(engine: Engine) -> Machine:
     return Machine(
         model=engine.files.name,
         method=engine.method_name,
-        kv_dtype=getattr(reading_options(engine.options), "kv_dtype", None),
+        kv_dtype=engine.options.reading.kv_dtype,
         **engine.recorded(),
         processor=_processor(engine.device),
         python=platform.python_version(),

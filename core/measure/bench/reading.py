@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from longctx.core.common.device import empty_cache
-from longctx.core.contracts.memory import Groups, Method
+from longctx.core.contracts.memory import Groups
+from longctx.core.contracts.method import Growing, Method
 from longctx.core.engine.setup import Engine
-from longctx.core.measure.bench.sizes import budget_of, reading_options
 from longctx.core.store.behind import WriterBehind
 
 PIECE = 1 << 16  # tokens
@@ -39,14 +39,13 @@ def read_chunks(engine: Engine, method: Method, chunks: int, prefix: int = 0) ->
         ids = random_ids(method.chunk, engine.files.config.vocab_size)
         engine.decoder.read(ids, method, method.depth)
         rows = method.rows(skip=0 if number else prefix)
-        method.end_chunk()
     return rows
 
 
 def full_cache(engine: Engine) -> int:
     """Chunks after which a method that evicts has a full cache; 1 for others."""
-    options = reading_options(engine.options)
-    return 1 + -(-(budget_of(options) or 0) // options.chunk)
+    options = engine.options.reading
+    return 1 + -(-(options.budget or 0) // options.chunk)
 
 
 def warm_up(engine: Engine, tokens: int) -> None:
@@ -59,9 +58,9 @@ def warm_up(engine: Engine, tokens: int) -> None:
     if engine.device == "cpu":
         return
     empty_cache(engine.device)
-    method = engine.new_method(tokens=tokens + 2 * reading_options(engine.options).chunk)
+    method = engine.new_method(tokens=tokens + 2 * engine.options.reading.chunk)
     read_chunks(engine, method, full_cache(engine))
-    if hasattr(method, "fill"):
+    if isinstance(method, Growing):
         method.fill(tokens)
     read_chunks(engine, method, 2)
     method.snapshot()

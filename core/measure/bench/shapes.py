@@ -3,7 +3,7 @@
 Speed does not depend on what the weights are. Knows nothing of what is measured.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,13 @@ from torch import Tensor
 from longctx.core import methods
 from longctx.core.common.device import choose_device, choose_dtype, limit_memory, set_threads
 from longctx.core.common.errors import UsageError
+from longctx.core.contracts.method import MethodOptions
 from longctx.core.engine.setup import Engine, Setup, prepare
-from longctx.core.measure.bench.sizes import reading_options, sized
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.files import Fingerprint, ModelFiles
 from longctx.core.model.load import random_decoder
 from longctx.core.profile.profile import Profile
 
-SHARE = 0.7  # of the layers are run while reading: 22 of 32, as with the heads that were published
-CHUNK = BUDGET = 8192  # of methods that evict
-GATHER = 8192
 SHAPES: dict[str, dict[str, Any]] = {
     "llama-3.1-8b": {
         "model_type": "llama",
@@ -156,7 +153,7 @@ def open_engine(wanted: Wanted) -> Engine:
             method or the device does not have.
     """
     engine = _real(wanted) if wanted.model is not None else _random(wanted)
-    if not hasattr(reading_options(engine.options), "chunk"):
+    if engine.options.reading.chunk is None:
         raise UsageError(
             f"the method {wanted.method!r} cannot be measured here",
             "it computes nothing while it reads",
@@ -211,7 +208,7 @@ def config_of(shape: str) -> Any:
     return AutoConfig.for_model(**SHAPES[shape], **ids)
 
 
-def options_of(config: Any, method: str, kv_dtype: str | None = None) -> Any:
+def options_of(config: Any, method: str, kv_dtype: str | None = None) -> MethodOptions:
     """A method's options for a shape.
 
     Args:
@@ -222,37 +219,14 @@ def options_of(config: Any, method: str, kv_dtype: str | None = None) -> Any:
     Raises:
         UsageError: no such method, or it cannot choose how keys and values are kept.
     """
-    module = methods.load(method)
-    parts = {name: _part(config, name, kv_dtype) for name in getattr(module, "PARTS", ())}
-    options = module.Options(**parts) if parts else _part(config, method, kv_dtype)
-    if kv_dtype is not None and not hasattr(reading_options(options), "kv_dtype"):
-        raise UsageError(
-            f"--kv-dtype is not for the method {method!r}",
-            "it cannot choose how keys and values are kept",
-            "Leave it out, or use --method reattention.",
-        )
-    return (
-        module.fit(options, config.max_position_embeddings) if hasattr(module, "fit") else options
-    )
-
-
-def _part(config: Any, method: str, kv_dtype: str | None) -> Any:
-    """Options of a method without parts: its own defaults, as far as they fit the shape."""
-    options = methods.load(method).Options
-    known = {option.name: option.default for option in fields(options)}
-    values: dict[str, Any] = {}
-    if "heads" in known:
-        values = {"heads": heads_of(config), "gather": GATHER}
-        return sized(options(**values), CHUNK, BUDGET)
-    if "local" in known:
-        local = min(known["local"], config.max_position_embeddings // 2)
-        values = {"local": local, "chunk": min(known["chunk"], local)}
-    if "kv_dtype" in known and kv_dtype is not None:
-        values["kv_dtype"] = kv_dtype
-    return options(**values)
-
-
-def heads_of(config: Any) -> tuple[tuple[int, str, int], ...]:
-    """Four embedding heads, of which the highest decide how deep is read."""
-    depth = max(2, round(SHARE * config.num_hidden_layers))
-    return ((depth // 2, "q", 0), (depth - 1, "q", 0), (depth - 1, "k", 0), (depth - 1, "v", 0))
+    window = config.max_position_embeddings
+    options = methods.load(method).Options.measured(config.num_hidden_layers, window)
+    if kv_dtype is not None:
+        if options.reading.kv_dtype is None:
+            raise UsageError(
+                f"--kv-dtype is not for the method {method!r}",
+                "it cannot choose how keys and values are kept",
+                "Leave it out, or use --method reattention.",
+            )
+        options = options.with_reading(replace(options.reading, kv_dtype=kv_dtype))
+    return options.fitted(window)

@@ -13,7 +13,7 @@ from typing import Any
 from longctx.core import methods
 from longctx.core.common.device import empty_cache, peak_memory, reset_peak_memory
 from longctx.core.common.errors import UsageError
-from longctx.core.contracts.memory import Method
+from longctx.core.contracts.method import Growing, Method
 from longctx.core.engine.encode import encode
 from longctx.core.engine.setup import Engine
 from longctx.core.measure.bench import ceilings
@@ -22,7 +22,7 @@ from longctx.core.measure.bench.floors import Floor, floor_of
 from longctx.core.measure.bench.machine import Machine, machine_of
 from longctx.core.measure.bench.reading import Nowhere, random_ids
 from longctx.core.measure.bench.shapes import Wanted, open_engine
-from longctx.core.measure.bench.sizes import Size, reading_options, sized
+from longctx.core.measure.bench.sizes import Size, sized
 from longctx.core.store.behind import WriterBehind
 
 SCHEMA_VERSION = 1
@@ -124,7 +124,7 @@ def measure_at(
         LongctxError: no room for the model or what it would have read.
     """
     engine = open_engine(wanted)
-    if not hasattr(methods.load(wanted.method).Method, "fill"):
+    if not issubclass(methods.load(wanted.method).Method, Growing):
         raise UsageError(
             f"--at is not for the method {wanted.method!r}",
             "each of its chunks takes as long as any other",
@@ -163,7 +163,7 @@ def _curve(
     floor = floor_of(config, method, layers, places[-1], found, None)
     seconds = first_s + between(stretches)
     return Curve(
-        chunk=reading_options(engine.options).chunk,
+        chunk=engine.options.reading.chunk,
         first_tokens=first_tokens,
         first_s=round(first_s, 6),
         stretches=stretches,
@@ -188,7 +188,7 @@ def _beginning(engine: Engine, tokens: int) -> tuple[int, float, Stretch]:
 def _after(engine: Engine, tokens: int) -> Stretch:
     """Chunks after so many tokens."""
     empty_cache(engine.device)
-    size = reading_options(engine.options).chunk
+    size = engine.options.reading.chunk
     method = engine.new_method(tokens=tokens + (UNCOUNTED + CHUNKS) * size)
     method.fill(tokens)
     _read(engine, method, UNCOUNTED)

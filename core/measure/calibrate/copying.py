@@ -66,9 +66,6 @@ class Context(Memory):
             self.looked[layer.index] = most_attended(layer, q, k)
         return layer.attention(q, k, v)
 
-    def end_chunk(self) -> None:
-        """Nothing to close: everything is kept."""
-
 
 def most_attended(layer: Layer, q: Tensor, k: Tensor) -> Tensor:
     """The token to which each query head of the last one attends most: (H,) int64.

@@ -185,6 +185,3 @@ class Tap(Memory):
             thetas = torch.cat([spans.quantiles(each, self._shares) for each in own.split(1)])
             self.maps[layer.index] = LayerMaps(own.sum(dim=1), thetas, layer.query_heads)
         return plain(layer, q, k, v)
-
-    def end_chunk(self) -> None:
-        """Nothing goes on after the pass."""

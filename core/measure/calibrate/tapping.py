@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from longctx.core.contracts.memory import Memory, Place
-from longctx.core.kv.sizes import fit
 from longctx.core.methods.h2o import Method, Options
 from longctx.core.model.adapter import Decoder, Layer
 from longctx.core.profile.prompt import PromptEncoder
@@ -70,7 +69,7 @@ def options(window: int) -> Options:
         UsageError: not even one fits.
     """
     wanted = Options(budget=2 * HEAVY, chunk=CHUNK, question=QUESTION, queries=QUERIES)
-    return fit(wanted, window)
+    return wanted.fitted(window)
 
 
 class Tap(Memory):
@@ -89,9 +88,6 @@ class Tap(Memory):
         for kind, states in zip(STATES, (q, k, v), strict=False):
             self.keep(layer.index, kind, states)
         return self._memory.attend(layer, q, k, v)
-
-    def end_chunk(self) -> None:
-        """The memory behind it has nothing to close."""
 
     def keep(self, index: int, kind: str, states: Tensor) -> None:
         """Keeps states (heads, T, D) of a layer."""

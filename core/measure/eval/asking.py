@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from longctx.core.ask.answer import Answer
 from longctx.core.ask.gather import Passage
 from longctx.core.ask.session import Session
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import Ingested, Progress, ingest
 from longctx.core.measure.eval.case import Case, Query, Span, is_named
 from longctx.core.profile.sampling import Sampling

@@ -19,6 +19,7 @@ from longctx.core.common.device import dtype_name
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.outputs import Output
 from longctx.core.common.units import show_tokens
+from longctx.core.contracts.method import Recallable
 from longctx.core.engine.setup import Engine, Setup, prepare, weights_stay
 from longctx.core.ingest.ingest import Ingested, Progress
 from longctx.core.measure.eval import figures
@@ -204,7 +205,7 @@ def _require_tokens(done: Ingested, length: int) -> None:
 
 def _telling_all(how: How, session: Session, tokens: int) -> How:
     """Where an answer attends to the document itself, `gather` limits only what is told of it."""
-    recalls = methods.load(session.engine.method_name).Method.recalls
+    recalls = issubclass(methods.load(session.engine.method_name).Method, Recallable)
     if how.gather is not None or how.gather_by not in (None, METHOD) or not recalls:
         return how
     return replace(how, gather=tokens)

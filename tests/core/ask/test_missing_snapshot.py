@@ -12,7 +12,7 @@ from longctx.core.ask.joint_session import JointSession
 from longctx.core.ask.session import Session
 from longctx.core.ask.strategies import Question
 from longctx.core.common.errors import StateMismatch
-from longctx.core.contracts.memory import can_be_made_again
+from longctx.core.contracts.method import can_be_made_again
 from longctx.core.engine.setup import prepare, recorded, saved_snapshot
 from longctx.core.ingest import ingest as ingesting
 from longctx.core.ingest.append import append

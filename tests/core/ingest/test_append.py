@@ -11,22 +11,19 @@ from small_documents import forge
 from longctx.core.ask.session import Session
 from longctx.core.common.device import choose_dtype, dtype_name
 from longctx.core.common.errors import LongctxError, NotFound, StateMismatch, UsageError
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest import append as appending
 from longctx.core.ingest import ingest as ingesting
 from longctx.core.ingest.append import append
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest
 from longctx.core.ingest.job import Job, Observer
-from longctx.core.store.library import Library
 from longctx.core.store.manifest import Manifest
 from longctx.core.tokens.tokens import TokenStream
 
 LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(40)]
 TEXT = "\n".join(f"{line} — café, 漢字 🙂" for line in LINES).encode()
 EVERY_CHUNK = Cadence.given(1, None)
-METHODS = ("reform", "reattention", "both", "streaming", "h2o", "tova", "truncate", "full")
-METHODS += ("infllm", "ltri")
 pytestmark = pytest.mark.usefixtures("models_loaded_once")
 
 
@@ -36,9 +33,8 @@ class Stopped(BaseException):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch) -> None:
-    """No power fails here; and the tokens of small methods' chunks are few."""
+    """No power fails here."""
     monkeypatch.setattr("os.fsync", lambda handle: None)
-    monkeypatch.setattr("longctx.core.kv.tokens_alone.TokensAlone.chunk", 32)
 
 
 @pytest.fixture
@@ -69,36 +65,7 @@ def stop_at(tokens: int):
     return on_progress
 
 
-def setup_of(method: str, setup: Setup, tmp_path: Path) -> Setup:
-    """A setup for a method, small enough that a text of 100 tokens has several chunks."""
-    if method == "both":
-        return dataclasses.replace(setup, keep_kv=True)
-    text = Path(setup.profile).read_text()
-    small = "{budget: 24, chunk: 16, question: 16}"
-    text += "".join(f"  {name}: {small}\n" for name in ("streaming", "h2o", "tova"))
-    profile = tmp_path / "small.yaml"
-    profile.write_text(text)
-    return dataclasses.replace(setup, method=method, profile=str(profile))
-
-
 # --- the same bytes ---
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_ends_with_the_bytes_of_one_reading(
-    tmp_path, library, log, setup_random, method
-):
-    setup = setup_of(method, setup_random, tmp_path)
-    data = TEXT[:400] if method == "full" else TEXT[:1500]
-    ends = [250, 251, 330, len(data)]
-    for end in ends:
-        log.write_bytes(data[:end])
-        if end == ends[0]:
-            ingest(library, [str(log)], setup)
-        else:
-            assert append(Job(library, [str(log)], setup, "app")).status == "complete"
-        assert files(library) == whole(log, setup, tmp_path / f"whole-{end}"), end
-    Library.open(library).document("app").verify()
 
 
 @pytest.mark.parametrize("kind", ["utf-8", "utf-16", "crlf", "undecodable", "one line"])

@@ -23,8 +23,6 @@ from longctx.core.common.errors import (
 )
 from longctx.core.decode.decode import Sampling
 from longctx.core.ingest.ingest import ingest
-from longctx.core.ingest.job import Job
-from longctx.core.ingest.plan import plan
 from longctx.core.store.library import Library
 from longctx.core.store.naming import called_after
 
@@ -353,7 +351,7 @@ from pathlib import Path
 from longctx.core.ingest.ingest import ingest
 from longctx.core.ingest.job import Job
 from longctx.core.ingest.plan import plan
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 model, folder, *jobs = sys.argv[1:]
 setup = Setup(model, model + "/profile.yaml", device="cpu", dtype="fp32", threads=1)
 for job in jobs:
@@ -408,13 +406,3 @@ def test_memory_does_not_grow_with_the_input_and_is_as_planned(fast_model, tmp_p
     assert planned[1] == pytest.approx(made[1], rel=0.1)
     assert longer[2] > 9 * made[2]
     assert longer[1] - made[1] < 50e6
-
-
-def test_a_plan_says_what_happens(library, book, setup_random):
-    made = plan(Job(library, [str(book)], setup_random))
-    report = ingest(library, [str(book)], setup_random)
-    assert made.tokens == report.tokens
-    assert made.bytes == report.bytes
-    assert made.disk_bytes == pytest.approx(report.state_bytes, rel=0.1)
-    assert made.fits
-    assert made.seconds > 0

@@ -154,18 +154,6 @@ def test_with_many_sources_of_which_some_cannot_be_read(tmp_path, setup_random):
     assert files(tmp_path / "parts") == files(tmp_path / "whole")
 
 
-def test_full_attention_too(tmp_path, setup_random, book):
-    text = " ".join(LINES[:8])
-    book.write_text(text)
-    setup = dataclasses.replace(setup_random, method="full")
-    ingest(tmp_path / "whole", [str(book)], setup)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("longctx.core.methods.full.Method.chunk", 32)
-        start(tmp_path / "parts", [str(book)], setup, 64)
-        assert ingest(tmp_path / "parts", [str(book)], setup).reused_tokens == 96 - 1
-    assert files(tmp_path / "parts") == files(tmp_path / "whole")
-
-
 # --- less work ---
 
 

@@ -27,7 +27,6 @@ from longctx.core.common.errors import StateMismatch, UsageError
 from longctx.core.contracts.memory import Place
 from longctx.core.engine.encode import encode
 from longctx.core.kv import evicting
-from longctx.core.kv.sizes import fit
 from longctx.core.methods import h2o, streaming, tova
 from longctx.core.model.adapter import Decoder
 
@@ -435,17 +434,17 @@ def test_a_question_too_long_is_refused_with_what_it_may_have(make_model):
 
 def test_options_are_cut_to_the_window():
     default = tova.Options()
-    assert fit(default, 131_072) is default
-    assert fit(default, 8192 + 8192 + 512) is default
-    assert fit(default, 16384) == tova.Options(8192, 7680, 512)
-    assert fit(default, 4096) == tova.Options(2560, 1024, 512)
-    assert fit(default, 256) == tova.Options(160, 64, 32)
+    assert default.fitted(131_072) is default
+    assert default.fitted(8192 + 8192 + 512) is default
+    assert default.fitted(16384) == tova.Options(8192, 7680, 512)
+    assert default.fitted(4096) == tova.Options(2560, 1024, 512)
+    assert default.fitted(256) == tova.Options(160, 64, 32)
     for window in (64, 1000, 4097, 16895):
-        cut = fit(default, window)
+        cut = default.fitted(window)
         assert cut.longest <= window
-        assert fit(cut, window) is cut
+        assert cut.fitted(window) is cut
     with pytest.raises(UsageError, match="window: it is 256 tokens; first: expected 0 to 159"):
-        streaming.fit(streaming.Options(first=200), 256)
+        streaming.Options(first=200).fitted(256)
 
 
 @pytest.mark.parametrize(

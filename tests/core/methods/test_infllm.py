@@ -23,7 +23,7 @@ from longctx.core.contracts.memory import Place
 from longctx.core.kv import retrieving
 from longctx.core.kv.streaming_window import Both, attention_lse
 from longctx.core.methods import infllm
-from longctx.core.methods.infllm import Method, Options, fit
+from longctx.core.methods.infllm import Method, Options
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.attention import merged
 
@@ -387,10 +387,10 @@ def test_filled_with_random_tokens_it_reads_on(make_model, tokens):
 
 def test_the_defaults_fit_a_window_of_8192():
     assert Options().window == 128 + 4096 + 127 + 16 * 128
-    assert fit(Options(), 8192) == Options()
-    assert fit(Options(local=1024), 3000) == Options(local=1024, retrieved=13)
+    assert Options().fitted(8192) == Options()
+    assert Options(local=1024).fitted(3000) == Options(local=1024, retrieved=13)
     with pytest.raises(UsageError, match="4096"):
-        fit(Options(), 4096)
+        Options().fitted(4096)
 
 
 def test_where_the_local_window_begins():

@@ -25,7 +25,7 @@ from longctx.core.engine.encode import encode
 from longctx.core.engine.setup import prepare
 from longctx.core.kv import retrieving, spans
 from longctx.core.methods import ltri
-from longctx.core.methods.ltri import Method, Options, fit, parts
+from longctx.core.methods.ltri import Method, Options, parts
 from longctx.core.model.adapter import Decoder
 from longctx.kernels import span_boxes_ref
 
@@ -294,8 +294,8 @@ def test_layers_with_a_sliding_window_retrieve_nothing(make_model):
 
 
 def test_fewer_blocks_are_retrieved_where_the_window_is_short():
-    assert fit(OPTIONS, 5 + 24 + 7 + 16).retrieved == 2
-    assert fit(OPTIONS, 10_000) == OPTIONS
+    assert OPTIONS.fitted(5 + 24 + 7 + 16).retrieved == 2
+    assert OPTIONS.fitted(10_000) == OPTIONS
 
 
 def test_without_heads_the_user_is_told_of_calibrate(setup_random, tmp_path):

@@ -21,7 +21,7 @@ from longctx.core.common.errors import StateMismatch, UsageError
 from longctx.core.contracts.memory import Place
 from longctx.core.kv import keys as keys_module
 from longctx.core.methods import reattention
-from longctx.core.methods.reattention import Method, Options, fit
+from longctx.core.methods.reattention import Method, Options
 from longctx.core.model.adapter import Decoder
 from longctx.kernels import select_window_ref, topk_scan_ref
 
@@ -291,10 +291,10 @@ def test_the_papers_window_is_8192():
 
 
 def test_fewer_keys_are_selected_where_the_window_is_smaller():
-    assert fit(Options(), 8192) == Options()
-    assert fit(Options(local=1024), 4096) == Options(local=1024, voted=95)
+    assert Options().fitted(8192) == Options()
+    assert Options(local=1024).fitted(4096) == Options(local=1024, voted=95)
     with pytest.raises(UsageError, match="4096"):
-        fit(Options(), 4096)
+        Options().fitted(4096)
 
 
 @pytest.mark.parametrize(

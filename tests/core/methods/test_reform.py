@@ -76,8 +76,7 @@ class Watched(Method):
         super().__init__(options, layers)
         self.chunks, self.kept = 0, {}
 
-    def end_chunk(self):
-        super().end_chunk()
+    def note(self):
         for layer, cache in enumerate(self._caches):
             for head, positions in enumerate(cache.positions.tolist()):
                 self.kept[self.chunks, layer, head] = positions
@@ -90,7 +89,8 @@ def read_both(model, options: Options = OPTIONS, method_class=Watched) -> Both:
     ids = torch.from_numpy(IDS)
     pieces = ids[PREFIX:].split(37)  # not the chunks
     with exact():
-        list(encode(decoder, method, ids[:PREFIX], pieces, sink))
+        for _ in encode(decoder, method, ids[:PREFIX], pieces, sink):
+            method.note()
     weights, settings = weights_of(model), settings_of(options)
     reading = transcription.read(weights, IDS.tolist(), settings, prefix=PREFIX)
     return Both(decoder, method, sink, method.kept, weights, settings, reading)

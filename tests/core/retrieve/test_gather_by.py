@@ -9,7 +9,7 @@ import pytest
 from longctx.core.ask import strategies
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, UsageError
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve import gather_by, lexical, unit_table

@@ -10,6 +10,7 @@ import torch
 
 from longctx.core.common import device
 from longctx.core.common.errors import UsageError
+from longctx.core.contracts.method import Capabilities
 from longctx.core.measure.bench import ceilings, gpu_time
 from longctx.core.measure.bench.answering import ask
 from longctx.core.measure.bench.baselines import Recent
@@ -25,9 +26,10 @@ from longctx.core.measure.bench.floors import (
 )
 from longctx.core.measure.bench.ingesting import ingest
 from longctx.core.measure.bench.shapes import SHAPES, Wanted, config_of, open_engine, options_of
-from longctx.core.measure.bench.sizes import reading_options, sized
+from longctx.core.measure.bench.sizes import sized
 from longctx.core.measure.bench.states import NAME, make_state
 from longctx.core.measure.bench.stretches import Stretch, between, measure_at
+from longctx.core.methods.reform import Method as Reform
 from longctx.core.model.adapter import Layer
 from longctx.core.store.library import Library
 from longctx.kernels.door import topk_scan
@@ -285,7 +287,7 @@ def test_pairs_of_selections_are_those_of_a_mask(tokens):
 
 
 def test_layers_that_slide_select_nothing():
-    options = reading_options(options_of(config_of("short"), "reattention"))
+    options = options_of(config_of("short"), "reattention")
     assert pairs_of(options, 900, None) == selecting_pairs(900, 288, 256, 512)
     assert pairs_of(options, 900, 100) == Pairs(100 * 101 // 2 + 800 * 100)
 
@@ -299,7 +301,7 @@ def test_the_floor_of_a_known_shape():
     options = options_of(config, "reform")
     depth = 1 + max(layer for layer, _, _ in options.heads)
     assert depth == 22
-    method = SimpleNamespace(options=options, depth=depth)
+    method = SimpleNamespace(options=options, depth=depth, capabilities=Reform.capabilities)
     floor = floor_of(config, method, (layer,) * 32, 1 << 20, FOUND, None)
     assert floor.layers == 21
     assert floor.matrix_s == pytest.approx((21 * 436.2e6 + 50.3e6) * (1 << 20) / 2e9, rel=1e-3)
@@ -312,7 +314,8 @@ def test_the_floor_of_a_known_shape_that_keeps_everything():
     """Llama 3.2 1B: 16 layers of 60.8 million weights; each token scans all but 4,128 keys."""
     config = config_of("llama-3.2-1b")
     layer = Layer(0, 32, 8, 64, 64**-0.5, None, None)
-    method = SimpleNamespace(options=options_of(config, "reattention"), depth=16)
+    options = options_of(config, "reattention")
+    method = SimpleNamespace(options=options, depth=16, capabilities=Capabilities())
     tokens = 4128 + 2000 * 512
     floor = floor_of(config, method, (layer,) * 16, tokens, FOUND, 10**6)
     assert floor.layers == 16

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from longctx.core.ask.session import Session
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
 
 FIRST = "Größe und Maß: the keeper wrote «Ёлка» in his book.\nA boat came home at dawn.\n" * 3

@@ -1,7 +1,7 @@
 """Cases are asked like any document, and what was gathered is told by bytes."""
 
 from longctx.core.ask.gather import Passage
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.measure.eval.asking import How, ask, gathered, opened
 from longctx.core.measure.eval.case import Case, Query, Span
 

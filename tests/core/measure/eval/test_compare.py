@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 
 from longctx.core.common.errors import UsageError
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.measure.eval import compare_job, tasks
 from longctx.core.measure.eval.compare import Wanted, run
 from longctx.core.measure.eval.compare_files import (

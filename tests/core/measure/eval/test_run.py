@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from longctx.core.common.errors import UsageError
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.measure.eval import run as runs
 from longctx.core.measure.eval.asking import Asked, How
 from longctx.core.measure.eval.case import Case, Query

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from longctx.core.common.errors import LongctxError, UsageError
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.measure.eval.asking import Asked, How
 from longctx.core.measure.niah import run as niah
 from longctx.core.measure.niah.report import Read, Report, Trial

@@ -15,6 +15,7 @@ from longctx.core.engine.choice import Setup
 from longctx.core.ingest.append import append
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.job import Job
 from longctx.core.ingest.plan import plan
 from longctx.core.retrieve.gather_by import METHOD
 from longctx.core.store.library import Library
@@ -96,14 +97,14 @@ class Reading:
         library = self.folder / "appended"
         ingest(library, [self.file(self.data[:250])], self.setup, name=self.name)
         for end in (251, len(self.data)):
-            done = append(library, self.name, [self.file(self.data[:end])], self.setup)
+            done = append(Job(library, [self.file(self.data[:end])], self.setup, self.name))
             assert done.status == "complete"
         self.require_same(library)
         Library.open(library).document(self.name).verify()
 
     def is_as_planned(self) -> None:
         """It takes what was planned."""
-        planned = plan(self.library, [self.file(self.data)], self.setup, name=self.name)
+        planned = plan(Job(self.library, [self.file(self.data)], self.setup, self.name))
         assert (planned.tokens, planned.bytes) == (self.whole.tokens, self.whole.bytes)
         assert planned.disk_bytes == pytest.approx(self.whole.state_bytes, rel=0.1, abs=2000)
         assert planned.fits

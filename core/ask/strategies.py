@@ -268,7 +268,7 @@ class Gatherer(ABC):
         sought = Sought(
             question.words, (lambda: self._maxima(question)) if with_meaning else None, self.index
         )
-        return scoring.load(self.gathers_by)(sought)
+        return scoring.load(self.gathers_by).rank(sought)
 
     def _lengths(self, question: Question) -> tuple[int, int, int, int]:
         return len(self._prefix), len(question.ids), question.reserved, self._total
@@ -463,8 +463,8 @@ class Recalling:
         return Begun(decoded, hidden, prompt, 0, lambda: self._chosen(memory, question.gather))
 
     def _policy(self, name: str, memory: Recalled) -> Callable[..., Policy]:
-        modules = {name: policies.load(name) for name in {name, *policies.names()}}
-        over = {n: m.Recalling for n, m in modules.items() if hasattr(m, "Recalling")}
+        known = {each: policies.load(each).Policy for each in {name, *policies.names()}}
+        over = {each: policy.recalling for each, policy in known.items() if policy.recalling}
         has_all = hasattr(memory, "look")  # see `Whole` in core/contracts/memory.py
         fitting = sorted(name for name, policy in over.items() if has_all or not policy.chooses)
         if name in fitting:

@@ -1,4 +1,4 @@
-"""Dense decoding: every token of an answer attends to everything before it."""
+"""Dense decoding: everything before it."""
 
 from dataclasses import dataclass
 
@@ -18,14 +18,25 @@ class Options(PolicyOptions):
     """Dense decoding has no options."""
 
 
-class Policy(policy.Policy):
-    """All tokens, at consecutive positions from 0.
+class Recalling(policy.Recalling):
+    """Each token selects as the method does."""
 
-    Args:
-        options: `Options`.
-        prompt: read in full, with room for the answer.
-        window: tokens that the model was trained on.
-    """
+    def __init__(self, options: Options, recalled: Recalled, window: int):
+        self._recalled = recalled
+
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attends one token; see `Memory.attend`."""
+        return self._recalled.attend(layer, q, k, v)
+
+    def spent(self) -> Spent:
+        """What was selected, in every step."""
+        return Spent(self._recalled.attended(), None, self._recalled.kept)
+
+
+class Policy(policy.Policy):
+    """All tokens, at consecutive positions from 0."""
+
+    recalling = Recalling
 
     def __init__(self, options: Options, prompt: Prompt, window: int):
         self._caches = prompt.caches
@@ -63,26 +74,3 @@ class Policy(policy.Policy):
     def spent(self) -> Spent:
         """All tokens, in every step."""
         return Spent(self._looks.mean, None, self._start + self._looks.steps)
-
-
-class Recalling(policy.Policy):
-    """Each token attends as the reading method does: to what it selects of everything it kept.
-
-    Args:
-        options: `Options`.
-        recalled: the method's memory, which has read the question.
-        window: tokens that the model was trained on.
-    """
-
-    kind = None  # what is selected decides what is read from host memory or disk
-
-    def __init__(self, options: Options, recalled: Recalled, window: int):
-        self._recalled = recalled
-
-    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attends one token; see `Memory.attend`."""
-        return self._recalled.attend(layer, q, k, v)
-
-    def spent(self) -> Spent:
-        """What was selected, in every step."""
-        return Spent(self._recalled.attended(), None, self._recalled.kept)

@@ -1,4 +1,4 @@
-"""Quest: everything stays, and each token attends to the pages that fit it best.
+"""Quest: the pages that fit it best.
 
 Tang et al., "Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference", ICML 2024.
 """
@@ -21,11 +21,10 @@ class Options(PolicyOptions):
     """Options of Quest.
 
     Attributes:
-        budget: tokens that a token attends to, in whole pages. The paper goes from 256 to 4,096:
-            at the most of it, what is lost is little in all of its tasks.
+        budget: tokens that a token attends to, in whole pages; 32 or more.
     """
 
-    budget: int = 4096
+    budget: int = 4096  # the most of the paper: there little is lost in all of its tasks
 
     def __post_init__(self) -> None:
         if self.budget < 2 * PAGE:
@@ -40,11 +39,6 @@ class Policy(policy.Policy):
     choice for each query head: query heads that share keys share their pages, so that each is read
     once. Differences from the published code: the first two layers choose like the others; layers
     with a sliding window attend to that.
-
-    Args:
-        options: `Options`.
-        prompt: read in full, with room for the answer.
-        window: tokens that the model was trained on.
     """
 
     def __init__(self, options: Options, prompt: Prompt, window: int):

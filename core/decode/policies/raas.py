@@ -1,4 +1,4 @@
-"""RaaS: pages of the answer that nothing attends to any more make room for new ones.
+"""RaaS: the prompt, and what of the answer is still in use.
 
 Hu et al., "Efficient Long-Decoding Inference with Reasoning-Aware Attention Sparsity", 3.2, 3.3.
 """
@@ -21,15 +21,13 @@ class Options(PolicyOptions):
     """Options of RaaS.
 
     Attributes:
-        budget: tokens held for each layer and key/value head, the prompt's included, in whole
-            pages. The paper has 1,024 at most, for prompts of some hundred tokens; here a prompt
-            has passages too.
-        rule: which pages get the newest stamp: `top`, the better half of those that are held; or
-            `alpha`, all that get at least this share of the softmax over their scores.
-        alpha: that share; 0.0001 is the paper's.
+        budget: tokens that are held, the prompt's included, in whole pages; 80 or more.
+        rule: which pages get the newest stamp: `top`, the better half of those held; `alpha`, those
+            with enough of the score.
+        alpha: share of the softmax over the pages' scores that is enough, with `rule=alpha`.
     """
 
-    budget: int = 4096
+    budget: int = 4096  # the paper: up to 1,024, but here a prompt has passages too
     rule: str = "top"
     alpha: float = 1e-4
 
@@ -66,11 +64,6 @@ class Policy(Answer):
     score being the largest over its query heads; the share of `top` counts the prompt's pages;
     of equal stamps the page that comes first in the text gives way; the page being filled has
     always the newest stamp; layers with a sliding window attend to that and hold no more.
-
-    Args:
-        options: `Options`.
-        prompt: read in full; its memory is not kept.
-        window: tokens that the model was trained on; at its end positions are re-assigned.
 
     Raises:
         UsageError: the prompt leaves fewer than four pages of the budget.

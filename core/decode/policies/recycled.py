@@ -1,4 +1,4 @@
-"""Recycled Attention: now and then a token attends to everything, and those after it to the best.
+"""Recycled Attention: mostly what one token before it needed, now and then everything.
 
 Xu et al., "Recycled Attention: Efficient inference for long-context language models" (2024). A full
 step chooses, for each layer and key/value head, the tokens with most attention (2.3); the steps
@@ -27,13 +27,14 @@ class Options(PolicyOptions):
     """Options of Recycled Attention; the defaults are the paper's (3.3 and 6).
 
     Attributes:
-        budget: tokens of the recycled cache, K.
-        stride: steps from one full step to the next, S. With `similarity` it is not looked at, but
-            over what a reading method kept it is then the most.
-        pool: neighbours of which a token takes the largest weight, odd; 1: only its own.
-        similarity: cosine of queries up to which a layer chooses anew, s; None: only the stride
-            counts.
-        compare: steps from one comparison to the next, the query comparison stride QC.
+        budget: tokens that are recycled, K in the paper.
+        stride: steps from one full step to the next, S; not used with `similarity`, but the most
+            over all that was kept.
+        pool: neighbours, itself in the middle, of which a token takes the largest weight; odd, 1:
+            only its own.
+        similarity: cosine of queries, -1 to 1, up to which a layer has a full step, s; null: the
+            stride alone counts.
+        compare: steps from one comparison to the next, QC.
     """
 
     budget: int = 4096
@@ -56,6 +57,11 @@ class Options(PolicyOptions):
         """The last token of the prompt chooses first."""
         return 1
 
+    @property
+    def period(self) -> int:
+        """From one full step to the next."""
+        return self.stride
+
     def cycle(self, keys: Tensor, values: Tensor, budget: int, longest: int) -> Cycle:
         """One layer's cycle over a cache (G, C, D) in which so many recycled steps can follow."""
         if self.similarity is None:
@@ -63,6 +69,70 @@ class Options(PolicyOptions):
         else:
             schedule = Schedule(longest, self.compare)
         return Cycle(Recycled(keys, values, budget), schedule, self.pool, self.similarity)
+
+
+class Recalling(policy.Recalling):
+    """A full step is the method's selection, and of that the recycled are chosen.
+
+    Recycled tokens keep the positions that they had in the full step's window, and those since
+    follow it, so that the window has to leave room for them. The first token of the answer has a
+    full step: of the question's last token, only the selection of its whole chunk is known. A
+    layer also has one where keys would have to be turned anew.
+
+    Raises:
+        UsageError: the steps between two full ones leave no room in the window for a selection.
+    """
+
+    chooses = True
+
+    def __init__(self, options: Options, recalled: Whole, window: int):
+        self._options, self._recalled = options, recalled
+        self._longest = min(options.budget, options.stride - 1)
+        self._narrowed = self._narrow(window)
+        self._turns: dict[int, Turn] = {}
+        self._looks, self._entries = 0, 0
+
+    def _narrow(self, window: int) -> bool:
+        """Leaves room for the recycled steps; whether less is selected for that."""
+        try:
+            return self._recalled.narrow(window - self._longest)
+        except UsageError as error:
+            raise UsageError(
+                f"cannot recycle for {self._longest:,} steps",
+                f"the model's window is {window:,} tokens, and beside these steps a selection of "
+                "the document has to fit in",
+                "Lower `stride` or `budget` of recycled.",
+            ) from error
+
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attends one token to a new selection, or to what is recycled; see `Memory.attend`."""
+        self._looks += 1
+        if layer.window is not None:
+            out = self._recalled.attend(layer, q, k, v)
+            self._entries = self._entries + min(self._recalled.kept, layer.window)
+            return out
+        turn = self._turns.get(layer.index)
+        step = FULL if turn is None or not turn.holds(layer) else turn.cycle.step(q)
+        if step != FULL:
+            out = turn.recycle(layer, q, *self._recalled.add(layer, k, v))
+        else:
+            seen = self._recalled.look(layer, q, k, v)
+            if turn is None:
+                given = seen.keys, seen.values, self._options.budget, self._longest
+                turn = self._turns[layer.index] = Turn(self._options.cycle(*given))
+            out = turn.look(layer, q, seen)
+        turn.cycle.schedule.advance(step)
+        self._entries = self._entries + turn.count
+        return out
+
+    def spent(self) -> Spent:
+        """What the tokens attended to; all that was kept is held, and the recycled ones twice."""
+        refreshes = [turn.cycle.schedule.refreshes for turn in self._turns.values()]
+        mean = sum(refreshes) / max(1, len(refreshes))
+        held = self._recalled.kept
+        held += min(self._options.budget, held) if self._turns else 0
+        attended = float(self._entries) / max(1, self._looks)
+        return Spent(attended, mean, held, narrowed=self._narrowed)
 
 
 class Policy(policy.Policy):
@@ -73,12 +143,9 @@ class Policy(policy.Policy):
     What the paper leaves open: of equal weights the one that is larger before pooling comes first,
     then the earlier token; queries are compared without position; layers with a sliding window
     choose nothing.
-
-    Args:
-        options: `Options`.
-        prompt: read in full, with room for the answer; its last token has had a full step.
-        window: tokens that the model was trained on.
     """
+
+    recalling = Recalling
 
     def __init__(self, options: Options, prompt: Prompt, window: int):
         self._caches = prompt.caches
@@ -172,73 +239,3 @@ class Policy(policy.Policy):
         held = self._start + self._steps
         copies = min(self._budget, held) if self.cycles else 0
         return Spent(attended, mean, held + copies)
-
-
-class Recalling(policy.Policy):
-    """A full step is the reading method's own: it selects, and of that the recycled are chosen.
-
-    Recycled tokens keep the positions that they had in the full step's window, and those since
-    follow it, so that the window has to leave room for them. The first token of the answer has a
-    full step: of the question's last token, only the selection of its whole chunk is known. A
-    layer also has one where keys would have to be turned anew.
-
-    Args:
-        options: `Options`.
-        recalled: the method's memory, which has read the question.
-        window: tokens that the model was trained on.
-
-    Raises:
-        UsageError: the steps between two full ones leave no room in the window for a selection.
-    """
-
-    chooses = True
-    kind = None  # what is selected decides what is read from host memory or disk
-
-    def __init__(self, options: Options, recalled: Whole, window: int):
-        self._options, self._recalled = options, recalled
-        self._longest = min(options.budget, options.stride - 1)
-        self._narrowed = self._narrow(window)
-        self._turns: dict[int, Turn] = {}
-        self._looks, self._entries = 0, 0
-
-    def _narrow(self, window: int) -> bool:
-        """Leaves room for the recycled steps; whether less is selected for that."""
-        try:
-            return self._recalled.narrow(window - self._longest)
-        except UsageError as error:
-            raise UsageError(
-                f"cannot recycle for {self._longest:,} steps",
-                f"the model's window is {window:,} tokens, and beside these steps a selection of "
-                "the document has to fit in",
-                "Lower `stride` or `budget` of recycled.",
-            ) from error
-
-    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attends one token to a new selection, or to what is recycled; see `Memory.attend`."""
-        self._looks += 1
-        if layer.window is not None:
-            out = self._recalled.attend(layer, q, k, v)
-            self._entries = self._entries + min(self._recalled.kept, layer.window)
-            return out
-        turn = self._turns.get(layer.index)
-        step = FULL if turn is None or not turn.holds(layer) else turn.cycle.step(q)
-        if step != FULL:
-            out = turn.recycle(layer, q, *self._recalled.add(layer, k, v))
-        else:
-            seen = self._recalled.look(layer, q, k, v)
-            if turn is None:
-                given = seen.keys, seen.values, self._options.budget, self._longest
-                turn = self._turns[layer.index] = Turn(self._options.cycle(*given))
-            out = turn.look(layer, q, seen)
-        turn.cycle.schedule.advance(step)
-        self._entries = self._entries + turn.count
-        return out
-
-    def spent(self) -> Spent:
-        """What the tokens attended to; all that was kept is held, and the recycled ones twice."""
-        refreshes = [turn.cycle.schedule.refreshes for turn in self._turns.values()]
-        mean = sum(refreshes) / max(1, len(refreshes))
-        held = self._recalled.kept
-        held += min(self._options.budget, held) if self._turns else 0
-        attended = float(self._entries) / max(1, self._looks)
-        return Spent(attended, mean, held, narrowed=self._narrowed)

@@ -1,4 +1,4 @@
-"""SnapKV: of a prompt that was read in full, what its last tokens attend to is kept.
+"""SnapKV: what the question needed of the prompt, and the answer.
 
 Li et al., "SnapKV: LLM Knows What You are Looking for Before Generation", NeurIPS 2024.
 """
@@ -22,9 +22,10 @@ class Options(PolicyOptions):
     """Options of SnapKV.
 
     Attributes:
-        budget: tokens of the prompt that each layer and key/value head keeps.
-        window: last tokens of the prompt, whose queries choose; they are kept too.
-        pool: neighbours of which a token takes the largest mass, odd.
+        budget: tokens of the prompt that stay, the last ones included.
+        window: last tokens of the prompt, whose attention decides.
+        pool: neighbours, itself in the middle, of which a token takes the largest mean; odd, 1:
+            only its own.
     """
 
     budget: int = 4096
@@ -49,11 +50,6 @@ class Policy(policy.Policy):
     What the paper leaves open: attention is averaged over a group's query heads as over the
     queries, so that each key/value head has one set; of equal means the one that is larger before
     pooling comes first, then the earlier token; layers with a sliding window choose nothing.
-
-    Args:
-        options: `Options`.
-        prompt: read in full, with room for the answer; it is cut down to what is kept.
-        window: tokens that the model was trained on.
     """
 
     def __init__(self, options: Options, prompt: Prompt, window: int):

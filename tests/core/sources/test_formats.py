@@ -12,7 +12,7 @@ from longctx.core.sources import formats, limits
 
 def test_the_formats_that_there_are():
     assert formats.names() == ("docx", "epub", "html", "ipynb", "jsonl", "mbox", "pdf")
-    assert {formats.load(name).MARKS for name in formats.names()} == {
+    assert {formats.load(name).marks for name in formats.names()} == {
         *("paragraph", "chapter", "line", "cell", "message", "page")
     }
 

@@ -1,0 +1,34 @@
+"""Contracts: what a class lacks of one is told when the class is made, not when it is used."""
+
+from inspect import get_annotations
+from typing import ClassVar, get_origin
+
+
+class Contract:
+    """A base whose abstract methods, and class variables without a value, every class must have.
+
+    A class that is itself a base for others says so: `class Answer(Policy, abstract=True)`.
+
+    Raises:
+        TypeError: when a class is made that lacks members, naming them.
+    """
+
+    def __init_subclass__(cls, abstract: bool = False, **more: object) -> None:
+        super().__init_subclass__(**more)
+        if missing := [] if abstract else sorted(filter(cls._lacks, cls._members())):
+            raise TypeError(f"{cls.__module__}.{cls.__qualname__} lacks {', '.join(missing)}")
+
+    @classmethod
+    def _lacks(cls, name: str) -> bool:
+        return not hasattr(cls, name) or _is_abstract(getattr(cls, name))
+
+    @classmethod
+    def _members(cls) -> set[str]:
+        """What its bases ask for."""
+        methods = {n for base in cls.__mro__ for n, it in vars(base).items() if _is_abstract(it)}
+        hints = [item for base in cls.__mro__ for item in get_annotations(base).items()]
+        return methods | {name for name, hint in hints if get_origin(hint) is ClassVar}
+
+
+def _is_abstract(member: object) -> bool:
+    return getattr(member, "__isabstractmethod__", False) is True

@@ -1,0 +1,55 @@
+"""Folders that are registries: each file defines one thing of a kind, and no list names them."""
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+from longctx.core.common.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The things that the files of a folder define; `a+b` is defined by `a_b.py`.
+
+    Args:
+        package: the folder's dotted name; only `load` imports it.
+        kind: of things, for errors.
+    """
+
+    package: str
+    kind: str
+
+    def names(self) -> list[str]:
+        """What there is, in order."""
+        return sorted(self._files())
+
+    def load(self, name: str) -> ModuleType:
+        """The module that defines one.
+
+        Raises:
+            UsageError: there is none, naming those there are.
+        """
+        known = self.names()
+        if name not in known:
+            raise UsageError(f"unknown {self.kind} {name!r}", "", f"Known: {', '.join(known)}.")
+        return importlib.import_module(f"{self.package}.{name.replace('+', '_')}")
+
+    def docstrings(self) -> dict[str, str]:
+        """How each file describes what it defines, by name; none of them is imported."""
+        texts = {name: file.read_text("utf-8") for name, file in sorted(self._files().items())}
+        return {name: text.split('"""', 2)[1] for name, text in texts.items()}
+
+    def summaries(self) -> dict[str, str]:
+        """What follows `Title: ` in the first line of each docstring, without the full stop."""
+        lines = {name: text.partition("\n")[0] for name, text in self.docstrings().items()}
+        return {name: line.partition(": ")[2].removesuffix(".") for name, line in lines.items()}
+
+    def _files(self) -> dict[str, Path]:
+        folders = find_spec(self.package).submodule_search_locations
+        return {
+            found.name.replace("_", "+"): Path(found.module_finder.path, f"{found.name}.py")
+            for found in pkgutil.iter_modules(folders)
+        }

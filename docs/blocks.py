@@ -62,10 +62,10 @@ def methods() -> str:
 def gather_sources() -> str:
     """What passages are gathered by."""
     rows = (
-        (f"`{name}`", summary, "yes" if gather_by.needs_embeddings(name) else "")
+        (f"`{name}`", summary, gather_by.embeddings(name))
         for name, summary in gather_by.summaries().items()
     )
-    return table(["`--gather-by`", "passages are chosen by", "needs embeddings"], rows)
+    return table(["`--gather-by`", "passages are chosen by", "embeddings are"], rows)
 
 
 def decode_policies() -> str:

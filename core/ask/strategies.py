@@ -204,13 +204,13 @@ class Gatherer(ABC):
         self._prefix = engine.prompt.prefix()
         self.gathers_by, self.index = gathers_by, index
         self._total = sum(document.manifest.tokens for document in documents)
-        if scoring.needs_embeddings(gathers_by):
+        if scoring.embeddings(gathers_by) == "needed":
             self._require_embeddings()
 
     @property
     def without(self) -> list[str]:
         """Documents without embeddings, where these would have counted."""
-        if self.gathers_by in (METHOD, scoring.WORDS):
+        if scoring.embeddings(self.gathers_by) == "unused":
             return []
         return [d.manifest.name for d in self.documents if not self._has_embeddings(d)]
 

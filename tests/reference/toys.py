@@ -43,23 +43,21 @@ class Policy(dense.Policy):
     """As `dense`."""
 '''
 GATHER_SOURCE = '''\
-"""Last: what stands last."""
-
-import numpy as np
+"""Twice: the question's words, each counted twice."""
 
 from longctx.core.retrieve import gather_by
 from longctx.core.retrieve.ranked import Ranked
 
 
 class GatherSource(gather_by.GatherSource):
-    """The windows by their places."""
+    """The windows by BM25, doubled."""
 
-    needs_embeddings = False
+    embeddings = "unused"
 
     def rank(self, sought: gather_by.Sought) -> Ranked:
-        """The last window first."""
-        windows = sought.index.units.windows
-        return Ranked(sought.index.units, windows, np.arange(1.0, len(windows) + 1), None, None)
+        """See `gather_by.GatherSource`."""
+        units, words = sought.index.units, sought.index.window_scores(sought.words)
+        return Ranked(units, units.windows, 2 * words, words, None)
 '''
 FORMAT = '''\
 """Verses: lines between blank lines, cited by verse."""

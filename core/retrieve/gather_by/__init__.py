@@ -8,7 +8,7 @@ it. Importing this loads no model libraries.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from longctx.core.common.contract import Contract
 from longctx.core.common.errors import UsageError
@@ -45,10 +45,11 @@ class GatherSource(Contract, abstract=True):
     """Ranks the windows of documents.
 
     Attributes:
-        needs_embeddings: it finds nothing where a document has none.
+        embeddings: "needed": it finds nothing in a document that has none; "used": it does without;
+            "unused".
     """
 
-    needs_embeddings: ClassVar[bool]
+    embeddings: ClassVar[Literal["needed", "used", "unused"]]
 
     @abstractmethod
     def rank(self, sought: Sought) -> "Ranked":
@@ -86,6 +87,6 @@ def load(name: str) -> GatherSource:
     return _registry.load(name).GatherSource()
 
 
-def needs_embeddings(name: str) -> bool:
-    """Whether a source finds nothing where a document has no embeddings."""
-    return name != METHOD and load(name).needs_embeddings
+def embeddings(name: str) -> str:
+    """Whether embeddings are needed, used or unused; the method's rule says that itself."""
+    return "unused" if name == METHOD else load(name).embeddings

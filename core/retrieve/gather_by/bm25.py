@@ -11,7 +11,7 @@ from longctx.core.retrieve.ranked import Ranked
 class GatherSource(gather_by.GatherSource):
     """The windows by BM25."""
 
-    needs_embeddings = False
+    embeddings = "unused"
 
     def rank(self, sought: gather_by.Sought) -> Ranked:
         """See `gather_by.GatherSource`."""

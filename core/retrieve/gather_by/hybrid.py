@@ -16,7 +16,7 @@ from longctx.core.retrieve.ranked import Ranked
 class GatherSource(gather_by.GatherSource):
     """The windows by both."""
 
-    needs_embeddings = False
+    embeddings = "used"
 
     def rank(self, sought: gather_by.Sought) -> Ranked:
         """The windows by both; by words alone where there are no embeddings."""

@@ -12,7 +12,7 @@ from longctx.core.retrieve.ranked import Ranked
 class GatherSource(gather_by.GatherSource):
     """The windows by standardised MaxSim."""
 
-    needs_embeddings = True
+    embeddings = "needed"
 
     def rank(self, sought: gather_by.Sought) -> Ranked:
         """See `gather_by.GatherSource`; `sought.maxima` is there."""

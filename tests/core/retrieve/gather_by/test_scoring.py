@@ -3,46 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from sought_by_hand import Index, sought, units_of
 
-from longctx.cli import options
 from longctx.core.common.errors import UsageError
 from longctx.core.retrieve import gather_by
 from longctx.core.retrieve.gather_by import Sought
 from longctx.core.retrieve.late_interaction import Maxima
 from longctx.core.retrieve.ranked import Ranked
-from longctx.core.retrieve.unit_table import Units
-
-
-def units_of(*sources: int) -> Units:
-    """Units of one document whose sources have so many of them, 64 tokens each."""
-    count = sum(sources)
-    of = np.repeat(np.arange(len(sources), dtype=np.int32), sources)
-    tokens = np.arange(count, dtype=np.int64) * 64
-    return Units(
-        np.zeros(count, np.int32),
-        of,
-        tokens,
-        np.full(count, 64, np.int32),
-        np.zeros((0, 2), np.int32),
-        np.array([0, count * 64]),
-        np.array([0, count]),
-    )
-
-
-class Index:
-    """Stands for the words of documents: scores of units, of which a stretch has the sum."""
-
-    def __init__(self, units: Units, values: list[float]):
-        self.units, self._values = units, np.array(values, float)
-
-    def window_scores(self, words: str, width: int = 2) -> np.ndarray:
-        assert words == "who?"
-        return np.array([self._values[a : b + 1].sum() for a, b in self.units.spans(width)])
-
-
-def sought(units: Units, words: list[float], maxima: torch.Tensor | None) -> Sought:
-    found = None if maxima is None else (lambda: Maxima(units, maxima))
-    return Sought("who?", found, Index(units, words))
 
 
 def rank(name: str, wanted: Sought) -> Ranked:
@@ -59,12 +26,8 @@ def test_the_folder_is_the_registry():
         said = r"cannot gather by '.*Known: hybrid, bm25, maxsim, method\."
         with pytest.raises(UsageError, match=said):
             gather_by.check(refused)
-    assert [name for name in gather_by.names() if gather_by.needs_embeddings(name)] == ["maxsim"]
-
-
-def test_the_help_names_all():
-    (setting,) = options.GatherBy.__metadata__
-    assert all(f"{name} (" in setting.help for name in gather_by.names())
+    wanted = ["used", "unused", "needed", "unused"]
+    assert [gather_by.embeddings(name) for name in gather_by.names()] == wanted
 
 
 def test_bm25_is_the_index_s_and_asks_for_no_embeddings():
@@ -137,9 +100,3 @@ def test_hybrid_without_embeddings_is_words_at_both_scales():
     found = rank("hybrid", sought(units, [0.0] * 8 + [5, 0, 0, 1], None))
     assert found.meaning is None
     assert found.scores.argmax() in (7, 8)
-
-
-def test_no_units_have_no_windows():
-    units = units_of()
-    assert rank("hybrid", sought(units, [], torch.zeros(0, 3))).scores.tolist() == []
-    assert rank("maxsim", sought(units, [], torch.zeros(0, 3))).scores.tolist() == []

@@ -6,6 +6,7 @@ offers nothing. Typer itself offers commands, options and files.
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -74,7 +75,8 @@ def _library(ctx: typer.Context) -> Path | None:
     given = ctx.params.get("library")
     if given is not None:
         return Path(given)
-    values = settings.defaults(ctx.find_root().command.commands)
+    program: Any = ctx.find_root().command
+    values: dict[str, Any] = settings.defaults(program.commands)
     for name in ctx.command_path.split()[1:]:
         values = values.get(name, {})
     chosen = values.get("library")

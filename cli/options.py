@@ -6,7 +6,7 @@ registry has is told without importing any of its files.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,7 +25,7 @@ def either(things: list[str]) -> str:
     return f"{', '.join(things[:-1])} or {things[-1]}"
 
 
-def setting(flag: str, help_text: str, **more: object) -> typer.models.OptionInfo:
+def setting(flag: str, help_text: str, **more: Any) -> typer.models.OptionInfo:
     """An option that also has an environment variable, named after its flag.
 
     Args:

@@ -137,9 +137,6 @@ class Policy(Contract, Memory, abstract=True):
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attends one token of one layer; see `Memory.attend`."""
 
-    def end_chunk(self) -> None:
-        """An answer has no chunks."""
-
     def end_token(self) -> None:
         """Work after the pass."""
 
@@ -167,4 +164,8 @@ class Recalling(Policy, abstract=True):
     """
 
     chooses: ClassVar[bool] = False
-    kind = None  # what is selected decides what is read from host memory or disk
+
+    @property
+    def kind(self) -> str | None:
+        """None: what is selected decides what is read from host memory or disk."""
+        return None

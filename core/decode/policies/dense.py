@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from longctx.core.contracts import policy
 from longctx.core.contracts.memory import Recalled
-from longctx.core.contracts.policy import Looks, PolicyOptions, Spent
+from longctx.core.contracts.policy import PolicyOptions, Spent
 from longctx.core.kv.prompt import Prompt
+from longctx.core.kv.prompt_policy import PromptPolicy
 from longctx.core.model.adapter import Layer
 from longctx.kernels.decode_door import Store
 
@@ -33,19 +33,13 @@ class Recalling(policy.Recalling):
         return Spent(self._recalled.attended(), None, self._recalled.kept)
 
 
-class Policy(policy.Policy):
+class Policy(PromptPolicy):
     """All tokens, at consecutive positions from 0."""
 
     recalling = Recalling
 
     def __init__(self, options: Options, prompt: Prompt, window: int):
-        self._caches = prompt.caches
-        self._grows = any(cache.grows for cache in prompt.caches.values())
-        self._start = prompt.length
-        device = next(iter(self._caches.values())).keys.device
-        self._position = torch.tensor([self._start], device=device)  # of the next token
-        self._count = self._position + 1
-        self._looks = Looks(prompt.windows)
+        super().__init__(prompt)
 
     @property
     def kind(self) -> str | None:
@@ -61,16 +55,7 @@ class Policy(policy.Policy):
         q = cache.put(q, k, v, self._position, [Store(keys, values, self._position)])
         return cache.attention(q, keys, values, self._count)
 
-    def end_token(self) -> None:
-        """The next token has the next place."""
-        self._position += 1
-        self._count += 1
-
     def advance(self) -> None:
         """Counts the entries that were attended to."""
         count = self._start + self._looks.steps + 1
         self._looks.add(count, count)
-
-    def spent(self) -> Spent:
-        """All tokens, in every step."""
-        return Spent(self._looks.mean, None, self._start + self._looks.steps)

@@ -16,7 +16,7 @@ from longctx.core.contracts.policy import Looks, PolicyOptions, Spent
 from longctx.core.kv.answer_pages import Answer, settled
 from longctx.core.kv.kept_pages import KeptPages
 from longctx.core.kv.page_stamps import LEAST, Turnover, require_rule
-from longctx.core.kv.pages import Paged, known, pages_of, rotated_each
+from longctx.core.kv.pages import known, paged, pages_of, rotated_each
 from longctx.core.kv.prompt import Prompt
 from longctx.core.model.adapter import Layer
 from longctx.kernels.decode_door import (
@@ -131,15 +131,10 @@ class Policy(Answer):
         first, most = pages_of(prompt.length), options.answer_budget
         slots = settled(prompt, most + PAGE, most // PAGE, window)
         slots = min(slots, prompt.capacity // PAGE - first)
-        paged = {
-            index: Paged(cache)
-            for index, cache in prompt.caches.items()
-            if cache.layer.window is None
-        }
         self._first, self._count = first, min(first, options.budget // PAGE)
         chosen = prompt.length - (first - self._count) * PAGE  # all but the last page are full
         given = first, slots, False, chosen, window, options.share
-        super().__init__(prompt, paged, *given)
+        super().__init__(prompt, paged(prompt), *given)
         self._chooses = self._count < first
         slot = self._turnover.slot
         self._last = torch.tensor([first - 1], device=slot.device)  # page of the prompt
@@ -151,13 +146,13 @@ class Policy(Answer):
         """Attends one token to [chosen pages of the prompt | answer]; see `Memory.attend`."""
         if layer.window is not None:
             return self.slide(layer, q, k, v)
-        q, paged = self.write(layer, q, k, v), self._paged[layer.index]
+        q, held = self.write(layer, q, k, v), self._paged[layer.index]
         if not self._chooses:
             self.score(layer, q, self._own)
-            return paged.attention(q, None)
+            return held.attention(q, None)
         scores = self.score(layer, q, slice(0, self._own.stop), self._last)
         top_pages(scores[:, : self._first], self._count, self._pages[:, : self._count])
-        return paged.attention(q, self._pages)
+        return held.attention(q, self._pages)
 
     def scored(self) -> float:
         """The answer's pages, nearly, and the prompt's where there is a choice; see `Policy`."""

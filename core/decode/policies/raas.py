@@ -10,7 +10,7 @@ from torch import Tensor
 from longctx.core.contracts.policy import PolicyOptions
 from longctx.core.kv.answer_pages import Answer, settled
 from longctx.core.kv.page_stamps import LEAST, require_pages, require_rule
-from longctx.core.kv.pages import Paged, pages_of
+from longctx.core.kv.pages import paged, pages_of
 from longctx.core.kv.prompt import Prompt
 from longctx.core.model.adapter import Layer
 from longctx.kernels.decode_door import PAGE
@@ -73,21 +73,17 @@ class Policy(Answer):
         options.require(prompt.length)
         first = pages_of(prompt.length)
         slots = settled(prompt, LEAST * PAGE, options.budget // PAGE - first, window)
-        paged = {
-            index: Paged(cache, first + slots)
-            for index, cache in prompt.caches.items()
-            if cache.layer.window is None
-        }
         alpha = options.alpha if options.rule == "alpha" else None
-        super().__init__(prompt, paged, first, slots, True, prompt.length, window, alpha)
+        held = paged(prompt, first + slots)
+        super().__init__(prompt, held, first, slots, True, prompt.length, window, alpha)
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attends one token to all that is held; see `Memory.attend`."""
         if layer.window is not None:
             return self.slide(layer, q, k, v)
-        q, paged = self.write(layer, q, k, v), self._paged[layer.index]
+        q, held = self.write(layer, q, k, v), self._paged[layer.index]
         self.score(layer, q, self._stamped)
-        return paged.attention(q, None)
+        return held.attention(q, None)
 
     def scored(self) -> float:
         """All pages that are held, nearly; see `Policy`."""

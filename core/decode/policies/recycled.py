@@ -16,6 +16,7 @@ from longctx.core.contracts import policy
 from longctx.core.contracts.memory import Whole
 from longctx.core.contracts.policy import PolicyOptions, Spent
 from longctx.core.kv.prompt import LayerCache, Prompt
+from longctx.core.kv.prompt_policy import PromptPolicy
 from longctx.core.kv.recycled_cache import Places, Recycled
 from longctx.core.kv.refresh import COMPARING, FULL, RECYCLED, Cycle, Schedule, Turn
 from longctx.core.model.adapter import Layer
@@ -113,7 +114,7 @@ class Recalling(policy.Recalling):
             return out
         turn = self._turns.get(layer.index)
         step = FULL if turn is None or not turn.holds(layer) else turn.cycle.step(q)
-        if step != FULL:
+        if turn and step != FULL:
             out = turn.recycle(layer, q, *self._recalled.add(layer, k, v))
         else:
             seen = self._recalled.look(layer, q, k, v)
@@ -135,7 +136,7 @@ class Recalling(policy.Recalling):
         return Spent(attended, mean, held, narrowed=self._narrowed)
 
 
-class Policy(policy.Policy):
+class Policy(PromptPolicy):
     """The full cache and, for each layer and key/value head, a recycled one.
 
     Differences from the paper: a new token goes to the full cache at once and not at the next full
@@ -148,16 +149,12 @@ class Policy(policy.Policy):
     recalling = Recalling
 
     def __init__(self, options: Options, prompt: Prompt, window: int):
-        self._caches = prompt.caches
-        self._grows = any(cache.grows for cache in prompt.caches.values())
-        self._start, self._steps, self._entries = prompt.length, 0, 0
-        device = next(iter(self._caches.values())).keys.device
-        self._position = torch.tensor([self._start], device=device)  # of the next token
-        self._count = self._position + 1
+        super().__init__(prompt)
+        self._steps, self._entries = 0, 0
         self._budget = K = min(options.budget, prompt.capacity)
         wanted = [i for i, cache in self._caches.items() if cache.layer.window is None]
         self._rows = {index: row for row, index in enumerate(wanted)}
-        self._places = Places(len(wanted), K, device)
+        self._places = Places(len(wanted), K, self._device)
         caches = {i: (self._caches[i].keys, self._caches[i].values) for i in wanted}
         self.cycles = {i: options.cycle(*caches[i], K, longest=K) for i in wanted}
         self._compared: dict[int, str] = {}  # what comparing layers do in this step
@@ -185,35 +182,25 @@ class Policy(policy.Policy):
         cache = self._caches[layer.index]
         everything = Store(cache.keys, cache.values, self._position)
         if layer.window is not None:
-            rotated = self._put(cache, q, k, v, everything)
+            rotated = cache.put(q, k, v, self._position, [everything])
             return cache.attention(rotated, cache.keys, cache.values, self._count)
         cycle, row = self.cycles[layer.index], self._rows[layer.index]
         step = cycle.step(q)
         if cycle.schedule.planned == COMPARING:
             self._compared[layer.index] = step
         if step == FULL:
-            rotated = self._put(cache, q, k, v, everything)
+            rotated = cache.put(q, k, v, self._position, [everything])
             return self._look(cache, q, rotated, self._count)
         own, slot = cycle.recycled, self._places.slots[row]
-        rotated = self._put(cache, q, k, v, everything, own.store(slot))
+        rotated = cache.put(q, k, v, self._position, [everything, own.store(slot)])
         if cache.grows:
             own.follow(cache.keys, cache.values, slot, self._position)
         return cache.attention(rotated, own.keys, own.values, self._places.counts[row])
-
-    def _put(self, cache: LayerCache, q: Tensor, k: Tensor, v: Tensor, *stores: Store) -> Tensor:
-        if cache.grows:
-            return cache.add(q, k, v)
-        return cache.put(q, k, v, self._position, stores)
 
     def _look(self, cache: LayerCache, plain: Tensor, q: Tensor, count: Tensor) -> Tensor:
         layer = cache.layer
         self._places.chosen(self._rows[layer.index], count)
         return self.cycles[layer.index].look(layer, plain, q, cache.keys, cache.values, count)
-
-    def end_token(self) -> None:
-        """The next token has the next place."""
-        self._position += 1
-        self._count += 1
 
     def advance(self) -> None:
         """Goes on in the schedules, and counts the entries that were attended to."""

@@ -35,8 +35,7 @@ class GatherSource(gather_by.GatherSource):
 
 def _both(words: np.ndarray, meaning: np.ndarray | None) -> np.ndarray:
     """The sum of z-scores, itself standardised."""
-    parts = [words] if meaning is None else [words, meaning]
-    return z_scores(sum(map(z_scores, parts)))
+    return z_scores(z_scores(words) + (0 if meaning is None else z_scores(meaning)))
 
 
 def z_scores(values: np.ndarray) -> np.ndarray:

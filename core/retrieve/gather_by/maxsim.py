@@ -15,7 +15,8 @@ class GatherSource(gather_by.GatherSource):
     embeddings = "needed"
 
     def rank(self, sought: gather_by.Sought) -> Ranked:
-        """See `gather_by.GatherSource`; `sought.maxima` is there."""
+        """See `gather_by.GatherSource`."""
+        assert sought.maxima, "embeddings are needed"
         maxima = sought.maxima()
         meaning = maxima.scores(WINDOW)
         return Ranked(maxima.units, maxima.units.spans(WINDOW), meaning, None, meaning)

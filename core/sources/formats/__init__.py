@@ -15,7 +15,7 @@ from longctx.core.sources.limits import Share
 from longctx.core.sources.pieces import Piece
 
 OTHER_ENDINGS = {"htm": "html", "xhtml": "html", "ndjson": "jsonl"}
-_registry = Registry(__name__, "format")
+REGISTRY = Registry(__name__, "format")
 
 
 class Format(Contract, abstract=True):
@@ -49,7 +49,7 @@ class Format(Contract, abstract=True):
 @cache
 def names() -> tuple[str, ...]:
     """The formats that there are."""
-    return tuple(_registry.names())
+    return tuple(REGISTRY.names())
 
 
 def of(file: str) -> str:
@@ -61,7 +61,7 @@ def of(file: str) -> str:
 
 def load(name: str) -> Format:
     """A format that there is."""
-    return _registry.load(name).Format()
+    return REGISTRY.load(name).Format()
 
 
 def cited(marks: str, number: int) -> str:

@@ -10,7 +10,7 @@ from longctx.core.sources.limits import Share
 from longctx.core.sources.pieces import Piece, plain_lines, tidy
 
 if TYPE_CHECKING:
-    from pypdfium2 import PdfPage
+    from pypdfium2 import PdfDocument, PdfPage
 
 ABSENT = 1000  # pages in a row that cannot be read, after which no other is tried
 _HYPHEN = re.compile("[\x02\ufffe]\r?\n?")  # where a word goes on in the next line
@@ -49,7 +49,7 @@ class Format(formats.Format):
             pages.close()
 
 
-def _page(pages: object, index: int, name: str) -> Piece | None:
+def _page(pages: "PdfDocument", index: int, name: str) -> Piece | None:
     """The text of a page; None where it cannot be read."""
     from pypdfium2 import PdfiumError
 

@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv/bin
 export PYTHONSAFEPATH := 1
 
-.PHONY: demo test lint setup
+.PHONY: demo test lint docs setup
 
 setup: .venv/ready
 
@@ -20,6 +20,9 @@ demo: setup
 
 test: setup
 	OMP_NUM_THREADS=1 $(VENV)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+docs: setup
+	$(VENV)/python docs/blocks.py
 
 lint: setup
 	$(VENV)/ruff check .

@@ -4,15 +4,18 @@ Called while somebody types, so nothing here imports a model's libraries, and wh
 offers nothing. Typer itself offers commands, options and files.
 """
 
-import pkgutil
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from longctx.cli import settings
 from longctx.core.common.errors import LongctxError
+from longctx.core.common.registry import Registry
+
+METHODS = Registry("longctx.core.methods", "method")
+POLICIES = Registry("longctx.core.decode.policies", "decode policy")
 
 
 def documents(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -42,7 +45,7 @@ def profiles(incomplete: str) -> list[str]:
 
 def methods(incomplete: str) -> list[str]:
     """Reading methods."""
-    return _beginning(incomplete, _modules("methods"))
+    return _beginning(incomplete, METHODS.names())
 
 
 def ways_to_ask(incomplete: str) -> list[str]:
@@ -52,7 +55,7 @@ def ways_to_ask(incomplete: str) -> list[str]:
 
 def policies(incomplete: str) -> list[str]:
     """Decode policies."""
-    return _beginning(incomplete, (name.replace("_", "+") for name in _modules("decoding")))
+    return _beginning(incomplete, POLICIES.names())
 
 
 def gathered_by(incomplete: str) -> list[str]:
@@ -72,17 +75,12 @@ def _library(ctx: typer.Context) -> Path | None:
     given = ctx.params.get("library")
     if given is not None:
         return Path(given)
-    values = settings.defaults(ctx.find_root().command.commands)
+    program: Any = ctx.find_root().command
+    values: dict[str, Any] = settings.defaults(program.commands)
     for name in ctx.command_path.split()[1:]:
         values = values.get(name, {})
     chosen = values.get("library")
     return None if chosen is None else Path(chosen)
-
-
-def _modules(folder: str) -> list[str]:
-    """The files of a folder of core that is a registry, none of them imported."""
-    spec = find_spec(f"longctx.core.{folder}")
-    return [module.name for module in pkgutil.iter_modules(spec.submodule_search_locations)]
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -1,19 +1,31 @@
 """The options that commands share, each said once: flag, environment variable, help text.
 
 An option with an environment variable is a setting: it may stand in the user's config file too,
-under the name of its flag. One without is meant for a single run. Imports nothing but Typer.
+under the name of its flag. One without is meant for a single run. What a
+registry has is told without importing any of its files.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from longctx.cli import completion
 from longctx.cli.program import note_json
+from longctx.core.retrieve import gather_by
 
 
-def setting(flag: str, help_text: str, **more: object) -> typer.models.OptionInfo:
+def told(summaries: dict[str, str]) -> list[str]:
+    """What a registry has, each with what it is."""
+    return [f"{name} ({summary})" for name, summary in summaries.items()]
+
+
+def either(things: list[str]) -> str:
+    """Things to choose from, as a sentence has them."""
+    return f"{', '.join(things[:-1])} or {things[-1]}"
+
+
+def setting(flag: str, help_text: str, **more: Any) -> typer.models.OptionInfo:
     """An option that also has an environment variable, named after its flag.
 
     Args:
@@ -62,8 +74,8 @@ Method = Annotated[
     str | None,
     setting(
         "--method",
-        "Reading method: reform, reattention, both, ltri, infllm, full, or a baseline that loses "
-        "what it does not keep: truncate, streaming, h2o, tova. By default the profile's.",
+        f"Reading method: {either(completion.METHODS.names())} (README.md). By default the "
+        "profile's.",
         metavar="METHOD",
         autocompletion=completion.methods,
     ),
@@ -149,10 +161,9 @@ GatherBy = Annotated[
     str | None,
     setting(
         "--gather-by",
-        "What passages are chosen by: hybrid (words and embeddings together), bm25 (the "
-        "question's words alone, without a model), maxsim (embeddings alone) or method (the rule "
-        "of the document's own method, as published). By default the profile's, or hybrid; what is "
-        "asked by attending to all that was kept is so without it.",
+        f"What passages are chosen by: {either(told(gather_by.summaries()))}. By default the "
+        f"profile's, or {gather_by.USUAL}; what is asked by attending to all that was kept is so "
+        "without it.",
         metavar="NAME",
         autocompletion=completion.gathered_by,
     ),
@@ -161,10 +172,9 @@ Decode = Annotated[
     str | None,
     setting(
         "--decode",
-        "What each token of the answer attends to: dense (everything), recycled (mostly what one "
-        "token before it needed), quest (the pages that fit it), raas (the prompt, and what of the "
-        "answer is still in use), quest+raas (both), snapkv (what the question needed); with "
-        "options as NAME:OPTION=VALUE,... (docs/decoding.md). By default the profile's, or dense.",
+        "What each token of the answer attends to: "
+        f"{either(told(completion.POLICIES.summaries()))}; with options as NAME:OPTION=VALUE,... "
+        "(docs/decoding.md). By default the profile's, or dense.",
         metavar="POLICY",
         autocompletion=completion.policies,
     ),

@@ -1,17 +1,15 @@
 """The rules of the tree: who may import whom, and that everything is packaged and documented."""
 
 import ast
-import json
 import re
+import runpy
 import tomllib
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("cli", "core", "kernels", "profiles", "samples")
-WIDE = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
 RECIPE = "profiles.tiny.recipe"  # makes models: it may touch transformers and weights itself
 COMPOSED = "core.methods.both"  # made of two others
 # The rooms of core, lowest first: each imports of itself and of those before it.
@@ -183,43 +181,6 @@ def test_every_folder_with_python_files_is_packaged():
     assert folders - {RECIPE} <= packaged
 
 
-def test_every_commands_help_stands_in_the_docs(monkeypatch):
-    from typer.testing import CliRunner
-
-    from longctx.cli.main import COMMANDS, app
-
-    documented = (ROOT / "docs" / "commands.md").read_text("utf-8")
-    inner = [
-        (name, i) for name, module in COMMANDS.items() for i in getattr(module, "COMMANDS", {})
-    ]
-    for names in [*((name,) for name in COMMANDS), *inner]:
-        shown = CliRunner().invoke(app, [*names, "--help"], prog_name="longctx", env=WIDE).stdout
-        name = " ".join(names)
-        block = f"## `longctx {name}`\n\n```\n{shown.rstrip()}\n```\n"
-        assert block in documented, f"docs/commands.md should have:\n{block}"
-
-
-def test_every_decode_policy_stands_in_the_docs_with_its_options():
-    from longctx.core.decode import policies
-
-    documented = (ROOT / "docs" / "decoding.md").read_text("utf-8")
-    sections = dict(re.findall(r"^## `(.+?)`\n(.*?)(?=^## |\Z)", documented, re.M | re.S))
-    for name in policies.names():
-        assert name in sections, f"docs/decoding.md should have a section `{name}`"
-        options = fields(policies.load(name).Options)
-        written = dict(re.findall(r"^\| `(.+?)` \| (.+?) \|", sections[name], re.M))
-        assert written == {option.name: shown(option.default) for option in options}, name
-
-
-def shown(default: object) -> str:
-    """As a user would write it after `--decode NAME:OPTION=`."""
-    return default if isinstance(default, str) else json.dumps(default)
-
-
-def test_the_help_names_every_decode_policy():
-    from longctx.cli import options
-    from longctx.core.decode import policies
-
-    (setting,) = options.Decode.__metadata__
-    named = set(re.findall(r"([a-z+]+) \(", setting.help))
-    assert set(policies.names()) <= named
+def test_what_is_made_from_the_registries_is_not_stale():
+    for file, text in runpy.run_path(str(ROOT / "docs" / "blocks.py"))["made"]().items():
+        assert (ROOT / file).read_text("utf-8") == text, f"{file}: run `make docs`"

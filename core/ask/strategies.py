@@ -206,13 +206,13 @@ class Gatherer(ABC):
         self._prefix = engine.prompt.prefix()
         self.gathers_by, self.index = gathers_by, index
         self._total = sum(document.manifest.tokens for document in documents)
-        if scoring.needs_embeddings(gathers_by):
+        if scoring.embeddings(gathers_by) == "needed":
             self._require_embeddings()
 
     @property
     def without(self) -> list[str]:
         """Documents without embeddings, where these would have counted."""
-        if self.gathers_by in (METHOD, scoring.WORDS):
+        if scoring.embeddings(self.gathers_by) == "unused":
             return []
         return [d.manifest.name for d in self.documents if not self._has_embeddings(d)]
 
@@ -270,7 +270,7 @@ class Gatherer(ABC):
         sought = Sought(
             question.words, (lambda: self._maxima(question)) if with_meaning else None, self.index
         )
-        return scoring.load(self.gathers_by)(sought)
+        return scoring.load(self.gathers_by).rank(sought)
 
     def _lengths(self, question: Question) -> tuple[int, int, int, int]:
         return len(self._prefix), len(question.ids), question.reserved, self._total
@@ -464,8 +464,8 @@ class Recalling:
         return Begun(decoded, hidden, prompt, 0, lambda: self._chosen(memory, question.gather))
 
     def _policy(self, name: str, memory: Recalled) -> Callable[..., Policy]:
-        modules = {name: policies.load(name) for name in {name, *policies.names()}}
-        over = {n: m.Recalling for n, m in modules.items() if hasattr(m, "Recalling")}
+        known = {each: policies.load(each).Policy for each in {name, *policies.names()}}
+        over = {each: policy.recalling for each, policy in known.items() if policy.recalling}
         has_all = isinstance(memory, Whole)
         fitting = sorted(name for name, policy in over.items() if has_all or not policy.chooses)
         if name in fitting:

@@ -1,16 +1,19 @@
 """What a decode policy is: it decides what each token of an answer attends to.
 
 A policy is one file in `core/decode/policies/` with a frozen dataclass `Options` and a class
-`Policy` of the shape below, made from a prompt that was read in full; where it can also decode over
-everything that a reading method kept, also a class `Recalling`, made from that method's memory.
-Nothing here knows any policy.
+`Policy` that inherits the one below. Nothing here knows any policy.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
+from torch import Tensor
+
+from longctx.core.common.contract import Contract
 from longctx.core.contracts.memory import Memory
+from longctx.core.model.adapter import Layer
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,11 @@ class PolicyOptions:
     def observed(self) -> int:
         """Latest queries of the prompt that the policy wants to see."""
         return 0
+
+    @property
+    def period(self) -> int:
+        """Steps after which their kinds repeat."""
+        return 1
 
 
 @dataclass(frozen=True)
@@ -97,7 +105,7 @@ class Looks:
         return [*self.windows.values()].count(None) / len(self.windows)
 
 
-class Policy(Memory, Protocol):
+class Policy(Contract, Memory, abstract=True):
     """The memory of one prompt and the answer after it; each pass reads one token.
 
     A step is `begin_token`, a pass through the model, `end_token`, `advance`. All but the last only
@@ -105,34 +113,59 @@ class Policy(Memory, Protocol):
     steps of one kind can be captured in a graph once and run again. Parts of a step that a policy
     does not define do nothing; nor is there a chunk to close.
 
-    Attributes:
-        chooses: a `Recalling` alone: it chooses by itself among all that a reading method kept, so
-            it goes with those methods alone that keep everything (`Whole` in
-            `core/contracts/memory.py`).
+    Each is made with:
+        options: its module's `Options`.
+        prompt: read in full, with room for the answer (`core/kv/prompt.py`); it belongs to the
+            policy, which may cut it down.
+        window: tokens that the model was trained on.
 
-    It may also have `scored()`, where it reads bounds of pages to choose: of how many pages a token
-    read them so far, mean over tokens, layers and key/value heads.
+    Attributes:
+        recalling: how the policy decodes over all that a reading method kept; None: it does not.
+    """
+
+    recalling: "ClassVar[type[Recalling] | None]" = None
+
+    @property
+    @abstractmethod
+    def kind(self) -> str | None:
+        """What sort of step comes next; None: it waits for the device, so it cannot be captured."""
+
+    def begin_token(self) -> None:
+        """Work before the pass."""
+
+    @abstractmethod
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attends one token of one layer; see `Memory.attend`."""
+
+    def end_token(self) -> None:
+        """Work after the pass."""
+
+    def advance(self) -> None:
+        """Says that the step is done, for what the host counts; gives the device no work."""
+
+    @abstractmethod
+    def spent(self) -> Spent:
+        """What was attended to so far."""
+
+    def scored(self) -> float:
+        """Pages whose bounds a token read to choose, mean over tokens, layers and heads."""
+        return 0.0
+
+
+class Recalling(Policy, abstract=True):
+    """A policy over a reading method's memory of a question in place of a prompt.
+
+    Each is made with `options` and `window` as a `Policy`, and between them `recalled`: the memory,
+    which has read the question.
+
+    Attributes:
+        chooses: it chooses by itself among all that was kept, so it goes with those methods alone
+            that keep everything (`Whole` in `core/contracts/memory.py`).
     """
 
     chooses: ClassVar[bool] = False
 
     @property
     def kind(self) -> str | None:
-        """What sort of step comes next; None: it waits for the device, so it cannot be captured."""
-        ...
-
-    def begin_token(self) -> None:
-        """Work before the pass."""
-        ...
-
-    def end_token(self) -> None:
-        """Work after the pass."""
-        ...
-
-    def advance(self) -> None:
-        """Says that the step is done, for what the host counts; gives the device no work."""
-        ...
-
-    def spent(self) -> Spent:
-        """What was attended to so far."""
-        ...
+        """None: what is selected decides what is read from host memory or disk."""
+        return None

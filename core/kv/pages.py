@@ -7,7 +7,7 @@ Knows no policy: which pages are attended to, and which give way to others, is s
 import torch
 from torch import Tensor
 
-from longctx.core.kv.prompt import LayerCache, Rotation
+from longctx.core.kv.prompt import LayerCache, Prompt, Rotation
 from longctx.core.model.adapter import Layer
 from longctx.kernels.decode_door import PAGE, Pages, page_scores, paged_attention
 
@@ -75,6 +75,12 @@ class Paged:
         x = self.layer
         more = (pages, x.scale, x.softcap, x.sinks)
         return paged_attention(q, self.keys, self.values, self.pages.filled, *more)
+
+
+def paged(prompt: Prompt, count: int | None = None) -> dict[int, Paged]:
+    """A prompt's layers with full attention in pages, by their index; for `count` see `Paged`."""
+    caches = prompt.caches.items()
+    return {index: Paged(cache, count) for index, cache in caches if cache.layer.window is None}
 
 
 def _copied(x: Tensor, length: int, capacity: int) -> Tensor:

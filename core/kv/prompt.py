@@ -168,7 +168,9 @@ class LayerCache:
         stores: Sequence[Store],
         pages: Pages | None = None,
     ) -> Tensor:
-        """Writes one token to stores, and rotates its queries; see `Rotation.put`."""
+        """Writes one token to stores, or adds it if this `grows`; see `Rotation.put`."""
+        if self.grows:
+            return self.add(q, k, v)
         return self.rotation.put(q, k, v, position, stores, pages)
 
     def attention(

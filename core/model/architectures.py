@@ -2,8 +2,8 @@
 
 A row says what of an attention module the adapter must be told; whatever a module or its
 configuration states itself (scales, heads, windows of its layers, types of rotary embedding) is
-read from it. No row repeats what a model computes. `python -m longctx.core.model.architectures`
-prints the README's table. torch is not imported, so that a document can be opened before it.
+read from it. No row repeats what a model computes. `make docs` puts the table in the README. torch
+is not imported, so that a document can be opened before it.
 """
 
 from __future__ import annotations
@@ -211,7 +211,3 @@ def table() -> str:
         marks = ["yes" if has(row) else "" for has in COLUMNS.values()]
         lines.append([row.name, f"`{kind}`", *marks, row.also])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-if __name__ == "__main__":
-    print(table())

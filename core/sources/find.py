@@ -65,7 +65,7 @@ def _check_one(path: str, rules: Rules) -> None:
         raise UsageError(f"cannot read '{path}'", "it is a device", "Name a file.")
     stem, how = layers(path)
     form = "" if rules.raw or kind_of(stem) else formats.of(stem)
-    needed = [*map(needs, how), formats.load(form).NEEDS if form else ""]
+    needed = [*map(needs, how), formats.load(form).needs if form else ""]
     for library in filter(is_missing, needed):
         raise UsageError(
             f"cannot read '{path}'",

@@ -153,8 +153,8 @@ class Made:
         return size
 
     def _converted(self, stream: BinaryIO, opened: ExitStack) -> BinaryIO:
-        require(self._format.NEEDS, self._name)
-        if self._format.STREAM:
+        require(self._format.needs, self._name)
+        if self._format.streams:
             file = io.BufferedReader(stream, BLOCK)
         else:
             data = stream.read(CONVERTED + 1)

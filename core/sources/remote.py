@@ -215,7 +215,7 @@ class Remote:
     @property
     def marks(self) -> str | None:
         """What the numbers of its marks count: page, line, ...; None: it has none."""
-        return formats.load(self.format).MARKS if self.format else None
+        return formats.load(self.format).marks if self.format else None
 
     @property
     def encoding(self) -> str:
@@ -244,7 +244,7 @@ class Remote:
             UnreadableInput: it is damaged, holds too much, takes too much, or needs a library.
         """
         self.lost, self._marks, self.undecodable = [], [], 0
-        own = [formats.load(self.format).NEEDS] if self.format else []
+        own = [formats.load(self.format).needs] if self.format else []
         for library in [*map(needs, self.how), *own]:
             require(library, self.name)
         allowed = self.file.allowed(self.name)

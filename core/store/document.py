@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from longctx.core.common import pasting
 from longctx.core.common.errors import StateMismatch
+from longctx.core.sources import formats
 from longctx.core.store import shards
 from longctx.core.store.boundary import Boundary, unfolded
 from longctx.core.store.confined import Confined
@@ -295,8 +296,7 @@ class Document:
         number = self._mark(source, offset) if origin and origin.marks else None
         if number is None:
             return str(self.line(source, offset))
-        kind = {"line": "", "page": "p. "}.get(origin.marks, f"{origin.marks} ")
-        return f"{kind}{number}"
+        return formats.cited(origin.marks, number)
 
     def _mark(self, source: int, offset: int) -> int | None:
         """The number of the last mark of a source up to a byte; None where it has none there."""

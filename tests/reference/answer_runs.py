@@ -41,14 +41,3 @@ def run(
         found.append(step(decoder, policy, token))
         after(policy)
     return np.array(found), policy
-
-
-def greedy(
-    model: PreTrainedModel, module: ModuleType, options: PolicyOptions, ids: list[int], count: int
-) -> tuple[list[int], np.ndarray]:
-    """The most likely tokens of an answer, and their logits (count, vocabulary)."""
-    decoder, policy, hidden = begin(model, module, options, ids, count)
-    logits = [decoder.logits(hidden)[0].numpy()]
-    while len(logits) < count:
-        logits.append(step(decoder, policy, int(logits[-1].argmax())))
-    return [int(x.argmax()) for x in logits], np.array(logits)

@@ -4,18 +4,18 @@
 `core/contracts/policy.py`).
 """
 
-import importlib
 import json
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from longctx.core.common.errors import UsageError
+from longctx.core.common.registry import Registry
 from longctx.core.contracts.policy import PolicyOptions
 from longctx.core.profile.profile import build
 
+_registry = Registry(__name__, "decode policy")
+names, load = _registry.names, _registry.load
 USUALLY = "dense"
 WRONG = "Correct --decode, or `decoding` in the profile (docs/decoding.md)."
 
@@ -31,22 +31,6 @@ class Decoding:
 
     name: str
     options: PolicyOptions
-
-
-def names() -> list[str]:
-    """The policies there are, as the user writes them."""
-    return sorted(module.name.replace("_", "+") for module in pkgutil.iter_modules(__path__))
-
-
-def load(name: str) -> ModuleType:
-    """The module of a policy.
-
-    Raises:
-        UsageError: no such policy, naming those there are.
-    """
-    if name not in names():
-        raise UsageError(f"unknown decode policy {name!r}", "", f"Known: {', '.join(names())}.")
-    return importlib.import_module(f"{__name__}.{name.replace('+', '_')}")
 
 
 def choose(text: str | None, defaults: Mapping[str, Mapping[str, Any]]) -> Decoding:

@@ -1,4 +1,4 @@
-"""Quest for the prompt, RaaS for the answer: long prompts and long answers.
+"""Quest and RaaS: as quest of the prompt, as raas of the answer.
 
 Hu et al., "Efficient Long-Decoding Inference with Reasoning-Aware Attention Sparsity", advise it
 for long prompts. See `quest.py` and `raas.py`.
@@ -16,7 +16,7 @@ from longctx.core.contracts.policy import Looks, PolicyOptions, Spent
 from longctx.core.kv.answer_pages import Answer, settled
 from longctx.core.kv.kept_pages import KeptPages
 from longctx.core.kv.page_stamps import LEAST, Turnover, require_rule
-from longctx.core.kv.pages import Paged, known, pages_of, rotated_each
+from longctx.core.kv.pages import known, paged, pages_of, rotated_each
 from longctx.core.kv.prompt import Prompt
 from longctx.core.model.adapter import Layer
 from longctx.kernels.decode_door import (
@@ -34,14 +34,14 @@ class Options(PolicyOptions):
     """Options of both.
 
     Attributes:
-        budget: tokens of the prompt that a token attends to, in whole pages; as Quest's.
-        answer_budget: tokens of the answer held for each layer and key/value head, in whole pages.
-            At 1,024 RaaS answers about as well as full attention in all of its paper's tasks.
-        rule, alpha: which pages of the answer get the newest stamp; see RaaS.
+        budget: tokens of the prompt that a token attends to, in whole pages; 32 or more.
+        answer_budget: tokens of the answer that are held, in whole pages; 64 or more.
+        rule: as that of `raas`, for pages of the answer.
+        alpha: as that of `raas`.
     """
 
     budget: int = 4096
-    answer_budget: int = 1024
+    answer_budget: int = 1024  # there RaaS is about as good as full attention in its paper's tasks
     rule: str = "top"
     alpha: float = 1e-4
 
@@ -63,58 +63,8 @@ class Options(PolicyOptions):
         return self.alpha if self.rule == "alpha" else None
 
 
-class Policy(Answer):
-    """The prompt's best pages for each token, and all that is held of the answer.
-
-    The prompt stays; its last page is always in, and counted. Pages of the answer are stamped and
-    give way among themselves. Differences from the papers are those of `quest.py` and `raas.py`.
-
-    Args:
-        options: `Options`.
-        prompt: read in full, with room for what is held of the answer.
-        window: tokens that the model was trained on; at its end positions are re-assigned.
-    """
-
-    def __init__(self, options: Options, prompt: Prompt, window: int):
-        first, most = pages_of(prompt.length), options.answer_budget
-        slots = settled(prompt, most + PAGE, most // PAGE, window)
-        slots = min(slots, prompt.capacity // PAGE - first)
-        paged = {
-            index: Paged(cache)
-            for index, cache in prompt.caches.items()
-            if cache.layer.window is None
-        }
-        self._first, self._count = first, min(first, options.budget // PAGE)
-        chosen = prompt.length - (first - self._count) * PAGE  # all but the last page are full
-        given = first, slots, False, chosen, window, options.share
-        super().__init__(prompt, paged, *given)
-        self._chooses = self._count < first
-        slot = self._turnover.slot
-        self._last = torch.tensor([first - 1], device=slot.device)  # page of the prompt
-        # [chosen pages of the prompt | the answer's], of one layer after the other
-        own = torch.arange(first - self._count, first + slots, device=slot.device)
-        self._pages = own.repeat(slot.shape[1], 1)
-
-    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attends one token to [chosen pages of the prompt | answer]; see `Memory.attend`."""
-        if layer.window is not None:
-            return self.slide(layer, q, k, v)
-        q, paged = self.write(layer, q, k, v), self._paged[layer.index]
-        if not self._chooses:
-            self.score(layer, q, self._own)
-            return paged.attention(q, None)
-        scores = self.score(layer, q, slice(0, self._own.stop), self._last)
-        top_pages(scores[:, : self._first], self._count, self._pages[:, : self._count])
-        return paged.attention(q, self._pages)
-
-    def scored(self) -> float:
-        """The answer's pages, nearly, and the prompt's where there is a choice; see `Policy`."""
-        pages = (self._first if self._chooses else 0) + self._turnover.mean / PAGE
-        return self._looks.share * pages
-
-
-class Recalling(policy.Policy):
-    """The best pages of all that a reading method kept, and all that is held of the answer.
+class Recalling(policy.Recalling):
+    """The best pages of all that was kept, and what is held of the answer.
 
     Pages are chosen and stamped by position-free keys and queries; the chosen ones, in the order
     of the document, and then the answer's stand at consecutive positions, the token at the last.
@@ -122,17 +72,11 @@ class Recalling(policy.Policy):
     are not added to what was kept. Layers with a sliding window attend as the method does. Where
     both budgets exceed the trained window, less of what was kept is chosen.
 
-    Args:
-        options: `Options`.
-        recalled: the method's memory, which has read the question.
-        window: tokens that the model was trained on.
-
     Raises:
         UsageError: the answer's budget leaves no two pages of the window.
     """
 
     chooses = True
-    kind = None  # what is chosen decides what is read from host memory or disk
 
     def __init__(self, options: Options, recalled: Whole, window: int):
         self._options, self._recalled, self._window = options, recalled, window
@@ -172,6 +116,48 @@ class Recalling(policy.Policy):
     def spent(self) -> Spent:
         """What was attended to, and held."""
         return Spent(self._looks.mean, None, self._held, narrowed=self._narrowed)
+
+
+class Policy(Answer):
+    """The prompt's best pages for each token, and all that is held of the answer.
+
+    The prompt stays; its last page is always in, and counted. Pages of the answer are stamped and
+    give way among themselves. Differences from the papers are those of `quest.py` and `raas.py`.
+    """
+
+    recalling = Recalling
+
+    def __init__(self, options: Options, prompt: Prompt, window: int):
+        first, most = pages_of(prompt.length), options.answer_budget
+        slots = settled(prompt, most + PAGE, most // PAGE, window)
+        slots = min(slots, prompt.capacity // PAGE - first)
+        self._first, self._count = first, min(first, options.budget // PAGE)
+        chosen = prompt.length - (first - self._count) * PAGE  # all but the last page are full
+        given = first, slots, False, chosen, window, options.share
+        super().__init__(prompt, paged(prompt), *given)
+        self._chooses = self._count < first
+        slot = self._turnover.slot
+        self._last = torch.tensor([first - 1], device=slot.device)  # page of the prompt
+        # [chosen pages of the prompt | the answer's], of one layer after the other
+        own = torch.arange(first - self._count, first + slots, device=slot.device)
+        self._pages = own.repeat(slot.shape[1], 1)
+
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attends one token to [chosen pages of the prompt | answer]; see `Memory.attend`."""
+        if layer.window is not None:
+            return self.slide(layer, q, k, v)
+        q, held = self.write(layer, q, k, v), self._paged[layer.index]
+        if not self._chooses:
+            self.score(layer, q, self._own)
+            return held.attention(q, None)
+        scores = self.score(layer, q, slice(0, self._own.stop), self._last)
+        top_pages(scores[:, : self._first], self._count, self._pages[:, : self._count])
+        return held.attention(q, self._pages)
+
+    def scored(self) -> float:
+        """The answer's pages, nearly, and the prompt's where there is a choice; see `Policy`."""
+        pages = (self._first if self._chooses else 0) + self._turnover.mean / PAGE
+        return self._looks.share * pages
 
 
 class _RecalledLayer:

@@ -1,4 +1,4 @@
-"""RaaS: pages of the answer that nothing attends to any more make room for new ones.
+"""RaaS: the prompt, and what of the answer is still in use.
 
 Hu et al., "Efficient Long-Decoding Inference with Reasoning-Aware Attention Sparsity", 3.2, 3.3.
 """
@@ -10,7 +10,7 @@ from torch import Tensor
 from longctx.core.contracts.policy import PolicyOptions
 from longctx.core.kv.answer_pages import Answer, settled
 from longctx.core.kv.page_stamps import LEAST, require_pages, require_rule
-from longctx.core.kv.pages import Paged, pages_of
+from longctx.core.kv.pages import paged, pages_of
 from longctx.core.kv.prompt import Prompt
 from longctx.core.model.adapter import Layer
 from longctx.kernels.decode_door import PAGE
@@ -21,15 +21,13 @@ class Options(PolicyOptions):
     """Options of RaaS.
 
     Attributes:
-        budget: tokens held for each layer and key/value head, the prompt's included, in whole
-            pages. The paper has 1,024 at most, for prompts of some hundred tokens; here a prompt
-            has passages too.
-        rule: which pages get the newest stamp: `top`, the better half of those that are held; or
-            `alpha`, all that get at least this share of the softmax over their scores.
-        alpha: that share; 0.0001 is the paper's.
+        budget: tokens that are held, the prompt's included, in whole pages; 80 or more.
+        rule: which pages get the newest stamp: `top`, the better half of those held; `alpha`, those
+            with enough of the score.
+        alpha: share of the softmax over the pages' scores that is enough, with `rule=alpha`.
     """
 
-    budget: int = 4096
+    budget: int = 4096  # the paper: up to 1,024, but here a prompt has passages too
     rule: str = "top"
     alpha: float = 1e-4
 
@@ -67,11 +65,6 @@ class Policy(Answer):
     of equal stamps the page that comes first in the text gives way; the page being filled has
     always the newest stamp; layers with a sliding window attend to that and hold no more.
 
-    Args:
-        options: `Options`.
-        prompt: read in full; its memory is not kept.
-        window: tokens that the model was trained on; at its end positions are re-assigned.
-
     Raises:
         UsageError: the prompt leaves fewer than four pages of the budget.
     """
@@ -80,21 +73,17 @@ class Policy(Answer):
         options.require(prompt.length)
         first = pages_of(prompt.length)
         slots = settled(prompt, LEAST * PAGE, options.budget // PAGE - first, window)
-        paged = {
-            index: Paged(cache, first + slots)
-            for index, cache in prompt.caches.items()
-            if cache.layer.window is None
-        }
         alpha = options.alpha if options.rule == "alpha" else None
-        super().__init__(prompt, paged, first, slots, True, prompt.length, window, alpha)
+        held = paged(prompt, first + slots)
+        super().__init__(prompt, held, first, slots, True, prompt.length, window, alpha)
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attends one token to all that is held; see `Memory.attend`."""
         if layer.window is not None:
             return self.slide(layer, q, k, v)
-        q, paged = self.write(layer, q, k, v), self._paged[layer.index]
+        q, held = self.write(layer, q, k, v), self._paged[layer.index]
         self.score(layer, q, self._stamped)
-        return paged.attention(q, None)
+        return held.attention(q, None)
 
     def scored(self) -> float:
         """All pages that are held, nearly; see `Policy`."""

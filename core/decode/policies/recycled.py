@@ -1,4 +1,4 @@
-"""Recycled Attention: now and then a token attends to everything, and those after it to the best.
+"""Recycled Attention: mostly what one token before it needed, now and then everything.
 
 Xu et al., "Recycled Attention: Efficient inference for long-context language models" (2024). A full
 step chooses, for each layer and key/value head, the tokens with most attention (2.3); the steps
@@ -16,6 +16,7 @@ from longctx.core.contracts import policy
 from longctx.core.contracts.memory import Whole
 from longctx.core.contracts.policy import PolicyOptions, Spent
 from longctx.core.kv.prompt import LayerCache, Prompt
+from longctx.core.kv.prompt_policy import PromptPolicy
 from longctx.core.kv.recycled_cache import Places, Recycled
 from longctx.core.kv.refresh import COMPARING, FULL, RECYCLED, Cycle, Schedule, Turn
 from longctx.core.model.adapter import Layer
@@ -27,13 +28,14 @@ class Options(PolicyOptions):
     """Options of Recycled Attention; the defaults are the paper's (3.3 and 6).
 
     Attributes:
-        budget: tokens of the recycled cache, K.
-        stride: steps from one full step to the next, S. With `similarity` it is not looked at, but
-            over what a reading method kept it is then the most.
-        pool: neighbours of which a token takes the largest weight, odd; 1: only its own.
-        similarity: cosine of queries up to which a layer chooses anew, s; None: only the stride
-            counts.
-        compare: steps from one comparison to the next, the query comparison stride QC.
+        budget: tokens that are recycled, K in the paper.
+        stride: steps from one full step to the next, S; not used with `similarity`, but the most
+            over all that was kept.
+        pool: neighbours, itself in the middle, of which a token takes the largest weight; odd, 1:
+            only its own.
+        similarity: cosine of queries, -1 to 1, up to which a layer has a full step, s; null: the
+            stride alone counts.
+        compare: steps from one comparison to the next, QC.
     """
 
     budget: int = 4096
@@ -56,6 +58,11 @@ class Options(PolicyOptions):
         """The last token of the prompt chooses first."""
         return 1
 
+    @property
+    def period(self) -> int:
+        """From one full step to the next."""
+        return self.stride
+
     def cycle(self, keys: Tensor, values: Tensor, budget: int, longest: int) -> Cycle:
         """One layer's cycle over a cache (G, C, D) in which so many recycled steps can follow."""
         if self.similarity is None:
@@ -65,134 +72,19 @@ class Options(PolicyOptions):
         return Cycle(Recycled(keys, values, budget), schedule, self.pool, self.similarity)
 
 
-class Policy(policy.Policy):
-    """The full cache and, for each layer and key/value head, a recycled one.
-
-    Differences from the paper: a new token goes to the full cache at once and not at the next full
-    step, which is the same; when none of the chosen tokens is left in a layer, it has a full step.
-    What the paper leaves open: of equal weights the one that is larger before pooling comes first,
-    then the earlier token; queries are compared without position; layers with a sliding window
-    choose nothing.
-
-    Args:
-        options: `Options`.
-        prompt: read in full, with room for the answer; its last token has had a full step.
-        window: tokens that the model was trained on.
-    """
-
-    def __init__(self, options: Options, prompt: Prompt, window: int):
-        self._caches = prompt.caches
-        self._grows = any(cache.grows for cache in prompt.caches.values())
-        self._start, self._steps, self._entries = prompt.length, 0, 0
-        device = next(iter(self._caches.values())).keys.device
-        self._position = torch.tensor([self._start], device=device)  # of the next token
-        self._count = self._position + 1
-        self._budget = K = min(options.budget, prompt.capacity)
-        wanted = [i for i, cache in self._caches.items() if cache.layer.window is None]
-        self._rows = {index: row for row, index in enumerate(wanted)}
-        self._places = Places(len(wanted), K, device)
-        caches = {i: (self._caches[i].keys, self._caches[i].values) for i in wanted}
-        self.cycles = {i: options.cycle(*caches[i], K, longest=K) for i in wanted}
-        self._compared: dict[int, str] = {}  # what comparing layers do in this step
-        for index in wanted:
-            self._begin(self._caches[index])
-
-    @torch.inference_mode()
-    def _begin(self, cache: LayerCache) -> None:
-        """The prompt's last token chooses."""
-        n, plain = cache.length, cache.queries[:, -1:]
-        self._look(cache, plain, cache.layer.rotate(plain, slice(n - 1, n), n), self._position)
-
-    @property
-    def kind(self) -> str | None:
-        """Full or recycled, if all layers are alike; None too where some must compare."""
-        planned = {cycle.schedule.planned for cycle in self.cycles.values()} or {RECYCLED}
-        return None if self._grows or len(planned) > 1 or COMPARING in planned else planned.pop()
-
-    def begin_token(self) -> None:
-        """Counts the places in the recycled caches."""
-        self._places.next()
-
-    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attends one token to everything, or to what is recycled; see `Memory.attend`."""
-        cache = self._caches[layer.index]
-        everything = Store(cache.keys, cache.values, self._position)
-        if layer.window is not None:
-            rotated = self._put(cache, q, k, v, everything)
-            return cache.attention(rotated, cache.keys, cache.values, self._count)
-        cycle, row = self.cycles[layer.index], self._rows[layer.index]
-        step = cycle.step(q)
-        if cycle.schedule.planned == COMPARING:
-            self._compared[layer.index] = step
-        if step == FULL:
-            rotated = self._put(cache, q, k, v, everything)
-            return self._look(cache, q, rotated, self._count)
-        own, slot = cycle.recycled, self._places.slots[row]
-        rotated = self._put(cache, q, k, v, everything, own.store(slot))
-        if cache.grows:
-            own.follow(cache.keys, cache.values, slot, self._position)
-        return cache.attention(rotated, own.keys, own.values, self._places.counts[row])
-
-    def _put(self, cache: LayerCache, q: Tensor, k: Tensor, v: Tensor, *stores: Store) -> Tensor:
-        if cache.grows:
-            return cache.add(q, k, v)
-        return cache.put(q, k, v, self._position, stores)
-
-    def _look(self, cache: LayerCache, plain: Tensor, q: Tensor, count: Tensor) -> Tensor:
-        layer = cache.layer
-        self._places.chosen(self._rows[layer.index], count)
-        return self.cycles[layer.index].look(layer, plain, q, cache.keys, cache.values, count)
-
-    def end_token(self) -> None:
-        """The next token has the next place."""
-        self._position += 1
-        self._count += 1
-
-    def advance(self) -> None:
-        """Goes on in the schedules, and counts the entries that were attended to."""
-        self._steps += 1
-        tokens = self._start + self._steps
-        for index, cache in self._caches.items():
-            seen = tokens
-            if index in self.cycles:
-                schedule = self.cycles[index].schedule
-                done = self._compared.get(index, schedule.planned)
-                schedule.advance(done)
-                seen = tokens if done == FULL else min(tokens, self._budget + 1)
-            elif cache.layer.window is not None:
-                seen = min(tokens, cache.layer.window)
-            self._entries += seen
-        self._compared.clear()
-
-    def spent(self) -> Spent:
-        """What the tokens attended to; all tokens are held, and the recycled ones twice."""
-        attended = self._entries / max(1, self._steps * len(self._caches))
-        refreshes = [cycle.schedule.refreshes for cycle in self.cycles.values()]
-        mean = sum(refreshes) / max(1, len(refreshes))
-        held = self._start + self._steps
-        copies = min(self._budget, held) if self.cycles else 0
-        return Spent(attended, mean, held + copies)
-
-
-class Recalling(policy.Policy):
-    """A full step is the reading method's own: it selects, and of that the recycled are chosen.
+class Recalling(policy.Recalling):
+    """A full step is the method's selection, and of that the recycled are chosen.
 
     Recycled tokens keep the positions that they had in the full step's window, and those since
     follow it, so that the window has to leave room for them. The first token of the answer has a
     full step: of the question's last token, only the selection of its whole chunk is known. A
     layer also has one where keys would have to be turned anew.
 
-    Args:
-        options: `Options`.
-        recalled: the method's memory, which has read the question.
-        window: tokens that the model was trained on.
-
     Raises:
         UsageError: the steps between two full ones leave no room in the window for a selection.
     """
 
     chooses = True
-    kind = None  # what is selected decides what is read from host memory or disk
 
     def __init__(self, options: Options, recalled: Whole, window: int):
         self._options, self._recalled = options, recalled
@@ -222,7 +114,7 @@ class Recalling(policy.Policy):
             return out
         turn = self._turns.get(layer.index)
         step = FULL if turn is None or not turn.holds(layer) else turn.cycle.step(q)
-        if step != FULL:
+        if turn and step != FULL:
             out = turn.recycle(layer, q, *self._recalled.add(layer, k, v))
         else:
             seen = self._recalled.look(layer, q, k, v)
@@ -242,3 +134,95 @@ class Recalling(policy.Policy):
         held += min(self._options.budget, held) if self._turns else 0
         attended = float(self._entries) / max(1, self._looks)
         return Spent(attended, mean, held, narrowed=self._narrowed)
+
+
+class Policy(PromptPolicy):
+    """The full cache and, for each layer and key/value head, a recycled one.
+
+    Differences from the paper: a new token goes to the full cache at once and not at the next full
+    step, which is the same; when none of the chosen tokens is left in a layer, it has a full step.
+    What the paper leaves open: of equal weights the one that is larger before pooling comes first,
+    then the earlier token; queries are compared without position; layers with a sliding window
+    choose nothing.
+    """
+
+    recalling = Recalling
+
+    def __init__(self, options: Options, prompt: Prompt, window: int):
+        super().__init__(prompt)
+        self._steps, self._entries = 0, 0
+        self._budget = K = min(options.budget, prompt.capacity)
+        wanted = [i for i, cache in self._caches.items() if cache.layer.window is None]
+        self._rows = {index: row for row, index in enumerate(wanted)}
+        self._places = Places(len(wanted), K, self._device)
+        caches = {i: (self._caches[i].keys, self._caches[i].values) for i in wanted}
+        self.cycles = {i: options.cycle(*caches[i], K, longest=K) for i in wanted}
+        self._compared: dict[int, str] = {}  # what comparing layers do in this step
+        for index in wanted:
+            self._begin(self._caches[index])
+
+    @torch.inference_mode()
+    def _begin(self, cache: LayerCache) -> None:
+        """The prompt's last token chooses."""
+        n, plain = cache.length, cache.queries[:, -1:]
+        self._look(cache, plain, cache.layer.rotate(plain, slice(n - 1, n), n), self._position)
+
+    @property
+    def kind(self) -> str | None:
+        """Full or recycled, if all layers are alike; None too where some must compare."""
+        planned = {cycle.schedule.planned for cycle in self.cycles.values()} or {RECYCLED}
+        return None if self._grows or len(planned) > 1 or COMPARING in planned else planned.pop()
+
+    def begin_token(self) -> None:
+        """Counts the places in the recycled caches."""
+        self._places.next()
+
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attends one token to everything, or to what is recycled; see `Memory.attend`."""
+        cache = self._caches[layer.index]
+        everything = Store(cache.keys, cache.values, self._position)
+        if layer.window is not None:
+            rotated = cache.put(q, k, v, self._position, [everything])
+            return cache.attention(rotated, cache.keys, cache.values, self._count)
+        cycle, row = self.cycles[layer.index], self._rows[layer.index]
+        step = cycle.step(q)
+        if cycle.schedule.planned == COMPARING:
+            self._compared[layer.index] = step
+        if step == FULL:
+            rotated = cache.put(q, k, v, self._position, [everything])
+            return self._look(cache, q, rotated, self._count)
+        own, slot = cycle.recycled, self._places.slots[row]
+        rotated = cache.put(q, k, v, self._position, [everything, own.store(slot)])
+        if cache.grows:
+            own.follow(cache.keys, cache.values, slot, self._position)
+        return cache.attention(rotated, own.keys, own.values, self._places.counts[row])
+
+    def _look(self, cache: LayerCache, plain: Tensor, q: Tensor, count: Tensor) -> Tensor:
+        layer = cache.layer
+        self._places.chosen(self._rows[layer.index], count)
+        return self.cycles[layer.index].look(layer, plain, q, cache.keys, cache.values, count)
+
+    def advance(self) -> None:
+        """Goes on in the schedules, and counts the entries that were attended to."""
+        self._steps += 1
+        tokens = self._start + self._steps
+        for index, cache in self._caches.items():
+            seen = tokens
+            if index in self.cycles:
+                schedule = self.cycles[index].schedule
+                done = self._compared.get(index, schedule.planned)
+                schedule.advance(done)
+                seen = tokens if done == FULL else min(tokens, self._budget + 1)
+            elif cache.layer.window is not None:
+                seen = min(tokens, cache.layer.window)
+            self._entries += seen
+        self._compared.clear()
+
+    def spent(self) -> Spent:
+        """What the tokens attended to; all tokens are held, and the recycled ones twice."""
+        attended = self._entries / max(1, self._steps * len(self._caches))
+        refreshes = [cycle.schedule.refreshes for cycle in self.cycles.values()]
+        mean = sum(refreshes) / max(1, len(refreshes))
+        held = self._start + self._steps
+        copies = min(self._budget, held) if self.cycles else 0
+        return Spent(attended, mean, held + copies)

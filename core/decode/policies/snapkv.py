@@ -1,4 +1,4 @@
-"""SnapKV: of a prompt that was read in full, what its last tokens attend to is kept.
+"""SnapKV: what the question needed of the prompt, and the answer.
 
 Li et al., "SnapKV: LLM Knows What You are Looking for Before Generation", NeurIPS 2024.
 """
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from longctx.core.contracts import policy
 from longctx.core.contracts.policy import PolicyOptions, Spent
 from longctx.core.kv.prompt import LayerCache, Prompt
+from longctx.core.kv.prompt_policy import PromptPolicy
 from longctx.core.model.adapter import Layer
 from longctx.kernels.decode_door import Store, best_tokens
 from longctx.kernels.door import attention_mass
@@ -22,9 +22,10 @@ class Options(PolicyOptions):
     """Options of SnapKV.
 
     Attributes:
-        budget: tokens of the prompt that each layer and key/value head keeps.
-        window: last tokens of the prompt, whose queries choose; they are kept too.
-        pool: neighbours of which a token takes the largest mass, odd.
+        budget: tokens of the prompt that stay, the last ones included.
+        window: last tokens of the prompt, whose attention decides.
+        pool: neighbours, itself in the middle, of which a token takes the largest mean; odd, 1:
+            only its own.
     """
 
     budget: int = 4096
@@ -43,29 +44,22 @@ class Options(PolicyOptions):
         return self.window
 
 
-class Policy(policy.Policy):
+class Policy(PromptPolicy):
     """The chosen tokens of a prompt and all of the answer, at their original positions.
 
     What the paper leaves open: attention is averaged over a group's query heads as over the
     queries, so that each key/value head has one set; of equal means the one that is larger before
     pooling comes first, then the earlier token; layers with a sliding window choose nothing.
-
-    Args:
-        options: `Options`.
-        prompt: read in full, with room for the answer; it is cut down to what is kept.
-        window: tokens that the model was trained on.
     """
 
     def __init__(self, options: Options, prompt: Prompt, window: int):
-        self._caches = prompt.caches
-        self._grows = any(cache.grows for cache in prompt.caches.values())
+        super().__init__(prompt)
         self._steps, self._entries = 0, 0
         self._kept = {index: self._keep(options, cache) for index, cache in self._caches.items()}
-        device = next(iter(self._caches.values())).keys.device
-        self._position = torch.tensor([prompt.length], device=device)  # of the next token
-        self._slots = torch.tensor([*self._kept.values()], device=device)  # of layers: its entry
-        self._counts = self._slots + 1
-        rows = zip(self._slots.split(1), self._counts.split(1), strict=True)
+        # Of layers: the next token's entry, and the entries with it.
+        self._slots = torch.tensor([*self._kept.values()], device=self._device)
+        self._ends = self._slots + 1
+        rows = zip(self._slots.split(1), self._ends.split(1), strict=True)
         self._rows = dict(zip(self._kept, rows, strict=True))
 
     @staticmethod
@@ -84,17 +78,14 @@ class Policy(policy.Policy):
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attends one token to all that is kept; see `Memory.attend`."""
         cache, (slot, count) = self._caches[layer.index], self._rows[layer.index]
-        if cache.grows:
-            q = cache.add(q, k, v)
-        else:
-            q = cache.put(q, k, v, self._position, [Store(cache.keys, cache.values, slot)])
+        q = cache.put(q, k, v, self._position, [Store(cache.keys, cache.values, slot)])
         return cache.attention(q, cache.keys, cache.values, count)
 
     def end_token(self) -> None:
         """The next token has the next place."""
-        self._position += 1
+        super().end_token()
         self._slots += 1
-        self._counts += 1
+        self._ends += 1
 
     def advance(self) -> None:
         """Counts the entries that were attended to."""

@@ -30,7 +30,7 @@ from longctx.kernels.decode_door import PAGE
 # Tokens at least before those that are timed: each kind of step has come twice then, so that its
 # kernels are chosen and its graph is captured, also of steps that begin a page.
 UNCOUNTED = 3 * PAGE
-SURE = 2  # strides at least, for the same
+SURE = 2  # periods at least, for the same
 
 
 def measure_policies(
@@ -88,9 +88,9 @@ class Plain:
 
 
 def steps_of(one: Decoding, answer: int) -> tuple[int, int]:
-    """Tokens before those that are timed, and those: whole strides, where a policy has them."""
-    stride = getattr(one.options, "stride", 1)
-    before, timed = (-(-n // stride) * stride for n in (max(UNCOUNTED, SURE * stride), answer))
+    """Tokens before those that are timed, and those: whole periods of the policy."""
+    period = one.options.period
+    before, timed = (-(-n // period) * period for n in (max(UNCOUNTED, SURE * period), answer))
     return before + 1, timed  # the first token comes of the prompt, without a step
 
 
@@ -154,7 +154,7 @@ def _timed(
     policy = policy_of(engine, one, prompt)
     answer = generation_of(engine, reader, policy, prompt.length, before + timed)
     tokens = answer.tokens()
-    early = before - getattr(one.options, "stride", 1)  # asking may wait for the device
+    early = before - one.options.period  # asking may wait for the device
     _take(tokens, early)
     first = _spent(policy)
     _take(tokens, before - early)
@@ -169,7 +169,7 @@ def _timed(
 
 def _spent(policy: Policy) -> tuple[float, float]:
     """Entries attended to and pages scored so far, means over all tokens."""
-    return policy.spent().attended, policy.scored() if hasattr(policy, "scored") else 0.0
+    return policy.spent().attended, policy.scored()
 
 
 def _take(tokens: Iterator[int], count: int) -> None:

@@ -1,17 +1,18 @@
 """By what a document's passages are gathered, one file each; the folder is the registry.
 
-`--gather-by bm25` loads `bm25.py`, whose function `rank` takes a `Sought` and says how well each
-window fits. `method` has no file: it is the rule of the method that read the document, as its paper
-has it. Importing this loads no model libraries.
+`--gather-by bm25` loads `bm25.py`, which defines a class `GatherSource` that inherits the one
+below. `method` has no file: it is the rule of the method that read the document, as its paper has
+it. Importing this loads no model libraries.
 """
 
-import importlib
-import pkgutil
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from longctx.core.common.contract import Contract
 from longctx.core.common.errors import UsageError
+from longctx.core.common.registry import Registry
 
 if TYPE_CHECKING:
     from longctx.core.retrieve.late_interaction import Maxima
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 METHOD = "method"  # the rule of the document's own method
 USUAL = "hybrid"  # what finds most: docs/benchmarks/accuracy.md, "Gather recall"
 WORDS = "bm25"  # what needs no embeddings
+_registry = Registry(__name__, "gather source")
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,30 @@ class Sought:
     index: "PassageIndex"
 
 
+class GatherSource(Contract, abstract=True):
+    """Ranks the windows of documents.
+
+    Attributes:
+        embeddings: "needed": it finds nothing in a document that has none; "used": it does without;
+            "unused".
+    """
+
+    embeddings: ClassVar[Literal["needed", "used", "unused"]]
+
+    @abstractmethod
+    def rank(self, sought: Sought) -> "Ranked":
+        """How well each window fits; of equal windows the earlier is gathered first."""
+
+
 def names() -> list[str]:
     """What there is to gather by, the usual one first."""
-    found = {METHOD, *(module.name for module in pkgutil.iter_modules(__path__))}
-    return [USUAL, *sorted(found - {USUAL})]
+    return [USUAL, *sorted({METHOD, *_registry.names()} - {USUAL})]
+
+
+def summaries() -> dict[str, str]:
+    """What each is, for help texts."""
+    rule = {METHOD: "the rule of the document's own method, as published"}
+    return {name: (rule | _registry.summaries())[name] for name in names()}
 
 
 def check(name: str) -> None:
@@ -55,18 +77,16 @@ def check(name: str) -> None:
         raise UsageError(f"cannot gather by {name!r}", "", f"Known: {', '.join(names())}.")
 
 
-def load(name: str) -> "Callable[[Sought], Ranked]":
-    """The function `rank` of a name that is not METHOD.
+def load(name: str) -> GatherSource:
+    """The gather source of a name that is not METHOD.
 
     Raises:
         UsageError: as `check`.
     """
     check(name)
-    return importlib.import_module(f"{__name__}.{name}").rank
+    return _registry.load(name).GatherSource()
 
 
-def needs_embeddings(name: str) -> bool:
-    """Whether a source finds nothing where a document has no embeddings."""
-    return name != METHOD and getattr(
-        importlib.import_module(f"{__name__}.{name}"), "NEEDS_EMBEDDINGS", False
-    )
+def embeddings(name: str) -> str:
+    """Whether embeddings are needed, used or unused; the method's rule says that itself."""
+    return "unused" if name == METHOD else load(name).embeddings

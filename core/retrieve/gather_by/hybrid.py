@@ -1,37 +1,41 @@
-"""Words and meaning together, of a window and of what stands around it.
+"""Hybrid: words and embeddings together.
 
 Standardised MaxSim and BM25 are added as z-scores over all windows, twice: for windows of 128
-tokens, and for stretches of 512, whose best one a window is in. A passage that answers stands among
-others of its subject more often than alone. Which scales and which sum was decided on the
+tokens, and for stretches of 512, of which the best one around a window counts. A passage that
+answers stands among others of its subject more often than alone. Scales and sum were decided on the
 development questions (docs/benchmarks/accuracy.md, "Gather recall").
 """
 
 import numpy as np
 
-from longctx.core.retrieve.gather_by import Sought
+from longctx.core.retrieve import gather_by
 from longctx.core.retrieve.lexical import STRETCH, WINDOW
 from longctx.core.retrieve.ranked import Ranked
 
 
-def rank(sought: Sought) -> Ranked:
-    """The windows by both; by words alone where there are no embeddings."""
-    units = sought.index.units
-    words = sought.index.window_scores(sought.words)
-    maxima = sought.maxima() if sought.maxima else None
-    meaning = maxima.scores(WINDOW) if maxima else None
-    windows, stretches = units.spans(WINDOW), units.spans(STRETCH)
-    around = _both(
-        sought.index.window_scores(sought.words, STRETCH), maxima and maxima.scores(STRETCH)
-    )
-    best = _best(around, stretches, len(units))
-    near = z_scores(best[windows].mean(axis=1))
-    return Ranked(units, windows, _both(words, meaning) + near, words, meaning)
+class GatherSource(gather_by.GatherSource):
+    """The windows by both."""
+
+    embeddings = "used"
+
+    def rank(self, sought: gather_by.Sought) -> Ranked:
+        """The windows by both; by words alone where there are no embeddings."""
+        units = sought.index.units
+        words = sought.index.window_scores(sought.words)
+        maxima = sought.maxima() if sought.maxima else None
+        meaning = maxima.scores(WINDOW) if maxima else None
+        windows, stretches = units.spans(WINDOW), units.spans(STRETCH)
+        around = _both(
+            sought.index.window_scores(sought.words, STRETCH), maxima and maxima.scores(STRETCH)
+        )
+        best = _best(around, stretches, len(units))
+        near = z_scores(best[windows].mean(axis=1))
+        return Ranked(units, windows, _both(words, meaning) + near, words, meaning)
 
 
 def _both(words: np.ndarray, meaning: np.ndarray | None) -> np.ndarray:
     """The sum of z-scores, itself standardised."""
-    parts = [words] if meaning is None else [words, meaning]
-    return z_scores(sum(map(z_scores, parts)))
+    return z_scores(z_scores(words) + (0 if meaning is None else z_scores(meaning)))
 
 
 def z_scores(values: np.ndarray) -> np.ndarray:

@@ -1,17 +1,22 @@
-"""Standardised MaxSim: windows of 128 tokens by the embeddings of the question's tokens.
+"""Standardised MaxSim: embeddings alone.
 
-Late interaction over the embeddings that REFORM keeps (`core/retrieve/late_interaction.py`).
+Windows of 128 tokens by late interaction over the embeddings that REFORM keeps
+(`core/retrieve/late_interaction.py`).
 """
 
-from longctx.core.retrieve.gather_by import Sought
+from longctx.core.retrieve import gather_by
 from longctx.core.retrieve.lexical import WINDOW
 from longctx.core.retrieve.ranked import Ranked
 
-NEEDS_EMBEDDINGS = True
 
+class GatherSource(gather_by.GatherSource):
+    """The windows by standardised MaxSim."""
 
-def rank(sought: Sought) -> Ranked:
-    """The windows by standardised MaxSim; `sought.maxima` is there."""
-    maxima = sought.maxima()
-    meaning = maxima.scores(WINDOW)
-    return Ranked(maxima.units, maxima.units.spans(WINDOW), meaning, None, meaning)
+    embeddings = "needed"
+
+    def rank(self, sought: gather_by.Sought) -> Ranked:
+        """See `gather_by.GatherSource`."""
+        assert sought.maxima, "embeddings are needed"
+        maxima = sought.maxima()
+        meaning = maxima.scores(WINDOW)
+        return Ranked(maxima.units, maxima.units.spans(WINDOW), meaning, None, meaning)

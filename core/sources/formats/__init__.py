@@ -1,23 +1,55 @@
 """Formats that text is made of before it is read, one file each; the folder is the registry.
 
-`book.html` is converted by `html.py`: its function `convert(file, name, share)` gives `Piece`s,
-its `MARKS` says what their numbers count, `NEEDS` names a library beside Python's own, and `STREAM`
-whether the file is read as it comes (else all of it is held in memory).
+`book.html` is converted by `html.py`, which defines a class `Format` that inherits the one below.
 """
 
-import importlib
-import pkgutil
+from abc import abstractmethod
+from collections.abc import Iterator
 from functools import cache
 from pathlib import PurePath
-from types import ModuleType
+from typing import BinaryIO, ClassVar
+
+from longctx.core.common.contract import Contract
+from longctx.core.common.registry import Registry
+from longctx.core.sources.limits import Share
+from longctx.core.sources.pieces import Piece
 
 OTHER_ENDINGS = {"htm": "html", "xhtml": "html", "ndjson": "jsonl"}
+REGISTRY = Registry(__name__, "format")
+
+
+class Format(Contract, abstract=True):
+    """Makes text of a file.
+
+    Attributes:
+        marks: what the numbers of its pieces count: page, line, ...
+        needs: a library beside Python's own; empty: none.
+        streams: the file is read as it comes; else all of it is held in memory.
+    """
+
+    marks: ClassVar[str]
+    needs: ClassVar[str] = ""
+    streams: ClassVar[bool] = False
+
+    @abstractmethod
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+        """The pieces of its text, in order.
+
+        Args:
+            file: its bytes.
+            name: as the user knows it.
+            share: where what it holds unpacked counts.
+
+        Raises:
+            UnreadableInput: it has no text, or more than is allowed; where it is damaged, whatever
+                libraries raise (`core/sources/packed.py` tells it as that).
+        """
 
 
 @cache
 def names() -> tuple[str, ...]:
     """The formats that there are."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+    return tuple(REGISTRY.names())
 
 
 def of(file: str) -> str:
@@ -27,6 +59,11 @@ def of(file: str) -> str:
     return name if name in names() else ""
 
 
-def load(name: str) -> ModuleType:
-    """The module of a format."""
-    return importlib.import_module(f"{__name__}.{name}")
+def load(name: str) -> Format:
+    """A format that there is."""
+    return REGISTRY.load(name).Format()
+
+
+def cited(marks: str, number: int) -> str:
+    """A place in an original as answers cite it: "12", "p. 12", "cell 4"."""
+    return {"line": "", "page": "p. "}.get(marks, f"{marks} ") + str(number)

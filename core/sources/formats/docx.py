@@ -1,38 +1,38 @@
-"""DOCX: the text of its paragraphs, cited by paragraph (the first is 1).
+"""DOCX: paragraphs, those in tables too; then foot- and endnotes; without deleted text.
 
-Those in tables count; foot- and endnotes follow the text and count on. Text that was deleted with
-changes being tracked is left out. A file that declares a document type, as none does that Word
-writes, is refused: such declarations can grow without end.
+Notes count on. A file that declares a document type, as none does that Word writes, is refused:
+such declarations can grow without end.
 """
 
 from collections.abc import Iterator
 from typing import BinaryIO
 from xml.parsers import expat
 
+from longctx.core.sources import formats
 from longctx.core.sources.limits import Share
 from longctx.core.sources.pieces import Piece, tidy
 from longctx.core.sources.zipped import members_of
 
-MARKS, NEEDS, STREAM = "paragraph", "", False
 PARTS = ("word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
 SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 
 
-def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
-    """Each paragraph that has text.
+class Format(formats.Format):
+    """Each paragraph that has text."""
 
-    Raises:
-        ValueError: it has no text part, or one that is not as Word writes it.
-    """
-    number = 0
-    with members_of(file, name, share) as (names, read):
-        if PARTS[0] not in names:
-            raise ValueError(f"it has no {PARTS[0]}")
-        for part in PARTS:
-            for text in _paragraphs(read(part)) if part in names else ():
-                number += 1
-                if text.strip():
-                    yield Piece(tidy(text) + "\n", number)
+    marks = "paragraph"
+
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+        """See `formats.Format`."""
+        number = 0
+        with members_of(file, name, share) as (names, read):
+            if PARTS[0] not in names:
+                raise ValueError(f"it has no {PARTS[0]}")
+            for part in PARTS:
+                for text in _paragraphs(read(part)) if part in names else ():
+                    number += 1
+                    if text.strip():
+                        yield Piece(tidy(text) + "\n", number)
 
 
 def _paragraphs(xml: bytes) -> list[str]:

@@ -1,4 +1,4 @@
-"""EPUB: the text of its files in reading order, cited by chapter.
+"""EPUB: text of its files in reading order.
 
 Chapters are counted as the book's spine lists its files, the first is 1; covers and title pages
 count too.
@@ -10,6 +10,7 @@ from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from longctx.core.common.errors import UnreadableInput
+from longctx.core.sources import formats
 from longctx.core.sources.formats.html import page_text
 from longctx.core.sources.limits import Share, TooMuch
 from longctx.core.sources.markup import tags, text_of
@@ -17,36 +18,34 @@ from longctx.core.sources.packed import damage_told
 from longctx.core.sources.pieces import Piece
 from longctx.core.sources.zipped import members_of
 
-MARKS, NEEDS, STREAM = "chapter", "", False
 CONTAINER, ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 
 
-def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
-    """The text of each chapter; what is wrong with one does not keep the others from being read.
+class Format(formats.Format):
+    """The text of each chapter; what is wrong with one does not keep the others from being read."""
 
-    Raises:
-        ValueError: it does not say what is in it.
-        UnreadableInput: no chapter has text that can be read.
-        TooMuch: more is unpacked than is allowed.
-    """
-    found, lost = False, ""
-    with members_of(file, name, share) as (names, read):
-        locked = _locked(read) if ENCRYPTION in names else set()
-        spine = _spine(read, name)
-        for number, chapter in enumerate(spine, 1):
-            if chapter in locked or chapter not in names:
-                why = "is encrypted" if chapter in locked else f"('{chapter}') is missing"
-                piece = Piece("", number, f"chapter {number} {why}")
-            else:
-                piece = _chapter(read, chapter, number)
-            found, lost = found or bool(piece.text), lost or piece.lost
-            yield piece._replace(lost=f"'{name}': {piece.lost}") if piece.lost else piece
-    if lost and not found:
-        raise UnreadableInput(
-            f"cannot read '{name}'",
-            f"none of its {len(spine):,} chapters has text that can be read: {lost}",
-            "Get it whole, and without copy protection.",
-        )
+    marks = "chapter"
+
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+        """See `formats.Format`."""
+        found, lost = False, ""
+        with members_of(file, name, share) as (names, read):
+            locked = _locked(read) if ENCRYPTION in names else set()
+            spine = _spine(read, name)
+            for number, chapter in enumerate(spine, 1):
+                if chapter in locked or chapter not in names:
+                    why = "is encrypted" if chapter in locked else f"('{chapter}') is missing"
+                    piece = Piece("", number, f"chapter {number} {why}")
+                else:
+                    piece = _chapter(read, chapter, number)
+                found, lost = found or bool(piece.text), lost or piece.lost
+                yield piece._replace(lost=f"'{name}': {piece.lost}") if piece.lost else piece
+        if lost and not found:
+            raise UnreadableInput(
+                f"cannot read '{name}'",
+                f"none of its {len(spine):,} chapters has text that can be read: {lost}",
+                "Get it whole, and without copy protection.",
+            )
 
 
 def _chapter(read: Callable[[str], bytes], member: str, number: int) -> Piece:

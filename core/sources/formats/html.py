@@ -1,21 +1,25 @@
-"""HTML: the text that people see, cited by the line of the page's source."""
+"""HTML: what people see, and texts in place of pictures; no scripts."""
 
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from longctx.core.sources import formats
 from longctx.core.sources.detect import detect
 from longctx.core.sources.limits import Share
 from longctx.core.sources.markup import said_encoding, text_of
 from longctx.core.sources.pieces import Piece, decoded
 
-MARKS, NEEDS, STREAM = "line", "", False
 
-
-def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+class Format(formats.Format):
     """The text of a page; scripts and styles are left out."""
-    text, bad = page_text(file.read(), name)
-    yield Piece("", 1, undecodable=bad)
-    yield from text_of(text)
+
+    marks = "line"
+
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+        """See `formats.Format`."""
+        text, bad = page_text(file.read(), name)
+        yield Piece("", 1, undecodable=bad)
+        yield from text_of(text)
 
 
 def page_text(data: bytes, name: str) -> tuple[str, int]:

@@ -1,36 +1,40 @@
-"""Jupyter notebooks: sources and text output of their cells, cited by cell (the first is 1)."""
+"""Jupyter notebooks: source and text output of each cell."""
 
 import json
 import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from longctx.core.sources import formats
 from longctx.core.sources.limits import Share
 from longctx.core.sources.pieces import Piece, plain_lines, tidy
 
-MARKS, NEEDS, STREAM = "cell", "", False
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
-    """Each cell; pictures and other output that is no text are left out.
+class Format(formats.Format):
+    """Each cell; pictures and other output that is no text are left out."""
 
-    Raises:
-        ValueError: it is no notebook.
-    """
-    book = json.loads(file.read())
-    if not isinstance(book, dict):
-        raise ValueError("it is no notebook")
-    cells = book.get("cells")
-    if cells is None:  # before version 4
-        cells = [cell for sheet in _listed(book["worksheets"]) for cell in _cells_of(sheet)]
-    if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
-        raise ValueError("it has no cells")
-    for number, cell in enumerate(cells, 1):
-        parts = [cell.get("source", cell.get("input")), *map(_output, _listed(cell.get("outputs")))]
-        texts = [plain_lines(tidy(_joined(part))) for part in parts]
-        if any(texts):
-            yield Piece("".join(texts) + "\n", number)
+    marks = "cell"
+
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+        """See `formats.Format`."""
+        book = json.loads(file.read())
+        if not isinstance(book, dict):
+            raise ValueError("it is no notebook")
+        cells = book.get("cells")
+        if cells is None:  # before version 4
+            cells = [cell for sheet in _listed(book["worksheets"]) for cell in _cells_of(sheet)]
+        if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
+            raise ValueError("it has no cells")
+        for number, cell in enumerate(cells, 1):
+            parts = [
+                cell.get("source", cell.get("input")),
+                *map(_output, _listed(cell.get("outputs"))),
+            ]
+            texts = [plain_lines(tidy(_joined(part))) for part in parts]
+            if any(texts):
+                yield Piece("".join(texts) + "\n", number)
 
 
 def _cells_of(sheet: Any) -> list[Any]:

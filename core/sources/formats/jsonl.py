@@ -1,35 +1,32 @@
-"""JSON lines: each record as `key: value` lines, cited by the line of the file.
-
-Strings are written as they read, not as JSON spells them. A line that is no JSON stays as it is.
-"""
+"""JSON lines: each record as `key: value` lines, strings as they read; other lines as they are."""
 
 import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from longctx.core.sources import formats
 from longctx.core.sources.detect import NotText
 from longctx.core.sources.limits import CONVERTED, Share, require_held
 from longctx.core.sources.pieces import Piece, decoded, tidy
 
-MARKS, NEEDS, STREAM = "line", "", True
 
+class Format(formats.Format):
+    """Each record."""
 
-def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
-    """Each record.
+    marks = "line"
+    streams = True
 
-    Raises:
-        NotText: there are zero bytes.
-        TooMuch: a line is too long.
-    """
-    number = 0
-    while line := file.readline(CONVERTED + 1):
-        number += 1
-        require_held(name, len(line))
-        if b"\0" in line:
-            raise NotText(f"cannot read '{name}'", "it is binary", "Convert it to UTF-8.")
-        text, bad = decoded(line, "utf-8-sig" if number == 1 else "utf-8")
-        if text.strip():
-            yield Piece(tidy(_record(text, share)), number, undecodable=bad)
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+        """See `formats.Format`."""
+        number = 0
+        while line := file.readline(CONVERTED + 1):
+            number += 1
+            require_held(name, len(line))
+            if b"\0" in line:
+                raise NotText(f"cannot read '{name}'", "it is binary", "Convert it to UTF-8.")
+            text, bad = decoded(line, "utf-8-sig" if number == 1 else "utf-8")
+            if text.strip():
+                yield Piece(tidy(_record(text, share)), number, undecodable=bad)
 
 
 def _record(line: str, share: Share) -> str:

@@ -1,6 +1,6 @@
-"""Mailboxes (mbox): headers and text of each message, cited by message (the first is 1).
+"""Mailboxes: main headers and text of each message, plain rather than HTML; names of attachments.
 
-Of a message in several forms the plain one is read; attachments are named, not opened.
+What is malformed is read as far as it can be.
 """
 
 import re
@@ -11,11 +11,11 @@ from email.header import decode_header, make_header
 from email.message import Message
 from typing import BinaryIO
 
+from longctx.core.sources import formats
 from longctx.core.sources.limits import CONVERTED, Share, require_held
 from longctx.core.sources.markup import text_of
 from longctx.core.sources.pieces import Piece, decoded, known_encoding, plain_lines, tidy
 
-MARKS, NEEDS, STREAM = "message", "", True
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 _QUOTED = re.compile(rb"^>(>*From )", re.M)
 # What Python's library may raise for what is no mail, whatever it says of errors.
@@ -23,15 +23,16 @@ NONSENSE = (ValueError, LookupError, TypeError, AttributeError, AssertionError, 
 NONSENSE += (RecursionError,)
 
 
-def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
-    """Each message.
+class Format(formats.Format):
+    """Each message."""
 
-    Raises:
-        ValueError: it does not begin like a mailbox.
-        TooMuch: a message is too long.
-    """
-    for number, data in enumerate(_messages(file, name), 1):
-        yield _piece(_QUOTED.sub(rb"\1", data), number)
+    marks = "message"
+    streams = True
+
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+        """See `formats.Format`."""
+        for number, data in enumerate(_messages(file, name), 1):
+            yield _piece(_QUOTED.sub(rb"\1", data), number)
 
 
 def _piece(data: bytes, number: int) -> Piece:

@@ -1,51 +1,55 @@
-"""PDF: the text of its pages, in the order of the file, cited by page (the first is 1)."""
+"""PDF: text of the pages, in the order of the file."""
 
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from longctx.core.common.errors import UnreadableInput
+from longctx.core.sources import formats
 from longctx.core.sources.limits import Share
 from longctx.core.sources.pieces import Piece, plain_lines, tidy
 
 if TYPE_CHECKING:
-    from pypdfium2 import PdfPage
+    from pypdfium2 import PdfDocument, PdfPage
 
-MARKS, NEEDS, STREAM = "page", "pypdfium2", False
 ABSENT = 1000  # pages in a row that cannot be read, after which no other is tried
 _HYPHEN = re.compile("[\x02\ufffe]\r?\n?")  # where a word goes on in the next line
 
 
-def convert(file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
-    """The text of each page.
+class Format(formats.Format):
+    """The text of each page."""
 
-    Raises:
-        UnreadableInput: it is encrypted, or no page has text.
-    """
-    from pypdfium2 import PdfDocument
+    marks = "page"
+    needs = "pypdfium2"
 
-    pages, found, absent = PdfDocument(file.read()), False, 0
-    try:
-        for index in range(len(pages)):
-            piece = _page(pages, index, name)
-            absent = 0 if piece else absent + 1
-            if absent > ABSENT:
-                yield Piece("", index + 1, f"'{name}': the pages from {index + 1:,} on are lost")
-                break
-            piece = piece or Piece("", index + 1, f"'{name}': page {index + 1} cannot be read")
-            found |= bool(piece.text)
-            yield piece
-        if not found:
-            raise UnreadableInput(
-                f"cannot read '{name}'",
-                f"its {len(pages):,} pages are pictures without text",
-                "Let a program for text recognition (OCR) put text into it first.",
-            )
-    finally:
-        pages.close()
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+        """See `formats.Format`."""
+        from pypdfium2 import PdfDocument
+
+        pages, found, absent = PdfDocument(file.read()), False, 0
+        try:
+            for index in range(len(pages)):
+                piece = _page(pages, index, name)
+                absent = 0 if piece else absent + 1
+                if absent > ABSENT:
+                    yield Piece(
+                        "", index + 1, f"'{name}': the pages from {index + 1:,} on are lost"
+                    )
+                    break
+                piece = piece or Piece("", index + 1, f"'{name}': page {index + 1} cannot be read")
+                found |= bool(piece.text)
+                yield piece
+            if not found:
+                raise UnreadableInput(
+                    f"cannot read '{name}'",
+                    f"its {len(pages):,} pages are pictures without text",
+                    "Let a program for text recognition (OCR) put text into it first.",
+                )
+        finally:
+            pages.close()
 
 
-def _page(pages: object, index: int, name: str) -> Piece | None:
+def _page(pages: "PdfDocument", index: int, name: str) -> Piece | None:
     """The text of a page; None where it cannot be read."""
     from pypdfium2 import PdfiumError
 

@@ -1,16 +1,14 @@
 """How a decode policy is named: by a user, a profile, a document; and what is refused."""
 
 import dataclasses
-from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from toys import POLICY, toy
 
 from longctx.core.ask import strategies
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, UsageError
-from longctx.core.contracts.policy import PolicyOptions
 from longctx.core.decode import policies as decoding
 from longctx.core.decode.policies import choose
 from longctx.core.engine.setup import prepare
@@ -23,35 +21,15 @@ from longctx.core.store.library import Library
 from longctx.core.store.manifest import MANIFEST
 
 
-@dataclass(frozen=True)
-class Options(PolicyOptions):
-    """Of a policy that has one option of every sort."""
-
-    budget: int = 4096
-    share: float | None = None
-    rule: str = "top"
-    loud: bool = False
-
-    def reserve(self, answer: int) -> int:
-        return 16
-
-    def __post_init__(self) -> None:
-        if self.budget < 1:
-            raise ValueError(f"budget: expected 1 or more, got {self.budget}")
-
-
 @pytest.fixture
-def loud_policy(monkeypatch):
-    """A policy "loud+clear" with these options, decoded as dense."""
-    load = decoding.load
-    dense = load("dense").Policy
-    loud = SimpleNamespace(Options=Options, Policy=lambda options, *more: dense(None, *more))
-    monkeypatch.setattr(decoding, "names", lambda: ["dense", "loud+clear"])
-    monkeypatch.setattr(decoding, "load", lambda name: loud if name == "loud+clear" else load(name))
+def loud_policy(tmp_path):
+    """A policy "loud+clear" with one option of every sort, decoded as dense; its options."""
+    with toy(decoding, "loud_clear", POLICY, tmp_path / "toys"):
+        yield decoding.load("loud+clear").Options
 
 
-@pytest.mark.usefixtures("loud_policy")
-def test_options_are_numbers_words_and_truths():
+def test_options_are_numbers_words_and_truths(loud_policy):
+    Options = loud_policy
     text = "loud+clear:budget=7, share = 1e-3,rule=alpha,loud=true"
     assert choose(text, {}) == decoding.Decoding("loud+clear", Options(7, 0.001, "alpha", True))
     assert choose("loud+clear:share=null", {}).options == Options()
@@ -61,8 +39,8 @@ def test_options_are_numbers_words_and_truths():
     assert choose(None, {}).name == "dense"
 
 
-@pytest.mark.usefixtures("loud_policy")
-def test_what_is_given_goes_before_the_profiles_options_and_those_before_the_defaults():
+def test_what_is_given_goes_before_the_profiles_options_and_those_before_the_defaults(loud_policy):
+    Options = loud_policy
     ours = {"loud+clear": {"budget": 5, "rule": "alpha"}, "dense": {}}
     assert choose("loud+clear:budget=6", ours).options == Options(6, rule="alpha")
     assert choose("loud+clear", ours).options == Options(5, rule="alpha")
@@ -72,7 +50,7 @@ def test_what_is_given_goes_before_the_profiles_options_and_those_before_the_def
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nope", r"unknown decode policy 'nope'\. Known: dense, loud\+clear"),
+        ("nope", r"unknown decode policy 'nope'\. Known: dense, loud\+clear, quest"),
         ("loud_clear", "unknown decode policy 'loud_clear'"),
         ("loud+clear:nope=5", "unknown key 'nope'.*Known keys: budget, share, rule, loud"),
         ("loud+clear:budget", "OPTION=VALUE.*For example"),
@@ -113,7 +91,8 @@ def loud_setup(loud_policy, setup_random, tmp_path):
     return dataclasses.replace(setup_random, profile=str(path))
 
 
-def test_the_user_goes_before_the_profile(loud_setup):
+def test_the_user_goes_before_the_profile(loud_policy, loud_setup):
+    Options = loud_policy
     assert prepare(loud_setup).decoding.options == Options(5, rule="alpha")
     named = dataclasses.replace(loud_setup, decode="loud+clear:budget=6")
     assert prepare(named).decoding.options == Options(6, rule="alpha")
@@ -169,21 +148,6 @@ def test_full_attention_refuses_an_answer_that_leaves_no_room(setup_random, tmp_
         ):
             with pytest.raises(LongctxError, match=f"do not fit.*Lower {option}"):
                 session.ask("who?", sampling=Sampling(max_new_tokens=answer), decode=decode)
-
-
-@pytest.mark.parametrize("policy", sorted({*decoding.names()} - {"dense"}))
-def test_every_policy_answers_over_a_full_prefill(setup_random, tmp_path, book, policy):
-    full = dataclasses.replace(setup_random, method="full")
-    Path(book).write_text("the keeper wrote in his book that a boat came home " * 6)
-    ingest(tmp_path / "library", [book], full)
-    with Session(tmp_path / "library", None, setup_random) as session:
-        dense = session.ask("who?")
-        within = session.ask("who?", decode=policy)
-        assert (within.answer, within.attended_per_step) == (dense.answer, dense.attended_per_step)
-        if policy == "raas":  # its prompt is pinned: what is beyond the budget is the answer's
-            return
-        beyond = session.ask("who?", decode=f"{policy}:budget=48")
-        assert beyond.attended_per_step < dense.attended_per_step
 
 
 def test_raas_answers_beyond_the_window(setup_random, tmp_path, book, monkeypatch):

@@ -17,7 +17,7 @@ from longctx.core.methods import reform
 from longctx.core.methods.reform import Method, Options
 from longctx.core.model import architectures
 from longctx.core.model.adapter import ATTENTION, Decoder
-from longctx.core.model.architectures import ADAPTERS, COLUMNS, REFUSED, Adapter, adapter_of, table
+from longctx.core.model.architectures import ADAPTERS, COLUMNS, REFUSED, Adapter, adapter_of
 from longctx.core.model.files import ModelFiles
 from longctx.core.model.load import _small_copy, load_decoder, self_check
 from longctx.core.model.rope import NoRope
@@ -170,12 +170,6 @@ def test_the_self_check_takes_few_experts_and_tokens(make_model):
     assert experts
     assert set(experts) == {2}
     assert shapes["embed_tokens.weight"][0] == 8
-
-
-def test_the_readme_has_the_table():
-    readme = (ROOT / "README.md").read_text("utf-8")
-    block = f"<!-- architectures -->\n{table()}\n<!-- /architectures -->"
-    assert block in readme, "put in what `python -m longctx.core.model.architectures` prints"
 
 
 # --- what is refused, and models inside others ---

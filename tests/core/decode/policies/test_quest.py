@@ -10,7 +10,6 @@ from decoded import (
     decode,
     exact,
     furthest,
-    greedy,
     read,
     small,
     transcribed,
@@ -80,21 +79,6 @@ def test_the_last_page_is_always_in_and_counted(run):
 
 
 # --- limits ---
-
-NAMES = ["llama-dynamic", "llama-one-kv-head", "qwen3-windows", "gemma2"]
-NAMES += ["gpt_oss", "phi3-longrope", "cohere2", "mistral-window"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_within_the_budget_it_is_dense(make_model, name):
-    """Also where there would be room for more pages than the budget has."""
-    decoder = Decoder(make_model(name, vocab_size=400))
-    found = []
-    for module, options in ((quest, BUDGET), (dense, dense.Options())):
-        prompt = read(decoder, 30, 60, plain=True)
-        found.append(greedy(decoder, module.Policy(options, prompt, WIDE), ORDER[30], 12))
-    assert found[0][0] == found[1][0]
-    assert np.abs(found[0][1] - found[1][1]).max() < 1e-4 * max(1, np.abs(found[1][1]).max())
 
 
 def test_one_page_above_the_budget_it_is_not(model):

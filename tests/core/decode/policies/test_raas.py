@@ -14,7 +14,6 @@ from decoded import (
     decode,
     exact,
     furthest,
-    greedy,
     read,
     small,
     step,
@@ -128,21 +127,6 @@ def test_reassigned_positions_change_the_answer_from_the_window_on(runs):
 
 
 # --- limits ---
-
-
-NAMES = ["llama-dynamic", "llama-one-kv-head", "qwen3-windows", "gemma2", "gpt_oss"]
-NAMES += ["phi3-longrope", "cohere2"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_within_the_budget_it_is_dense(make_model, name):
-    decoder = Decoder(make_model(name, vocab_size=400))
-    found = []
-    for module, options in ((raas, Options(budget=96)), (dense, dense.Options())):
-        prompt = read(decoder, 20, 18, plain=True)
-        found.append(greedy(decoder, module.Policy(options, prompt, WIDE), ORDER[20], 18))
-    assert found[0][0] == found[1][0]
-    assert np.abs(found[0][1] - found[1][1]).max() < 1e-4 * max(1, np.abs(found[1][1]).max())
 
 
 def test_one_page_above_the_budget_it_is_not(model, everything):

@@ -150,6 +150,7 @@ class Striding(Options):
 
     stride: int = 25
     observed = 3
+    period = property(lambda self: self.stride)
 
 
 class Letting(Policy):

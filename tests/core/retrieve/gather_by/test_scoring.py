@@ -3,45 +3,17 @@
 import numpy as np
 import pytest
 import torch
+from sought_by_hand import Index, sought, units_of
 
-from longctx.cli import options
 from longctx.core.common.errors import UsageError
 from longctx.core.retrieve import gather_by
-from longctx.core.retrieve.gather_by import Sought, bm25, hybrid, maxsim
+from longctx.core.retrieve.gather_by import Sought
 from longctx.core.retrieve.late_interaction import Maxima
-from longctx.core.retrieve.unit_table import Units
+from longctx.core.retrieve.ranked import Ranked
 
 
-def units_of(*sources: int) -> Units:
-    """Units of one document whose sources have so many of them, 64 tokens each."""
-    count = sum(sources)
-    of = np.repeat(np.arange(len(sources), dtype=np.int32), sources)
-    tokens = np.arange(count, dtype=np.int64) * 64
-    return Units(
-        np.zeros(count, np.int32),
-        of,
-        tokens,
-        np.full(count, 64, np.int32),
-        np.zeros((0, 2), np.int32),
-        np.array([0, count * 64]),
-        np.array([0, count]),
-    )
-
-
-class Index:
-    """Stands for the words of documents: scores of units, of which a stretch has the sum."""
-
-    def __init__(self, units: Units, values: list[float]):
-        self.units, self._values = units, np.array(values, float)
-
-    def window_scores(self, words: str, width: int = 2) -> np.ndarray:
-        assert words == "who?"
-        return np.array([self._values[a : b + 1].sum() for a, b in self.units.spans(width)])
-
-
-def sought(units: Units, words: list[float], maxima: torch.Tensor | None) -> Sought:
-    found = None if maxima is None else (lambda: Maxima(units, maxima))
-    return Sought("who?", found, Index(units, words))
+def rank(name: str, wanted: Sought) -> Ranked:
+    return gather_by.load(name).rank(wanted)
 
 
 def z(values: np.ndarray) -> np.ndarray:
@@ -50,22 +22,17 @@ def z(values: np.ndarray) -> np.ndarray:
 
 def test_the_folder_is_the_registry():
     assert gather_by.names() == ["hybrid", "bm25", "maxsim", "method"]
-    assert gather_by.load("hybrid") is hybrid.rank
     for refused in ("nope", "", "__init__", "Method"):
         said = r"cannot gather by '.*Known: hybrid, bm25, maxsim, method\."
         with pytest.raises(UsageError, match=said):
             gather_by.check(refused)
-    assert [name for name in gather_by.names() if gather_by.needs_embeddings(name)] == ["maxsim"]
-
-
-def test_the_help_names_all():
-    (setting,) = options.GatherBy.__metadata__
-    assert all(f"{name} (" in setting.help for name in gather_by.names())
+    wanted = ["used", "unused", "needed", "unused"]
+    assert [gather_by.embeddings(name) for name in gather_by.names()] == wanted
 
 
 def test_bm25_is_the_index_s_and_asks_for_no_embeddings():
     units = units_of(3)
-    found = bm25.rank(Sought("who?", lambda: pytest.fail("asked"), Index(units, [1, 2, 4])))
+    found = rank("bm25", Sought("who?", lambda: pytest.fail("asked"), Index(units, [1, 2, 4])))
     assert found.scores.tolist() == found.words.tolist() == [3, 6]
     assert found.windows.tolist() == [[0, 1], [1, 2]]
     assert found.meaning is None
@@ -74,7 +41,7 @@ def test_bm25_is_the_index_s_and_asks_for_no_embeddings():
 def test_maxsim_is_standardised_over_windows_and_asks_for_no_words():
     units = units_of(3, 1)
     best = torch.tensor([[0.1, 0.9], [0.3, 0.2], [0.2, 0.1], [0.8, 0.2]])
-    found = maxsim.rank(Sought("who?", lambda: Maxima(units, best), Index(units, [])))
+    found = rank("maxsim", Sought("who?", lambda: Maxima(units, best), Index(units, [])))
     windows = np.array([[0.3, 0.9], [0.3, 0.2], [0.8, 0.2]])  # the last is of one unit
     wanted = sum(np.maximum(z(column), 0) for column in windows.T)
     assert np.allclose(found.scores, wanted, atol=1e-6)
@@ -87,7 +54,7 @@ def test_hybrid_adds_both_at_two_scales():
     units = units_of(11, 3, 1)
     words = generator.integers(0, 4, 15).astype(float)
     best = torch.from_numpy(generator.random((15, 4)).astype(np.float32))
-    found = hybrid.rank(sought(units, words.tolist(), best))
+    found = rank("hybrid", sought(units, words.tolist(), best))
 
     sources = [(0, 11), (11, 14), (14, 15)]
 
@@ -119,23 +86,17 @@ def test_hybrid_adds_both_at_two_scales():
 def test_a_part_that_does_not_vary_leaves_the_choice_to_the_other(constant):
     units, ranks = units_of(6), [3.0, 1, 7, 2, 6, 4]
     same = torch.full((6, 3), constant)
-    by_words = hybrid.rank(sought(units, ranks, same))
+    by_words = rank("hybrid", sought(units, ranks, same))
     assert np.isfinite(by_words.scores).all()
-    assert np.allclose(by_words.scores, hybrid.rank(sought(units, ranks, None)).scores)
-    by_meaning = hybrid.rank(sought(units, [constant] * 6, torch.tensor(ranks)[:, None]))
+    assert np.allclose(by_words.scores, rank("hybrid", sought(units, ranks, None)).scores)
+    by_meaning = rank("hybrid", sought(units, [constant] * 6, torch.tensor(ranks)[:, None]))
     assert by_meaning.scores.argmax() == by_meaning.meaning.argmax()
-    nothing = hybrid.rank(sought(units, [0.0] * 6, same))
+    nothing = rank("hybrid", sought(units, [0.0] * 6, same))
     assert nothing.scores.tolist() == [0.0] * 5
 
 
 def test_hybrid_without_embeddings_is_words_at_both_scales():
     units = units_of(12)
-    found = hybrid.rank(sought(units, [0.0] * 8 + [5, 0, 0, 1], None))
+    found = rank("hybrid", sought(units, [0.0] * 8 + [5, 0, 0, 1], None))
     assert found.meaning is None
     assert found.scores.argmax() in (7, 8)
-
-
-def test_no_units_have_no_windows():
-    units = units_of()
-    assert hybrid.rank(sought(units, [], torch.zeros(0, 3))).scores.tolist() == []
-    assert maxsim.rank(sought(units, [], torch.zeros(0, 3))).scores.tolist() == []

@@ -1,0 +1,185 @@
+"""What every gather source must do, and a toy that is one file in a folder of its own."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sought_by_hand import Index, sought, units_of
+from toys import GATHER_SOURCE, toy
+
+from longctx.core.ask.candidates import of_names
+from longctx.core.ask.joint_session import JointSession
+from longctx.core.ask.session import Session
+from longctx.core.common.errors import LongctxError, StateMismatch
+from longctx.core.engine.setup import Setup
+from longctx.core.ingest.ingest import ingest
+from longctx.core.retrieve import gather_by, unit_table
+from longctx.core.retrieve.gather_by import GatherSource, Sought
+from longctx.core.store.library import Library
+
+NAMES = [*gather_by.names(), "twice"]
+SOURCES = sorted({*NAMES} - {gather_by.METHOD})
+LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(30)]
+LINES[20] += " past a zeppelin"
+QUESTION = "which boat came past the zeppelin?"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def toys(tmp_path_factory):
+    """The toy is a gather source for all tests here."""
+    with toy(gather_by, "twice", GATHER_SOURCE, tmp_path_factory.mktemp("toys")):
+        yield
+
+
+# --- windows ---
+
+
+def reads_embeddings(name: str) -> bool:
+    """Whether a source asks for maxima where there are some."""
+    units, asked = units_of(3), []
+    some = sought(units, [1, 2, 4], torch.rand(3, 2))
+    gather_by.load(name).rank(replace(some, maxima=lambda: asked.append(1) or some.maxima()))
+    return bool(asked)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_window_has_a_score_and_what_fits_in_all_ways_is_best(name):
+    units = units_of(5, 1, 7)
+    words, best = [1.0] * 13, torch.full((13, 3), 0.1)
+    words[9] = words[10] = 6
+    best[9, :2], best[10, 1:] = 0.9, 0.9  # each has something that the other lacks
+    found = gather_by.load(name).rank(sought(units, words, best))
+    assert found.windows.tolist() == units.windows.tolist()
+    assert found.scores.shape == (len(units.windows),)
+    assert np.isfinite(found.scores).all()
+    assert found.windows[found.scores.argmax()].tolist() == [9, 10]
+    assert found.words is None or (found.words >= 0).all()
+    assert found.meaning is None or (found.meaning >= 0).all()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_windows_that_are_alike_have_one_score(name):
+    units = units_of(4, 4)
+    found = gather_by.load(name).rank(sought(units, [3.0] * 8, torch.full((8, 2), 0.4)))
+    assert len({*found.scores.tolist()}) == 1
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_an_empty_question_prefers_nothing(name):
+    units = units_of(4, 4)
+    nothing = sought(units, [1, 2, 3, 4, 5, 6, 7, 8], torch.zeros(8, 0))
+    found = gather_by.load(name).rank(replace(nothing, words=""))
+    assert len(found.scores) == 6
+    assert len({*found.scores.tolist()}) == 1
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_no_units_have_no_windows(name):
+    units = units_of()
+    assert gather_by.load(name).rank(sought(units, [], torch.zeros(0, 3))).scores.tolist() == []
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_it_does_without_embeddings_or_says_that_it_needs_them(name):
+    units = units_of(6)
+    assert reads_embeddings(name) == (gather_by.embeddings(name) != "unused")
+    if gather_by.embeddings(name) == "needed":
+        return
+    found = gather_by.load(name).rank(Sought("who?", None, Index(units, [0, 0, 0, 0, 5, 5])))
+    assert found.scores.argmax() == 4
+    assert found.meaning is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_texts_say_what_it_is(name):
+    assert gather_by.summaries()[name]
+
+
+def test_a_class_that_lacks_members_cannot_be_made():
+    with pytest.raises(TypeError, match=r"Half lacks embeddings, rank$"):
+        type("Half", (GatherSource,), {})
+
+
+# --- documents ---
+
+
+@pytest.fixture(scope="module")
+def setup(model_folder) -> Setup:
+    profile = str(model_folder / "profile.yaml")
+    return Setup(model=str(model_folder), profile=profile, device="cpu", dtype="fp32", threads=1)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, setup) -> Path:
+    """A library with documents `a` and `b`, and their texts beside it."""
+    folder = tmp_path_factory.mktemp("documents")
+    for name, lines in (("a", LINES), ("b", LINES[:15])):
+        (folder / f"{name}.txt").write_text("\n".join(lines))
+        ingest(folder / "library", [str(folder / f"{name}.txt")], setup)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def together(made, setup) -> JointSession:
+    """Both documents, with units of 16 tokens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unit_table, "UNIT", 16)
+        chosen = of_names(Library.open(made / "library"), ["a", "b"])
+        with JointSession(chosen, setup) as session:
+            yield session
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_of_several_documents_one_budget_is_filled(made, together, name):
+    found = together.find(QUESTION, 300, name)
+    assert found.state["gathered_by"] == name
+    assert 150 < found.tokens["gathered"] <= 300
+    for passage in found.passages:
+        text = (made / f"{passage.document}.txt").read_text()
+        assert text[passage.start : passage.end] == passage.text
+    everything = together.find(QUESTION, 10_000, name)
+    assert {passage.document for passage in everything.passages} == {"a", "b"}
+
+
+@pytest.fixture(scope="module")
+def damaged(made, setup, tmp_path_factory) -> Session:
+    """Document `a`, of whose embeddings a byte has changed."""
+    library = shutil.copytree(made / "library", tmp_path_factory.mktemp("damaged") / "library")
+    path = library / "documents" / "a" / "embeddings-00000.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1
+    path.write_bytes(data)
+    with Session(library, "a", setup) as session:
+        yield session
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_damaged_rows_are_told_by_what_reads_them(damaged, name):
+    if name == gather_by.METHOD or gather_by.embeddings(name) != "unused":
+        with pytest.raises(StateMismatch, match="embeddings-00000"):
+            damaged.find(QUESTION, 100, name)
+    else:
+        assert "zeppelin" in damaged.find(QUESTION, 100, name).passages[0].text
+
+
+@pytest.fixture(scope="module")
+def plain(made, setup) -> Session:
+    """A document without embeddings."""
+    ingest(made / "library", [str(made / "a.txt")], replace(setup, method="streaming"), "plain")
+    with Session(made / "library", "plain", setup) as session:
+        yield session
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_document_without_embeddings_is_searched_or_refused(plain, name):
+    embeddings = gather_by.embeddings(name)
+    if name == gather_by.METHOD or embeddings == "needed":
+        with pytest.raises(LongctxError, match=r"keeps no embeddings.*--gather-by bm25"):
+            plain.find(QUESTION, 100, name)
+        return
+    found = plain.find(QUESTION, 100, name)
+    assert "zeppelin" in found.passages[0].text
+    assert found.state["without_embeddings"] == (["plain"] if embeddings == "used" else [])

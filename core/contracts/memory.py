@@ -8,7 +8,7 @@ tokens, L layers, H query heads, G key/value heads, D head dimension, S position
 (cached and new) or selected tokens, E embedding width, N tokens of the document, P of the prefix.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -48,7 +48,7 @@ HERE = Place()
 class Stored(Protocol):
     """The rows of a document on disk, one for each document token."""
 
-    def rows(self, group: str, names: tuple[str, ...] | None = None) -> Iterator[tuple[int, Rows]]:
+    def rows(self, group: str, names: tuple[str, ...] | None = None) -> Generator[tuple[int, Rows]]:
         """A group's rows in order, in blocks: (first row, {name: (n, ...)}) on the CPU.
 
         Raises:

@@ -1,13 +1,20 @@
-# Two commands for a fresh machine: `make demo` and `make test`.
+# For a fresh machine: `make demo`, `make test` and `make check`.
 # PyTorch is pinned here only, so that a first try fetches one known build; the package asks for a range.
 TORCH ?= torch==2.13.0
 PYTHON ?= python3
 VENV := .venv/bin
 export PYTHONSAFEPATH := 1
 
-.PHONY: demo test lint docs setup
+# The package's folders stand at the root; type checkers and editors find them as `longctx` by these links.
+LINKS := $(addprefix .links/longctx/,__init__.py __main__.py cli core kernels profiles samples)
 
-setup: .venv/ready
+.PHONY: demo test test-fast check docs setup
+
+setup: .venv/ready $(LINKS)
+
+$(LINKS):
+	mkdir -p $(@D)
+	ln -sfn ../../$(@F) $@
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -18,12 +25,19 @@ setup: .venv/ready
 demo: setup
 	$(VENV)/python samples/demo.py
 
-test: setup
-	OMP_NUM_THREADS=1 $(VENV)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+PYTEST := OMP_NUM_THREADS=1 $(VENV)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 docs: setup
 	$(VENV)/python docs/blocks.py
 
-lint: setup
+test: setup
+	$(PYTEST)
+
+test-fast: setup
+	$(PYTEST) -m "not slow"
+
+check: setup
 	$(VENV)/ruff check .
 	$(VENV)/ruff format --check .
+	$(VENV)/basedpyright
+	$(VENV)/python -m pytest --quiet tests/test_layout.py

@@ -125,8 +125,8 @@ def run(
     }
     with open_documents(place, chosen, partial, max_docs, gather_by, **setup) as session:
 
-        def ask(words: str, **more: Callable[[str], None]) -> "Answer":
-            return session.ask(words, gather, sampling, gather_by=gather_by, **more)
+        def ask(words: str, on_text: Callable[[str], None] = lambda text: None) -> "Answer":
+            return session.ask(words, gather, sampling, on_text, gather_by=gather_by)
 
         def answer(words: str) -> int:
             return _answer_json(ask, words) if json else _answer(ask, words, sources)

@@ -152,7 +152,9 @@ def _by_words_alone(
     """Whether no model is needed: words alone rank, or nothing does."""
     if gather_by is not None:
         return (gather_by == WORDS and method is None) or not query.strip()
-    manifests = getattr(chosen, "manifests", None) or (chosen.manifest,)
+    from longctx.core.store.document import Document
+
+    manifests = [chosen.manifest] if isinstance(chosen, Document) else chosen.manifests
     groups = {shard.group for manifest in manifests for shard in manifest.shards}
     if EMBEDDINGS in groups or method is not None:
         return not query.strip()

@@ -77,13 +77,15 @@ def open_session(
         LongctxError: as `Session` does.
     """
     from longctx.core.common.read_ahead import ReadAhead
+    from longctx.core.common.regular_files import open_regular
     from longctx.core.model.files import local_weights
+    from longctx.core.store.confined import Confined
 
     doc, model = document.manifest.name, expanded(choices)["model"]
     with ReadAhead() as ahead:
         go_offline(model)
-        ahead.warm(local_weights(model or document.manifest.model["name"]))
-        ahead.warm(document.read_whole())
+        ahead.warm(local_weights(model or document.manifest.model["name"]), open_regular)
+        ahead.warm(document.read_whole(), Confined.open)
         setup = make_setup(**choices)
         from longctx.core.ask.session import Session
 

@@ -60,7 +60,7 @@ class OneLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, with nothing in it that a terminal or a reader of lines would obey."""
-        line = escaped(self._fmt % {**vars(record), **self._more(record)})
+        line = escaped((self._fmt or "") % {**vars(record), **self._more(record)})
         if not record.exc_info:
             return line
         trace = self.formatException(record.exc_info).splitlines()
@@ -69,7 +69,7 @@ class OneLine(logging.Formatter):
     def _more(self, record: logging.LogRecord) -> dict[str, str]:
         return {
             "message": record.getMessage(),
-            "asctime": self.formatTime(record) if "%(asctime)" in self._fmt else "",
+            "asctime": self.formatTime(record) if "%(asctime)" in (self._fmt or "") else "",
             "level": record.levelname.lower(),
         }
 

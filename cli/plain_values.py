@@ -50,9 +50,10 @@ def plain(value: Any, param: Any) -> Any:
         return [*value] if texts and all(map(_is_text, value)) else _OTHER
     if kind is str and _is_text(value):
         return value
-    if kind in (int, float, bool) and type(value) is kind and value == param.default:
-        return value
-    return Path(value) if kind is Path and _is_any_path(value, asked) else _OTHER
+    if kind is Path:
+        return Path(value) if _is_any_path(value, asked) else _OTHER
+    usual = kind in (int, float, bool) and type(value) is kind and value == param.default
+    return value if usual else _OTHER
 
 
 def _is_text(value: Any) -> bool:

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -66,20 +66,20 @@ def interrupted(code: int, remedy: str = "") -> Interrupted:
 class Command(TyperCommand):
     """One command; its run is logged and reported as the options say."""
 
-    def get_help_option(self, ctx: typer.Context) -> Any:
+    def get_help_option(self, ctx: Any) -> Any:
         """Its `--help`."""
         option = super().get_help_option(ctx)
         if option is not None:
             plain_values.spare(option)
         return option
 
-    def invoke(self, ctx: typer.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Runs the command.
 
         Raises:
             UsageError: the log or the report cannot be written, or two things want standard output.
         """
-        current = ctx.find_object(Run)
+        current: Run = ctx.find_object(Run)
         current.command = ctx.command_path.partition(" ")[2]
         current.arguments = dict(ctx.params)
         if current.report is not None:
@@ -101,7 +101,7 @@ class Program(TyperGroup):
 
     def __init__(self, **attributes: Any):
         super().__init__(**attributes)
-        own = [option for option in self.params if option.name in everywhere.NAMES]
+        own: list[Any] = [option for option in self.params if option.name in everywhere.NAMES]
         for option in own:
             everywhere.spare_pydantic(option)
         shared = [copy.copy(option) for option in own]
@@ -113,7 +113,11 @@ class Program(TyperGroup):
             command.params += shared
 
     def main(
-        self, args: list[str] | None = None, prog_name: str | None = None, **extra: Any
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        *more: Any,
+        **extra: Any,
     ) -> None:
         """Runs a command and leaves with its exit code."""
         given = sys.argv[1:] if args is None else [*args]
@@ -128,9 +132,10 @@ class Program(TyperGroup):
             os.environ["COLUMNS"] = "9999"
         extra.update(standalone_mode=False, obj=current)
         run_command = super().main
-        sys.exit(_guarded(current, lambda: run_command(args, prog_name or PROGRAM, **extra)))
+        name = prog_name or PROGRAM
+        sys.exit(_guarded(current, lambda: run_command(args, name, *more, **extra)))
 
-    def invoke(self, ctx: typer.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Runs the command that was parsed.
 
         Raises:
@@ -255,7 +260,7 @@ def finish(current: Run, code: int) -> int:
     """
     if current.report is not None:
         try:
-            report.write(current, code)
+            report.write(current.report, current, code)
         except BrokenPipeError:
             _leave_output()
             return code or 1

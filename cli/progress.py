@@ -87,7 +87,7 @@ def reading(what: str = "reading") -> "Iterator[Callable[..., None]]":
         )
 
 
-def _named(document: str) -> dict[str, str]:
+def _named(document: str) -> dict[str, Any]:
     """The key that names one of several documents."""
     return {"document": document} if document else {}
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 EVERY_MS = 200
 
 
-class Lines(AbstractContextManager):
+class Lines(AbstractContextManager["Lines"]):
     """Objects with `total`, `cache`, `processed` and `time_ms`: the first, the last, 5 a second.
 
     Where the document is another one, or the time goes back, something else has begun, of which the

@@ -38,7 +38,7 @@ def output(path: Path) -> Output:
     return Output(path.expanduser(), "the report ", "Give --report another file.")
 
 
-def write(run: Run, code: int) -> None:
+def write(path: Path, run: Run, code: int) -> None:
     """Writes the report of a run that ends with an exit code, in the place of an older one.
 
     Raises:
@@ -46,7 +46,7 @@ def write(run: Run, code: int) -> None:
         BrokenPipeError: nobody reads standard output, where it was to go.
     """
     text = json.dumps(contents(run, code), indent=1, default=str, allow_nan=False) + "\n"
-    output(run.report).write(text)
+    output(path).write(text)
 
 
 def contents(run: Run, code: int) -> dict[str, Any]:

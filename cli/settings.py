@@ -5,12 +5,13 @@ named after a command for that command alone. A key that nothing reads is an err
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from longctx.core.common.errors import UsageError
 
-Commands = dict[str, Any]  # name -> a Typer command
+Commands = Mapping[str, Any]  # name -> a Typer command
 
 
 def config_path() -> Path:

@@ -54,7 +54,7 @@ def choose_documents(
     if everything:
         chosen = candidates.of_all(store, partial)
     else:
-        chosen = candidates.of_names(store, docs, partial, needed)
+        chosen = candidates.of_names(store, docs or (), partial, needed)
     for name, why in chosen.skipped.items():
         render.note(f"{name} is left out: it {why}")
     if len(chosen.manifests) == 1:
@@ -106,13 +106,16 @@ def _opened_together(
 ) -> "Asking":
     """A session; what it reads first is read while the model's libraries are imported."""
     from longctx.core.common.read_ahead import ReadAhead
+    from longctx.core.common.regular_files import open_regular
     from longctx.core.model.files import local_weights
+    from longctx.core.store.confined import Confined
 
     first, model = chosen.manifests[0], expanded(choices)["model"]
     with ReadAhead() as ahead:
         go_offline(model)
-        ahead.warm(local_weights(model or first.model["name"]))
-        ahead.warm(chosen.library.document(first.name, chosen.partial).read_whole())
+        ahead.warm(local_weights(model or first.model["name"]), open_regular)
+        document = chosen.library.document(first.name, chosen.partial)
+        ahead.warm(document.read_whole(), Confined.open)
         setup = make_setup(**choices)
         from longctx.core.ask.joint_session import JointSession
 

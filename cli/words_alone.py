@@ -86,7 +86,8 @@ def open_for_words(
     from longctx.core.store.sameness import changed_sources
     from longctx.core.store.shards import FOR_WORDS
 
-    started, several = time.perf_counter(), isinstance(chosen, Candidates)
+    started = time.perf_counter()
+    several = isinstance(chosen, Candidates)
     names = chosen.names if several else [chosen.manifest.name]
     skipped = dict(chosen.skipped) if several else {}
     store, documents = Library.open(library), []

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 FILES = ("__init__.py", "__main__.py", "pyproject.toml", "README.md", "LICENSE")
 PARTS = ("cli", "core", "kernels", "profiles", "samples", *FILES)
@@ -18,6 +20,7 @@ def run(*command: str, **options) -> subprocess.CompletedProcess:
     return done
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_answers_a_question(tmp_path):
     source, site, away = tmp_path / "source", tmp_path / "site", tmp_path / "away"
     source.mkdir()

@@ -62,13 +62,16 @@ class Asking(ABC):
 
     Attributes:
         engine: the model.
-        changed: names of sources whose files have other content now than what was read.
     """
 
     engine: Engine
-    changed: list[str]
     _load_s: float
     _held: ExitStack
+
+    @property
+    @abstractmethod
+    def changed(self) -> list[str]:
+        """Names of sources whose files have other content now than what was read."""
 
     @abstractmethod
     def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:

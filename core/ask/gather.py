@@ -144,12 +144,12 @@ def _passage(document: Document, first: int, end: int, raw: Tensor, query: Query
     _, best_start, _ = document.span(best, best + 1)
     info = document.manifest.sources[source]
     raw_text = document.text(source, start, stop)
-    text = raw_text.decode(info.encoding, errors="replace")
+    text = raw_text.decode(info.codec, errors="replace")
     piece = best_piece(query, text, pieces(text, 0, len(text)))
     if piece is None:
-        best_text = _around(raw_text, best_start - start, info.encoding)
+        best_text = _around(raw_text, best_start - start, info.codec)
     else:
-        best_start = Snippet(start, raw_text, info.encoding, text).byte(piece.start)
+        best_start = Snippet(start, raw_text, info.codec, text).byte(piece.start)
         best_text = text[piece.start : piece.end]
         low, high = shown(best_text, query.marked(best_text))
         best_text = best_text[low:high]

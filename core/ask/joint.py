@@ -20,7 +20,6 @@ from longctx.core.ask.strategies import (
     Gatherer,
     Gathering,
     Question,
-    Recalling,
     has_embeddings,
     token_ids,
     way_of,
@@ -70,12 +69,13 @@ class Joint(Gatherer):
         super().__init__(engines[0], documents, name, gathers_by, index)
         self._edges = (EDGE, EDGE)
         self.require_search()
-        self._gather = max(way.gather for way in self._ways)
+        wanted = [way.gather for way in self._ways]
+        self._gather = None if None in wanted else max(n for n in wanted if n is not None)
 
     def _way(self, engine: Engine, document: Document, method: Method) -> Gathering:
         stored = self._rows.of(document)
         way = way_of(engine, document, method, self._asked_by, self._index, stored)
-        if isinstance(way, Recalling):
+        if not isinstance(way, Gathering):
             raise alone(document.manifest.name, way.name)
         return way
 
@@ -153,17 +153,16 @@ def joint_tokens(
     borders = torch.tensor([0, *accumulate(lengths)])
     order = _ranked(scores, count, borders.tolist())
     owner = torch.searchsorted(borders, order, right=True) - 1
-    ranking = list(dict.fromkeys(owner.tolist()))  # documents, best first
-    for number in range(len(ranking), 0, -1):
-        admitted = ranking[:number]
+    admitted = list(dict.fromkeys(owner.tolist()))  # documents, best first
+    while True:
         pinned = _edges_of(admitted, borders.tolist(), edges, count)
         free = torch.isin(owner, torch.tensor(admitted)) & ~torch.isin(order, pinned)
         ranks = free.nonzero()[:, 0][: count - len(pinned)]
         enough = sum(lengths[other] for other in admitted[:-1]) >= count
         best = int((owner == admitted[-1]).nonzero()[0])
-        if not enough or best <= int(ranks[-1]):
-            break
-    return torch.cat([pinned, order[ranks]]).sort().values
+        if len(admitted) == 1 or not enough or best <= int(ranks[-1]):
+            return torch.cat([pinned, order[ranks]]).sort().values
+        admitted.pop()
 
 
 def _ranked(scores: Scores, count: int, borders: list[int]) -> Tensor:

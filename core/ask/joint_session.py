@@ -50,7 +50,6 @@ class JointSession(Asking):
 
     Attributes:
         skipped: why a document is not asked, by its name; it grows where one goes meanwhile.
-        changed: names of sources of open documents whose files have other content now.
 
     Raises:
         NotFound, Locked: a document that was named has gone, or is being written.

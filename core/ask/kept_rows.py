@@ -6,7 +6,7 @@ once for each time that a document is opened. Knows nothing of what is looked fo
 
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import suppress
 
 from torch import Tensor
@@ -72,7 +72,7 @@ class _Held:
     def __init__(self, kept: KeptRows, document: Document):
         self._kept, self._document = kept, document
 
-    def rows(self, group: str, names: tuple[str, ...] | None = None) -> Iterator[tuple[int, Rows]]:
+    def rows(self, group: str, names: tuple[str, ...] | None = None) -> Generator[tuple[int, Rows]]:
         """See `Stored.rows`; embeddings on the device."""
         if group != GROUP or names is not None:
             yield from self._document.rows(group, names)

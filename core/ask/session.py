@@ -19,6 +19,7 @@ from longctx.core.common.telemetry import facts, stage
 from longctx.core.engine.setup import Setup, memory_told, prepare, recorded, saved_snapshot
 from longctx.core.retrieve.gather_by import METHOD
 from longctx.core.retrieve.lexical import PassageIndex
+from longctx.core.store.confined import Confined
 from longctx.core.store.library import Library
 from longctx.core.store.sameness import changed_sources
 
@@ -43,7 +44,6 @@ class Session(Asking):
 
     Attributes:
         document: the open document.
-        changed: names of its sources whose files have other content now.
 
     Raises:
         NotFound: no such library or document.
@@ -62,7 +62,7 @@ class Session(Asking):
                 self._load(setup)
             self._held = held.pop_all()
             self._held.callback(self._kept.drop, self.document)
-        self.changed = changed_sources(self.document.manifest.sources)
+        self._changed = changed_sources(self.document.manifest.sources)
         self._load_s = time.perf_counter() - started
         self._tell()
 
@@ -77,11 +77,16 @@ class Session(Asking):
             document={"name": manifest.name, "tokens": manifest.tokens, "state_bytes": size},
         )
 
+    @property
+    def changed(self) -> list[str]:
+        """Names of its sources whose files had other content when it was opened."""
+        return self._changed
+
     def _load(self, setup: Setup) -> None:
         """Loads the model, and meanwhile reads what it will need of the document."""
         with ReadAhead() as ahead:
             snapshot = ahead.submit(partial(saved_snapshot, self.document))
-            ahead.warm(self.document.read_whole())
+            ahead.warm(self.document.read_whole(), Confined.open)
             self.engine = prepare(setup, recorded(self.document.manifest))
             self.document.require_model(self.engine.files.fingerprint().as_dict())
             self._index = PassageIndex(self.document)

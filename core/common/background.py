@@ -5,7 +5,7 @@ raised, and have ended when their context has. Knows nothing of what is read or 
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty, Full, Queue
@@ -22,7 +22,7 @@ class _End:
 
 
 @contextmanager
-def prefetched(items: Iterator[T], depth: int) -> Iterator[Iterator[T]]:
+def prefetched(items: Generator[T], depth: int) -> Iterator[Iterator[T]]:
     """Runs a generator in another thread, ahead of who takes its items.
 
     What the generator does must not wait for ever: leaving the context waits for its next item.

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TextIO
 
 from longctx.core.common.errors import LongctxError, UsageError
 
@@ -39,7 +39,7 @@ _UNFINISHED = re.compile(r"\.longctx-[0-9a-f]{16}\.new")
 _FLAGS = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_CLAIM = getattr(os, "O_NOCTTY", 0)  # a terminal does not become this process's own
 
-_kept: list[IO[str]] = []  # standard output, while what is printed goes to standard error
+_kept: list[TextIO] = []  # standard output, while what is printed goes to standard error
 
 
 @contextmanager
@@ -108,7 +108,7 @@ class Output:
         self.require_writable(replace)
         with self._told():
             place = _place(self.path)
-            if _is_special(place):
+            if isinstance(place, int) or _is_special(place):
                 with open(_opened(place), "wb") as out:
                     yield out
                 return
@@ -135,7 +135,10 @@ class Output:
         self.require_writable()
         with self._told():
             place = _place(self.path)
-            handle = _opened(place) if _is_special(place) else _at_end(place)
+            if isinstance(place, int) or _is_special(place):
+                handle = _opened(place)
+            else:
+                handle = _at_end(place)
         with open(handle, "ab", buffering=0) as out:
             yield out
 
@@ -233,10 +236,8 @@ def _standing(place: Path) -> int | None:
     return None
 
 
-def _is_special(place: int | Path) -> bool:
+def _is_special(place: Path) -> bool:
     """Whether it is written to as it is, and not replaced."""
-    if isinstance(place, int):
-        return True
     there = _status(place)
     if there is None:
         return False
@@ -245,15 +246,21 @@ def _is_special(place: int | Path) -> bool:
 
 def _opened(place: int | Path) -> int:
     """A handle of what is not replaced."""
-    number = place if isinstance(place, int) else _standing(place)
-    if number is not None:
-        for stream in (sys.stdout, sys.stderr):  # what they hold comes first
-            if stream is not None:
-                stream.flush()
-        return os.dup(number)
+    if isinstance(place, int):
+        return _doubled(place)
+    if (number := _standing(place)) is not None:
+        return _doubled(number)
     if stat.S_ISFIFO(os.stat(place).st_mode):
         return _opened_pipe(place)
     return os.open(place, _FLAGS | _NO_CLAIM)
+
+
+def _doubled(number: int) -> int:
+    """A descriptor of one's own for a file that a descriptor writes to."""
+    for stream in (sys.stdout, sys.stderr):  # what they hold comes first
+        if stream is not None:
+            stream.flush()
+    return os.dup(number)
 
 
 def _opened_pipe(path: Path) -> int:

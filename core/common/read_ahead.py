@@ -8,11 +8,9 @@ before it imports them.
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
+from io import BufferedReader
 from threading import Event
 from typing import TypeVar
-
-from longctx.core.common.regular_files import open_regular
 
 PIECE = 8 << 20  # bytes read at a time; the end of the context waits for one
 
@@ -37,17 +35,13 @@ class ReadAhead:
         """Does a task; its result, or what it raised, is the future's."""
         return self._pool.submit(task)
 
-    def warm(self, files: Iterable[Path]) -> None:
+    def warm(self, files: Iterable[T], opened: Callable[[T], BufferedReader]) -> None:
         """Reads files so that they are in memory when they are needed; nothing is raised."""
-        self._pool.submit(self._warm, [*files])
+        self._pool.submit(self._warm, [*files], opened)
 
-    def _warm(self, files: list[Path]) -> None:
+    def _warm(self, files: list[T], opened: Callable[[T], BufferedReader]) -> None:
         buffer = bytearray(PIECE)
         for file in files:
-            with suppress(OSError):
-                self._read(file, buffer)
-
-    def _read(self, file: Path, buffer: bytearray) -> None:
-        with open_regular(file, buffering=0) as stream:
-            while not self._over.is_set() and stream.readinto(buffer):
-                pass
+            with suppress(OSError), opened(file) as stream:
+                while not self._over.is_set() and stream.readinto(buffer):
+                    pass

@@ -11,8 +11,9 @@ import errno
 import json
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 NO_FILE = "it is a pipe, a socket or a device"
 # What the user's shell has opened for this process: `--questions <(command)`.
@@ -36,19 +37,18 @@ class TooLarge(OSError):
         super().__init__(errno.EFBIG, f"it has {held}, and {most:,} are the most", str(path))
 
 
-def open_regular(path: Path | str, buffering: int = -1) -> BinaryIO:
+def open_regular(path: Path | str) -> BufferedReader:
     """Opens a file to read its bytes; never waits for anybody.
 
     Args:
         path: a file, or a link to one.
-        buffering: as of `open`.
 
     Raises:
         NotRegular: it is a pipe, a socket or a device; it was not opened, or not read.
         OSError: it is a folder, or cannot be opened.
         ValueError: no file can have this name.
     """
-    return open(path, "rb", buffering, opener=_opened)
+    return open(path, "rb", opener=_opened)
 
 
 def is_regular(path: Path | str) -> bool:

@@ -1,11 +1,12 @@
 """Decoding: one token after another from a filled cache, and their text as it becomes certain."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+import torch
 from tokenizers.decoders import DecodeStream
 from torch import Tensor
 
@@ -18,6 +19,16 @@ from longctx.core.model.adapter import Decoder
 from longctx.core.profile.sampling import Sampling
 
 UNFINISHED = 64  # tokens that no character is that long: the stream decodes all that wait each time
+
+
+class Model(Reader, Protocol):
+    """What answers: a `Decoder`, or what stands in for one.
+
+    Attributes:
+        device: where it computes.
+    """
+
+    device: torch.device
 
 
 class Generation:
@@ -42,7 +53,7 @@ class Generation:
 
     def __init__(
         self,
-        decoder: Decoder | Reader,
+        decoder: Model,
         policy: Policy,
         hidden: Tensor,
         prompt: Tensor,
@@ -76,7 +87,7 @@ class Generation:
         """What the answer's tokens attended to so far."""
         return self._policy.spent()
 
-    def tokens(self) -> Iterator[int]:
+    def tokens(self) -> Generator[int]:
         """The token ids; the one that ends the answer is not given, nor are stop strings seen.
 
         Raises:
@@ -140,7 +151,7 @@ class Generation:
 _one_token: WeakKeyDictionary[Decoder, OneToken | None] = WeakKeyDictionary()
 
 
-def _reader(decoder: Decoder | Reader) -> Reader:
+def _reader(decoder: Model) -> Reader:
     """What runs one token fastest; it is looked for once for each decoder."""
     if not isinstance(decoder, Decoder):  # made to run one token
         return decoder

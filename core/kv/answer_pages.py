@@ -61,9 +61,9 @@ class Answer(Policy, abstract=True):
     ):
         caches = prompt.caches.values()
         G, device = next((len(x.keys), x.keys.device) for x in caches)
-        skipped = (first, 0) if pinned else (0, first)
-        given = (len(paged), G), prompt.length, slots, *skipped, alpha, device
-        self._turnover = Turnover(*given)
+        stamped, before_it = (first, 0) if pinned else (0, first)
+        shape = len(paged), G
+        self._turnover = Turnover(shape, prompt.length, slots, stamped, before_it, alpha, device)
         self._rings = Rings(cache for cache in caches if cache.layer.window is not None)
         self._paged, self._window = paged, window
         self._before, self._looks = before, Looks(prompt.windows)
@@ -79,7 +79,7 @@ class Answer(Policy, abstract=True):
         self._grows = any(cache.grows for cache in caches)
         each = paged.items() if self._grows else ()
         self._plain = {index: torch.zeros_like(self._held(x)) for index, x in each}
-        self._places: Tensor | None = None
+        self._places = torch.empty(0)
 
     @property
     def kind(self) -> str | None:

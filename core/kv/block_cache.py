@@ -30,7 +30,7 @@ class BlockCache:
         self.worth: dict[int, float] = {}
         self._capacity, self._decay, self._read = capacity, decay, read
         self._slots: dict[int, int] = {}  # number of a block -> where it is in the buffer
-        self._buffer: Tensor | None = None  # (capacity, ...)
+        self._buffer = torch.empty(0)  # (capacity, ...) once there is a block
 
     def take(self, blocks: Sequence[int]) -> Tensor:
         """Blocks (n, ...) that are used together, at most `capacity`; missing ones are read."""
@@ -56,7 +56,7 @@ class BlockCache:
                 del self._slots[block], self.worth[block]
 
     def _place(self, missing: list[int], read: Tensor) -> None:
-        if self._buffer is None:
+        if not len(self._buffer):
             self._buffer = read.new_empty((self._capacity, *read.shape[1:]))
         taken = set(self._slots.values())
         free = (slot for slot in range(self._capacity) if slot not in taken)

@@ -218,7 +218,7 @@ class Known:
         """StateMismatch unless names and shapes are those that `saved` gives."""
         f, N, layer = self._forms, self._sizes.block, self._forms.layer
         blocks, W = self._sizes.left(tokens), tokens - self._sizes.start(tokens)
-        shapes = {f"received.{layer}": (f.heads, W)}
+        shapes: dict[str, tuple[int, ...]] = {f"received.{layer}": (f.heads, W)}
         if f.maps:
             shapes[f"map.{layer}"] = (f.maps, W % N, N)
         for kind, forms, count in (("index", f.index, blocks), ("notes", f.notes, W // N)):

@@ -5,7 +5,7 @@ and its local window there, and its blocks on disk: they are read when they are 
 in a cache. Knows neither how blocks are chosen nor how they are attended to.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -13,9 +13,9 @@ from torch import Tensor
 from longctx.core.contracts.memory import Place, Stored
 from longctx.core.kv.block_cache import BlockCache
 from longctx.core.kv.block_options import BlockOptions
-from longctx.core.kv.coded import Coded, Form
+from longctx.core.kv.coded import Coded, Form, pairs
 from longctx.core.kv.hosted import Hosted
-from longctx.core.kv.kept import COLUMNS, GROUP, SPARE, Kept, LayerKV, require
+from longctx.core.kv.kept import COLUMNS, GROUP, SPARE, KeptLayers, LayerKV, mismatch, require
 from longctx.core.kv.resident import Resident
 from longctx.core.model.adapter import Layer
 
@@ -34,9 +34,9 @@ class StoredPart:
     """
 
     form: Form
-    before: tuple[Coded, Coded]
+    before: tuple[Coded, ...]
     stored: Stored
-    names: tuple[tuple[str, ...], tuple[str, ...]]
+    names: tuple[tuple[str, ...], ...]
 
     def read(self, rows: Tensor) -> list[Coded]:
         """Keys and values of tokens (S,), ascending, on the CPU.
@@ -49,13 +49,14 @@ class StoredPart:
         try:
             every = tuple(name for names in self.names for name in names)
             taken = self.stored.take(GROUP, rows[early:] - P, every)
-        except ValueError:  # fewer than the snapshot says
-            require(False)
+        except ValueError as error:  # fewer than the snapshot says
+            raise mismatch() from error
         columns = [Coded(*(taken[name] for name in names)) for names in self.names]
         if not early:
             return columns
         first = [before.at(rows[:early]) for before in self.before]
-        return [_joined(*parts) for parts in zip(first, columns, strict=True)]
+        both = zip(first, columns, strict=True)
+        return [Coded(*(torch.cat(x) for x in pairs(one, other))) for one, other in both]
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class OnDisk:
 
 
 @dataclass
-class LayerBlocks(LayerKV):
+class LayerBlocks(LayerKV[Resident | Hosted]):
     """One layer's keys and values.
 
     Attributes:
@@ -84,17 +85,13 @@ class LayerBlocks(LayerKV):
         on_disk: what is not in memory; None: nothing.
     """
 
-    sizes: BlockOptions | None = None
+    sizes: BlockOptions = field(kw_only=True)
     on_disk: OnDisk | None = None
 
     @property
     def length(self) -> int:
         """Tokens so far."""
         return self.keys.length + (self.on_disk.end if self.on_disk else 0)
-
-    def fork(self) -> "LayerBlocks":
-        """The same, for a question; the cache is shared, for its blocks do not change."""
-        return LayerBlocks(self.keys.fork(), self.values.fork(), {}, self.sizes, self.on_disk)
 
     def initial(self) -> Pair:
         """Keys and values (first, G, D) of the first tokens."""
@@ -113,16 +110,17 @@ class LayerBlocks(LayerKV):
         """
         there = self._there(chosen)
         here = self._gather(block_rows(chosen[len(there) :], self.sizes))
-        if not there:
+        if not self.on_disk or not there:
             return here
         taken = self.on_disk.cache.take(there)  # (n, 2, block, G, D)
         columns = (x.flatten(0, 1) for x in taken.unbind(1))
-        return tuple(torch.cat(parts) for parts in zip(columns, here, strict=True))
+        keys, values = (torch.cat(parts) for parts in zip(columns, here, strict=True))
+        return keys, values
 
     def used(self, chosen: Tensor, received: Tensor) -> None:
         """Says how much attention (n,) the blocks received that were asked for last."""
         there = self._there(chosen)
-        if there:
+        if self.on_disk and there:
             self.on_disk.cache.gain(there, received[: len(there)].tolist())
 
     def _there(self, chosen: Tensor) -> list[int]:
@@ -140,7 +138,7 @@ class LayerBlocks(LayerKV):
         return self.keys.gather(rows), self.values.gather(rows)
 
 
-class KeptBlocks(Kept):
+class KeptBlocks(KeptLayers[LayerBlocks]):
     """Keys and values of all layers.
 
     Args:
@@ -157,15 +155,11 @@ class KeptBlocks(Kept):
         super().__init__(layers, stored, place, sizes.positions)
 
     def _made(self, tokens: int) -> dict[int, LayerBlocks]:
-        return {
-            index: LayerBlocks(*(self._column(form, tokens) for _ in COLUMNS), sizes=self._sizes)
-            for index, form in self._forms.items()
-        }
+        def empty(form: Form) -> LayerBlocks:
+            keys, values = (self._column(form, tokens) for _ in COLUMNS)
+            return LayerBlocks(keys, values, sizes=self._sizes)
 
-    def _column(self, form: Form, tokens: int) -> Resident | Hosted:
-        if self._place.room is None:
-            return Resident(form, tokens)
-        return Hosted(form, self._keep, self._memory)
+        return {index: empty(form) for index, form in self._forms.items()}
 
     def _open(self, stored: Stored) -> None:
         """Takes up rows to answer from: blocks are read when they are retrieved."""
@@ -190,12 +184,13 @@ class KeptBlocks(Kept):
         sizes, blocks = self._sizes, self._sizes.left(self.seen)
         start = sizes.start(self.seen) if blocks else 0
         first = torch.arange(min(sizes.first, start))
-        columns = [Resident(form, self.seen - start + SPARE) for _ in COLUMNS]
-        for column, rows in zip(columns, part.read(torch.arange(start, self.seen)), strict=True):
-            column.append(rows)
+        keys, values = (Resident(form, self.seen - start + SPARE) for _ in COLUMNS)
+        rows = part.read(torch.arange(start, self.seen))
+        for column, new in zip((keys, values), rows, strict=True):
+            column.append(new)
         on_disk = None
         if blocks:
-            initial = tuple(self._decoded(x) for x in part.read(first))
+            first_keys, first_values = (self._decoded(x) for x in part.read(first))
 
             def read(chosen: list[int]) -> Tensor:
                 """Blocks (n, 2, block, G, D) on the device."""
@@ -203,8 +198,9 @@ class KeptBlocks(Kept):
                 both = torch.stack([self._decoded(x) for x in rows])  # (2, n * block, G, D)
                 return both.unflatten(1, (len(chosen), sizes.block)).transpose(0, 1)
 
-            on_disk = OnDisk(blocks, start, initial, BlockCache(sizes.cached, sizes.decay, read))
-        return LayerBlocks(*columns, sizes=sizes, on_disk=on_disk)
+            cache = BlockCache(sizes.cached, sizes.decay, read)
+            on_disk = OnDisk(blocks, start, (first_keys, first_values), cache)
+        return LayerBlocks(keys, values, sizes=sizes, on_disk=on_disk)
 
     def _decoded(self, rows: Coded) -> Tensor:
         return rows.decoded(self._place.dtype).to(self._place.device)
@@ -214,7 +210,3 @@ def block_rows(blocks: Tensor, sizes: BlockOptions) -> Tensor:
     """The tokens (n * block,) of blocks (n,)."""
     inside = torch.arange(sizes.block, device=blocks.device)
     return (sizes.first + blocks[:, None] * sizes.block + inside).flatten()
-
-
-def _joined(*parts: Coded) -> Coded:
-    return Coded(*(None if x[0] is None else torch.cat(x) for x in zip(*parts, strict=True)))

@@ -3,8 +3,9 @@
 Knows neither where they are nor what they are for.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,17 +25,21 @@ class Coded(NamedTuple):
     rows: Tensor
     scales: Tensor | None = None
 
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Coded":
+        """The rows, and the scales where there are any, each changed."""
+        return Coded(change(self.rows), None if self.scales is None else change(self.scales))
+
     def part(self, first: int, last: int) -> "Coded":
         """Rows [first, last)."""
-        return Coded(*(None if x is None else x[first:last] for x in self))
+        return self.each(lambda x: x[first:last])
 
-    def at(self, index: Tensor) -> "Coded":
+    def at(self, index: Tensor | int) -> "Coded":
         """The rows at `index` (S,)."""
-        return Coded(*(None if x is None else x[index] for x in self))
+        return self.each(lambda x: x[index])
 
     def copied(self) -> "Coded":
         """The same rows in memory of their own."""
-        return Coded(*(None if x is None else x.clone() for x in self))
+        return self.each(Tensor.clone)
 
     def cleared(self) -> "Coded":
         """The same memory, set to zero."""
@@ -77,7 +82,7 @@ class Form:
         wide = torch.promote_types(x.dtype, torch.float32)
         return Coded(*quantize(x.to(wide)))
 
-    def empty(self, n: int, **where: object) -> Coded:
+    def empty(self, n: int, **where: Any) -> Coded:
         """Room for n rows in memory."""
         rows = torch.empty((n, self.heads, self.dim), dtype=self.held, **where)
         if self.held != torch.int8:
@@ -90,8 +95,12 @@ class Form:
         return self.heads * (self.dim * dtype.itemsize + 2 * (dtype == torch.int8))
 
 
+def pairs(one: Coded, other: Coded) -> list[tuple[Tensor, Tensor]]:
+    """The rows of both, and the scales of both where there are any."""
+    return [(x, y) for x, y in zip(one, other, strict=True) if x is not None and y is not None]
+
+
 def write(target: Coded, at: int, rows: Coded) -> None:
     """Copies rows into a buffer from row `at` on."""
-    for into, new in zip(target, rows, strict=True):
-        if into is not None:
-            into[at : at + len(new)].copy_(new, non_blocking=True)
+    for into, new in pairs(target, rows):
+        into[at : at + len(new)].copy_(new, non_blocking=True)

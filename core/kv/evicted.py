@@ -145,7 +145,7 @@ def _cache(snapshot: Snapshot, index: int, place: Place) -> Cache:
 
 
 def _require_fit(snapshot: Snapshot, layers: Sequence[Layer], with_mass: bool, method: str) -> None:
-    expected = {"seen": ((), torch.int64)}
+    expected: dict[str, tuple[tuple[int, ...], torch.dtype]] = {"seen": ((), torch.int64)}
     has_read = "seen" in snapshot and snapshot["seen"].any()
     for index, layer in enumerate(layers if has_read else ()):
         keys = snapshot.get(f"keys.{index}", torch.zeros(0))

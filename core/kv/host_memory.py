@@ -7,12 +7,10 @@ of their own. Where the model computes on the CPU, all of it is ordinary memory.
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import torch
 
-if TYPE_CHECKING:
-    from longctx.core.kv.coded import Coded, Form
+from longctx.core.kv.coded import Coded, Form, pairs
 
 ROWS = 8192  # of a block
 AHEAD = 16  # blocks that are made before they are wanted
@@ -37,7 +35,7 @@ class HostMemory:
         self._stream = torch.cuda.Stream(device) if self._pinned else None
         self._copied: torch.cuda.Event | None = None
 
-    def block(self, form: "Form") -> "Coded":
+    def block(self, form: Form) -> Coded:
         """Room for `rows` rows."""
         if not self._pool:
             return form.empty(self.rows)
@@ -46,7 +44,7 @@ class HostMemory:
             ready.append(self._pool.submit(form.empty, self.rows, pin_memory=True))
         return ready.popleft().result()
 
-    def block_bytes(self, form: "Form") -> int:
+    def block_bytes(self, form: Form) -> int:
         """Bytes that a block takes; pinned memory comes in powers of two."""
         if not self._pinned:
             return self.rows * form.bytes()
@@ -56,30 +54,30 @@ class HostMemory:
             if x is not None
         )
 
-    def ahead_bytes(self, forms: "Iterable[Form]") -> int:
+    def ahead_bytes(self, forms: Iterable[Form]) -> int:
         """Bytes of the blocks of these forms that are made and not wanted yet."""
         return sum(AHEAD * self.block_bytes(form) for form in forms) if self._pinned else 0
 
-    def copy(self, target: "Coded", source: "Coded") -> None:
+    def copy(self, target: Coded, source: Coded) -> None:
         """Copies rows from the device, soon: `wait` before they are looked at, or overwritten."""
-        pairs = [(a, b) for a, b in zip(target, source, strict=True) if a is not None]
         if not self._stream:
-            for into, rows in pairs:
+            for into, rows in pairs(target, source):
                 into.copy_(rows)
             return
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
-            for into, rows in pairs:
+            for into, rows in pairs(target, source):
                 into.copy_(rows, non_blocking=True)
                 rows.record_stream(self._stream)
-            self._copied = self._stream.record_event()
+            self._copied = torch.cuda.Event()
+            self._copied.record(self._stream)
 
     def wait(self) -> None:
         """Makes what the device is given from now on wait for the copies so far."""
         if self._copied:
             torch.cuda.current_stream(self._device).wait_event(self._copied)
 
-    def brought(self, blocks: Iterable[tuple[int, "Coded"]]) -> Iterator[tuple[int, "Coded"]]:
+    def brought(self, blocks: Iterable[tuple[int, Coded]]) -> Iterator[tuple[int, Coded]]:
         """Rows in host memory on the device, one block after another.
 
         While one is used, the next one is on its way; no more than these two are there.
@@ -89,22 +87,22 @@ class HostMemory:
             return
         on_its_way: deque[tuple[int, Coded, torch.cuda.Event]] = deque()
         for first, block in blocks:
-            on_its_way.append((first, *self._bring(block)))
+            on_its_way.append((first, *self._bring(block, self._stream)))
             if len(on_its_way) == 2:
                 yield self._arrived(*on_its_way.popleft())
         for waiting in on_its_way:
             yield self._arrived(*waiting)
 
-    def _bring(self, block: "Coded") -> tuple["Coded", "torch.cuda.Event"]:
+    def _bring(self, block: Coded, stream: torch.cuda.Stream) -> tuple[Coded, torch.cuda.Event]:
         # Not before the device is done with the block before the last, whose memory this one gets.
-        self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(self._stream):
-            parts = (None if x is None else x.to(self._device, non_blocking=True) for x in block)
-            return type(block)(*parts), self._stream.record_event()
+        stream.wait_stream(torch.cuda.current_stream(self._device))
+        arrived = torch.cuda.Event()
+        with torch.cuda.stream(stream):
+            brought = block.each(lambda x: x.to(self._device, non_blocking=True))
+            arrived.record(stream)
+        return brought, arrived
 
-    def _arrived(
-        self, first: int, block: "Coded", event: "torch.cuda.Event"
-    ) -> tuple[int, "Coded"]:
+    def _arrived(self, first: int, block: Coded, event: torch.cuda.Event) -> tuple[int, Coded]:
         current = torch.cuda.current_stream(self._device)
         current.wait_event(event)
         for x in block:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from longctx.core.contracts.memory import Held
-from longctx.core.kv.coded import Coded, Form
+from longctx.core.kv.coded import Coded, Form, pairs
 from longctx.core.kv.host_memory import HostMemory
 from longctx.kernels.door import gather_rows
 
@@ -39,9 +39,9 @@ class Hosted:
 
     def append(self, new: Coded) -> None:
         """Adds rows; the earliest of those on the device leave it, some at a time."""
-        parts = [(old, x.to(old)) for old, x in zip(self._tail, new, strict=True) if x is not None]
+        joined = (torch.cat([old, x.to(old)]) for old, x in pairs(self._tail, new))
         decoded = [self._decoded, new.decoded(self._decoded.dtype).to(self._decoded.device)]
-        self._set_tail(Coded(*map(torch.cat, parts)), decoded)
+        self._set_tail(Coded(*joined), decoded)
         self.length += len(new.rows)
         leaving = self.length - self._start - self._keep
         if leaving >= LEAVE:
@@ -51,10 +51,8 @@ class Hosted:
     def gather(self, index: Tensor) -> Tensor:
         """Chosen rows (S, G, D), decoded; `index` (S,) on the device, clamped to what there is."""
         self._memory.wait()
-        rows, *scales = self._columns
-        row_table, *scale_table = self._tables
-        given = rows, row_table, self._decoded, self._start, index
-        return gather_rows(*given, *scales, *scale_table)
+        given = self._rows, self._row_table, self._decoded, self._start, index
+        return gather_rows(*given, self._scales, self._scale_table)
 
     def pieces(self, first: int, last: int) -> Iterator[tuple[int, Coded]]:
         """Rows [first, last) on the device, block by block: (first row, rows).
@@ -113,13 +111,14 @@ class Hosted:
 
     def _set_blocks(self, blocks: list[Coded]) -> None:
         """The rows in host memory, and where the device finds them: the rows, int8 ones' scales."""
-        columns = 2 if self.form.held == torch.int8 else 1
         self._blocks = blocks
-        self._columns = [[block[number] for block in blocks] for number in range(columns)]
-        device = self.form.place.device
-        self._tables = [
-            torch.tensor([x.data_ptr() for x in column], dtype=torch.int64).to(
-                device, non_blocking=True
-            )
-            for column in self._columns
-        ]
+        self._rows = [block.rows for block in blocks]
+        self._row_table = self._table(self._rows)
+        self._scales = self._scale_table = None
+        if self.form.held == torch.int8:
+            self._scales = [x for block in blocks if (x := block.scales) is not None]
+            self._scale_table = self._table(self._scales)
+
+    def _table(self, column: list[Tensor]) -> Tensor:
+        table = torch.tensor([x.data_ptr() for x in column], dtype=torch.int64)
+        return table.to(self.form.place.device, non_blocking=True)

@@ -5,7 +5,9 @@ of a document's prefix, which has no rows, goes to the snapshot. Knows nothing o
 """
 
 import copy
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from typing import Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,8 +30,11 @@ SPARE = 4096  # tokens of questions and answers that a restored document has roo
 AHEAD = 2  # shards that are read before they are placed
 
 
+K = TypeVar("K", bound=Keys | Resident | Hosted)
+
+
 @dataclass
-class LayerKV:
+class LayerKV(Generic[K]):
     """One layer's keys and values.
 
     Attributes:
@@ -38,7 +43,7 @@ class LayerKV:
         new: those of the chunk that was read last, as they are stored.
     """
 
-    keys: Keys
+    keys: K
     values: Resident | Hosted | OnDisk
     new: dict[str, Coded] = field(default_factory=dict)
 
@@ -47,16 +52,19 @@ class LayerKV:
         # Both at once, which halves the operations of a GPU: (2, T, G, D).
         both = form.code(torch.stack([k, v]).transpose(1, 2).contiguous())
         for number, (name, column) in enumerate((("keys", self.keys), ("values", self.values))):
-            self.new[name] = Coded(*(None if x is None else x[number] for x in both))
+            self.new[name] = both.at(number)
             column.append(self.new[name])
 
-    def fork(self) -> "LayerKV":
+    def fork(self) -> Self:
         """The same, for a question; only one fork is used at a time."""
-        return LayerKV(self.keys.fork(), self.values.fork())
+        return replace(self, keys=self.keys.fork(), values=self.values.fork(), new={})
 
 
-class Kept:
-    """Keys and values of all layers.
+L = TypeVar("L", bound=LayerKV)
+
+
+class KeptLayers(ABC, Generic[L]):
+    """Keys and values of all layers; a subclass says in what form each layer has them.
 
     Args:
         layers: the model's.
@@ -84,30 +92,31 @@ class Kept:
         self._layers = self._made(place.tokens)
         self._reads = True
 
-    def _made(self, tokens: int) -> dict[int, LayerKV]:
-        width = sum(form.bytes() for form in self._forms.values())
-        room = self._place.room
-        limit = None if room is None else room // max(1, width)
-        return {
-            index: LayerKV(
-                Keys(form, tokens, limit, self._keep, self._memory),
-                Resident(form, tokens) if room is None else Hosted(form, self._keep, self._memory),
-            )
-            for index, form in self._forms.items()
-        }
+    @abstractmethod
+    def _made(self, tokens: int) -> dict[int, L]:
+        """All layers, empty, with room for so many tokens."""
 
-    def fork(self) -> "Kept":
+    @abstractmethod
+    def _open(self, stored: Stored) -> None:
+        """Takes up rows to answer from."""
+
+    def _column(self, form: Form, tokens: int) -> Resident | Hosted:
+        if self._place.room is None:
+            return Resident(form, tokens)
+        return Hosted(form, self._keep, self._memory)
+
+    def fork(self) -> Self:
         """The same, for a question; only one fork is used at a time."""
         fork = copy.copy(self)
         fork._tails, fork._reads = dict(self._tails), False
         fork._layers = {index: kv.fork() for index, kv in self._layers.items()}
         return fork
 
-    def layer(self, index: int) -> LayerKV:
+    def layer(self, index: int) -> L:
         """What is kept of a layer with full attention."""
         return self._layers[index]
 
-    def append(self, layer: Layer, k: Tensor, v: Tensor) -> LayerKV:
+    def append(self, layer: Layer, k: Tensor, v: Tensor) -> L:
         """Adds T tokens to a layer with full attention: position-free (G, T, D)."""
         self._count(layer, k)
         kv = self._layers[layer.index]
@@ -121,7 +130,7 @@ class Kept:
         self._count(layer, k)
         if layer.index in self._tails:
             k, v = (torch.cat(x, dim=1) for x in zip(self._tails[layer.index], (k, v), strict=True))
-        n = min(layer.window, k.shape[1])
+        n = layer.within(k.shape[1])
         self._tails[layer.index] = k[:, -n:], v[:, -n:]
         return k, v
 
@@ -171,21 +180,14 @@ class Kept:
         self.prefix = len(next(iter(self._before.values()), ()))
         for index in self._sliding:
             if f"window.keys.{index}" in snapshot:
-                tails = (snapshot[f"window.{name}.{index}"] for name in COLUMNS)
-                self._tails[index] = tuple(self._place.put(x) for x in tails)
+                keys, values = (snapshot[f"window.{name}.{index}"] for name in COLUMNS)
+                self._tails[index] = self._place.put(keys), self._place.put(values)
         if reading:
             self._take_forms(stored)
             self._layers = self._made(max(self._place.tokens, self.seen))
             self._load(stored, COLUMNS)
         else:
             self._open(stored)
-
-    def _open(self, stored: Stored) -> None:
-        """Takes up rows to answer from: keys are loaded, values read when they are wanted."""
-        self._layers = self._made(max(self._place.tokens, self.seen + SPARE))
-        for index, kv in self._layers.items():
-            kv.values = self._on_disk(index, stored)
-        self._load(stored, COLUMNS[:1])
 
     def _take_forms(self, stored: Stored) -> None:
         """What comes is stored in the dtype of what is there, whatever the model computes in."""
@@ -195,13 +197,6 @@ class Kept:
             found = stored.take(GROUP, nothing, (name,))[name]
             require((form.stored == torch.int8) == (found.dtype == torch.int8))
             self._forms[index] = replace(form, stored=found.dtype)
-
-    def _on_disk(self, index: int, stored: Stored) -> OnDisk:
-        form, names = self._forms[index], self._names(index, COLUMNS[1:])
-        before = form.empty(0)
-        if self._before:
-            before = Coded(*(self._before[name] for name in names))
-        return OnDisk(form, before, stored, GROUP, names, self.seen - self.prefix)
 
     def _load(self, stored: Stored, columns: tuple[str, ...]) -> None:
         """Brings all rows to where they are kept; AHEAD of the document's are read meanwhile."""
@@ -239,7 +234,7 @@ class Kept:
         windows = [f"window.{name}.{index}" for index in self._sliding for name in COLUMNS]
         require({*snapshot} == {"seen", *before, *(windows if int(seen) else ())})
         for index, layer in self._sliding.items() if int(seen) else ():
-            shape = (layer.kv_heads, min(int(seen), layer.window), layer.head_dim)
+            shape = (layer.kv_heads, layer.within(int(seen)), layer.head_dim)
             for name in COLUMNS:
                 x = snapshot[f"window.{name}.{index}"]
                 require(tuple(x.shape) == shape and x.is_floating_point())
@@ -262,7 +257,7 @@ class Kept:
 
     def snapshot_bytes(self, itemsize: int) -> int:
         """Bytes of a snapshot, but for the prefix, whose length nobody knows before."""
-        windows = (x.window * x.kv_heads * x.head_dim for x in self._sliding.values())
+        windows = ((x.window or 0) * x.kv_heads * x.head_dim for x in self._sliding.values())
         return 2 * itemsize * sum(windows)
 
     def row_bytes(self) -> int:
@@ -285,15 +280,50 @@ class Kept:
         """As if so many tokens had been read; for measurements."""
         self.seen = tokens
         for kv in self._layers.values():
-            kv.keys.fill(tokens)
-            kv.values.fill(tokens)
+            for column in (kv.keys, kv.values):
+                if not isinstance(column, OnDisk):  # there only where a document is answered from
+                    column.fill(tokens)
+
+
+class Kept(KeptLayers[LayerKV[Keys]]):
+    """Keys that can be scanned, and values that stay on disk where they are answered from."""
+
+    def _made(self, tokens: int) -> dict[int, LayerKV[Keys]]:
+        width = sum(form.bytes() for form in self._forms.values())
+        room = self._place.room
+        limit = None if room is None else room // max(1, width)
+        return {
+            index: LayerKV(
+                Keys(form, tokens, limit, self._keep, self._memory), self._column(form, tokens)
+            )
+            for index, form in self._forms.items()
+        }
+
+    def _open(self, stored: Stored) -> None:
+        """Takes up rows to answer from: keys are loaded, values read when they are wanted."""
+        self._layers = self._made(max(self._place.tokens, self.seen + SPARE))
+        for index, kv in self._layers.items():
+            kv.values = self._on_disk(index, stored)
+        self._load(stored, COLUMNS[:1])
+
+    def _on_disk(self, index: int, stored: Stored) -> OnDisk:
+        form, names = self._forms[index], self._names(index, COLUMNS[1:])
+        before = form.empty(0)
+        if self._before:
+            before = Coded(*(self._before[name] for name in names))
+        return OnDisk(form, before, stored, GROUP, names, self.seen - self.prefix)
 
 
 def require(fits: bool) -> None:
     """StateMismatch unless what a document has fits."""
     if not fits:
-        raise StateMismatch(
-            "the keys and values of the document cannot be those of this method",
-            "names, shapes or types are not what it writes with these options and this model",
-            AGAIN,
-        )
+        raise mismatch()
+
+
+def mismatch() -> StateMismatch:
+    """What a document has is not of this method."""
+    return StateMismatch(
+        "the keys and values of the document cannot be those of this method",
+        "names, shapes or types are not what it writes with these options and this model",
+        AGAIN,
+    )

@@ -1,6 +1,7 @@
 """Keys that are scanned: on the device as far as there is room, and else in host memory."""
 
 import copy
+from functools import reduce
 from itertools import chain
 
 import torch
@@ -29,12 +30,12 @@ class Keys:
     def __init__(self, form: Form, capacity: int, limit: int | None, keep: int, memory: HostMemory):
         self.form, self._limit, self._memory = form, limit, memory
         self._near = Resident(form, capacity if limit is None else min(capacity, limit))
-        self._far = None if limit is None else Hosted(form, keep, memory)
+        self._far = Hosted(form, keep, memory)  # empty without a limit
 
     @property
     def length(self) -> int:
         """Rows so far."""
-        return self._near.length + (self._far.length if self._far else 0)
+        return self._near.length + self._far.length
 
     @property
     def resident(self) -> Coded | None:
@@ -44,7 +45,7 @@ class Keys:
     def fork(self) -> "Keys":
         """The same rows, to which others can be appended; only one fork is used at a time."""
         fork = copy.copy(self)
-        fork._near, fork._far = self._near.fork(), self._far and self._far.fork()
+        fork._near, fork._far = self._near.fork(), self._far.fork()
         return fork
 
     def append(self, new: Coded) -> None:
@@ -80,12 +81,12 @@ class Keys:
         parts = [(first, near)] if len(near.rows) else []
         beyond = self._near.length
         far = self._far.pieces(max(0, first - beyond), last - beyond)
-        found = None
-        for low, part in chain(parts, ((beyond + low, part) for low, part in far)):
-            here = topk_scan(q, part.rows, k, part.scales)
-            best = here.scores, here.index + (low - first)
-            found = best if found is None else merge(found, best, k)
-        scores, index = found
+        found = (
+            (here.scores, here.index + (low - first))
+            for low, part in chain(parts, ((beyond + low, part) for low, part in far))
+            for here in [topk_scan(q, part.rows, k, part.scales)]
+        )
+        scores, index = reduce(lambda best, more: merge(best, more, k), found)
         return Top(scores, index, *count_votes(scores, index, last - first))
 
     def held_bytes(self, tokens: int) -> Held:

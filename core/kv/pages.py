@@ -46,7 +46,7 @@ class Paged:
         The answer's keys, which are to begin a page, are left to who knows their places.
         """
         self.rotation = Rotation(self.layer, length, self.keys)
-        if self.layer.rope.same_basis(length, self._basis):
+        if self._plain is None or self.layer.rope.same_basis(length, self._basis):
             return
         prompt, used = slice(0, self._plain.shape[1]), pages_of(self._plain.shape[1])
         self.keys[:, prompt] = self.layer.rotate(self._plain, prompt, length)

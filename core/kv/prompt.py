@@ -218,10 +218,10 @@ class Rotation:
         Returns:
             The rotated queries (H, 1, D).
         """
-        if self._halves:
-            return append_rotated(q, k, v, position, *self._tables, stores, pages)
-        cos, sin = (table[position] for table in self._tables)
-        q, k = (self._rope.turn(x, cos, sin) for x in (q, k))
+        cos, sin = self._tables
+        if self._halves or cos is None or sin is None:
+            return append_rotated(q, k, v, position, cos, sin, stores, pages)
+        q, k = (self._rope.turn(x, cos[position], sin[position]) for x in (q, k))
         return append_rotated(q, k, v, position, None, None, stores, pages)
 
 

@@ -60,7 +60,8 @@ class Cycle:
         self, recycled: Recycled, schedule: Schedule, pool: int, similarity: float | None = None
     ):
         self.recycled, self.schedule = recycled, schedule
-        self._pool, self._similarity = pool, similarity
+        self._pool = pool
+        self._similarity = 1.0 if similarity is None else similarity  # None: nothing is compared
         self._query = torch.zeros_like(recycled.keys[0, 0], dtype=_wide(recycled.keys))  # (D,)
 
     def step(self, q: Tensor) -> str:

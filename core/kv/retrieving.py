@@ -175,7 +175,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
             self._begin(q.shape[1])
         if layer.window is not None:
             k, v = self._kept.slide(layer, k, v)
-            self._count(min(self._kept.seen, layer.window))
+            self._count(layer.within(self._kept.seen))
             return plain(layer, q, k, v)
         kv, o = self._kept.append(layer, k, v), self.options
         if self._learns:
@@ -337,8 +337,9 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         o, P = self.options, self._kept.prefix
         place = torch.arange(P, P + tokens, device=self._place.device)
         block = torch.div(place - o.first, o.block, rounding_mode="floor")
-        whole = (block >= 0) & (block < len(self._votes))
-        votes = torch.cat([self._votes, self._votes.new_zeros(1)])
+        votes = torch.zeros(0, device=block.device) if self._votes is None else self._votes
+        whole = (block >= 0) & (block < len(votes))
+        votes = torch.cat([votes, votes.new_zeros(1)])
         raw = votes[torch.where(whole, block, -1)]
         near = o.start(self._kept.seen) if self._near is None else self._near
         seen = (raw > 0) | (place < o.first) | (place >= near)

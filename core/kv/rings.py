@@ -59,7 +59,7 @@ class Ring:
 
     def __init__(self, cache: LayerCache):
         self._layer, self._rotation = cache.layer, cache.rotation
-        self.size = min(cache.layer.window, cache.rotation.length)
+        self.size = cache.layer.within(cache.rotation.length)
         self.keys, self.values = (self._latest(x, cache) for x in (cache.keys, cache.values))
         # Position-free keys: once positions are re-assigned, or where keys are turned anew.
         self._plain = None if cache.plain is None else self._latest(cache.plain, cache)

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, overload
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import AttentionInterface
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from longctx.core.common.errors import UsageError
 from longctx.core.common.foreign import REMEDY
-from longctx.core.model.architectures import Adapter, adapter_of
+from longctx.core.model.architectures import Adapter, Module, adapter_of
 from longctx.core.model.attention import causal_attention_lse
 from longctx.core.model.fused_weights import Parts, Trace, beginning_from, parts_of
 from longctx.core.model.rope import NoRope, Rope
@@ -55,6 +55,10 @@ class Layer:
     softcap: float | None = None
     sinks: Tensor | None = field(default=None, compare=False)
 
+    def within(self, tokens: int) -> int:
+        """How many of the latest tokens one attends to at most, itself among them."""
+        return tokens if self.window is None else min(tokens, self.window)
+
     def rotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
         """Rotates x (heads, n, D) to n positions of a window of `length`; see `Rope.rotate`."""
         return self.rope.rotate(x, positions, length)
@@ -66,6 +70,14 @@ class Layer:
     def attention_lse(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
         """The same with its log-sum-exps, where there are any; see `causal_attention_lse`."""
         return causal_attention_lse(q, k, v, self.scale, self.window, self.softcap, self.sinks)
+
+
+class Attends(Protocol):
+    """What a pass through a model needs of a memory; see `Memory` in `core/contracts/memory.py`."""
+
+    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor, /) -> Tensor:
+        """The attention output (H, T, D) of one layer's new tokens."""
+        ...
 
 
 class Decoder:
@@ -81,14 +93,15 @@ class Decoder:
         checks: checks that were passed, by names that say what they depend on.
     """
 
-    def __init__(self, model: PreTrainedModel, checks: MutableMapping[str, bool] | None = None):
+    def __init__(self, model: Module, checks: MutableMapping[str, bool] | None = None):
         register()
         model.set_attn_implementation(ATTENTION)
         self._model = model.eval()
         self._base = model.base_model
         self.layers = layers_of(self._base, adapter_of(model.config))
-        self.device, self.dtype = model.device, model.dtype
-        self.checks = {} if checks is None else checks
+        self.device: torch.device = model.device
+        self.dtype: torch.dtype = model.dtype
+        self.checks: MutableMapping[str, bool] = {} if checks is None else checks
 
     @property
     def config(self) -> Any:
@@ -117,8 +130,12 @@ class Decoder:
             for handle in handles:
                 handle.remove()
 
+    @overload
+    def read(self, ids: Tensor, memory: Attends) -> Tensor: ...
+    @overload
+    def read(self, ids: Tensor, memory: Attends, depth: int) -> Tensor | None: ...
     @torch.inference_mode()
-    def read(self, ids: Tensor, memory: Any, depth: int | None = None) -> Tensor | None:
+    def read(self, ids: Tensor, memory: Attends, depth: int | None = None) -> Tensor | None:
         """Runs T tokens through the first `depth` layers, attending through a memory.
 
         Args:
@@ -128,6 +145,9 @@ class Decoder:
 
         Returns:
             The hidden states (T, E) after the last norm; None where a memory ended the pass early.
+
+        Raises:
+            EarlyExit: it did so where all layers were to run.
         """
         if depth == 0:
             return None
@@ -135,7 +155,12 @@ class Decoder:
             self._require_known(ids)
         # A GPU may still be computing the last chunk: what it reads next is put in line.
         ids = ids[None].to(self.device, non_blocking=self.device.type == "cuda")
-        return run(self._base, self.layers, memory, depth, input_ids=ids)
+        try:
+            return run(self._base, self.layers, memory, depth, input_ids=ids)
+        except EarlyExit:
+            if depth is None:
+                raise
+            return None
 
     def _require_known(self, ids: Tensor) -> None:
         """Refuses tokens for which there are no weights: a GPU would fail for good.
@@ -167,7 +192,7 @@ class Decoder:
         """Its weights by their role, where it has the usual ones; see `parts_of`."""
         return parts_of(self._model)
 
-    def traced(self, ids: Tensor, memory: Any, states: Tensor) -> tuple[Trace, Tensor]:
+    def traced(self, ids: Tensor, memory: Attends, states: Tensor) -> tuple[Trace, Tensor]:
         """Reads ids (T,) while each part begins from states of its own; see `beginning_from`.
 
         Returns:
@@ -186,7 +211,7 @@ class Decoder:
             self._model.set_attn_implementation(ATTENTION)
 
 
-def layers_of(base: nn.Module, row: Adapter) -> tuple[Layer, ...]:
+def layers_of(base: Module, row: Adapter) -> tuple[Layer, ...]:
     """What memories need of each layer of a decoder."""
     attentions = [getattr(layer, row.attention) for layer in base.layers]
     ropes = ropes_of(base, attentions, row)
@@ -207,7 +232,7 @@ def layers_of(base: nn.Module, row: Adapter) -> tuple[Layer, ...]:
     )
 
 
-def ropes_of(base: nn.Module, attentions: list[nn.Module], row: Adapter) -> list[Rope | NoRope]:
+def ropes_of(base: Module, attentions: list[Module], row: Adapter) -> list[Rope | NoRope]:
     """Each layer's rotary embedding; layers that rotate alike share one, and so its tables."""
     module = base.rotary_emb
     apply = sys.modules[type(attentions[0]).__module__].apply_rotary_pos_emb
@@ -233,11 +258,11 @@ def register() -> None:
 
 
 # The memory of the pass that runs, and the layers: some architectures hand no keywords down.
-_running: ContextVar[tuple[Any, tuple[Layer, ...]]] = ContextVar("longctx")
+_running: ContextVar[tuple[Attends, tuple[Layer, ...]]] = ContextVar("longctx")
 
 
 def _attend(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: None, **_: Any
+    module: Module, query: Tensor, key: Tensor, value: Tensor, mask: None, **_: Any
 ) -> tuple[Tensor, None]:
     memory, layers = _running.get()
     out = memory.attend(layers[module.layer_idx], query[0], key[0], value[0])  # (H, T, D)
@@ -245,7 +270,7 @@ def _attend(
 
 
 @contextmanager
-def attending(memory: Any, layers: tuple[Layer, ...]) -> Iterator[None]:
+def attending(memory: Attends, layers: tuple[Layer, ...]) -> Iterator[None]:
     """Lets the attention of the passes meanwhile go through a memory."""
     token = _running.set((memory, layers))
     try:
@@ -255,7 +280,7 @@ def attending(memory: Any, layers: tuple[Layer, ...]) -> Iterator[None]:
 
 
 @contextmanager
-def position_free(base: nn.Module) -> Iterator[None]:
+def position_free(base: Module) -> Iterator[None]:
     """Leaves q and k without position: the rotary module returns cos = 1 and sin = 0 meanwhile."""
 
     def identity(module: nn.Module, args: Any, out: tuple[Tensor, Tensor]):
@@ -269,7 +294,7 @@ def position_free(base: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def standing_in(base: nn.Module, hidden: Tensor) -> Iterator[None]:
+def standing_in(base: Module, hidden: Tensor) -> Iterator[None]:
     """Lets a decoder give these hidden states (1, n, E) for any input meanwhile."""
     before = vars(base).get("forward")
     base.forward = lambda *_, **__: MoeModelOutputWithPast(last_hidden_state=hidden)
@@ -282,7 +307,7 @@ def standing_in(base: nn.Module, hidden: Tensor) -> Iterator[None]:
 
 
 @contextmanager
-def firstlayers_of(base: nn.Module, depth: int | None) -> Iterator[None]:
+def firstlayers_of(base: Module, depth: int | None) -> Iterator[None]:
     """Shortens a decoder to its first `depth` layers meanwhile; None leaves it whole."""
     whole = base.layers
     base.layers = whole if depth is None else whole[:depth]
@@ -293,16 +318,17 @@ def firstlayers_of(base: nn.Module, depth: int | None) -> Iterator[None]:
 
 
 def run(
-    base: nn.Module, layers: tuple[Layer, ...], memory: Any, depth: int | None, **inputs: Tensor
-) -> Tensor | None:
-    """One pass of input_ids or inputs_embeds (1, T, ...) over a memory; see `Decoder.read`."""
+    base: Module, layers: tuple[Layer, ...], memory: Attends, depth: int | None, **inputs: Tensor
+) -> Tensor:
+    """One pass of input_ids or inputs_embeds (1, T, ...) over a memory; see `Decoder.read`.
+
+    Raises:
+        EarlyExit: of the memory.
+    """
     tokens = next(iter(inputs.values())).shape[1]
     # All at position 0: the angles are ours, and a large position would change the state of
     # rotary modules whose frequencies grow with it.
     positions = torch.zeros(1, tokens, dtype=torch.long, device=base.device)
     with attending(memory, layers), position_free(base), firstlayers_of(base, depth):
-        try:
-            out = base(**inputs, position_ids=positions, use_cache=False)
-        except EarlyExit:
-            return None
+        out = base(**inputs, position_ids=positions, use_cache=False)
     return out.last_hidden_state[0]  # (T, E)

@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
+
+Module = Any  # of transformers: torch gives no types to the attributes of a module
 
 
-def nothing(attention: nn.Module) -> None:
+def nothing(attention: Module) -> None:
     """What an architecture reads from an attention module for something that it does not have."""
 
 
-def always(attention: nn.Module) -> bool:
+def always(attention: Module) -> bool:
     """For architectures in which every layer rotates."""
     return True
 
@@ -48,25 +50,25 @@ class Adapter:
     """
 
     name: str
-    window: Callable[[nn.Module], int | None] = nothing
-    softcap: Callable[[nn.Module], float | None] = nothing
-    sinks: Callable[[nn.Module], Tensor | None] = nothing
-    rotates: Callable[[nn.Module], bool] = always
-    rotary_dims: Callable[[nn.Module], int | None] = nothing
-    head_dim: Callable[[nn.Module], int] = lambda attention: attention.head_dim
-    groups: Callable[[nn.Module], int] = lambda attention: attention.num_key_value_groups
+    window: Callable[[Module], int | None] = nothing
+    softcap: Callable[[Module], float | None] = nothing
+    sinks: Callable[[Module], Tensor | None] = nothing
+    rotates: Callable[[Module], bool] = always
+    rotary_dims: Callable[[Module], int | None] = nothing
+    head_dim: Callable[[Module], int] = lambda attention: attention.head_dim
+    groups: Callable[[Module], int] = lambda attention: attention.num_key_value_groups
     attention: str = "self_attn"
     partial: bool = False
     renamed: Mapping[str, str] = field(default_factory=dict)
     also: str = ""
 
 
-def own_window(attention: nn.Module) -> int | None:
+def own_window(attention: Module) -> int | None:
     """The window of models that decide it for each layer."""
     return attention.sliding_window
 
 
-def common_window(attention: nn.Module) -> int | None:
+def common_window(attention: Module) -> int | None:
     """The window of models that have one for all layers."""
     return attention.config.sliding_window
 

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from longctx.core.model.architectures import Module
+
 
 class Norm(NamedTuple):
     """The weight of an RMS norm, and what it adds to the mean square."""
@@ -65,7 +67,7 @@ class _Unusual(Exception):
     """A module is missing or of another kind."""
 
 
-def parts_of(model: nn.Module) -> Parts | None:
+def parts_of(model: Module) -> Parts | None:
     """A transformers model's parts; None where they are not the usual ones.
 
     The projections of a layer that are laid together become views of one matrix: the model
@@ -84,16 +86,16 @@ def parts_of(model: nn.Module) -> Parts | None:
     return Parts(model.get_input_embeddings().weight, layers, norm, head)
 
 
-def _require_usual(layer: nn.Module) -> None:
+def _require_usual(layer: Module) -> None:
     attention, mlp = _part(layer, "self_attn"), _part(layer, "mlp")
     for name in ("input_layernorm", "post_attention_layernorm"):
         _norm(layer, name)
     ends = [_part(attention, "o_proj"), _part(mlp, "down_proj")]
-    for linear in [*_qkv(attention), *_gate_up(mlp), *ends]:
-        _linear(linear)
+    for module in [*_qkv(attention), *_gate_up(mlp), *ends]:
+        _linear(module)
 
 
-def _layer_parts(layer: nn.Module) -> LayerParts:
+def _layer_parts(layer: Module) -> LayerParts:
     attention, mlp = layer.self_attn, layer.mlp
     return LayerParts(
         attention_norm=_norm(layer, "input_layernorm"),
@@ -107,26 +109,26 @@ def _layer_parts(layer: nn.Module) -> LayerParts:
     )
 
 
-def _qkv(attention: nn.Module) -> list[nn.Module]:
+def _qkv(attention: Module) -> list[Module]:
     if hasattr(attention, "qkv_proj"):
         return [attention.qkv_proj]
     return [_part(attention, name) for name in ("q_proj", "k_proj", "v_proj")]
 
 
-def _gate_up(mlp: nn.Module) -> list[nn.Module]:
+def _gate_up(mlp: Module) -> list[Module]:
     if hasattr(mlp, "gate_up_proj"):
         return [mlp.gate_up_proj]
     return [_part(mlp, name) for name in ("gate_proj", "up_proj")]
 
 
-def _part(module: nn.Module, name: str) -> nn.Module:
+def _part(module: Module, name: str) -> Module:
     part = getattr(module, name, None)
     if not isinstance(part, nn.Module):
         raise _Unusual
     return part
 
 
-def _norm(module: nn.Module, name: str) -> Norm:
+def _norm(module: Module, name: str) -> Norm:
     norm = _part(module, name)
     weight, eps = getattr(norm, "weight", None), getattr(norm, "variance_epsilon", None)
     if weight is None or eps is None:
@@ -183,7 +185,7 @@ class Trace:
 
 
 @contextmanager
-def beginning_from(base: nn.Module, states: Tensor) -> Iterator[Trace]:
+def beginning_from(base: Module, states: Tensor) -> Iterator[Trace]:
     """Lets each layer, and the last norm, begin from states of its own meanwhile.
 
     Args:

@@ -13,14 +13,15 @@ from typing import Any
 
 import torch
 import transformers
-from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, Mxfp4Config, PreTrainedModel
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+from transformers.utils.quantization_config import Mxfp4Config
 
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.foreign import REMEDY, foreign
 from longctx.core.common.telemetry import stage
 from longctx.core.model.adapter import ATTENTION, Decoder, Layer, layers_of, register, run
-from longctx.core.model.architectures import adapter_of
+from longctx.core.model.architectures import Module, adapter_of
 from longctx.core.model.weights import loaded_files, tensors_of
 
 _log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def load_decoder(
     register()
     _require_layers(folder, config)
     with foreign(f"cannot load the model in {folder!r}"):
-        model, loaded = AutoModelForCausalLM.from_pretrained(
+        loading: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             config=config,
             dtype=dtype,
@@ -63,6 +64,7 @@ def load_decoder(
             output_loading_info=True,
             **_unpacked(config),
         )
+    model, loaded = loading  # with `output_loading_info`
     _require_whole(folder, loaded["missing_keys"])
     for weight in model.parameters():
         # What was unpacked may come in bfloat16; what a model keeps in float32 stays.
@@ -117,7 +119,7 @@ class _WholeWindow:
         return layer.attention(q, k, v)
 
 
-def check_key(config: Any, device: str) -> str:
+def check_key(config: Any, device: str | torch.device) -> str:
     """Names what the outcome of a self-check depends on."""
     content = config.to_json_string(use_diff=False)
     digest = hashlib.sha256(content.encode()).hexdigest()[:24]
@@ -126,7 +128,7 @@ def check_key(config: Any, device: str) -> str:
 
 
 @torch.inference_mode()
-def self_check(model: PreTrainedModel) -> None:
+def self_check(model: Module) -> None:
     """Compares position-free attention with the model's own, on small float32 copies of its layers.
 
     Two layers of each type, with windows and original context scaled down so that 96 tokens cross
@@ -156,7 +158,7 @@ def self_check(model: PreTrainedModel) -> None:
         )
 
 
-def _small_copy(model: PreTrainedModel) -> PreTrainedModel:
+def _small_copy(model: Module) -> Module:
     """A float32 copy of two layers of each type, its windows crossed by 96 tokens."""
     base = model.base_model
     types = _types(base)
@@ -181,7 +183,7 @@ def _other_form(name: str) -> UsageError:
     )
 
 
-def _types(base: PreTrainedModel) -> list[tuple]:
+def _types(base: Module) -> list[tuple]:
     """What tells the layers of a decoder apart, by its configuration and by its row."""
     layers = layers_of(base, adapter_of(base.config))
     named = getattr(base.config, "layer_types", None) or [None] * len(layers)
@@ -191,11 +193,11 @@ def _types(base: PreTrainedModel) -> list[tuple]:
     ]
 
 
-def _has_experts(layer: nn.Module) -> bool:
+def _has_experts(layer: Module) -> bool:
     return any(name.endswith(".experts") for name, _ in layer.named_modules())
 
 
-def _small_config(base: PreTrainedModel, chosen: list[int]) -> Any:
+def _small_config(base: Module, chosen: list[int]) -> Any:
     config, small = base.config, copy.deepcopy(base.config)
     small.num_hidden_layers = len(chosen)
     small.vocab_size, small.pad_token_id = 8, None

@@ -7,6 +7,7 @@ nothing of methods and memories.
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +41,7 @@ class Rope:
         self._apply = apply
         self._which = () if layer_type is None else (layer_type,)
         self._dims = dims
-        kind = getattr(module, "rope_type", "")
+        kind: Any = getattr(module, "rope_type", "")
         kind = kind if layer_type is None else kind[layer_type]
         self.length_dependent = str(kind) in LENGTH_DEPENDENT
         self._tables: dict[tuple, tuple[Tensor, Tensor]] = {}
@@ -155,6 +156,10 @@ class NoRope:
         return x
 
     def unrotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
+        """Leaves x as it is."""
+        return x
+
+    def turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Leaves x as it is."""
         return x
 

@@ -160,11 +160,12 @@ def tensors_of(file: Path) -> dict[str, dict[str, Any]]:
 
 def _end_of(name: str, tensor: Any) -> int:
     """Where a tensor's bytes end."""
-    offsets = tensor.get("data_offsets") if isinstance(tensor, dict) else None
-    whole = isinstance(offsets, list) and all(type(offset) is int for offset in offsets)
-    if not whole or len(offsets) != len(("start", "end")) or not 0 <= offsets[0] <= offsets[1]:
-        raise ValueError(f"the header says nothing of where {name[:80]!a} is")
-    return offsets[1]
+    match tensor:
+        case {"data_offsets": [start, end]} if (
+            type(start) is type(end) is int and 0 <= start <= end
+        ):
+            return end
+    raise ValueError(f"the header says nothing of where {name[:80]!a} is")
 
 
 def count(tensors: dict[str, dict[str, Any]]) -> int:
@@ -245,7 +246,7 @@ def digest(
 
 def _sha256_of(file: Path, on_bytes: Callable[[int], None]) -> str:
     hashed = hashlib.sha256()
-    with open_regular(file, buffering=0) as stream:
+    with open_regular(file) as stream:
         while block := stream.read(BLOCK):
             hashed.update(block)
             on_bytes(len(block))

@@ -29,9 +29,9 @@ def around(document: Document, source: int, start: int, end: int, side: int = _S
     """
     info = document.manifest.sources[source]
     low, high = max(0, start - side), min(info.size, end + side)
-    width = _WIDTHS.get(info.encoding, 1)
+    width = _WIDTHS.get(info.codec, 1)
     low -= low % width
-    if info.encoding in _WIDE and low:
+    if info.codec in _WIDE and low:
         # Only behind a newline is it known where a character begins.
         newline = document.text(source, low, start).find(b"\n")
         low = start if newline < 0 else low + newline + 1

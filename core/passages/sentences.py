@@ -172,7 +172,8 @@ def _ends(text: str, match: re.Match) -> bool:
     mark = match[0]
     if mark[0] not in ".!?\u2026":
         return True
-    following = _NEXT.match(text, match.end())[1]
+    opened = _NEXT.match(text, match.end())  # of what may be nothing, so it is always there
+    following = opened[1] if opened else ""
     if following.islower():
         return False
     alone = mark[0] == "." and mark[1:2] not in ("!", "?", ".", "\u2026")

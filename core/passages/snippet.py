@@ -36,7 +36,7 @@ class Snippet:
             StateMismatch: the text is not what was written.
             ValueError: the source does not have these bytes.
         """
-        encoding = document.manifest.sources[source].encoding
+        encoding = document.manifest.sources[source].codec
         back = min(start, _BACK) if encoding == "utf-8" else 0
         raw = document.text(source, start - back, end)
         while back and raw[back : back + 1] and raw[back] & 0xC0 == 0x80:

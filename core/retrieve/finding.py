@@ -190,7 +190,7 @@ def placed(documents: Sequence[Document], units: Units) -> Units:
     Raises:
         StateMismatch: the tokens are not what was written.
     """
-    if units.starts is not None:
+    if len(units.starts) == len(units):
         return units
     parts = [np.empty(0, np.int64)]
     for number, document in enumerate(documents):
@@ -380,9 +380,9 @@ class _Finder:
 
     def _matching_lines(self, number: int, source: int) -> Iterator[Hit]:
         """The lines of a source that the regular expression matches, in order."""
-        document = self._documents[number]
+        document, wanted = self._documents[number], self._query.lines
         for snippet, line in lines_of(document, source):
-            if not self._query.lines.matches(snippet.text[slice(*line)]):
+            if wanted and not wanted.matches(snippet.text[slice(*line)]):
                 continue
             low, high = stripped(snippet.text, *line)
             if low == high:

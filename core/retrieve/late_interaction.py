@@ -94,7 +94,7 @@ def maxima(
         low, high = _touched(starts, first, first + len(vectors))
         if low < high:
             inside = (starts[low : high + 1] - first).clamp(0, len(vectors)).to(device)
-            found = maxsim_windows(vectors, scales, *query, inside)
+            found = maxsim_windows(vectors, scales, *query, starts=inside)
             best[low:high] = torch.maximum(best[low:high], found)
     return best, count
 

@@ -116,7 +116,7 @@ class PassageIndex:
         held, total = np.zeros(len(spans)), 0.0
         for stem in set(asked(words)):
             has = self._counts(stem, spans) > 0
-            weight = _rarity(np.count_nonzero(has), len(spans) + BEYOND)
+            weight = _rarity(int(np.count_nonzero(has)), len(spans) + BEYOND)
             held, total = held + weight * has, total + weight
         return float(held.max(initial=0) / total) if total else None
 

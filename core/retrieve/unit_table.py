@@ -5,7 +5,7 @@ neighbouring units of one source, so windows are shifted by half their length; a
 has one window of that unit. BM25 and late interaction share them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
@@ -30,7 +30,7 @@ class Units:
         windows: (W, 2) int32, first and last unit of each window: the same in one of a single unit.
         first_tokens: (D + 1,) int64, first token of each document, and the end.
         first_units: (D + 1,) int64, likewise.
-        starts: (U,) int64, first byte of each unit in its source; None: it was not read.
+        starts: (U,) int64, first byte of each unit in its source; empty where it was not read.
     """
 
     documents: np.ndarray
@@ -40,7 +40,7 @@ class Units:
     windows: np.ndarray
     first_tokens: np.ndarray
     first_units: np.ndarray
-    starts: np.ndarray | None = None
+    starts: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
     @classmethod
     def of(cls, *manifests: Manifest) -> "Units":

@@ -163,7 +163,7 @@ def _decoded(document: Document, number: int, bounds: list[int]) -> tuple[str, l
             raise ValueError("the tokens of a source do not follow one another")
     except ValueError as exc:
         raise StateMismatch(f"'{document.manifest.name}' is damaged", str(exc), AGAIN) from exc
-    decoder = codecs.getincrementaldecoder(source.encoding)("replace")
+    decoder = codecs.getincrementaldecoder(source.codec)("replace")
     parts, places, count = [], [], 0
     for start, end in pairwise(bound - bounds[0] for bound in bounds):
         parts.append(decoder.decode(raw[start:end]))

@@ -9,11 +9,11 @@ import re
 import stat
 import tarfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO, Protocol
+from typing import IO, Any, Protocol
 
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources import formats
@@ -22,6 +22,7 @@ from longctx.core.sources.limits import DIGITS, HEADER, NAME, TooMuch
 from longctx.core.sources.made import Opener, Original, spooled, unpacked
 from longctx.core.sources.naming import is_hidden, kind_of, layers
 from longctx.core.sources.packed import Counted, damage_told
+from longctx.core.sources.pieces import Readable, Stream
 from longctx.core.sources.zipped import open_member
 
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -53,15 +54,17 @@ class Reader(Protocol):
 
     def members(self) -> Iterator[Member]:
         """All files, in order; once."""
+        ...
 
-    def open(self, number: int) -> BinaryIO | None:
+    def open(self, number: int) -> Stream | None:
         """A file; None where it can only be had by opening the archive anew."""
+        ...
 
 
 class Zip:
     """A zip file that can be sought in."""
 
-    def __init__(self, file: BinaryIO, opened: ExitStack):
+    def __init__(self, file: IO[bytes], opened: ExitStack):
         self._zip = opened.enter_context(zipfile.ZipFile(file))
         self._infos = self._zip.infolist()
 
@@ -76,15 +79,18 @@ class Zip:
             if not info.is_dir():
                 yield Member(number, info.filename, info.file_size, why)
 
-    def open(self, number: int) -> BinaryIO | None:
+    def open(self, number: int) -> Stream | None:
         """A file."""
         return open_member(self._zip, self._infos[number])
 
 
-class _Header(tarfile.TarInfo):
+_TarInfo: Any = tarfile.TarInfo  # with methods that Python has, but does not document
+
+
+class _Header(_TarInfo):
     """A header of a tar, whose continuations are bounded before Python looks at them."""
 
-    def _proc_pax(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+    def _proc_pax(self, archive: Any) -> tarfile.TarInfo:
         if self.size > HEADER:
             raise tarfile.ReadError(f"a header is longer than {HEADER:,} bytes")
         data = archive.fileobj.read(self._block(self.size))
@@ -92,7 +98,7 @@ class _Header(tarfile.TarInfo):
         archive.fileobj = _Once(data, archive)
         return super()._proc_pax(archive)
 
-    def _proc_gnulong(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+    def _proc_gnulong(self, archive: Any) -> tarfile.TarInfo:
         left, kept = self._block(self.size), b""
         while left:  # what is longer is read to its end, and refused as a name
             data = archive.fileobj.read(min(left, HEADER))
@@ -106,7 +112,7 @@ class _Header(tarfile.TarInfo):
 class _Once:
     """Gives back what was read of an archive, to whoever reads it again next."""
 
-    def __init__(self, data: bytes, archive: tarfile.TarFile):
+    def __init__(self, data: bytes, archive: Any):
         self._data, self._archive, self._file = data, archive, archive.fileobj
 
     def read(self, size: int) -> bytes:
@@ -136,7 +142,7 @@ def _require_records(data: bytes) -> None:
 class _Ending:
     """A stream whose end is told: tarfile reads on behind it, as far as a header claims."""
 
-    def __init__(self, file: BinaryIO):
+    def __init__(self, file: Readable):
         self._file, self._behind = file, 0
 
     def read(self, size: int) -> bytes:
@@ -151,11 +157,14 @@ class _Ending:
 class Tar:
     """A tar stream, which goes forward only."""
 
-    def __init__(self, file: BinaryIO, opened: ExitStack):
-        self._tar = opened.enter_context(
-            tarfile.TarFile.open(fileobj=_Ending(file), mode="r|", tarinfo=_Header)
+    def __init__(self, file: Readable, opened: ExitStack):
+        forwards: Any = _Ending(file)  # in this mode tarfile only reads
+        # What Python keeps of all that went by, `members`, is not documented.
+        self._tar: Any = opened.enter_context(
+            tarfile.TarFile.open(fileobj=forwards, mode="r|", tarinfo=_Header)
         )
-        self._at, self._info, self._taken = -1, None, False
+        self._at, self._taken = -1, False
+        self._info: tarfile.TarInfo | None = None
 
     def members(self) -> Iterator[Member]:
         """All files."""
@@ -169,11 +178,11 @@ class Tar:
             if not info.isdir():
                 yield Member(self._at, info.name, info.size, why)
 
-    def open(self, number: int) -> BinaryIO | None:
+    def open(self, number: int) -> Stream | None:
         """A file, if it has not gone by."""
         while self._at < number and self._next():
             pass
-        if self._at != number or self._taken:
+        if self._at != number or self._taken or self._info is None:
             return None
         self._taken = True
         return self._tar.extractfile(self._info)
@@ -191,13 +200,19 @@ class Archive:
     Args:
         original: the file on the disk that it is, or is in.
         name: as it is cited.
-        opener: opens its bytes.
+        opener: opens its bytes, to be sought in.
         kind, how: zip or tar, and its compressions.
         depth: archives and compressions that it is in, with its own.
     """
 
     def __init__(
-        self, original: Original, name: str, opener: Opener, kind: str, how: list[str], depth: int
+        self,
+        original: Original,
+        name: str,
+        opener: Callable[[], AbstractContextManager[IO[bytes]]],
+        kind: str,
+        how: list[str],
+        depth: int,
     ):
         self.original, self.name, self.depth = original, name, depth
         self.kind, self.how, self._opener = kind, how, opener
@@ -220,7 +235,7 @@ class Archive:
             self.close()
 
     @contextmanager
-    def open(self, number: int) -> Iterator[BinaryIO]:
+    def open(self, number: int) -> Iterator[Stream]:
         """A member's bytes."""
         stream = self._reader.open(number) if self._reader else None
         if stream is None:
@@ -231,7 +246,7 @@ class Archive:
             yield stream
 
     @contextmanager
-    def open_spooled(self, number: int) -> Iterator[BinaryIO]:
+    def open_spooled(self, number: int) -> Iterator[IO[bytes]]:
         """A member's bytes, to be sought in."""
         with self.open(number) as stream, spooled(stream) as file:
             yield file
@@ -246,13 +261,15 @@ class Archive:
 
     def _open_anew(self) -> Reader:
         self.close()
-        file = self._opened.enter_context(self._opener())
+        file, packed = self._opened.enter_context(self._opener()), None
         if self.how:
             stream = unpacked(file, self.how, self.name, self._opened)
-            file = Counted(stream, self.name, self._share)
-        if self.kind == "zip" and self.how:
-            file = self._opened.enter_context(spooled(file))
-        self._reader = (Zip if self.kind == "zip" else Tar)(file, self._opened)
+            packed = Counted(stream, self.name, self._share)
+        if self.kind == "zip":
+            file = self._opened.enter_context(spooled(packed)) if packed else file
+            self._reader = Zip(file, self._opened)
+        else:
+            self._reader = Tar(packed or file, self._opened)
         return self._reader
 
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import BinaryIO
+from typing import IO
 
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.common.regular_files import open_regular
 from longctx.core.sources import formats
 from longctx.core.sources.extra import require
+from longctx.core.sources.formats import Format
 from longctx.core.sources.limits import (
     CONVERTED,
     IN_MEMORY,
@@ -26,10 +27,10 @@ from longctx.core.sources.limits import (
     require_held,
 )
 from longctx.core.sources.packed import BLOCK, Counted, damage_told, unpacking
-from longctx.core.sources.pieces import Piece
+from longctx.core.sources.pieces import Piece, Readable, Stream
 
 MEASURED = 1 << 16  # bytes that may be lost before a place where a file is damaged
-Opener = Callable[[], AbstractContextManager[BinaryIO]]
+Opener = Callable[[], AbstractContextManager[Stream]]
 
 
 class Original:
@@ -53,13 +54,13 @@ class Original:
         self.budget = Budget(name, path.stat().st_size, limit, on_spend)
 
     @contextmanager
-    def open(self) -> Iterator[BinaryIO]:
+    def open(self) -> Iterator[IO[bytes]]:
         """Its bytes."""
         with open_regular(self.path) as file:
             yield file
 
 
-def unpacked(raw: BinaryIO, how: list[str], name: str, opened: ExitStack) -> BinaryIO:
+def unpacked(raw: Stream, how: list[str], name: str, opened: ExitStack) -> Stream:
     """A stream out of all its compressions, which `opened` closes."""
     for layer in how:
         raw = opened.enter_context(unpacking(raw, layer, name))
@@ -67,7 +68,7 @@ def unpacked(raw: BinaryIO, how: list[str], name: str, opened: ExitStack) -> Bin
 
 
 @contextmanager
-def spooled(stream: BinaryIO) -> Iterator[BinaryIO]:
+def spooled(stream: Readable) -> Iterator[IO[bytes]]:
     """A stream as a file that can be sought in; a large one is on the disk, without a name."""
     with SpooledTemporaryFile(IN_MEMORY) as file:
         while data := stream.read(BLOCK):
@@ -114,7 +115,7 @@ class Made:
         return taken
 
     @contextmanager
-    def open(self) -> Iterator[BinaryIO]:
+    def open(self) -> Iterator[Readable]:
         """The text, from its beginning.
 
         Raises (here and while it is read):
@@ -125,16 +126,16 @@ class Made:
             with damage_told(self._name):
                 raw = opened.enter_context(self._opener())
                 stream = self._unpacked(raw, opened)
-            yield self._converted(stream, opened) if self._format else stream
+            yield self._converted(self._format, stream, opened) if self._format else stream
 
-    def _unpacked(self, raw: BinaryIO, opened: ExitStack) -> BinaryIO:
+    def _unpacked(self, raw: Stream, opened: ExitStack) -> Counted:
         if not self._how:
             return Counted(raw, self._name)
         end = self._measure(raw)
         raw.seek(0)
         return Counted(unpacked(raw, self._how, self._name, opened), self._name, end=end)
 
-    def _measure(self, raw: BinaryIO) -> int:
+    def _measure(self, raw: Stream) -> int:
         """Bytes that can be unpacked; nothing is read of a file that holds too much."""
         size = 0
         with ExitStack() as opened:
@@ -152,15 +153,15 @@ class Made:
                 self.lost.append(told)
         return size
 
-    def _converted(self, stream: BinaryIO, opened: ExitStack) -> BinaryIO:
-        require(self._format.needs, self._name)
-        if self._format.streams:
+    def _converted(self, form: Format, stream: Counted, opened: ExitStack) -> Readable:
+        require(form.needs, self._name)
+        if form.streams:
             file = io.BufferedReader(stream, BLOCK)
         else:
             data = stream.read(CONVERTED + 1)
             require_held(self._name, len(data))
             file = io.BytesIO(data)
-        pieces = self._format.convert(file, self._name, self._share)
+        pieces = form.convert(file, self._name, self._share)
         opened.callback(pieces.close)
         return _Text(pieces, self._note, self._name)
 

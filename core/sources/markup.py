@@ -43,7 +43,7 @@ class _Tolerant(HTMLParser):
             data = _LONG.sub("\ufffd", _ZEROS.sub("&#", data))
         super().feed(data)
 
-    def parse_marked_section(self, i: int, report: int = 1) -> int:
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
         """Where `<![...` at `i` ends; as in browsers one that is not known is a comment."""
         try:
             return super().parse_marked_section(i, report)

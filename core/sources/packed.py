@@ -13,12 +13,13 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import Any
 from xml.parsers.expat import ExpatError
 
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources.extra import require
 from longctx.core.sources.limits import Share
+from longctx.core.sources.pieces import Readable, Stream
 
 BLOCK = 1 << 20
 XML_NO_MEMORY = 1  # expat's number of that error
@@ -60,7 +61,7 @@ class Counted(io.RawIOBase):
 
     def __init__(
         self,
-        stream: BinaryIO,
+        stream: Readable,
         name: str,
         share: Share | None = None,
         end: int | None = None,
@@ -94,14 +95,14 @@ class Counted(io.RawIOBase):
             wanted = None if wanted is None else wanted - len(piece)
         return b"".join(pieces)
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: Any) -> int:
         """As of RawIOBase."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
 
-def unpacking(raw: BinaryIO, how: str, name: str) -> BinaryIO:
+def unpacking(raw: Stream, how: str, name: str) -> Stream:
     """A decompressed stream, to be closed; `raw` stays open.
 
     Args:
@@ -123,7 +124,7 @@ def unpacking(raw: BinaryIO, how: str, name: str) -> BinaryIO:
 class _Zstandard(io.RawIOBase):
     """The frames of a file, one after the other; unlike the library's reader it tells a cut."""
 
-    def __init__(self, raw: BinaryIO):
+    def __init__(self, raw: Readable):
         self._raw, self._frame, self._rest, self._out = raw, None, b"", b""
 
     def readable(self) -> bool:

@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from longctx.core.common.errors import LongctxError, UnreadableInput
 from longctx.core.common.units import show_bytes
@@ -103,15 +103,20 @@ class Allowed:
 class Answers(Protocol):
     """What answers requests: a program, or in tests the same without one."""
 
-    known: int
+    @property
+    def known(self) -> int:
+        """As of `Parser`."""
+        ...
 
     def ask(
         self, told: dict[str, Any], data: bytes, allowed: Allowed
     ) -> tuple[dict[str, Any], bytes]:
         """The answer to a request."""
+        ...
 
     def end(self) -> None:
         """Ends it; it can be asked again."""
+        ...
 
 
 class Parser:
@@ -170,7 +175,10 @@ class Parser:
 
     def _begin(self) -> "_Running":
         self.begun += 1
-        self._running = _Running(_started())
+        process = _started()
+        assert process.stdin  # both are pipes
+        assert process.stdout
+        self._running = _Running(process, process.stdin, process.stdout)
         _log.debug("the program that parses was begun as process %s", self.pid)
         return self._running
 
@@ -179,7 +187,9 @@ class Parser:
 class _Running:
     """A process, and what watches over the time that it takes."""
 
-    process: subprocess.Popen
+    process: subprocess.Popen[bytes]
+    going: IO[bytes]
+    coming: IO[bytes]
     late: bool = False
     _until: float | None = None
     _over: threading.Event = field(default_factory=threading.Event)
@@ -194,8 +204,8 @@ class _Running:
         began, worked = time.monotonic(), allowed.worked
         self._until = began + allowed.left
         try:
-            wire.write(self.process.stdin, told, data)
-            while "busy" in (answer := wire.read(self.process.stdout))[0]:
+            wire.write(self.going, told, data)
+            while "busy" in (answer := wire.read(self.coming))[0]:
                 allowed.worked = worked + _whole(answer[0]["busy"])
                 self._until = began + allowed.left
         except (EOFError, OSError, wire.Broken) as error:
@@ -213,7 +223,7 @@ class _Running:
         with suppress(OSError):
             self.process.kill()
         self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
+        for pipe in (self.going, self.coming):
             with suppress(OSError):
                 pipe.close()
 
@@ -252,7 +262,7 @@ def _ended(process: subprocess.Popen) -> int:
     return 0
 
 
-def _started() -> subprocess.Popen:
+def _started() -> subprocess.Popen[bytes]:
     """A process of the program, in a session of its own: Ctrl-C on the terminal is not for it.
 
     Raises:
@@ -260,14 +270,19 @@ def _started() -> subprocess.Popen:
     """
     path = json.dumps([each for each in sys.path if isinstance(each, str)])
     mode = ["-X", "utf8"] if sys.flags.utf8_mode else []
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    apart = {"start_new_session": True}
-    if os.name == "nt":
-        apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    group = subprocess.CREATE_NEW_PROCESS_GROUP if sys.platform == "win32" else 0
     environment = os.environ | dict.fromkeys(THREADS, "1")
     try:
         command = [sys.executable, "-P", *mode, "-c", BEGIN, path]
-        return subprocess.Popen(command, bufsize=-1, env=environment, **pipes, **apart)
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=not group,
+            creationflags=group,
+        )
     except (OSError, ValueError) as error:
         raise LongctxError(
             "cannot start the program that parses files", str(error), "Check that Python runs."

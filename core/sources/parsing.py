@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources.archive import Archive, Found, found_in, inside, opener_of
@@ -18,6 +18,7 @@ from longctx.core.sources.limits import Share, TooMuch
 from longctx.core.sources.made import Made, Original
 from longctx.core.sources.packed import damage_told
 from longctx.core.sources.patterns import Pattern, patterns, said_of
+from longctx.core.sources.pieces import Readable
 
 BATCH = 256  # members in one answer, at most
 LETTERS = 1 << 17  # of their names
@@ -78,7 +79,7 @@ class _Open(NamedTuple):
 
     file: _File
     made: Made
-    stream: BinaryIO
+    stream: Readable
     opened: ExitStack
 
 
@@ -117,6 +118,8 @@ class Parsing:
         """Begins to look into an archive."""
         file = self._file(told)
         archive = file.archive(told["levels"])
+        if archive is None:
+            raise ValueError("no archive is named")
         file.listing = found_in(archive, told["hidden"], told["raw"])
         return self._more(told, data)
 

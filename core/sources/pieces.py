@@ -1,14 +1,41 @@
 """What a format gives: pieces of text, each with its place in the original.
 
-Also the few things that formats share: how bytes of unknown encoding become text, and what no
-text may hold.
+Also what formats share: what they read, how bytes of unknown encoding become text, and what no text
+may hold.
 """
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, Self
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _ANY = bytes(range(256)) * 2  # has what is undecodable in every encoding that something is in
+
+
+class Readable(Protocol):
+    """Bytes that are read forwards."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to `size` bytes; none at the end."""
+        ...
+
+
+class Stream(Readable, Protocol):
+    """Bytes that are read, perhaps sought in, and closed: what files and decompressors share."""
+
+    def seekable(self) -> bool:
+        """Whether `seek` works."""
+        ...
+
+    def seek(self, offset: int, /) -> int:
+        """Goes to a byte."""
+        ...
+
+    def close(self) -> None:
+        """Ends it."""
+        ...
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> Any: ...
 
 
 class Piece(NamedTuple):

@@ -129,7 +129,7 @@ def _bound_once() -> None:
 def _bound(name: str, most: int) -> None:
     """Sets a limit as far as the system lets us; it can be set anew."""
     number = getattr(resource, name, None)
-    if number is None:
+    if resource is None or number is None:
         return
     with suppress(ValueError, OSError):
         _, hard = resource.getrlimit(number)

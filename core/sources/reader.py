@@ -23,6 +23,7 @@ import numpy as np
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.common.regular_files import open_regular
 from longctx.core.sources.detect import detect
+from longctx.core.sources.pieces import Readable
 
 READ_BYTES = 1 << 20
 _MARK = 0xDC00  # + the length of an undecodable run, while its place in the text is kept
@@ -46,20 +47,35 @@ class Block:
 class Made(Protocol):
     """Text that is made from a file: unpacked or converted (`sources/made.py`)."""
 
-    marks: str | None
-    encoding: str
-    size: int | None
     lost: list[str]
     undecodable: int
 
-    def open(self) -> AbstractContextManager[BinaryIO]:
+    @property
+    def marks(self) -> str | None:
+        """What the numbers of its marks count; None: it has none."""
+        ...
+
+    @property
+    def encoding(self) -> str:
+        """Of the text; empty: nobody knows."""
+        ...
+
+    @property
+    def size(self) -> int | None:
+        """Of the text, where that is known."""
+        ...
+
+    def open(self) -> AbstractContextManager[Readable]:
         """The text, from its beginning."""
+        ...
 
     def origin(self) -> tuple[int, str]:
         """Size and SHA-256 of the file."""
+        ...
 
     def take_marks(self) -> list[tuple[int, int]]:
         """(byte of the text, number) of what was read since the last call."""
+        ...
 
 
 @dataclass
@@ -198,7 +214,7 @@ class Source:
             ) from error
         yield b""
 
-    def _open(self) -> AbstractContextManager[BinaryIO]:
+    def _open(self) -> AbstractContextManager[Readable]:
         if self.made:
             return self.made.open()
         if self.path:

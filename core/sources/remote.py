@@ -291,7 +291,7 @@ class Remote:
         ascending = not len(places) or (places[0] > last and bool((np.diff(places) > 0).all()))
         if not ascending or (len(marks) and not (marks[:, 1] > 0).all()):
             raise _nonsense(self.name)
-        self._marks += map(tuple, marks.tolist())
+        self._marks += [(at, number) for at, number in marks.tolist()]
 
 
 class _Text:

@@ -6,7 +6,7 @@ side sends it. Knows nothing of what is said.
 
 import json
 import struct
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 TOLD = 8 << 20  # bytes of a JSON object
 DATA = 40 << 20  # bytes beside it
@@ -17,7 +17,7 @@ class Broken(Exception):
     """What came is no frame."""
 
 
-def write(file: BinaryIO, told: dict[str, Any], data: bytes = b"") -> None:
+def write(file: IO[bytes], told: dict[str, Any], data: bytes = b"") -> None:
     """Sends a frame."""
     head = json.dumps(told).encode()
     file.write(_HEAD.pack(len(head), len(data)) + head)
@@ -25,7 +25,7 @@ def write(file: BinaryIO, told: dict[str, Any], data: bytes = b"") -> None:
     file.flush()
 
 
-def read(file: BinaryIO) -> tuple[dict[str, Any], bytes]:
+def read(file: IO[bytes]) -> tuple[dict[str, Any], bytes]:
     """The next frame.
 
     Raises:
@@ -44,7 +44,7 @@ def read(file: BinaryIO) -> tuple[dict[str, Any], bytes]:
     return told, _exactly(file, size)
 
 
-def _exactly(file: BinaryIO, size: int) -> bytes:
+def _exactly(file: IO[bytes], size: int) -> bytes:
     """So many bytes; a pipe gives them as they come."""
     pieces = []
     while size:

@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from typing import BinaryIO
+from typing import IO
 
 from longctx.core.sources.limits import Share, require_held
+from longctx.core.sources.pieces import Stream
 
 LZMA_HEAD = 9  # bytes before an LZMA stream: version, size of what follows, settings
 BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # Python's own streams keep to the read
@@ -22,7 +23,7 @@ BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # Python's own streams kee
 
 @contextmanager
 def members_of(
-    file: BinaryIO, name: str, share: Share
+    file: IO[bytes], name: str, share: Share
 ) -> Iterator[tuple[frozenset[str], Callable[[str], bytes]]]:
     """The names in a zip file, and what reads one of them.
 
@@ -45,7 +46,7 @@ def members_of(
         yield frozenset(zipped.namelist()), read
 
 
-def open_member(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
+def open_member(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> Stream:
     """A member's bytes, at most as many as the zip file says, whatever there are.
 
     Python's own streams of bzip2 and LZMA unpack at once all that they have read: a few KB can be
@@ -76,7 +77,7 @@ class _Member(io.RawIOBase):
         info: what the zip file says of it.
     """
 
-    def __init__(self, stream: BinaryIO, packed: BinaryIO, info: zipfile.ZipInfo):
+    def __init__(self, stream: Stream, packed: IO[bytes], info: zipfile.ZipInfo):
         self._stream, self._packed = stream, packed
         self._left, self._crc, self._expected = info.file_size, 0, info.CRC
 
@@ -101,7 +102,7 @@ class _Member(io.RawIOBase):
         super().close()
 
 
-def _lzma(packed: BinaryIO, size: int) -> lzma.LZMAFile:
+def _lzma(packed: IO[bytes], size: int) -> lzma.LZMAFile:
     """The stream behind the head that it has in zip files; `size` is that of what it holds."""
     head = packed.read(LZMA_HEAD)
     if len(head) < LZMA_HEAD or head[2:4] != b"\5\0":

@@ -7,7 +7,7 @@ where its tensors are asked for.
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,7 +107,7 @@ class Document:
                 "again with --replace",
             )
 
-    def rows(self, group: str, names: tuple[str, ...] | None = None) -> Iterator[tuple[int, Rows]]:
+    def rows(self, group: str, names: tuple[str, ...] | None = None) -> Generator[tuple[int, Rows]]:
         """A group's shards in order, one in memory at a time: (first row, {name: (n, ...)}).
 
         Args:

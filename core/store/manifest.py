@@ -89,6 +89,11 @@ class SourceRecord:
     text_start: int
     origin: Origin | None = None
 
+    @property
+    def codec(self) -> str:
+        """Python's name of the encoding, of a source that has begun to be read."""
+        return self.encoding or "utf-8"
+
 
 @dataclass(frozen=True)
 class Manifest:

@@ -9,6 +9,7 @@ import string
 import unicodedata
 from collections.abc import Iterator
 from itertools import chain, cycle, product
+from typing import Any
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
@@ -92,7 +93,7 @@ def safe_cuts(backend: Tokenizer) -> frozenset[str]:
     return frozenset(map(_kind, _RIGHT)) - failed
 
 
-def _parts(component: object) -> Iterator[dict]:
+def _parts(component: Any) -> Iterator[dict]:
     """The parts of a normalizer or pre-tokenizer, sequences taken apart."""
     waiting = [json.loads(component.__getstate__())] if component is not None else []
     while waiting:

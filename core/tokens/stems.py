@@ -6,7 +6,7 @@ imported when words are first looked for, bm25s when a document's are counted.
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -65,18 +65,19 @@ _LETTERS = re.compile(rf"[^\W{_UNSPACED}]{{1,{LONGEST}}}")
 _GROWS = "\u0130"  # the one character whose small letter is two: I with a dot
 
 
-def tokenized(texts: Iterable[str]) -> "Tokenized":
+def tokenized(texts: list[str]) -> "Tokenized":
     """The stems of each text, in order, as numbers; `vocab` has the number of each stem."""
     with _no_jax():
         from bm25s import tokenize
 
-    return tokenize(
+    counted: Any = tokenize(
         texts,
         token_pattern=WORD,
         stopwords=sorted(STOP_WORDS),
         stemmer=_stemmer(),
         show_progress=False,
     )
+    return counted
 
 
 @contextmanager
@@ -85,7 +86,8 @@ def _no_jax() -> Iterator[None]:
     scores, which is not done here; and JAX takes most of a GPU's memory at once, or fails to."""
     hidden = "jax" not in sys.modules
     if hidden:
-        sys.modules["jax"] = None  # for `import`: there is none
+        modules: dict[str, Any] = sys.modules
+        modules["jax"] = None  # for `import`: there is none
     try:
         yield
     finally:
@@ -129,8 +131,8 @@ def cut(text: str, place: int, low: int = 0) -> int:
     start = max(low, place)
     while start > low and _LETTER.match(text, start - 1):
         start -= 1
-    while start < place:
-        start = _LETTERS.match(text, start).end()
+    while start < place and (letters := _LETTERS.match(text, start)):
+        start = letters.end()
     return start
 
 

@@ -9,7 +9,7 @@ how bytes become text.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from tokenizers import Encoding
@@ -91,7 +91,8 @@ class TokenStream:
                 f"a {type(tokenizer).__name__} does not tell where in the text its tokens are",
                 "Use a model that comes with a tokenizer.json.",
             )
-        self._backend = plain_backend(tokenizer.backend_tokenizer)
+        backend: Any = tokenizer.backend_tokenizer
+        self._backend = plain_backend(backend)
         self._cuts = safe_cuts(self._backend)
         self._piece, self._run, self._whole = piece, run, whole
         self.forced_splits = 0

@@ -226,7 +226,7 @@ def test_files_are_read_while_libraries_are_imported(asking, monkeypatch, comman
         return make_setup(**choices)
 
     monkeypatch.setattr(
-        ReadAhead, "warm", lambda self, files: happened.append([file.name for file in files])
+        ReadAhead, "warm", lambda self, files, _: happened.append([file.name for file in files])
     )
     monkeypatch.setattr(loading, "make_setup", make)
     assert asking(command, QUESTION).exit_code == 0

@@ -63,10 +63,10 @@ def _processors(sampling: Sampling) -> Iterator[Any]:
     if sampling.repetition_penalty is not None:
         yield RepetitionPenaltyLogitsProcessor(float(sampling.repetition_penalty))
     if sampling.temperature:
-        yield from _warpers(sampling)
+        yield from _warpers(sampling, sampling.temperature)
 
 
-def _warpers(sampling: Sampling) -> Iterator[Any]:
+def _warpers(sampling: Sampling, temperature: float) -> Iterator[Any]:
     from transformers import (
         MinPLogitsWarper,
         TemperatureLogitsWarper,
@@ -74,7 +74,7 @@ def _warpers(sampling: Sampling) -> Iterator[Any]:
         TopPLogitsWarper,
     )
 
-    yield TemperatureLogitsWarper(float(sampling.temperature))
+    yield TemperatureLogitsWarper(float(temperature))
     if sampling.top_k is not None:
         yield TopKLogitsWarper(sampling.top_k)
     if sampling.top_p is not None and sampling.top_p < 1:

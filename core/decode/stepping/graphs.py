@@ -49,11 +49,13 @@ class Captured:
     def __call__(self) -> None:
         """Runs the step that comes next."""
         kind = self._step.kind
+        if kind is None:
+            self._step()
+            return
         if kind in self._known and kind not in self._graphs and not self._refused:
             self._record(kind)
         self._graphs.get(kind, self._step)()
-        if kind is not None:
-            self._known.add(kind)
+        self._known.add(kind)
 
     def _record(self, kind: str) -> None:
         try:

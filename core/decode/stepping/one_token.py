@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from longctx.core.contracts.memory import Memory
-from longctx.core.model.adapter import Decoder, Layer
+from longctx.core.model.adapter import Attends, Decoder, Layer
 from longctx.core.model.fused_weights import LayerParts, Parts
 from longctx.core.model.load import check_key
 from longctx.kernels.decode_door import matvec
@@ -53,7 +52,7 @@ class OneToken:
         return found
 
     @torch.inference_mode()
-    def read(self, token: Tensor, memory: Memory) -> Tensor:
+    def read(self, token: Tensor, memory: Attends) -> Tensor:
         """Runs a token through all layers, attending through a memory.
 
         Args:
@@ -81,7 +80,7 @@ class OneToken:
         """What the first layer begins from (T, E)."""
         return F.embedding(ids, self._parts.embedding)
 
-    def through(self, index: int, state: Tensor, memory: Memory) -> Tensor:
+    def through(self, index: int, state: Tensor, memory: Attends) -> Tensor:
         """A token's state (E,) after a layer."""
         part, layer = self._parts.layers[index], self._layers[index]
         qkv = matvec(state, *part.qkv, *part.attention_norm)

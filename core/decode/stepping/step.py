@@ -4,19 +4,20 @@ All of it happens on the device, in buffers of fixed size, so that a step can be
 and run again for every token. Knows nothing of text, and of where an answer ends.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from longctx.core.contracts.policy import Policy
 from longctx.core.decode.stepping.choosing import Chooser
+from longctx.core.model.adapter import Attends
 
 
 class Reader(Protocol):
     """What runs one token through a model."""
 
-    def read(self, token: Tensor, memory: Any) -> Tensor:
+    def read(self, token: Tensor, memory: Attends, /) -> Tensor:
         """Runs a token (1,) through the model: its hidden state (1, E)."""
         ...
 

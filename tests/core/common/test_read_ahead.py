@@ -12,9 +12,12 @@ import pytest
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, StateMismatch
 from longctx.core.common.read_ahead import ReadAhead
+from longctx.core.common.regular_files import open_regular
 from longctx.core.engine import setup
 from longctx.core.ingest.ingest import ingest
+from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
+from longctx.core.store.library import Library
 
 WAIT = 60  # seconds until a test gives up
 
@@ -98,7 +101,27 @@ def test_damaged_rows_are_told_when_they_are_used(library, setup_random):
         session.ask("who wrote?")
 
 
-def test_warming_stops_with_its_context_and_raises_nothing(tmp_path, monkeypatch):
+def test_warming_reads_all_of_a_documents_files(library):
+    files, opened = Library(library).document("book").read_whole(), []
+
+    class Told:
+        def __init__(self, stream):
+            self.stream = stream
+
+        def __enter__(self):
+            return self.stream
+
+        def __exit__(self, *error):
+            opened.append(self.stream.tell())
+            self.stream.close()
+
+    with ReadAhead() as ahead:
+        ahead.warm(files, lambda file: Told(Confined.open(file)))
+        ahead.submit(lambda: None).result(WAIT)
+    assert opened == [file.stat().st_size for file in files] != []
+
+
+def test_warming_stops_with_its_context_and_raises_nothing(tmp_path):
     class Endless:
         reads = 0
 
@@ -116,12 +139,9 @@ def test_warming_stops_with_its_context_and_raises_nothing(tmp_path, monkeypatch
     os.mkfifo(tmp_path / "pipe")  # would wait for a writer
     (tmp_path / "file").touch()
     with ReadAhead() as ahead:
-        ahead.warm([tmp_path / "missing", tmp_path, tmp_path / "pipe"])
+        ahead.warm([tmp_path / "missing", tmp_path, tmp_path / "pipe"], open_regular)
         assert ahead.submit(lambda: "after them").result(WAIT) == "after them"
-        monkeypatch.setattr(
-            "longctx.core.common.read_ahead.open_regular", lambda *args, **options: Endless()
-        )
-        ahead.warm([tmp_path / "file", tmp_path / "file"])
+        ahead.warm([tmp_path / "file", tmp_path / "file"], lambda file: Endless())
     assert Endless.reads < 1000 * WAIT
 
 

@@ -106,7 +106,7 @@ def test_rows_that_leave_the_device_are_in_blocks():
     assert held.device == 24 * form.bytes()
     assert len(column._tail.rows) < 24
     assert len(column._blocks) == -(-column._start // 16)
-    assert column._tables[0].tolist() == [block.rows.data_ptr() for block in column._blocks]
+    assert column._row_table.tolist() == [block.rows.data_ptr() for block in column._blocks]
 
 
 def test_blocks_that_are_pinned_ahead_count_as_held():

@@ -56,11 +56,27 @@ def test_kernels_import_nothing_of_ours():
         assert not {i for i in imports(name) if i.split(".")[0] in ("cli", "core", "profiles")}
 
 
-def test_only_doors_and_one_another_import_triton_kernels():
+def test_only_one_another_import_triton_kernels():
+    """Where Triton is not installed, all else is imported: a kernel is loaded when it is wanted."""
     kernels = {name for name in MODULES if "triton" in imports(name)}
     assert {"kernels.attention_mass", "kernels.similarity_max", "kernels.topk_scan"} <= kernels
-    for name in set(MODULES) - {"kernels.door", "kernels.decode_door"} - kernels:
+    for name in set(MODULES) - kernels:
         assert not imports(name) & kernels, name
+
+
+def test_every_kernel_has_a_definition_that_registers_it_and_stands_in_the_door():
+    definitions = {name for name in in_folder("kernels") if name.endswith("_ref")}
+    assert {f"{name.removesuffix('_ref')}" for name in definitions} <= {*MODULES}
+    offered = imports("kernels.door")
+    for name in definitions:
+        registered = {
+            node.name
+            for node in MODULES[name].body
+            if isinstance(node, ast.FunctionDef)
+            and any(ast.unparse(d) == "operation" for d in node.decorator_list)
+        }
+        assert registered, name
+        assert {f"{name}.{one}" for one in registered} <= offered, name
 
 
 def test_core_does_not_know_the_command_line():

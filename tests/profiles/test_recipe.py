@@ -11,20 +11,22 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
-from longctx.profiles.tiny.recipe import corpus, export, frames, haystacks, mine, prepare, templates
-from longctx.profiles.tiny.recipe import tokenizer as tokenizers
-from longctx.profiles.tiny.recipe.documents import ANSWER
-from longctx.profiles.tiny.recipe.grammar import Grammar
-from longctx.profiles.tiny.recipe.inflection import participle, past
-from longctx.profiles.tiny.recipe.logs import LogFile
-from longctx.profiles.tiny.recipe.model import Batch, Config, Model, pointing
-from longctx.profiles.tiny.recipe.needles import REFUSAL
-from longctx.profiles.tiny.recipe.optim import Muon, orthogonal
-from longctx.profiles.tiny.recipe.questions import occurrences
-from longctx.profiles.tiny.recipe.sequences import Sequences
-from longctx.profiles.tiny.recipe.tasks import Tasks
-from longctx.profiles.tiny.recipe.train import collate
-from longctx.profiles.tiny.recipe.values import Values
+from longctx.profiles.recipe.data import corpus, haystacks, mine, prepare
+from longctx.profiles.recipe.data import tokenizer as tokenizers
+from longctx.profiles.recipe.data.documents.document import ANSWER
+from longctx.profiles.recipe.data.documents.questions import occurrences
+from longctx.profiles.recipe.data.facts import frames, templates
+from longctx.profiles.recipe.data.facts.grammar import Grammar
+from longctx.profiles.recipe.data.facts.inflection import participle, past
+from longctx.profiles.recipe.data.logs import LogFile
+from longctx.profiles.recipe.data.needles.needle import REFUSAL
+from longctx.profiles.recipe.data.needles.tasks import Tasks
+from longctx.profiles.recipe.data.sequences import Sequences
+from longctx.profiles.recipe.data.values.every import Values
+from longctx.profiles.recipe.training import export
+from longctx.profiles.recipe.training.model import Batch, Config, Model, pointing
+from longctx.profiles.recipe.training.optim import Muon, orthogonal
+from longctx.profiles.recipe.training.train import collate
 
 BOOK = (
     "The old mill was built by the river in 1720. Mr. Harlow sold the cart to the miller of the "

@@ -5,13 +5,11 @@
 Joins the documents that the sheets name (beside the sheets' folder), reads them once over REFORM's
 evicted cache, and searches greedily, then by swaps, for the heads whose mean cosine puts the
 answers' tokens first: the least mean log(rank + 1) of the scores, pooled as REFORM pools them.
-Sheets whose document is not there are left out. About ten minutes on one CPU core.
+Sheets whose document is not there are left out. Other number formats may give other heads.
 """
 
 import argparse
 import sys
-from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -37,7 +35,6 @@ Heads = tuple[Head, ...]
 Asked = list[tuple[str, int, int]]  # question, first and last + 1 character of its answer
 
 SIZES = {"chunk": 1024, "budget": 1024, "first": 64, "last": 64}  # the profile's come first
-CANDIDATES = 12  # best single heads, from which the search takes all others
 
 
 def all_heads(layers: tuple[Layer, ...]) -> Heads:
@@ -79,28 +76,22 @@ def _place(document: str, item: dict) -> int:
     return document.index(item["answer"], sum(map(len, before)))
 
 
-def mean_log_rank(scores: Iterable[Tensor], answers: Iterable[range]) -> float:
-    """Mean over questions of the mean log(rank + 1) of the answer's tokens; 0 is best.
+def log_rank(scores: Tensor, answer: range) -> Tensor:
+    """The mean log(rank + 1) of an answer's tokens; 0 is best.
 
     A token's rank is the number of tokens that score higher, and half of those that score the same.
 
     Args:
-        scores: (N,) pooled, for each question.
-        answers: the tokens of each answer.
+        scores: (N,) pooled.
+        answer: the tokens of the answer.
     """
-    means = []
-    for pooled, tokens in zip(scores, answers, strict=True):
-        own = pooled[tokens.start : tokens.stop, None]
-        rank = (pooled > own).sum(dim=1) + 0.5 * ((pooled == own).sum(dim=1) - 1)
-        means.append(torch.log(rank + 1).mean())
-    return float(torch.stack(means).mean())
+    own = scores[answer.start : answer.stop, None]
+    rank = (scores > own).sum(dim=1) + 0.5 * ((scores == own).sum(dim=1) - 1)
+    return torch.log(rank + 1).mean()
 
 
 class Search:
     """Looks for the heads that find the answers of questions about one text.
-
-    Attributes:
-        loss: `mean_log_rank` of the mean cosine of some heads, a sorted tuple; less is better.
 
     Args:
         heads: those that were read.
@@ -115,54 +106,60 @@ class Search:
     ):
         self.heads, self.answers = heads, answers
         self._text, self._questions, self._pool = text, questions, pool
-        self.loss = cache(self._loss)
 
-    def choose(self, among: Heads, count: int) -> Heads:
+    def choose(self, among: Heads, count: int, candidates: int) -> Heads:
         """Greedily from the best single heads, then by swaps while one helps.
 
         Args:
             among: those to choose from.
             count: heads wanted.
+            candidates: best single heads, from which all are taken.
 
         Returns:
             `count` heads, or as many as there are, in the order of layers.
         """
-        pool = sorted(among, key=lambda head: self.loss((head,)))[:CANDIDATES]
+        alone = self.losses((), among)
+        among = tuple(head for (head,) in sorted(alone, key=alone.__getitem__)[:candidates])
         best: Heads = ()
-        while len(best) < min(count, len(pool)):
-            best = min((_with(best, head) for head in pool if head not in best), key=self.loss)
-        chosen, best = best, self._swapped(best, pool)
-        while self.loss(best) < self.loss(chosen):
-            chosen, best = best, self._swapped(best, pool)
-        return chosen
+        while len(best) < min(count, len(among)):
+            losses = self.losses(best, among) if best else alone
+            best = min(losses, key=losses.__getitem__)
+            _tell(f"  {list(map(list, best))}: {losses[best]:.4f}")
+        while True:
+            losses = {}
+            for out in best:  # the set itself is one of those that every round gives
+                losses |= self.losses(tuple(head for head in best if head != out), among)
+            swapped = min(losses, key=losses.__getitem__)
+            if losses[swapped] >= losses[best]:
+                return best
+            best = swapped
+            _tell(f"  {list(map(list, best))}: {losses[best]:.4f}")
 
-    def _swapped(self, chosen: Heads, pool: list[Head]) -> Heads:
-        """The best set that has one other head in the place of one of these."""
-        swaps = [
-            _with(tuple(head for head in chosen if head != out), into)
-            for out in chosen
-            for into in pool
-            if into not in chosen
-        ]
-        return min(swaps, key=self.loss, default=chosen)
+    def losses(self, base: Heads, among: Heads) -> dict[Heads, float]:
+        """The mean `log_rank` of these heads with each of some others, by the heads together."""
+        found: dict[Heads, list[Tensor]] = {
+            tuple(sorted((*base, head))): [] for head in among if head not in base
+        }
+        for words, answer in zip(self._questions, self.answers, strict=True):
+            # The sum of the heads' cosines ranks as their mean does.
+            summed = torch.zeros(words.shape[1], self._text.shape[1], device=self._text.device)
+            for head in base:
+                summed += self._cosines(words, head)
+            for heads, ranks in found.items():
+                (head,) = set(heads) - set(base)
+                raw = (summed + self._cosines(words, head)).amax(dim=0)
+                ranks.append(log_rank(sliding_max(raw, self._pool), answer))
+        return {heads: float(torch.stack(ranks).mean()) for heads, ranks in found.items()}
 
-    def _loss(self, chosen: Heads) -> float:
-        index = [self.heads.index(head) for head in chosen]
-        text = _side_by_side(self._text[index])  # (N, chosen * D)
-        scores = []
-        for words in self._questions:
-            # The product is the sum of the heads' cosines: it ranks as their mean does.
-            raw = (text @ _side_by_side(words[index]).T).amax(dim=1)
-            scores.append(sliding_max(raw, self._pool))
-        return mean_log_rank(scores, self.answers)
+    def loss(self, heads: Heads) -> float:
+        """The mean `log_rank` of the mean cosine of some heads; less is better."""
+        (loss,) = self.losses(heads[:-1], heads[-1:]).values()
+        return loss
 
-
-def _with(chosen: Heads, head: Head) -> Heads:
-    return tuple(sorted((*chosen, head)))
-
-
-def _side_by_side(vectors: Tensor) -> Tensor:
-    return vectors.transpose(0, 1).flatten(1)  # (heads, n, D) -> (n, heads * D)
+    def _cosines(self, words: Tensor, head: Head) -> Tensor:
+        """(T, N) of a question's tokens with the text's."""
+        index = self.heads.index(head)
+        return words[index] @ self._text[index].T
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -218,10 +215,10 @@ def main(arguments: list[str] | None = None) -> None:
     options = _options(arguments)
     search, among, own = read(options)
     print(f"{len(search.answers)} questions, mean log(rank + 1)", flush=True)
-    sets = {"profile": own, "chosen": search.choose(among, options.count)}
+    sets = {"profile": own, "chosen": search.choose(among, options.count, options.candidates)}
     for name, heads in sets.items():
         if heads:
-            print(f"  {name:8s} {list(map(list, heads))}: {search.loss(tuple(sorted(heads))):.4f}")
+            print(f"  {name:8s} {list(map(list, heads))}: {search.loss(heads):.4f}")
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -230,8 +227,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("sheets", type=Path, nargs="+", help="as in samples/questions/")
     parser.add_argument("--layers", type=int, nargs=2, default=(1, 3), help="first and last")
     parser.add_argument("--count", type=int, default=4, help="heads wanted")
+    parser.add_argument("--candidates", type=int, default=16, help="best single heads, of all")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    parser.add_argument("--dtype", default="auto", help="auto, bf16, fp16 or fp32")
+    parser.add_argument("--dtype", default="fp32", help="auto, bf16, fp16 or fp32")
     return parser.parse_args(arguments)
 
 

@@ -35,7 +35,9 @@ def training_texts() -> dict[str, list[str]]:
             if file.suffix == ".py":
                 nodes = ast.walk(ast.parse(file.read_text("utf-8")))
                 strings = [node.value for node in nodes if isinstance(node, ast.Constant)]
-                texts[str(file.relative_to(RECIPE))] = [text for text in strings if isinstance(text, str)]
+                texts[str(file.relative_to(RECIPE))] = [
+                    text for text in strings if isinstance(text, str)
+                ]
     return texts
 
 

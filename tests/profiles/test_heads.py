@@ -19,7 +19,7 @@ from longctx.core.profile.profile import load
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.core.tokens.safe_splits import plain_backend
 from longctx.profiles.recipe import heads
-from longctx.profiles.recipe.heads import Search, joined, mean_log_rank
+from longctx.profiles.recipe.heads import Search, joined, log_rank
 
 SHEET = """\
 document: {name}.md
@@ -71,10 +71,12 @@ def test_sheets_without_documents_are_refused(sheets):
 
 
 def test_ranks_are_those_counted_by_hand():
-    scores = [torch.tensor([0.9, 0.5, 0.5, 0.1, 0.5]), torch.tensor([0.2, 0.7, 0.1])]
-    # Token 1: one before it, two its equals. Token 3: behind all others. Token 1: before all.
-    expected = ((math.log(1 + 1 + 1) + math.log(1)) / 2 + math.log(3)) / 2
-    assert mean_log_rank(scores, [range(0, 2), range(2, 3)]) == pytest.approx(expected)
+    scores = torch.tensor([0.9, 0.5, 0.5, 0.1, 0.5])
+    # Token 1: one before it, two its equals. Token 3: behind all others.
+    expected = [math.log(1), math.log(1 + 1 + 1), math.log(4 + 1)]
+    assert log_rank(scores, range(0, 1)) == expected[0]
+    assert float(log_rank(scores, range(0, 2))) == pytest.approx(sum(expected[:2]) / 2)
+    assert float(log_rank(scores, range(3, 4))) == pytest.approx(expected[2])
 
 
 # --- the search ---
@@ -82,14 +84,20 @@ def test_ranks_are_those_counted_by_hand():
 
 def test_swaps_leave_a_choice_that_greed_alone_would_keep(monkeypatch):
     a, b, c, d = ((1, "q", head) for head in range(4))
-    losses = {(a,): 0.5, (b,): 0.6, (c,): 0.7, (d,): 0.9}
-    losses |= {(a, b): 0.4, (a, c): 0.45, (b, c): 0.1}
-    losses |= {(a, d): 0.0, (b, d): 0.0, (c, d): 0.0}  # never asked for: d is no candidate
-    monkeypatch.setattr(heads, "CANDIDATES", 3)
+    known = {(a,): 0.5, (b,): 0.6, (c,): 0.7, (d,): 0.9}
+    known |= {(a, b): 0.4, (a, c): 0.45, (b, c): 0.1}
+    known |= {(a, d): 0.8, (b, d): 0.8, (c, d): 0.0}  # from (b, c) one more swap
+
+    def losses(base, among):
+        sets = (tuple(sorted((*base, head))) for head in among if head not in base)
+        return {heads: known[heads] for heads in sets}
+
     search = Search((a, b, c, d), torch.zeros(4, 1, 1), [], [], 0)
-    search.loss = losses.__getitem__
-    assert search.choose((d, c, b, a), 2) == (b, c)
-    assert search.choose((a, b, d), 1) == (a,)
+    search.losses = losses
+    assert search.choose((d, c, b, a), 2, candidates=3) == (b, c)
+    assert search.choose((d, c, b, a), 2, candidates=4) == (c, d)
+    assert search.choose((a, b, d), 1, candidates=9) == (a,)
+    assert search.choose((a, b), 3, candidates=9) == (a, b)
 
 
 def test_heads_that_point_at_the_answer_together_are_found():
@@ -101,7 +109,7 @@ def test_heads_that_point_at_the_answer_together_are_found():
         text[number, list(tokens)] = torch.tensor([1.0, 0.0])
     question = torch.tensor([1.0, 0.0]).expand(4, 1, 2)
     search = Search(heads, text, [question], [range(5, 6)], pool=0)
-    assert search.choose(heads, 2) == ((1, "v", 0), (2, "v", 0))
+    assert search.choose(heads, 2, candidates=4) == ((1, "v", 0), (2, "v", 0))
     assert search.loss(((1, "v", 0), (2, "v", 0))) == 0
     assert search.loss(((1, "v", 0),)) == pytest.approx(math.log(1.5))
     wide = Search(heads, text, [question], [range(5, 6)], pool=1)
@@ -135,7 +143,8 @@ def test_losses_are_those_of_the_scores_that_reform_gives(model_folder, sheets):
     assert list(own) == PROFILES
     told = [backend.decode(document[r.start : r.stop].tolist()) for r in search.answers]
     assert [words.strip() for words in told] == ["the news", "a boat"] * 2
-    expected = mean_log_rank(scores, search.answers)
+    ranks = [log_rank(*pair) for pair in zip(scores, search.answers, strict=True)]
+    expected = float(torch.stack(ranks).mean())
     assert expected > 0.5
     assert search.loss(own) == pytest.approx(expected, abs=1e-3)
 

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from longctx.profiles.recipe.settings import Settings
+
 Ids = np.ndarray
 SHARES = {
     "prose": 0.46,
@@ -63,8 +65,11 @@ def load(folder: Path) -> Corpus:
 class Haystacks:
     """Makes haystacks of a wanted number of tokens."""
 
-    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, rng: random.Random):
-        self.corpus, self.tokenizer, self.rng = corpus, tokenizer, rng
+    def __init__(
+        self, corpus: Corpus, tokenizer: Tokenizer, rng: random.Random, settings: Settings
+    ):
+        self.corpus, self.tokenizer, self.rng, self.settings = corpus, tokenizer, rng, settings
+        self.bos, self.eos = map(tokenizer.token_to_id, settings.special[:2])
         self.starts = [entry[0] for entry in corpus.asked]
         ends = (".", "!", "?", '."', '?"', '!"', ".”", "!”", "?”")
         marks = {tokenizer.token_to_id(mark) for mark in ends}

@@ -19,6 +19,7 @@ from longctx.profiles.recipe.data.documents.questions import Questions
 from longctx.profiles.recipe.data.documents.records import RecordDocuments
 from longctx.profiles.recipe.data.haystacks import Corpus, Haystacks, Ids
 from longctx.profiles.recipe.data.needles.tasks import Tasks
+from longctx.profiles.recipe.settings import Settings
 
 MIX = {
     "needles": 0.46,
@@ -36,11 +37,11 @@ SHORTEST = 128  # tokens of a document
 class Sequences:
     """Makes training sequences for one worker."""
 
-    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, seed: int, tasks: Tasks | None = None):
+    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, seed: int, settings: Settings):
         self.rng = rng = random.Random(seed)
         short = [r for r in corpus.records if len(r["context"]) < 420 and r["source"] != "babi"]
-        tasks = tasks or Tasks(corpus.pools, short, rng)
-        hay = Haystacks(corpus, tokenizer, rng)
+        tasks = Tasks(corpus.pools, short, rng, settings)
+        hay = Haystacks(corpus, tokenizer, rng, settings)
         questions = Questions(hay)
         prose = ProseDocuments(hay, questions)
         needles = NeedleDocuments(hay, tasks, questions, prose)

@@ -1,4 +1,4 @@
-"""Trains the byte-level BPE tokenizer of the bundled model.
+"""Trains a byte-level BPE tokenizer.
 
 Digits stand alone, so that numbers are copied digit by digit; letters join with the space before
 them. Knows nothing of the model or its tasks: text in, `tokenizer.json` out.
@@ -11,16 +11,15 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from longctx.profiles.recipe.data.corpus import read_texts
+from longctx.profiles.recipe.settings import TINY, Settings, load
 
-SPECIAL = ["<|bos|>", "<|eos|>", "<|pad|>"]
-BOS, EOS = 0, 1
 PIECES = (
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s*[\r\n]+|\s+(?!\S)|\s+"  # as GPT's
 )
 
 
-def train(texts: Iterable[str], size: int = 8192) -> Tokenizer:
-    """A tokenizer of `size` entries, the three special ones first."""
+def train(texts: Iterable[str], settings: Settings, size: int) -> Tokenizer:
+    """A tokenizer of `size` entries, the special ones first."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -31,9 +30,9 @@ def train(texts: Iterable[str], size: int = 8192) -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
-        special_tokens=SPECIAL,
+        special_tokens=settings.special,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        max_token_length=16,
+        max_token_length=settings.longest,
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
@@ -53,10 +52,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path, help="folders of .txt, .txt.xz, .py files")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--size", type=int, default=8192)
+    parser.add_argument("--settings", type=Path, default=TINY)
     parser.add_argument("--share", type=float, default=1.0, help="share of the paragraphs to read")
     args = parser.parse_args()
-    train(paragraphs(args.folders, args.share), args.size).save(str(args.out))
+    settings = load(args.settings)
+    texts = paragraphs(args.folders, args.share)
+    train(texts, settings, settings.sizes["vocab"]).save(str(args.out))
 
 
 if __name__ == "__main__":

@@ -20,17 +20,18 @@ FAR = -1e4  # added to a score that must not count
 class Config:
     """Sizes; head 0 of `embedding_layers` and `retrieval_layers` has the contrastive losses."""
 
-    vocab: int = 8192
-    width: int = 512
-    layers: int = 10
-    heads: int = 8
-    kv_heads: int = 2
-    head_dim: int = 64
-    hidden: int = 1024
-    theta: float = 1e7
-    epsilon: float = 1e-5
-    embedding_layers: tuple[int, ...] = (3, 4)
-    retrieval_layers: tuple[int, ...] = (5, 7)
+    vocab: int
+    width: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    hidden: int
+    theta: float
+    epsilon: float
+    window: int
+    embedding_layers: tuple[int, ...]
+    retrieval_layers: tuple[int, ...]
 
 
 @dataclass

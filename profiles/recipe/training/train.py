@@ -1,4 +1,4 @@
-"""Trains the bundled model: one command, one GPU, a fixed time.
+"""Trains a model: one command, one GPU, a fixed time.
 
 Worker processes make the sequences; the GPU never waits for them. The learning rate follows the
 clock: a short rise, a plateau, a fall at the end. Every two minutes the model is exported, and with
@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from longctx.profiles.recipe import settings
 from longctx.profiles.recipe.data import haystacks
 from longctx.profiles.recipe.data.documents.document import TEXT
 from longctx.profiles.recipe.data.sequences import Sequences
@@ -40,6 +41,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder that prepare.py wrote")
     parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--settings", type=Path, default=settings.TINY)
     parser.add_argument("--out", type=Path, required=True, help="folder for the export")
     parser.add_argument("--init", type=Path, help="folder of an export to go on from")
     parser.add_argument(
@@ -88,7 +90,7 @@ def work(
 ) -> None:
     """A worker: makes batches for ever."""
     tokenizer = Tokenizer.from_file(str(args.tokenizer))
-    made = Sequences(corpus, tokenizer, args.seed * 1000 + number)
+    made = Sequences(corpus, tokenizer, args.seed * 1000 + number, settings.load(args.settings))
     while True:
         out.put(collate(made, args.batch, args.length, progress.value))
 
@@ -150,7 +152,8 @@ def train(args: argparse.Namespace, ready: Queue, progress: Any) -> None:
     torch.set_float32_matmul_precision("high")
     torch.backends.cuda.enable_flash_sdp(False)  # cuDNN's attention is faster at these shapes
     torch.backends.cuda.enable_mem_efficient_sdp(False)
-    model = (export.from_llama(args.init) if args.init else Model(Config(**args.config))).to(device)
+    config = Config(**{**settings.load(args.settings).sizes, **args.config})
+    model = (export.from_llama(args.init, config) if args.init else Model(config)).to(device)
     print(f"{sum(w.numel() for w in model.parameters()) / 1e6:.1f}M parameters", flush=True)
     losses: Callable[..., Any] = torch.compile(model.losses) if device == "cuda" else model.losses
     muon = Muon(model, compiled=device == "cuda")

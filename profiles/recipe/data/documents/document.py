@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from longctx.profiles.recipe.data.haystacks import Ids
-from longctx.profiles.recipe.data.tokenizer import BOS
 
 TEXT, NEEDLE, QUESTION, ANSWER = 0.4, 0.15, 0.1, 10.0  # weights of tokens
 
@@ -33,10 +32,10 @@ class Document:
     answers: list[tuple[int, int, str]] = field(default_factory=list)
 
     @classmethod
-    def opened(cls) -> "Document":
+    def opened(cls, bos: int) -> "Document":
         """A document that has its first token, which begins every document."""
         document = cls()
-        document.add([BOS], 0)
+        document.add([bos], 0)
         return document
 
     def add(self, ids: Any, weight: float) -> tuple[int, int]:

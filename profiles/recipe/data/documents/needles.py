@@ -40,7 +40,7 @@ class NeedleDocuments:
             return self.prose.text(length)
         order = list(chosen)
         self.rng.shuffle(order)
-        document = Document.opened()
+        document = Document.opened(self.hay.bos)
         alone = dense and self.rng.random() < 0.5
         spans = self.hide(document, facts, encoded, room, alone)
         asked = [replace(chosen[i], span=spans.get((i, facts[i].holder))) for i in order]

@@ -3,7 +3,6 @@
 from longctx.profiles.recipe.data.documents.document import TEXT, Document
 from longctx.profiles.recipe.data.documents.questions import Questions
 from longctx.profiles.recipe.data.haystacks import Haystacks
-from longctx.profiles.recipe.data.needles.needle import ABSENT
 
 
 class ProseDocuments:
@@ -14,7 +13,7 @@ class ProseDocuments:
 
     def text(self, length: int) -> Document:
         """Text alone: mostly prose."""
-        document = Document.opened()
+        document = Document.opened(self.hay.bos)
         source = self.rng.choices(["prose", "code", "logs"], [8, 1.5, 0.5])[0]
         document.add(self.hay.slice(getattr(self.hay.corpus, source), length - 1), TEXT)
         return document
@@ -26,13 +25,13 @@ class ProseDocuments:
         if room < 150:
             return self.text(length)
         ids, found = self.hay.asked_prose(room, wanted)
-        document = Document.opened()
+        document = Document.opened(self.hay.bos)
         document.add(ids, TEXT)
         asked = [
             self.questions.asked(question, answer, "mined", (first + 1, last + 1))
             for first, last, question, answer in found
         ]
-        if self.rng.random() < ABSENT:
+        if self.rng.random() < self.hay.settings.absent:
             asked.append(self.questions.absent(self.rng.choice(self.hay.corpus.asked)[2]))
             self.rng.shuffle(asked)
         return self.questions.finish(document, asked, length)

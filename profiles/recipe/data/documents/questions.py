@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from longctx.profiles.recipe.data.documents.document import ANSWER, QUESTION, TEXT, Document
 from longctx.profiles.recipe.data.haystacks import Haystacks
-from longctx.profiles.recipe.data.needles.needle import REFUSAL
-from longctx.profiles.recipe.data.tokenizer import EOS
 
 
 @dataclass(frozen=True)
@@ -26,8 +24,8 @@ class Questions:
 
     def __init__(self, hay: Haystacks):
         self.hay, self.rng = hay, hay.rng
-        self.heads = [hay.encode("\n\nQuestion:"), hay.encode("\nQuestion:")]
-        self.tail = hay.encode("\nAnswer:")
+        self.heads = [hay.encode(text) for text in hay.settings.questions]
+        self.tail = hay.encode(hay.settings.answer)
 
     def asked(
         self, question: str, answer: str, kind: str, span: tuple[int, int] | None = None
@@ -37,7 +35,7 @@ class Questions:
 
     def absent(self, question: str) -> Asked:
         """Encodes a question that the document does not answer."""
-        return self.asked(question, REFUSAL, "absent")
+        return self.asked(question, self.hay.settings.refusal, "absent")
 
     def size(self, asked: Asked) -> int:
         """Tokens of a question with its answer, at most."""
@@ -50,7 +48,7 @@ class Questions:
             document.add(head, QUESTION)
             ask = document.add(item.question, QUESTION)
             document.add(self.tail, QUESTION)
-            start, end = document.add([*item.answer, EOS], ANSWER)
+            start, end = document.add([*item.answer, self.hay.eos], ANSWER)
             document.answers.append((start, end, item.kind))
             if item.span:
                 document.asks.append((*ask, *item.span))

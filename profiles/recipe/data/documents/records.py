@@ -11,7 +11,6 @@ import numpy as np
 from longctx.profiles.recipe.data.documents.document import TEXT, Document
 from longctx.profiles.recipe.data.documents.questions import Asked, Questions
 from longctx.profiles.recipe.data.haystacks import Haystacks
-from longctx.profiles.recipe.data.needles.needle import ABSENT
 from longctx.profiles.recipe.data.needles.of_records import RecordNeedles
 
 NATURAL = {"qamr": 0.3, "fairytaleqa": 0.32, "qed": 0.18, "covid": 0.12, "babi": 0.08}
@@ -30,7 +29,7 @@ class RecordDocuments:
 
     def paragraph(self, length: int) -> Document:
         """A paragraph with questions, somewhere in a haystack."""
-        document = Document.opened()
+        document = Document.opened(self.hay.bos)
         ids, asked = self.encoded(self.record(), self.rng.choice([1, 2, 3, 5]))
         room = length - 1 - len(ids) - sum(map(self.questions.size, asked))
         if room < 0:
@@ -45,7 +44,7 @@ class RecordDocuments:
 
     def paragraphs(self, length: int) -> Document:
         """Several paragraphs together, then questions on them all."""
-        document, asked = Document.opened(), []
+        document, asked = Document.opened(self.hay.bos), []
         room = length - 1
         for _ in range(40):
             ids, found = self.encoded(self.record(), self.rng.choice([1, 2, 3]))
@@ -73,7 +72,7 @@ class RecordDocuments:
             self.questions.asked(question, answer, kind, span_of(answer, text, starts))
             for question, answer in pairs
         ]
-        if self.rng.random() < ABSENT and record["source"] != "babi":
+        if self.rng.random() < self.hay.settings.absent and record["source"] != "babi":
             other = self.record()
             if other["source"] != "babi" and other is not record:
                 asked.append(self.questions.absent(self.rng.choice(other["asked"])[0]))

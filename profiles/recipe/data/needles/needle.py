@@ -6,9 +6,6 @@ only; the needles_*.py files beside this one make them.
 
 from dataclasses import dataclass
 
-REFUSAL = "not in the document"
-ABSENT = 0.02  # share of questions whose answer is left out; with .06 free phrasing is refused
-
 
 @dataclass(frozen=True)
 class Needle:
@@ -17,7 +14,7 @@ class Needle:
     Attributes:
         texts: hidden apart from each other; in their order when `ordered`.
         question: asked after the document.
-        answer: as it stands in texts[holder], or a list of such, or `REFUSAL`.
+        answer: as it stands in texts[holder], or a list of such, or a refusal.
         kind: what sort of task, for the logs.
         holder: the text with the answer.
     """

@@ -10,12 +10,13 @@ from typing import Any
 
 from longctx.profiles.recipe.data.facts import frames
 from longctx.profiles.recipe.data.facts.templates import Fact
-from longctx.profiles.recipe.data.needles.needle import ABSENT, REFUSAL, Needle
+from longctx.profiles.recipe.data.needles.needle import Needle
 from longctx.profiles.recipe.data.needles.of_chains import ChainNeedles
 from longctx.profiles.recipe.data.needles.of_frames import FrameNeedles
 from longctx.profiles.recipe.data.needles.of_records import RecordNeedles
 from longctx.profiles.recipe.data.values.draws import Pools
 from longctx.profiles.recipe.data.values.every import Values
+from longctx.profiles.recipe.settings import Settings
 
 
 class Tasks:
@@ -30,11 +31,12 @@ class Tasks:
         pools: Pools,
         records: list[dict[str, Any]],
         rng: random.Random,
+        settings: Settings,
         facts: tuple[Fact, ...] = frames.FACTS,
         reworded: tuple[Fact, ...] = frames.REWORDED,
         chains: tuple[Fact, ...] = frames.CHAINS,
     ):
-        self.rng, self.values = rng, Values(pools, rng)
+        self.rng, self.values, self.settings = rng, Values(pools, rng), settings
         self.frames = FrameNeedles(self.values, facts, reworded)
         self.chains = ChainNeedles(self.values, chains)
         self.records = RecordNeedles(self.values, records)
@@ -71,7 +73,12 @@ class Tasks:
         """At times takes a fact's texts away and keeps its question: the document does not say."""
         out = []
         for needle in needles:
-            if self.rng.random() < ABSENT and needle.kind in {"frame", "group", "near", "record"}:
-                needle = replace(needle, texts=(), answer=REFUSAL, kind="absent")
+            if self.rng.random() < self.settings.absent and needle.kind in {
+                "frame",
+                "group",
+                "near",
+                "record",
+            }:
+                needle = replace(needle, texts=(), answer=self.settings.refusal, kind="absent")
             out.append(needle)
         return out

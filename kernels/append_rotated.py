@@ -61,19 +61,7 @@ def append_rotated(
     stores: Sequence[Store],
     pages: Pages | None = None,
 ) -> Tensor:
-    """Writes a token to its stores, its key rotated, and rotates its queries.
-
-    Args:
-        q: position-free queries (H, 1, D).
-        k, v: position-free key and value (G, 1, D).
-        position: (1,) int64 on the device.
-        cos, sin: (P, R) by position; None: q and k are rotated already.
-        stores: one or two.
-        pages: of the last store; a token in the first entry of a page begins it anew.
-
-    Returns:
-        The rotated queries (H, 1, D).
-    """
+    """As defined."""
     (H, _, D), G = q.shape, len(k)
     out, early = torch.empty(H, 1, D, dtype=q.dtype, device=q.device), starts_early(q.device)
     R = 0 if cos is None else cos.shape[-1]

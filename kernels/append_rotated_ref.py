@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from longctx.kernels.choice import operation
 from longctx.kernels.selected_attention_ref import rotate_half
 
 PAGE = 16  # entries of a page
@@ -37,6 +38,7 @@ class Pages(NamedTuple):
     filled: Tensor
 
 
+@operation
 def append_rotated(
     q: Tensor,
     k: Tensor,
@@ -47,7 +49,7 @@ def append_rotated(
     stores: Sequence[Store],
     pages: Pages | None = None,
 ) -> Tensor:
-    """Writes a token to its stores, its key rotated, and rotates its queries.
+    """Writes a token to its stores, its key rotated; widens its page's bounds; rotates its queries.
 
     Args:
         q: position-free queries (H, 1, D).

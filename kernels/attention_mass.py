@@ -16,10 +16,18 @@ LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 
 
-def refusal(q: Tensor, k: Tensor, **more: object) -> str | None:
+def refusal(
+    q: Tensor,
+    k: Tensor,
+    scale: float,
+    lse: Tensor | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+) -> str | None:
     """Why the kernel does not compute this; None if it does. Knows no soft cap and no sinks."""
-    if more:
-        return f"it knows no {' and no '.join(more)}"
+    given = {"softcap": softcap, "sinks": sinks}
+    if unknown := [name for name, value in given.items() if value is not None]:
+        return f"it knows no {' and no '.join(unknown)}"
     if q.dtype != k.dtype or q.dtype not in DTYPES:
         return f"it takes no {q.dtype} queries with {k.dtype} keys"
     if q.shape[-1] > 256:
@@ -29,19 +37,15 @@ def refusal(q: Tensor, k: Tensor, **more: object) -> str | None:
     return None
 
 
-def attention_mass(q: Tensor, k: Tensor, scale: float, lse: Tensor | None = None) -> Tensor:
-    """Sums the post-softmax attention that each key receives, over queries and over its group.
-
-    Args:
-        q: rotated queries (H, W, D) at the last W of S consecutive positions.
-        k: rotated keys (G, S, D); query head h reads key head h // (H/G).
-        scale: factor on q·k.
-        lse: log-sum-exps (H, W) of these queries' scaled logits over all keys that they see; None:
-            they are computed first, in a pass of its own.
-
-    Returns:
-        (G, S), float32; each row sums to W * H / G.
-    """
+def attention_mass(
+    q: Tensor,
+    k: Tensor,
+    scale: float,
+    lse: Tensor | None = None,
+    softcap: None = None,
+    sinks: None = None,
+) -> Tensor:
+    """As defined; without `lse` a pass of its own computes the log-sum-exps first."""
     (H, W, D), (G, S, _) = q.shape, k.shape
     R = H // G * W  # rows: the queries of all heads of a group
     q = q.contiguous()

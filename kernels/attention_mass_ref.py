@@ -3,20 +3,26 @@
 import torch
 from torch import Tensor
 
+from longctx.kernels.choice import operation
 
+
+@operation
 def attention_mass(
     q: Tensor,
     k: Tensor,
     scale: float,
+    lse: Tensor | None = None,
     softcap: float | None = None,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """Sums the post-softmax attention that each key receives, over queries and over its group.
+    """Sums the attention that each key receives from a chunk's last queries, over a group's heads.
 
     Args:
         q: rotated queries (H, W, D) at the last W of S consecutive positions.
         k: rotated keys (G, S, D); query head h reads key head h // (H/G).
         scale: factor on q·k.
+        lse: log-sum-exps (H, W) of these queries' scaled logits over all keys that they see, where
+            attention has given them: they spare the kernel a pass. The definition does without.
         softcap: logits are bounded to softcap * tanh(logits / softcap); None: they are not.
         sinks: (H,) logit of each query head that takes attention and is no key; None: none.
 

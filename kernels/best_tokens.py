@@ -32,18 +32,7 @@ def refusal(weights: Tensor, count: Tensor, budget: int, pool: int) -> str | Non
 
 
 def best_tokens(weights: Tensor, count: Tensor, budget: int, pool: int) -> Tensor:
-    """The tokens with the largest weights, each head's own.
-
-    Args:
-        weights: (G, N) float32, none below 0.
-        count: (1,) int on the device, tokens in use: always the first ones.
-        budget: tokens to choose.
-        pool: neighbours of which a token has the largest weight, odd; of equal ones the token whose
-            own weight is larger comes first, then the earlier one.
-
-    Returns:
-        (G, min(budget, N)) int64, best first; tokens that are not in use come after all others.
-    """
+    """As defined."""
     G, N = weights.shape
     K = min(budget, N)
     keys = torch.empty(G, K, dtype=torch.int64, device=weights.device)

@@ -7,9 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from longctx.kernels.choice import operation
 
+
+@operation
 def best_tokens(weights: Tensor, count: Tensor, budget: int, pool: int) -> Tensor:
-    """The tokens with the largest weights, each head's own.
+    """The tokens of each head with the largest weights after pooling, best first.
 
     A token's weight is the largest of its `pool` neighbours, itself in the middle; of equal ones
     the token whose own weight is larger comes first, then the earlier one.

@@ -55,23 +55,7 @@ def cached_attention(
     sinks: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    """Attention of one token to the first `count` entries of a cache, itself one of them.
-
-    Args:
-        q: rotated queries (H, 1, D).
-        keys: rotated (G, C, D); query head h reads key head h // (H/G).
-        values: (G, C, D).
-        count: (1,) int on the device; what later entries hold does not count.
-        scale: factor on q·k.
-        window: only the last so many of them are seen; None: all.
-        softcap: logits are bounded to softcap * tanh(logits / softcap); None: they are not.
-        sinks: (H,) logit of each query head that takes attention and gives no value; None: none.
-        weights: (G, C) float32, gets the attention that each entry received, the largest of its
-            group's query heads; 0 for those not seen. None: nobody wants it.
-
-    Returns:
-        (H, 1, D) in the dtype of q.
-    """
+    """As defined."""
     (H, _, D), (G, C, _), q = q.shape, keys.shape, q.contiguous()
     window = C if window is None else min(window, C)
     splits = split_module.splits(q.device, G, PROGRAMS)

@@ -4,7 +4,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from longctx.kernels.choice import operation
 
+
+@operation
 def cached_attention(
     q: Tensor,
     keys: Tensor,

@@ -1,7 +1,9 @@
-"""The choice between a kernel and its reference, made for every call, and logged with its reason.
+"""The choice between a kernel and its definition, made for every call and logged with its reason.
 
-`LONGCTX_KERNELS` may force it. What fails when it is first used is not tried again in this process.
-Knows no operation.
+`@operation` stands at a definition and registers it; a call of the operation then takes the Triton
+kernel for tensors on a GPU, where Triton is installed and the kernel takes what it is given, else
+the definition. `LONGCTX_KERNELS` may force either. A kernel that fails when it is first used is not
+tried again in this process. Names no operation.
 """
 
 import importlib
@@ -9,14 +11,17 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from functools import cache, update_wrapper
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from inspect import signature
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
+from torch import Tensor
 
 VARIABLE, CHOICES = "LONGCTX_KERNELS", ("triton", "reference")
 
+Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
@@ -42,36 +47,80 @@ def require(device: str | torch.device) -> None:
         )
 
 
-def either(
-    op: str,
-    device: torch.device,
-    refusal: Callable[[Any], str | None],
-    kernel: Callable[[Any], Result],
-    reference: Callable[[], Result],
-) -> Result:
-    """The kernel's result, or the reference's where the kernel cannot be used."""
-    why, wanted = _reason(device), asked_for()
-    if why is None:
-        name = f"longctx.kernels.{op}"
-        # Another Triton may lack what a kernel takes from it.
-        module = attempt((op, "import"), lambda: importlib.import_module(name))
-        why = refusal(module) if module else f"the kernel failed: {broken[op, 'import']}"
-    if why is None:
-        # Where Triton was asked for, a kernel that fails is an error.
-        call, key = lambda: kernel(module), (op, device)
-        with _on(device):
-            result = call() if wanted == "triton" else attempt(key, call)
-        if result is not None:
-            tell(op, "the Triton kernel", f"{VARIABLE}=triton" if wanted else f"on {device.type}")
-            return result
-        why = f"the kernel failed: {broken[key]}"
-    tell(op, "the reference", why)
-    return reference()
+class Operation(Generic[Given, Result]):
+    """What a kernel computes: a call gives the kernel's result, or the definition's.
+
+    The kernel of a definition in `<op>_ref.py` is the function of the same name and arguments in
+    `<op>.py`, which is imported when it is first wanted. `refusal` in that module says why it does
+    not take given arguments, None if it does; for a further function it is `<function>_refusal`,
+    and one without takes everything. The first argument that is a tensor says which device.
+
+    Attributes:
+        definition: the function that the decorator stands at.
+        kernel: name of the kernel's module, under which choices are logged.
+    """
+
+    def __init__(self, definition: Callable[Given, Result]):
+        update_wrapper(self, definition)
+        self.definition = definition
+        self._name, self._module = definition.__name__, definition.__module__.removesuffix("_ref")
+        self.kernel = self._module.rpartition(".")[2]
+        self._refusal = "refusal" if self._name == self.kernel else f"{self._name}_refusal"
+        self._where = next(
+            (place, name)
+            for place, (name, parameter) in enumerate(signature(definition).parameters.items())
+            if parameter.annotation is Tensor
+        )
+
+    def __call__(self, *given: Given.args, **more: Given.kwargs) -> Result:
+        """As the definition says, by the kernel where it can be used."""
+        place, name = self._where
+        tensor: Any = given[place] if place < len(given) else more[name]
+        device, wanted = tensor.device, asked_for()
+        why = _reason(device, wanted)
+        if why is None:
+            # Another Triton may lack what a kernel takes from it.
+            module = attempt((self.kernel, "import"), self._imported)
+            why = self._refused(module, *given, **more)
+            if why is None:
+                # Where Triton was asked for, a kernel that fails is an error.
+                compute, key = getattr(module, self._name), (self.kernel, device)
+                with _on(device):
+                    if wanted == "triton":
+                        result = compute(*given, **more)
+                    else:
+                        result = attempt(key, lambda: compute(*given, **more))
+                if result is not None:
+                    reason = f"{VARIABLE}=triton" if wanted else f"on {device.type}"
+                    tell(self.kernel, "the Triton kernel", reason)
+                    return result
+                why = f"the kernel failed: {broken[key]}"
+        tell(self.kernel, "the reference", why)
+        return self.definition(*given, **more)
+
+    def _imported(self) -> Any:
+        return importlib.import_module(self._module)
+
+    def _refused(self, module: Any, *given: Any, **more: Any) -> str | None:
+        """Why the kernel is not to compute this; None: it is."""
+        if module is None:
+            return f"the kernel failed: {broken[self.kernel, 'import']}"
+        refusal = getattr(module, self._refusal, None)
+        return refusal(*given, **more) if refusal else None
 
 
-def _reason(device: torch.device) -> str | None:
-    """Why kernels are not to be used on a device; None: they are."""
-    wanted = asked_for()
+operations: dict[str, Operation[..., Any]] = {}  # by name, as their definitions were imported
+
+
+def operation(definition: Callable[Given, Result]) -> Operation[Given, Result]:
+    """Registers a definition and puts the choice in front of it."""
+    made = Operation(definition)
+    operations[definition.__name__] = made
+    return made
+
+
+def _reason(device: torch.device, wanted: str | None) -> str | None:
+    """Why kernels are not to be used on a device, with what was asked for; None: they are."""
     if wanted == "triton":
         require(device)
         return None

@@ -2,8 +2,8 @@
 
 Each is called as f(q, k, v, scale, causal) and gives the output (H, T, D) and the natural
 log-sum-exps (H, T) in float32 or wider. Causal means that T equals S. An operator may refuse a
-dtype, a head dimension or a device when it is called; `door.py` then takes the next one. One more,
-`window`, gives no log-sum-exps and knows the number of keys from the device alone.
+dtype, a head dimension or a device when it is called; `fused_attention` then takes the next one.
+One more, `window`, gives no log-sum-exps and knows the number of keys from the device alone.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,66 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from longctx.kernels import choice
+
 Attended = tuple[Tensor, Tensor]
 Operator = Callable[[Tensor, Tensor, Tensor, float, bool], Attended]
+
+
+def fused_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> Attended | None:
+    """Attention with its log-sum-exps, by the fastest fused operator that takes these tensors.
+
+    Args:
+        q: queries (H, T, D).
+        k, v: keys and values (G, S, D); query head h reads head h // (H/G).
+        scale: factor on q·k.
+        causal: query i sees keys up to i; T must equal S. Else each sees all keys.
+
+    Returns:
+        Output (H, T, D) and log-sum-exps (H, T); None where no operator takes them.
+    """
+    if choice.asked_for() == "reference":
+        choice.tell("attention", "a masked call", f"{choice.VARIABLE}=reference")
+        return None
+    why = f"the first that takes {q.dtype} on {q.device.type}"
+    for operator in operators(q, k):
+        name = f"{operator.__name__} attention"
+        key = (name, q.device, q.dtype, q.shape[-1], causal)
+        attended = choice.attempt(key, lambda chosen=operator: chosen(q, k, v, scale, causal))
+        if attended is not None:
+            choice.tell("attention", name, why)
+            return attended
+        why = f"{name} failed: {choice.broken[key]}"
+    choice.tell("attention", "a masked call", why)
+    return None
+
+
+def window_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, total: Tensor) -> Tensor | None:
+    """A chunk's causal attention to padded keys whose number only the device knows.
+
+    Args:
+        q: rotated queries (H, T, D), at positions total - T to total - 1.
+        k, v: rotated keys and values (S, G, D); query head h reads head h // (H/G); what is in the
+            rows from `total` on does not count.
+        scale: factor on q·k.
+        total: (1,) int on the device, between T and S. It does not leave the device.
+
+    Returns:
+        (H, T, D); None where no operator takes them: ask the device for `total`, and attend to as
+        many keys.
+    """
+    op, key = "window attention", ("window attention", q.device, q.dtype, q.shape[-1])
+    why = window_refusal(q)
+    if choice.asked_for() == "reference":
+        why = f"{choice.VARIABLE}=reference"
+    if why is None:
+        out = choice.attempt(key, lambda: window(q, k, v, scale, total))
+        if out is not None:
+            choice.tell(op, "flash attention", f"on {q.device.type}")
+            return out
+        why = f"flash attention failed: {choice.broken[key]}"
+    choice.tell(op, "with the number of keys on the host", why)
+    return None
 
 
 def operators(q: Tensor, k: Tensor) -> list[Operator]:

@@ -1,8 +1,7 @@
 """Rows selected from blocks that may lie in pinned host memory, in Triton.
 
 A table of the blocks' addresses stands in for the blocks, so a GPU reads selected rows where they
-are, over its bus, and nobody waits for it. `gather_rows_ref.py` is the definition. What each
-address holds is the caller's word: a wrong one is a wrong read.
+are, over its bus, and nobody waits for it. `gather_rows_ref.py` is the definition.
 """
 
 from collections.abc import Sequence
@@ -23,7 +22,13 @@ KINDS = {
 
 
 def refusal(
-    blocks: Sequence[Tensor], tail: Tensor, index: Tensor, scales: Sequence[Tensor] | None = None
+    blocks: Sequence[Tensor],
+    table: Tensor,
+    tail: Tensor,
+    start: int,
+    index: Tensor,
+    scales: Sequence[Tensor] | None = None,
+    scale_table: Tensor | None = None,
 ) -> str | None:
     """Why the kernel does not compute this; None if it does. Of the blocks it asks the first."""
     kind = blocks[0].dtype if blocks else tail.dtype
@@ -53,22 +58,7 @@ def gather_rows(
     scales: Sequence[Tensor] | None = None,
     scale_table: Tensor | None = None,
 ) -> Tensor:
-    """Rows by their number, from the blocks up to `start` and from the tail after it.
-
-    Args:
-        blocks: contiguous (B, G, D) each, all of one B and dtype, on the tail's device or in
-            pinned host memory; row r < start is row r % B of block r // B.
-        table: int64 (blocks,) on the tail's device, the `data_ptr` of each; each must be a
-            multiple of 16 where the bytes of a row are one.
-        tail: (n, G, D); row r >= start is tail[r - start].
-        start: rows in the blocks.
-        index: (S,) int64 on the tail's device, clamped to 0..start+n-1.
-        scales: float16 (B, G) for each block, whose rows are then int8.
-        scale_table: int64 (blocks,), their `data_ptr`.
-
-    Returns:
-        (S, G, D) in the dtype and on the device of the tail.
-    """
+    """As defined."""
     (n, G, D), S = tail.shape, len(index)
     out = torch.empty(S, G, D, dtype=tail.dtype, device=tail.device)
     if not out.numel():

@@ -76,21 +76,9 @@ def matvec(
     gated: bool = False,
     settings: Settings | None = None,
 ) -> Tensor:
-    """A matrix times a vector.
+    """As defined, of a matrix cut by `settings`; None: as is quick for its size.
 
-    Args:
-        x: (K,).
-        weight: (N, K); it, `bias` and `norm` may be read before the kernel before has ended.
-        bias: (N,) to add to the product; None: none.
-        norm: (K,) weight of the RMS norm that x goes through first; None: it goes through none.
-        eps: what that adds to the mean square.
-        residual: (M,) to add to the result; None: nothing.
-        gated: the second half of the product is multiplied by the SiLU of the first, M = N / 2;
-            else M = N.
-        settings: how to cut the matrix; None: as is quick for its size.
-
-    Returns:
-        (M,) in the dtype of x.
+    The matrix, `bias` and `norm` may be read before the kernel before has ended.
     """
     N, K = weight.shape
     cut = settings or settings_for(K, x.dtype)

@@ -4,7 +4,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from longctx.kernels.choice import operation
 
+
+@operation
 def matvec(
     x: Tensor,
     weight: Tensor,
@@ -14,7 +17,7 @@ def matvec(
     residual: Tensor | None = None,
     gated: bool = False,
 ) -> Tensor:
-    """A matrix times a vector.
+    """A matrix times a vector, with the norm before it and the gate or sum after it.
 
     Args:
         x: (K,).

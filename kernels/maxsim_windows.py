@@ -26,20 +26,7 @@ def refusal(
 def maxsim_windows(
     vectors: Tensor, scales: Tensor, query: Tensor, query_scales: Tensor, starts: Tensor
 ) -> Tensor:
-    """Maximum over each unit's tokens of the mean over heads of their cosine with a question token.
-
-    Args:
-        vectors: int8 (n, heads, D), the tokens.
-        scales: float16 (n, heads).
-        query: int8 (T, heads, D), the question's tokens.
-        query_scales: float16 (T, heads).
-        starts: int64 (w + 1,), ascending within 0..n; unit i is tokens starts[i] to starts[i + 1],
-            at most 64.
-
-    Returns:
-        (w, T) float32, the values of the reference on a CPU; -inf where a unit is empty, nan where
-        it is longer than 64 tokens.
-    """
+    """As defined, with the values of the definition on a CPU."""
     (n, heads, D), T, units = vectors.shape, len(query), len(starts) - 1
     best = torch.empty(units, T, dtype=torch.float32, device=vectors.device)
     if not units:

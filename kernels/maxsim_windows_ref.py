@@ -11,24 +11,36 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from longctx.kernels.choice import operation
+
 UNIT = 64  # tokens of a unit at most
 ALONE, SHARED = 1024, 4096  # tokens at a time of one thread on a CPU, and of each of several
 BLOCK = 1 << 15  # tokens at a time elsewhere
 QUESTION = 64  # question tokens at a time
 
 
+@operation
 def maxsim_windows(
     vectors: Tensor, scales: Tensor, query: Tensor, query_scales: Tensor, starts: Tensor
 ) -> Tensor:
-    """Maximum over each unit's tokens of the mean over heads of their cosine with a question token.
+    """For each unit of tokens and each question token, the best int8 cosine, meaned over heads.
+
+    Rows may come in shards of any size, whose ends may cut units. With `best` full of -inf at the
+    start, and for each shard of the m rows from `first` on, which has tokens of units i to j:
+
+        within = (starts[i : j + 1] - first).clamp(0, m)
+        part = maxsim_windows(vectors, scales, query, query_scales, within)
+        best[i:j] = torch.maximum(best[i:j], part)
+
+    gives the bits of one call with all rows. Units without a token in the shard may be among them.
 
     Args:
         vectors: int8 (n, heads, D), the tokens.
         scales: float16 (n, heads).
         query: int8 (T, heads, D), the question's tokens.
         query_scales: float16 (T, heads).
-        starts: int64 (w + 1,), ascending within 0..n; unit i is tokens starts[i] to starts[i + 1],
-            at most 64.
+        starts: int64 (w + 1,) on the device of the vectors, ascending within 0..n; unit i is tokens
+            starts[i] to starts[i + 1], at most 64.
 
     Returns:
         (w, T) float32; -inf where a unit is empty, nan where it is longer than 64 tokens. Equal

@@ -48,19 +48,7 @@ def page_scores(
     always: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The largest product that any key within a page's bounds can have with a token's queries.
-
-    Args:
-        q: rotated queries (H, 1, D).
-        low, high: (G, P, D), smallest and largest of each page's keys in every dimension.
-        filled: (G, P) int32, entries in use.
-        scale: factor on the sums.
-        always: (1,) int64 on the device, a page that gets inf; None: none does.
-        out: (G, P) float32 to write them to; None: into memory of their own.
-
-    Returns:
-        (G, P) float32: the largest of a group's query heads; -inf for pages without entries.
-    """
+    """As defined."""
     (H, _, D), (G, P, _), q = q.shape, low.shape, q.contiguous()
     tile, early = split_module.tile(q, G, SIZE, WARPS, STAGES), starts_early(q.device)
     splits = min(split_module.splits(q.device, G, PROGRAMS), triton.cdiv(P, tile["TILE"]))

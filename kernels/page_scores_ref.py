@@ -7,7 +7,10 @@ Inference", ICML 2024).
 import torch
 from torch import Tensor
 
+from longctx.kernels.choice import operation
 
+
+@operation
 def page_scores(
     q: Tensor,
     low: Tensor,
@@ -17,7 +20,7 @@ def page_scores(
     always: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The largest product that any key within a page's bounds can have with a token's queries.
+    """The most that any key of each page could score with a token's queries.
 
     Args:
         q: rotated queries (H, 1, D).

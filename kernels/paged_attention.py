@@ -49,21 +49,7 @@ def paged_attention(
     softcap: float | None = None,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """Attention of one token to the entries in use of the pages that each head has chosen.
-
-    Args:
-        q: rotated queries (H, 1, D).
-        keys: rotated (G, C, D); query head h reads key head h // (H/G).
-        values: (G, C, D).
-        filled: (G, C / page) int32, entries in use of each page, always the first ones.
-        pages: (G, P) int64 page numbers, each once in its row; None: all.
-        scale: factor on q·k.
-        softcap: logits are bounded to softcap * tanh(logits / softcap); None: they are not.
-        sinks: (H,) logit of each query head that takes attention and gives no value; None: none.
-
-    Returns:
-        (H, 1, D) in the dtype of q. One entry at least must be in use.
-    """
+    """As defined."""
     (H, _, D), (G, C, _), q = q.shape, keys.shape, q.contiguous()
     filled, listed = filled.contiguous(), pages is not None
     pages = pages.contiguous() if listed else filled

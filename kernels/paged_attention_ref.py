@@ -3,7 +3,10 @@
 import torch
 from torch import Tensor
 
+from longctx.kernels.choice import operation
 
+
+@operation
 def paged_attention(
     q: Tensor,
     keys: Tensor,
@@ -14,7 +17,7 @@ def paged_attention(
     softcap: float | None = None,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """Attention of one token to the entries in use of the pages that each head has chosen.
+    """Attention of one token to the pages that each key/value head has chosen.
 
     Args:
         q: rotated queries (H, 1, D).

@@ -54,20 +54,7 @@ def rotated_rows(
     dtype: torch.dtype | None = None,
     total: Tensor | None = None,
 ) -> Tensor:
-    """Rows by their number, decoded and rotated.
-
-    Args:
-        rows: (N, G, D) floating, or int8 with scales.
-        index: (S,) int64, clamped to 0..N-1; None: all of them in order, S = N.
-        cos, sin: (P, R) by position; None: nothing is rotated.
-        scales: (N, G) float16; a row is its int8 entries times its scale.
-        dtype: of the result; None: that of cos.
-        total: (1,) int on the device, from S to P: row s stands at position total - S + s; None: at
-            position s, S <= P.
-
-    Returns:
-        (S, G, D).
-    """
+    """As defined."""
     (N, G, D), S = rows.shape, len(rows if index is None else index)
     half = 0 if cos is None else cos.shape[-1] // 2
     out = torch.empty(S, G, D, dtype=dtype or cos.dtype, device=rows.device)

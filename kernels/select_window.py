@@ -22,7 +22,9 @@ TILE = 4096  # entries of the window that are written at a time
 LOWEST, HIGHEST = tl.constexpr(-(1 << 31)), tl.constexpr((1 << 31) - 1)
 
 
-def refusal(votes: Tensor, best: Tensor, count: int, span: int) -> str | None:
+def refusal(
+    votes: Tensor, best: Tensor, count: int, span: int, first: int, last: int, total: int
+) -> str | None:
     """Why the kernel does not compute this; None if it does."""
     if (votes.dtype, best.dtype) != (torch.int32, torch.float32):
         return f"it takes no {votes.dtype} votes with {best.dtype} scores"
@@ -38,19 +40,7 @@ def refusal(votes: Tensor, best: Tensor, count: int, span: int) -> str | None:
 def select_window(
     votes: Tensor, best: Tensor, count: int, span: int, first: int, last: int, total: int
 ) -> Window:
-    """[the first tokens | the most voted ones with their neighbours | the last tokens].
-
-    Args:
-        votes: (N,) int32 of the tokens between the first and the last.
-        best: (N,) float32, which decides between equal votes.
-        count: most voted tokens at most; of equal ones the earlier.
-        span: tokens that each of them grows to: -span/2 .. +span/2 - 1.
-        first, last: tokens at the start and at the end that are always in.
-        total: tokens in all.
-
-    Returns:
-        Index (first + count * span + last,), and how much of it is in use.
-    """
+    """As defined."""
     keys, n = _shortened(votes, best, count)
     index = torch.empty(first + count * span + last, dtype=torch.int64, device=votes.device)
     in_use = torch.empty(1, dtype=torch.int64, device=votes.device)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from longctx.kernels.choice import operation
+
 
 class Window(NamedTuple):
     """The tokens that a chunk attends to, in order.
@@ -23,10 +25,11 @@ class Window(NamedTuple):
     total: Tensor
 
 
+@operation
 def select_window(
     votes: Tensor, best: Tensor, count: int, span: int, first: int, last: int, total: int
 ) -> Window:
-    """[the first tokens | the most voted ones with their neighbours | the last tokens].
+    """The tokens that a chunk attends to: the first, the most voted with neighbours, and the last.
 
     Args:
         votes: (N,) int32, N > 0, of the tokens between the first and the last; a token without
@@ -39,7 +42,8 @@ def select_window(
         total: tokens in all.
 
     Returns:
-        Index (first + count * span + last,), and how much of it is in use.
+        Index (first + count * span + last,) int64, ascending, and how much of it is in use (1,);
+        behind that the last token repeats. No number leaves the device.
     """
     chosen = most_voted(votes, best, count)
     return window(*grown(chosen, span, len(votes)), first, last, total)

@@ -29,17 +29,21 @@ def refusal(
     values: Tensor,
     index: Tensor,
     total: Tensor,
+    scale: float,
     cos: Tensor | None = None,
     sin: Tensor | None = None,
     key_scales: Tensor | None = None,
-    **more: object,
+    gathered: bool = False,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
 ) -> str | None:
     """Why the kernel does not compute this; None if it does. Knows no soft cap and no sinks."""
     (_, T, D), R = q.shape, 0 if cos is None else cos.shape[-1]
     kinds = (torch.int8, torch.float16) if key_scales is not None else (q.dtype, torch.float16)
     given = (keys.dtype, torch.float16 if key_scales is None else key_scales.dtype)
-    if more:
-        return f"it knows no {' and no '.join(more)}"
+    unknown = {"softcap": softcap, "sinks": sinks}
+    if unknown := [name for name, value in unknown.items() if value is not None]:
+        return f"it knows no {' and no '.join(unknown)}"
     if q.dtype not in DTYPES or given != kinds or values.dtype != q.dtype:
         return f"it takes no {q.dtype} queries with {keys.dtype} keys and {values.dtype} values"
     if index.dtype != torch.int64 or total.dtype not in (torch.int64, torch.int32):
@@ -68,24 +72,10 @@ def selected_attention(
     sin: Tensor | None = None,
     key_scales: Tensor | None = None,
     gathered: bool = False,
+    softcap: None = None,
+    sinks: None = None,
 ) -> Tensor:
-    """Attention of one token to those that a list names, itself the last of them.
-
-    Args:
-        q: position-free queries (H, 1, D), at position total - 1.
-        keys: (N, G, D), position-free; query head h reads key head h // (H/G).
-        values: (N, G, D).
-        index: (S,) int64, the tokens in order; entry s stands at position s.
-        total: (1,) int on the device, entries in use; what the others hold does not count.
-        scale: factor on q·k.
-        cos, sin: (>= S, R) by position, their halves equal: dimension i < R/2 turns with i + R/2,
-            and those from R on stay as they are; None: nothing is rotated.
-        key_scales: float16 (N, G) of int8 keys.
-        gathered: the values are (S, G, D), in the order of the list.
-
-    Returns:
-        (H, 1, D) in the dtype of q.
-    """
+    """As defined."""
     (H, _, D), G, S = q.shape, keys.shape[1], len(index)
     R = 0 if cos is None else cos.shape[-1]
     tile = _tile(q, G, R)

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from longctx.kernels.choice import operation
+
 
 def rotate_half(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotates the leading dimensions of x: each of their first half with its like in the second.
@@ -20,6 +22,7 @@ def rotate_half(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([part * cos + torch.cat([-high, low], dim=-1) * sin, x[..., R:]], dim=-1)
 
 
+@operation
 def selected_attention(
     q: Tensor,
     keys: Tensor,
@@ -34,14 +37,15 @@ def selected_attention(
     softcap: float | None = None,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """Attention of one token to those that a list names, itself the last of them.
+    """Attention of one token to those that a list names, itself the last, keys rotated in place.
 
     Args:
         q: position-free queries (H, 1, D), at position total - 1.
-        keys: (N, G, D), position-free; query head h reads key head h // (H/G).
+        keys: (N, G, D), position-free, of q's dtype or int8; query head h reads key head
+            h // (H/G).
         values: (N, G, D).
         index: (S,) int64, the tokens in order; entry s stands at position s.
-        total: (1,) int, entries in use; what the others hold does not count.
+        total: (1,) int on the device, entries in use; what the others hold does not count.
         scale: factor on q·k.
         cos, sin: (>= S, R) by position, for `rotate_half`; None: nothing is rotated.
         key_scales: float16 (N, G) of int8 keys.

@@ -25,17 +25,7 @@ def refusal(vectors: Tensor, scales: Tensor, query: Tensor, query_scales: Tensor
 
 
 def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales: Tensor) -> Tensor:
-    """Maximum over question tokens of the mean over heads of their cosine with each token.
-
-    Args:
-        vectors: int8 (n, heads, D), the tokens.
-        scales: float16 (n, heads).
-        query: int8 (T, heads, D), the question's tokens.
-        query_scales: float16 (T, heads).
-
-    Returns:
-        (n,) float32, the bits of the reference on a CPU.
-    """
+    """As defined, with the bits of the definition on a CPU."""
     (n, heads, D), T = vectors.shape, len(query)
     best = torch.empty(n, dtype=torch.float32, device=vectors.device)
     if not n:
@@ -55,15 +45,7 @@ def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales:
 
 
 def sliding_max(raw: Tensor, reach: int) -> Tensor:
-    """Maximum over -reach..+reach around each entry, clipped at the ends.
-
-    Args:
-        raw: (n,).
-        reach: neighbours on each side.
-
-    Returns:
-        (n,) in the dtype of raw.
-    """
+    """As defined."""
     n, reach = len(raw), min(reach, len(raw))
     width, window = 1, 2 * reach + 1
     level, shift = raw.contiguous(), -reach  # level[p + shift] starts at neighbour p of entry 0

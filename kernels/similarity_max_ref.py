@@ -4,11 +4,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from longctx.kernels.choice import operation
+
 BLOCK = 1 << 14  # tokens at a time; more leave the CPU's caches
 
 
+@operation
 def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales: Tensor) -> Tensor:
-    """Maximum over question tokens of the mean over heads of their cosine with each token.
+    """For each token its best int8 cosine, meaned over heads, with any token of the question.
 
     Args:
         vectors: int8 (n, heads, D), the tokens.
@@ -34,6 +37,7 @@ def _best_cosine(vectors: Tensor, scales: Tensor, query: Tensor, query_scales: T
     return total.amax(dim=1) / heads
 
 
+@operation
 def sliding_max(raw: Tensor, reach: int) -> Tensor:
     """Maximum over -reach..+reach around each entry, clipped at the ends.
 

@@ -28,17 +28,7 @@ def refusal(summed: Tensor, threshold: Tensor) -> str | None:
 
 
 def span_boxes(summed: Tensor, threshold: Tensor) -> Boxes:
-    """The best span of each anti-diagonal of a block's scores.
-
-    Args:
-        summed: (B, N, N), attention of rows to columns summed over heads; what is above the
-            diagonal does not count.
-        threshold: (B,), taken off every entry on and below the diagonal.
-
-    Returns:
-        2N-1 spans of each block, in the order of x + y; of equal scores the earlier x. Scores are
-        float32.
-    """
+    """As defined."""
     (B, N, _), device = summed.shape, summed.device
     M, columns = 2 * N - 1, triton.next_power_of_2(N)
     rows = max(1, min(TILE // columns, columns))

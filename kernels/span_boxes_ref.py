@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from longctx.kernels.choice import operation
+
 
 class Boxes(NamedTuple):
     """Spans of B blocks, each with the tokens x..y.
@@ -24,8 +26,9 @@ class Boxes(NamedTuple):
     y: Tensor
 
 
+@operation
 def span_boxes(summed: Tensor, threshold: Tensor) -> Boxes:
-    """The best span of each anti-diagonal of a block's scores.
+    """The best span of each anti-diagonal of the scores that a block's attention map gives.
 
     Args:
         summed: (B, N, N), attention of rows to columns summed over heads; what is above the

@@ -38,16 +38,7 @@ def refusal(scores: Tensor, count: int, out: Tensor | None = None) -> str | None
 
 
 def top_pages(scores: Tensor, count: int, out: Tensor | None = None) -> Tensor:
-    """The best pages of each head.
-
-    Args:
-        scores: (G, P) float32; no NaN.
-        count: pages that are wanted.
-        out: (G, min(count, P)) int64 to write them to; None: into memory of their own.
-
-    Returns:
-        (G, min(count, P)) int64, ascending; of equal scores the earlier page comes in.
-    """
+    """As defined."""
     (G, P), device = scores.shape, scores.device
     count = min(count, P)
     run = _run(P, count)
@@ -98,16 +89,7 @@ def stamp_refusal(scores: Tensor, stamps: Stamps) -> str | None:
 
 
 def stamp(scores: Tensor, stamps: Stamps) -> Tensor:
-    """Renews the stamps of pages by what they were worth to a token.
-
-    Args:
-        scores: (N, P) float32, a row for each head of every layer; -inf for pages that are not in
-            use.
-        stamps: of the same pages.
-
-    Returns:
-        (N, P) the stamps.
-    """
+    """As defined."""
     N, P = scores.shape
     early, block = starts_early(scores.device), triton.next_power_of_2(P)
     _stamp[(N,)](

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from longctx.kernels.choice import operation
+
 
 class Stamps(NamedTuple):
     """When pages were last worth attending to.
@@ -27,8 +29,9 @@ class Stamps(NamedTuple):
     alpha: float | None = None
 
 
+@operation
 def stamp(scores: Tensor, stamps: Stamps) -> Tensor:
-    """Renews the stamps of pages by what they were worth to a token.
+    """Gives the newest stamp to pages that were worth it to a token, of all layers at once.
 
     Args:
         scores: (N, P), a row for each head of every layer; -inf for pages that are not in use.
@@ -56,8 +59,9 @@ def _rank(scores: Tensor, order: Tensor) -> Tensor:
     )
 
 
+@operation
 def top_pages(scores: Tensor, count: int, out: Tensor | None = None) -> Tensor:
-    """The best pages of each head.
+    """The pages of each head with the highest scores, ascending.
 
     Args:
         scores: (G, P); no NaN.

@@ -74,19 +74,7 @@ def refusal(q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None) -> st
 def topk_scan(
     q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None, tile: Tile | None = None
 ) -> Top:
-    """Finds every query's k best keys by q·k: no scale, no position, no mask.
-
-    Args:
-        q: position-free queries (H, T, D).
-        keys: position-free keys (N, G, D) of q's dtype, or int8 with scales; query head h reads
-            key head h // (H/G).
-        k: keys that are wanted of each query, at most 4; n = min(k, N) are found.
-        scales: (N, G) float16; a key is its int8 entries times its scale. None: keys are floats.
-        tile: how to cut the work; None: as is best for these sizes.
-
-    Returns:
-        The best keys, the earlier one first where scores are equal, and their votes.
-    """
+    """As defined, for up to 4 keys, in a `tile` of work; None: as is best for these sizes."""
     q = q.contiguous()
     keys = keys if keys.stride(-1) == 1 else keys.contiguous()
     k, tile = min(k, len(keys)), tile or tile_for(q, keys)

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from longctx.kernels.choice import operation
+
 RUN = 128  # consecutive keys of which one maximum is taken
 KEYS = 8192  # gone through at once; a multiple of RUN
 BLOCK_LOGITS = 1 << 22  # q·k that exist at once, few enough to be read again from a cache
@@ -32,13 +34,17 @@ class Top(NamedTuple):
     best: Tensor
 
 
+@operation
 def topk_scan(q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None) -> Top:
-    """Finds every query's k best keys by q·k: no scale, no position, no mask.
+    """Each query's k best keys by plain q·k, exactly, and how often each key is among them.
+
+    No scale, no position, no mask. Ranges of keys that are scanned apart are put together by
+    `merge` and `count_votes`.
 
     Args:
         q: position-free queries (H, T, D).
         keys: position-free keys (N, G, D) of q's dtype, or int8 with scales; query head h reads
-            key head h // (H/G).
+            key head h // (H/G). The last dimension is contiguous.
         k: keys that are wanted of each query; n = min(k, N) are found.
         scales: (N, G) float16; a key is its int8 entries times its scale. None: keys are floats.
 

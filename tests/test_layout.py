@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("cli", "core", "kernels", "profiles", "samples")
-RECIPE = "profiles.tiny.recipe"  # makes models: it may touch transformers and weights itself
+RECIPE = "profiles.recipe"  # makes models: it may touch transformers and weights itself
 COMPOSED = "core.methods.both"  # made of two others
 # The rooms of core, lowest first: each imports of itself and of those before it.
 ROOMS = (
@@ -54,11 +54,27 @@ def test_kernels_import_nothing_of_ours():
         assert not {i for i in imports(name) if i.split(".")[0] in ("cli", "core", "profiles")}
 
 
-def test_only_doors_and_one_another_import_triton_kernels():
+def test_only_one_another_import_triton_kernels():
+    """Where Triton is not installed, all else is imported: a kernel is loaded when it is wanted."""
     kernels = {name for name in MODULES if "triton" in imports(name)}
     assert {"kernels.attention_mass", "kernels.similarity_max", "kernels.topk_scan"} <= kernels
-    for name in set(MODULES) - {"kernels.door", "kernels.decode_door"} - kernels:
+    for name in set(MODULES) - kernels:
         assert not imports(name) & kernels, name
+
+
+def test_every_kernel_has_a_definition_that_registers_it_and_stands_in_the_door():
+    definitions = {name for name in in_folder("kernels") if name.endswith("_ref")}
+    assert {f"{name.removesuffix('_ref')}" for name in definitions} <= {*MODULES}
+    offered = imports("kernels.door")
+    for name in definitions:
+        registered = {
+            node.name
+            for node in MODULES[name].body
+            if isinstance(node, ast.FunctionDef)
+            and any(ast.unparse(d) == "operation" for d in node.decorator_list)
+        }
+        assert registered, name
+        assert {f"{name}.{one}" for one in registered} <= offered, name
 
 
 def test_core_does_not_know_the_command_line():
@@ -112,11 +128,10 @@ def test_nothing_but_the_recipe_imports_the_recipe():
 
 
 def test_only_the_evaluation_reads_held_out_frames():
-    names = ("cases", "evaluate", "heads", "probes", "question_heads")
-    evaluation = {f"{RECIPE}.{name}" for name in names}
+    evaluation = {*in_folder(f"{RECIPE}.evaluation")}
     reading = {"core.measure.eval.frames", "core.measure.niah.heldout"}
     assert reading <= set(MODULES)
-    for name in {*in_folder(RECIPE)} - evaluation:
+    for name in {*in_folder(f"{RECIPE}.data"), *in_folder(f"{RECIPE}.training")}:
         assert not imports(name) & (evaluation | reading), name
         assert not {i for i in imports(name) if i.startswith("core.measure.niah")}, name
         source = (ROOT / name.replace(".", "/")).with_suffix(".py").read_text("utf-8")
@@ -178,7 +193,9 @@ def test_every_folder_with_python_files_is_packaged():
     folders = {name.rpartition(".")[0] for name in MODULES}
     packaged = {p.removeprefix("longctx.") for p in project["tool"]["setuptools"]["packages"]}
     assert project["tool"]["setuptools"]["package-dir"] == {"longctx": "."}
-    assert folders - {RECIPE} <= packaged
+    made = {folder for folder in folders if f"{folder}.".startswith(f"{RECIPE}.")}
+    assert not made & packaged
+    assert folders - made <= packaged
 
 
 def test_what_is_made_from_the_registries_is_not_stale():

@@ -14,7 +14,7 @@ from longctx.core.kv.pages import Paged, pages_of, renew, rotated_each
 from longctx.core.kv.prompt import Prompt
 from longctx.core.kv.rings import Rings
 from longctx.core.model.adapter import Layer
-from longctx.kernels.decode_door import PAGE, Store
+from longctx.kernels.door import PAGE, Store
 
 
 def settled(prompt: Prompt, most: int, slots: int, window: int) -> int:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from longctx.core.contracts.memory import Columns
 from longctx.core.kv.pages import known, pages_of
-from longctx.kernels.decode_door import PAGE, Pages, page_scores, top_pages
+from longctx.kernels.door import PAGE, Pages, page_scores, top_pages
 
 PIECE = 4096  # keys whose bounds are found at once, whole pages
 

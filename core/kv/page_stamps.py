@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from longctx.core.common.errors import UsageError
-from longctx.kernels.decode_door import PAGE, Stamps, stamp
+from longctx.kernels.door import PAGE, Stamps, stamp
 
 LEAST = 4  # pages of an answer, under which hardly anything could be chosen
 RULES = ("top", "alpha")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from longctx.core.kv.prompt import LayerCache, Prompt, Rotation
 from longctx.core.model.adapter import Layer
-from longctx.kernels.decode_door import PAGE, Pages, page_scores, paged_attention
+from longctx.kernels.door import PAGE, Pages, page_scores, paged_attention
 
 
 def pages_of(tokens: int) -> int:

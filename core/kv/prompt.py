@@ -10,7 +10,7 @@ from torch import Tensor
 
 from longctx.core.contracts.memory import Memory
 from longctx.core.model.adapter import Layer
-from longctx.kernels.decode_door import PAGE, Pages, Store, append_rotated, cached_attention
+from longctx.kernels.door import PAGE, Pages, Store, append_rotated, cached_attention
 
 
 class Prompt(Memory):

@@ -6,7 +6,7 @@ Knows no model and no schedule: who writes to it says when tokens are chosen ane
 import torch
 from torch import Tensor
 
-from longctx.kernels.decode_door import Store, best_tokens
+from longctx.kernels.door import Store, best_tokens
 
 
 class Recycled:

@@ -10,7 +10,7 @@ from torch import Tensor
 from longctx.core.contracts.memory import Seen
 from longctx.core.kv.recycled_cache import Places, Recycled
 from longctx.core.model.adapter import Layer
-from longctx.kernels.decode_door import append_rotated, cached_attention
+from longctx.kernels.door import append_rotated, cached_attention
 
 FULL, RECYCLED, COMPARING = "full", "recycled", "comparing"  # steps of a layer
 

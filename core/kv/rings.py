@@ -11,7 +11,7 @@ from torch import Tensor
 
 from longctx.core.kv.prompt import LayerCache, Rotation
 from longctx.core.model.adapter import Layer
-from longctx.kernels.decode_door import Store, cached_attention
+from longctx.kernels.door import Store, cached_attention
 
 
 class Rings:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from longctx.core.measure.bench.gpu_time import seconds
-from longctx.kernels.decode_door import (
+from longctx.kernels.door import (
     PAGE,
     Store,
     append_rotated,

@@ -40,7 +40,7 @@ from longctx.core.measure.niah.scoring import is_answered
 from longctx.core.measure.niah.variants import variant
 from longctx.core.measure.prose import sample_paragraphs
 from longctx.core.profile.sampling import Sampling
-from longctx.kernels.decode_door import best_tokens
+from longctx.kernels.door import best_tokens
 
 PROMPT, PROMPTS, ANSWER = 2500, 3, 100  # tokens, how many, tokens that dense decoding adds
 HAYSTACK, DEPTHS, LIMIT = 2400, 6, 24  # tokens, places of needles, tokens of an answer

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from longctx.kernels import choice as choice_module
-from longctx.kernels import decode_door
+from longctx.kernels import door
 from longctx.kernels.append_rotated_ref import PAGE, Pages, Store
-from longctx.kernels.append_rotated_ref import append_rotated as reference
+
+reference = door.append_rotated.definition
 
 # H, G, D, rotated dimensions
 SIZES = [(4, 2, 64, 64), (3, 3, 80, 40), (7, 1, 24, 10), (6, 2, 128, 0), (8, 8, 2, 2)]
@@ -126,7 +127,7 @@ def test_the_door_gives_either(device, monkeypatch, choice):
     monkeypatch.setenv(choice_module.VARIABLE, choice)
     arguments = given(SIZES[0], torch.float32, device, slots=(1, 2), paged=True)
     other = {name: copy(x) for name, x in arguments.items()}
-    assert torch.equal(decode_door.append_rotated(**arguments), reference(**other))
+    assert torch.equal(door.append_rotated(**arguments), reference(**other))
     for found, wanted in zip(tensors(arguments["stores"]), tensors(other["stores"]), strict=True):
         assert torch.equal(found, wanted)
 

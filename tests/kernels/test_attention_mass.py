@@ -7,7 +7,9 @@ import torch
 
 from longctx.core.kv.evicted import heaviest
 from longctx.core.model.attention import causal_attention_lse
-from longctx.kernels.attention_mass_ref import attention_mass as reference
+from longctx.kernels import door
+
+reference = door.attention_mass.definition
 
 WITHIN = 1e-5  # relative, of each key's mass: sums of float32
 
@@ -106,13 +108,13 @@ def test_other_tokens_are_kept_only_where_masses_tie(kernel, device, random_stat
 
 def test_what_it_refuses(kernel, random_states):
     q, k = random_states(2, 1, 3, 9, 64)
-    assert kernel.refusal(q, k) is None
-    assert "softcap" in kernel.refusal(q, k, softcap=50.0)
-    assert "sinks" in kernel.refusal(q, k, sinks=torch.zeros(2))
-    assert "float64" in kernel.refusal(q.double(), k.double())
-    assert "float16" in kernel.refusal(q, k.half())
-    assert "257" in kernel.refusal(*random_states(1, 1, 2, 3, 257))
-    assert "interpreter" in kernel.refusal(q.bfloat16(), k.bfloat16())
+    assert kernel.refusal(q, k, 0.1) is None
+    assert "softcap" in kernel.refusal(q, k, 0.1, softcap=50.0)
+    assert "sinks" in kernel.refusal(q, k, 0.1, sinks=torch.zeros(2))
+    assert "float64" in kernel.refusal(q.double(), k.double(), 0.1)
+    assert "float16" in kernel.refusal(q, k.half(), 0.1)
+    assert "257" in kernel.refusal(*random_states(1, 1, 2, 3, 257), 0.1)
+    assert "interpreter" in kernel.refusal(q.bfloat16(), k.bfloat16(), 0.1)
 
 
 @pytest.mark.gpu

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from longctx.kernels import choice as choice_module
-from longctx.kernels import decode_door
-from longctx.kernels.best_tokens_ref import best_tokens as reference
+from longctx.kernels import door
+
+reference = door.best_tokens.definition
 
 # N, tokens in use, budget, pool
 SIZES = [
@@ -98,7 +99,7 @@ def test_what_it_refuses(kernel):
 @pytest.mark.parametrize("choice", choice_module.CHOICES)
 def test_the_door_gives_either(device, monkeypatch, choice):
     monkeypatch.setenv(choice_module.VARIABLE, choice)
-    check(decode_door.best_tokens, weights_of(300, 9, device), 280, 40, 7)
+    check(door.best_tokens, weights_of(300, 9, device), 280, 40, 7)
 
 
 @pytest.mark.gpu

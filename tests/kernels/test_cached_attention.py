@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from longctx.kernels import choice as choice_module
-from longctx.kernels import decode_door
-from longctx.kernels.cached_attention_ref import cached_attention as reference
+from longctx.kernels import door
+
+reference = door.cached_attention.definition
 
 WITHIN = {torch.float32: 1e-5, torch.float16: 6e-4, torch.bfloat16: 5e-3}
 
@@ -148,7 +149,7 @@ def test_the_door_gives_either(device, monkeypatch, choice):
     weights = torch.empty(2, 133, device=device)
     arguments = given(SIZES[0], torch.float32, device)
     expected, received = truth(**arguments)
-    out = decode_door.cached_attention(**arguments, weights=weights)
+    out = door.cached_attention(**arguments, weights=weights)
     assert error(out, expected) < 1e-5
     assert error(weights, received) < 1e-5
 

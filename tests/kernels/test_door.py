@@ -1,8 +1,11 @@
 """The door: which implementation it takes, what it says of it, and what it does when one fails."""
 
+import importlib
+import inspect
 import logging
 import sys
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,9 +18,10 @@ from longctx.core.engine.setup import prepare
 from longctx.core.methods import reform
 from longctx.core.model import attention
 from longctx.core.model.adapter import Decoder
-from longctx.kernels import attention_mass_ref, door, fused_attention
 from longctx.kernels import choice as choice_module
+from longctx.kernels import door, fused_attention
 
+ROOT = Path(__file__).parents[2]
 OPTIONS = reform.Options(
     heads=((1, "q", 3), (2, "k", 1)), chunk=48, budget=40, first=6, last=8, queries=16, gather=90
 )
@@ -33,15 +37,15 @@ def log(caplog):
 @pytest.fixture
 def fake(monkeypatch):
     """A kernel of the attention mass in the place of the real one; `calls` counts its calls."""
-    module = SimpleNamespace(refusal=lambda q, k, **more: None, calls=0)
+    module = SimpleNamespace(refusal=lambda *given: None, calls=0)
 
-    def attention_mass(q, k, scale, lse):
+    def attention_mass(*given):
         module.calls += 1
         return module.result()
 
     module.attention_mass, module.result = attention_mass, lambda: "the kernel's"
     monkeypatch.setitem(sys.modules, "longctx.kernels.attention_mass", module)
-    monkeypatch.setattr(choice_module, "_reason", lambda device: None)
+    monkeypatch.setattr(choice_module, "_reason", lambda device, wanted: None)
     return module
 
 
@@ -52,7 +56,7 @@ def mass(states, **more):
 def test_on_a_cpu_it_is_the_reference_and_said_once(random_states, log):
     states = random_states(4, 2, 5, 30, 8)
     for _ in range(3):
-        assert torch.equal(mass(states), attention_mass_ref.attention_mass(*states, 0.1))
+        assert torch.equal(mass(states), door.attention_mass.definition(*states, 0.1))
     assert log() == ["attention_mass: the reference (the tensors are on cpu)"]
 
 
@@ -71,11 +75,14 @@ def test_each_can_be_forced(device, random_states, log, monkeypatch):
 
 def test_what_the_kernel_refuses_goes_to_the_reference(device, random_states, log, monkeypatch):
     monkeypatch.setenv(choice_module.VARIABLE, "triton")
-    given = {}
-    monkeypatch.setattr(door, "attention_mass_ref", lambda q, k, scale, **more: given.update(more))
-    mass(random_states(4, 2, 5, 30, 64, device=device), softcap=50.0, sinks=None)
-    assert given == {"softcap": 50.0}
-    assert log() == ["attention_mass: the reference (it knows no softcap)"]
+    states = random_states(4, 2, 5, 30, 64, device=device)
+    capped = mass(states, softcap=2.0, sinks=None)
+    assert torch.equal(capped, door.attention_mass.definition(*states, 0.1, softcap=2.0))
+    assert not torch.equal(capped, mass(states))
+    assert log() == [
+        "attention_mass: the reference (it knows no softcap)",
+        "attention_mass: the Triton kernel (LONGCTX_KERNELS=triton)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +110,7 @@ def test_a_kernel_that_fails_is_tried_once(fake, random_states, log):
     fake.result = fail
     states = random_states(4, 2, 5, 30, 8)
     for _ in range(3):
-        assert torch.equal(mass(states), attention_mass_ref.attention_mass(*states, 0.1))
+        assert torch.equal(mass(states), door.attention_mass.definition(*states, 0.1))
     assert fake.calls == 1
     why = "RuntimeError: no C compiler"
     assert log() == [
@@ -128,6 +135,24 @@ def test_out_of_memory_does_not_condemn_a_kernel(fake, random_states):
         mass(states)
     fake.result = lambda: "the kernel's"
     assert mass(states) == "the kernel's"
+
+
+def arguments(function):
+    return list(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize("name", door.operations)
+def test_a_kernel_takes_what_its_definition_says(device, name):
+    operation = door.operations[name]
+    kernel = importlib.import_module(f"longctx.kernels.{operation.kernel}")
+    expected = arguments(operation.definition)
+    assert arguments(getattr(kernel, name))[: len(expected)] == expected
+    refusal = getattr(kernel, "refusal" if name == operation.kernel else f"{name}_refusal", None)
+    assert refusal is None or arguments(refusal) == expected
+
+
+def test_the_docs_list_every_operation_by_its_contract():
+    assert door.table() in (ROOT / "docs" / "kernels.md").read_text("utf-8")
 
 
 # --- attention ---

@@ -5,7 +5,8 @@ import torch
 
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door
-from longctx.kernels.gather_rows_ref import gather_rows as reference
+
+reference = door.gather_rows.definition
 
 # rows of a block, blocks, rows in them, rows of the tail, G, D
 SIZES = [
@@ -70,8 +71,7 @@ def plainly(blocks, table, tail, start, index, scales, scale_table):
 
 
 def gathered(module, given):
-    blocks, _, tail, _, index, scales, _ = given
-    assert module.refusal(blocks, tail, index, scales) is None
+    assert module.refusal(*given) is None
     return module.gather_rows(*given)
 
 
@@ -79,9 +79,8 @@ def gathered(module, given):
 @pytest.mark.parametrize("kinds", KINDS, ids=str)
 def test_it_is_the_definition(kernel, device, size, kinds):
     given = stored(size, *kinds, device)
-    blocks, _, tail, start, index, scales, _ = given
     expected = plainly(*given)
-    assert torch.equal(reference(blocks, tail, start, index, scales), expected)
+    assert torch.equal(reference(*given), expected)
     assert torch.equal(gathered(kernel, given), expected)
 
 
@@ -93,7 +92,7 @@ def test_rows_that_are_not_there_are_clamped(kernel, device, far):
     found = kernel.gather_rows(blocks, table, tail, start, index)
     near = kernel.gather_rows(blocks, table, tail, start, index.clamp(0, end - 1))
     assert torch.equal(found, near)
-    assert torch.equal(found, reference(blocks, tail, start, index))
+    assert torch.equal(found, reference(blocks, table, tail, start, index))
 
 
 def test_nothing_selected(kernel, device):
@@ -108,19 +107,25 @@ def test_part_of_a_buffer_as_the_tail(kernel, device):
     assert not part.is_contiguous()
     assert torch.equal(
         kernel.gather_rows(blocks, table, part, start, index),
-        reference(blocks, tail, start, index),
+        reference(blocks, table, tail, start, index),
     )
 
 
 def test_what_it_refuses(kernel, device):
-    blocks, _, tail, _, index, *_ = stored(SIZES[0], torch.float16, torch.float16, device)
-    assert kernel.refusal(blocks, tail, index) is None
-    assert "float64" in kernel.refusal(blocks, tail.double(), index)
-    assert "int8" in kernel.refusal(blocks, tail.to(torch.int8), index)
-    assert "without scales" in kernel.refusal([x.to(torch.int8) for x in blocks], tail, index)
-    assert "with scales" in kernel.refusal(blocks, tail, index, [x[..., 0] for x in blocks])
-    assert "int32" in kernel.refusal(blocks, tail, index.int())
-    assert "contiguous" in kernel.refusal([x.transpose(0, 1) for x in blocks], tail, index)
+    blocks, table, tail, start, index, *_ = stored(SIZES[0], torch.float16, torch.float16, device)
+    assert kernel.refusal(blocks, table, tail, start, index) is None
+    assert "float64" in kernel.refusal(blocks, table, tail.double(), start, index)
+    assert "int8" in kernel.refusal(blocks, table, tail.to(torch.int8), start, index)
+    assert "without scales" in kernel.refusal(
+        [x.to(torch.int8) for x in blocks], table, tail, start, index
+    )
+    assert "with scales" in kernel.refusal(
+        blocks, table, tail, start, index, [x[..., 0] for x in blocks]
+    )
+    assert "int32" in kernel.refusal(blocks, table, tail, start, index.int())
+    assert "contiguous" in kernel.refusal(
+        [x.transpose(0, 1) for x in blocks], table, tail, start, index
+    )
 
 
 @pytest.mark.parametrize("choice", choice_module.CHOICES)
@@ -134,12 +139,13 @@ def test_the_door_gives_either(device, monkeypatch, choice):
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.int8], ids=str)
 def test_real_rows_from_pinned_memory(kernel, kind):
     given = stored((1024, 9, 9000, 700, 8, 128), kind, torch.bfloat16, "cuda")
-    blocks, _, tail, start, index, scales, _ = given
-    assert torch.equal(gathered(kernel, given), reference(blocks, tail, start, index, scales))
+    assert torch.equal(gathered(kernel, given), reference(*given))
 
 
 @pytest.mark.gpu
 def test_host_memory_that_is_not_pinned_is_refused(kernel):
-    blocks, _, tail, _, index, *_ = stored(SIZES[0], torch.bfloat16, torch.bfloat16, "cuda")
-    assert kernel.refusal(blocks, tail, index) is None
-    assert "not pinned" in kernel.refusal([block.clone() for block in blocks], tail, index)
+    blocks, table, tail, start, index, *_ = stored(SIZES[0], torch.bfloat16, torch.bfloat16, "cuda")
+    assert kernel.refusal(blocks, table, tail, start, index) is None
+    assert "not pinned" in kernel.refusal(
+        [block.clone() for block in blocks], table, tail, start, index
+    )

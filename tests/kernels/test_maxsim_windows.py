@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from longctx.kernels import door
-from longctx.kernels import maxsim_windows_ref as reference
 from longctx.kernels.quantize import quantize
 from longctx.kernels.similarity_max_ref import similarity_max
+
+definition = door.maxsim_windows.definition
 
 FILES = (5, 200, 64, 1, 130)  # tokens of documents' files
 
@@ -58,7 +59,7 @@ def by_hand(vectors, scales, query, query_scales, starts):
 def test_the_definition_is_the_best_cosine_of_each_unit(files, T, heads, D):
     given, _ = embeddings(sum(files), T, heads, D)
     starts = units_of(files)
-    best = reference.maxsim_windows(*given, starts)
+    best = definition(*given, starts)
     assert best.dtype == torch.float32
     assert best.is_contiguous()
     assert torch.allclose(best.double(), by_hand(*given, starts), atol=1e-6, rtol=0)
@@ -66,7 +67,7 @@ def test_the_definition_is_the_best_cosine_of_each_unit(files, T, heads, D):
 
 def test_over_units_and_question_it_is_similarity_max_to_the_bit():
     given, _ = embeddings(3000, 40, 4, 64)
-    best = reference.maxsim_windows(*given, units_of((3000,)))
+    best = definition(*given, units_of((3000,)))
     raw = similarity_max(*given)
     assert torch.equal(best.amax(1), torch.stack([unit.max() for unit in raw.split(64)]))
 
@@ -76,13 +77,13 @@ def test_over_units_and_question_it_is_similarity_max_to_the_bit():
 def test_a_unit_has_the_same_bits_whatever_is_around_it(files, threads):
     given, _ = embeddings(6000, 20, 4, 64)
     starts, before = units_of(files), torch.get_num_threads()
-    whole = reference.maxsim_windows(*given, starts)
+    whole = definition(*given, starts)
     torch.set_num_threads(threads)
     try:
         for i, j in ((0, 1), (3, 40), (37, len(starts) - 1)):
-            part = reference.maxsim_windows(*given, starts[i : j + 1])
+            part = definition(*given, starts[i : j + 1])
             assert torch.equal(part, whole[i:j])
-        assert torch.equal(reference.maxsim_windows(*given, starts), whole)
+        assert torch.equal(definition(*given, starts), whole)
     finally:
         torch.set_num_threads(before)
 
@@ -90,19 +91,19 @@ def test_a_unit_has_the_same_bits_whatever_is_around_it(files, threads):
 def test_an_empty_unit_is_below_everything_and_one_too_long_is_no_number():
     given, _ = embeddings(300, 3, 2, 64)
     starts = torch.tensor([4, 4, 68, 68, 133, 299, 299])
-    best = reference.maxsim_windows(*given, starts)
+    best = definition(*given, starts)
     assert (best[[0, 2, 5]] == -torch.inf).all()
     assert best[[3, 4]].isnan().all()
-    assert torch.equal(best[1], reference.maxsim_windows(*given, torch.tensor([4, 68]))[0])
+    assert torch.equal(best[1], definition(*given, torch.tensor([4, 68]))[0])
 
 
 def test_no_units_and_no_question():
     given, _ = embeddings(100, 3, 2, 64)
-    assert reference.maxsim_windows(*given, torch.tensor([7])).shape == (0, 3)
+    assert definition(*given, torch.tensor([7])).shape == (0, 3)
     vectors, scales, query, query_scales = given
     nothing = (vectors, scales, query[:0], query_scales[:0])
-    assert reference.maxsim_windows(*nothing, torch.tensor([0, 60, 100])).shape == (2, 0)
-    assert reference.maxsim_windows(
+    assert definition(*nothing, torch.tensor([0, 60, 100])).shape == (2, 0)
+    assert definition(
         vectors[:0], scales[:0], query, query_scales, torch.tensor([0, 0])
     ).tolist() == [[-torch.inf] * 3]
 
@@ -132,7 +133,7 @@ def test_it_is_the_definition_to_the_bit(kernel, device, files, T, heads, D):
     starts = units_of(files, first=5)
     best = kernel.maxsim_windows(*moved, starts.to(device))
     assert best.dtype == torch.float32
-    assert torch.equal(best.cpu(), reference.maxsim_windows(*given, starts))
+    assert torch.equal(best.cpu(), definition(*given, starts))
 
 
 @pytest.mark.parametrize("D", [320, 1024])
@@ -140,7 +141,7 @@ def test_wide_heads(kernel, device, D):
     given, moved = embeddings(150, 20, 2, D, device)
     starts = units_of((150,))
     best = kernel.maxsim_windows(*moved, starts.to(device))
-    assert torch.equal(best.cpu(), reference.maxsim_windows(*given, starts))
+    assert torch.equal(best.cpu(), definition(*given, starts))
 
 
 def test_empty_units_and_long_ones(kernel, device):
@@ -148,7 +149,7 @@ def test_empty_units_and_long_ones(kernel, device):
     starts = torch.tensor([4, 4, 68, 68, 133, 299, 299])
     best = kernel.maxsim_windows(*moved, starts.to(device)).cpu()
     assert torch.equal(best.isnan().all(1), torch.tensor([0, 0, 0, 1, 1, 0]).bool())
-    expected = reference.maxsim_windows(*given, starts)
+    expected = definition(*given, starts)
     assert torch.allclose(best, expected, atol=0, rtol=0, equal_nan=True)
 
 
@@ -158,7 +159,7 @@ def test_extreme_vectors_and_slices(kernel, device):
     given = (vectors, scales, vectors[:5], scales[:5])
     starts = units_of((140,))
     best = kernel.maxsim_windows(*given, starts.to(device)).cpu()
-    assert torch.equal(best, reference.maxsim_windows(*(x.cpu() for x in given), starts))
+    assert torch.equal(best, definition(*(x.cpu() for x in given), starts))
     assert float(best.min()) > 0
 
 
@@ -180,7 +181,7 @@ def test_a_real_document(kernel, files, T, heads):
     given, moved = embeddings(sum(files), T, heads, 128, "cuda")
     starts = units_of(files)
     best = kernel.maxsim_windows(*moved, starts.cuda())
-    assert torch.equal(best.cpu(), reference.maxsim_windows(*given, starts))
+    assert torch.equal(best.cpu(), definition(*given, starts))
 
 
 @pytest.mark.gpu

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from longctx.kernels import choice as choice_module
-from longctx.kernels import decode_door
-from longctx.kernels.page_scores_ref import page_scores as reference
+from longctx.kernels import door
+
+reference = door.page_scores.definition
 
 # H, G, D, P
 SIZES = [(4, 2, 64, 37), (6, 2, 128, 16), (7, 1, 80, 5), (2, 2, 96, 1), (3, 1, 256, 20)]
@@ -102,7 +103,7 @@ def test_the_door_gives_either(device, monkeypatch, choice):
     monkeypatch.setenv(choice_module.VARIABLE, choice)
     arguments = given(SIZES[0], torch.float32, device)
     expected = reference(**arguments)
-    assert torch.allclose(decode_door.page_scores(**arguments), expected, rtol=1e-5, atol=1e-5)
+    assert torch.allclose(door.page_scores(**arguments), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_what_it_refuses(kernel, device):

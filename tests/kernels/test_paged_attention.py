@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from longctx.kernels import choice as choice_module
-from longctx.kernels import decode_door
-from longctx.kernels.paged_attention_ref import paged_attention as reference
+from longctx.kernels import door
+
+reference = door.paged_attention.definition
 
 WITHIN = {torch.float32: 1e-5, torch.float16: 6e-4, torch.bfloat16: 5e-3}
 
@@ -130,7 +131,7 @@ def test_the_door_gives_either(device, monkeypatch, choice):
     arguments = given(SIZES[0], torch.float32, device)
     expected = truth(**arguments)
     arguments |= {name: arguments[name].nan_to_num(0) for name in ("keys", "values")}
-    assert error(decode_door.paged_attention(**arguments), expected) < 1e-5
+    assert error(door.paged_attention(**arguments), expected) < 1e-5
 
 
 def test_what_it_refuses(kernel, device):

@@ -5,7 +5,8 @@ import torch
 
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door
-from longctx.kernels.rotated_rows_ref import rotated_rows as reference
+
+reference = door.rotated_rows.definition
 
 # N, S, G, D, rotated dimensions
 SIZES = [

@@ -8,7 +8,8 @@ import torch
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door
 from longctx.kernels.select_window_ref import Window
-from longctx.kernels.select_window_ref import select_window as reference
+
+reference = door.select_window.definition
 
 # N, count, span, first, last
 SIZES = [
@@ -73,7 +74,7 @@ def sizes_of(size):
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_it_is_the_definition(kernel, device, size, most, density):
     given = *votes_of(size[0], most, density, device), *sizes_of(size)
-    assert kernel.refusal(*given[:4]) is None
+    assert kernel.refusal(*given) is None
     check(reference(*given), *given)
     check(kernel.select_window(*given), *given)
 
@@ -109,15 +110,15 @@ def test_the_same_every_time(kernel, device):
 
 
 def test_what_it_refuses(kernel):
-    votes, best = votes_of(50, 3, 0.5)
-    assert kernel.refusal(votes, best, 127, 32) is None
-    assert kernel.refusal(votes, best, 1024, 32) is None
-    assert "int64" in kernel.refusal(votes.long(), best, 4, 4)
-    assert "float64" in kernel.refusal(votes, best.double(), 4, 4)
-    assert "contiguous" in kernel.refusal(votes[::2], best[::2], 4, 4)
-    assert "of 0 keys" in kernel.refusal(votes[:0], best[:0], 4, 4)
-    assert "2000 spans" in kernel.refusal(votes, best, 2000, 4)
-    assert "of 300" in kernel.refusal(votes, best, 127, 300)
+    (votes, best), ends = votes_of(50, 3, 0.5), (4, 4, 58)  # first, last, total
+    assert kernel.refusal(votes, best, 127, 32, *ends) is None
+    assert kernel.refusal(votes, best, 1024, 32, *ends) is None
+    assert "int64" in kernel.refusal(votes.long(), best, 4, 4, *ends)
+    assert "float64" in kernel.refusal(votes, best.double(), 4, 4, *ends)
+    assert "contiguous" in kernel.refusal(votes[::2], best[::2], 4, 4, *ends)
+    assert "of 0 keys" in kernel.refusal(votes[:0], best[:0], 4, 4, *ends)
+    assert "2000 spans" in kernel.refusal(votes, best, 2000, 4, *ends)
+    assert "of 300" in kernel.refusal(votes, best, 127, 300, *ends)
 
 
 @pytest.mark.parametrize("choice", choice_module.CHOICES)

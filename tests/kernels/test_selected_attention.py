@@ -6,7 +6,8 @@ import torch
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door
 from longctx.kernels.selected_attention_ref import rotate_half
-from longctx.kernels.selected_attention_ref import selected_attention as reference
+
+reference = door.selected_attention.definition
 
 # Of the formula, and of the formula with rotated queries and keys that are rounded once.
 WITHIN = {torch.float32: 1e-5, torch.float16: 3e-3, torch.bfloat16: 2.4e-2}
@@ -117,8 +118,7 @@ def rounded(arguments):
 
 
 def result(module, arguments, **more):
-    names = {name: x for name, x in arguments.items() if name != "scale"}
-    assert module.refusal(**names) is None
+    assert module.refusal(**arguments, **more) is None
     return module.selected_attention(**arguments, **more)
 
 
@@ -208,7 +208,6 @@ def test_the_door_gives_either(device, monkeypatch, choice):
 
 def test_what_it_refuses(kernel, device):
     arguments = given(SIZES[2], torch.float16, device)
-    del arguments["scale"]
     q, keys, values = (arguments[name] for name in ("q", "keys", "values"))
 
     def why(**changes):

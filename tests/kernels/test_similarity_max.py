@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from longctx.kernels import similarity_max_ref as reference
+from longctx.kernels import door
 from longctx.kernels.quantize import quantize
+
+similarity_max, sliding_max = door.similarity_max.definition, door.sliding_max.definition
 
 
 @pytest.fixture
@@ -30,14 +32,14 @@ def test_it_is_the_definition_to_the_bit(kernel, device, n, T, heads, D):
     given, moved = embeddings(n, T, heads, D, device)
     best = kernel.similarity_max(*moved)
     assert best.dtype == torch.float32
-    assert torch.equal(best.cpu(), reference.similarity_max(*given))
+    assert torch.equal(best.cpu(), similarity_max(*given))
 
 
 def test_extreme_vectors_and_slices(kernel, device):
     vectors = torch.full((40, 3, 128), -127, dtype=torch.int8, device=device)[:, :2]
     scales = torch.full((40, 2), 6e-8, dtype=torch.float16, device=device)  # subnormal
     best = kernel.similarity_max(vectors, scales, vectors[:5], scales[:5])
-    expected = reference.similarity_max(
+    expected = similarity_max(
         *(x.cpu() for x in (vectors, scales)), *(x[:5].cpu() for x in (vectors, scales))
     )
     assert torch.equal(best.cpu(), expected)
@@ -56,7 +58,7 @@ def test_no_tokens_and_no_question(kernel, device):
 @pytest.mark.parametrize("reach", [0, 1, 3, 4, 31, 32, 64, 600])
 def test_the_sliding_maximum(kernel, device, n, reach):
     raw = torch.randn(n, generator=torch.Generator().manual_seed(n)) - 5  # below any zero fill
-    expected = reference.sliding_max(raw, reach)
+    expected = sliding_max(raw, reach)
     assert torch.equal(kernel.sliding_max(raw.to(device), reach).cpu(), expected)
 
 
@@ -64,10 +66,10 @@ def test_the_sliding_maximum(kernel, device, n, reach):
 @pytest.mark.parametrize(("T", "heads"), [(20, 4), (200, 3)])
 def test_a_real_document(kernel, T, heads):
     given, moved = embeddings(200_001, T, heads, 128, "cuda")
-    expected = reference.similarity_max(*given)
+    expected = similarity_max(*given)
     best = kernel.similarity_max(*moved)
     assert torch.equal(best.cpu(), expected)
-    assert torch.equal(kernel.sliding_max(best, 64).cpu(), reference.sliding_max(expected, 64))
+    assert torch.equal(kernel.sliding_max(best, 64).cpu(), sliding_max(expected, 64))
 
 
 @pytest.mark.gpu

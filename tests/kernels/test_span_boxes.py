@@ -5,7 +5,8 @@ import torch
 
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door
-from longctx.kernels.span_boxes_ref import span_boxes as reference
+
+reference = door.span_boxes.definition
 
 SIZES = [(1, 1), (3, 2), (2, 7), (4, 31), (1, 32), (2, 53)]  # B, N
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from longctx.kernels import choice as choice_module
-from longctx.kernels import decode_door
+from longctx.kernels import door
 from longctx.kernels.top_pages_ref import Stamps
-from longctx.kernels.top_pages_ref import stamp as stamp_reference
-from longctx.kernels.top_pages_ref import top_pages as top_reference
+
+stamp_reference, top_reference = door.stamp.definition, door.top_pages.definition
 
 
 @pytest.fixture
@@ -141,9 +141,9 @@ def test_nothing_in_use_gets_no_stamps(kernel, device, alpha):
 def test_the_door_gives_either(device, monkeypatch, choice):
     monkeypatch.setenv(choice_module.VARIABLE, choice)
     scores = top_cases()["ties"].to(device)
-    assert torch.equal(decode_door.top_pages(scores, 9), top_reference(scores, 9))
+    assert torch.equal(door.top_pages(scores, 9), top_reference(scores, 9))
     stamps, other = (stamped(scores, None) for _ in range(2))
-    decode_door.stamp(scores, stamps)
+    door.stamp(scores, stamps)
     stamp_reference(scores, other)
     assert torch.equal(stamps.stamps, other.stamps)
 

@@ -7,6 +7,8 @@ from longctx.kernels import choice as choice_module
 from longctx.kernels import door
 from longctx.kernels import topk_scan_ref as reference
 
+scan = door.topk_scan.definition
+
 # Triton's older interpreters take a loop's bounds from arrays of one element.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
 
@@ -83,7 +85,7 @@ def int8_of(q, keys):
 @pytest.mark.parametrize("k", [1, 4, 7])
 def test_the_reference_is_the_definition(size, dtype, k):
     q, keys = integers(*size, dtype)
-    top = reference.topk_scan(q, keys, k)
+    top = scan(q, keys, k)
     assert top.scores.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     check(top, q, keys, k)
 
@@ -93,9 +95,9 @@ def test_the_reference_in_blocks_of_keys_and_queries(monkeypatch, dtype):
     monkeypatch.setattr(reference, "KEYS", 256)
     monkeypatch.setattr(reference, "BLOCK_LOGITS", 4 * 256)
     q, keys = integers(4, 2, 9, 1500, 64, dtype, most=2)
-    check(reference.topk_scan(q, keys, 4), q, keys, 4)
+    check(scan(q, keys, 4), q, keys, 4)
     q, keys, scales = int8_of(q, keys)
-    check(reference.topk_scan(q, keys, 4, scales), q, keys, 4, scales)
+    check(scan(q, keys, 4, scales), q, keys, 4, scales)
 
 
 def test_the_reference_holds_nothing_of_queries_by_keys(monkeypatch):
@@ -114,7 +116,7 @@ def test_the_reference_holds_nothing_of_queries_by_keys(monkeypatch):
 
     q, keys = integers(4, 2, 20, 1000, 16)
     with Watch():
-        reference.topk_scan(q, keys, 4)
+        scan(q, keys, 4)
     assert 128 * 16 <= largest <= 2 * 128 * 16  # a block of keys
 
 
@@ -127,9 +129,9 @@ def test_no_keys():
 @pytest.mark.parametrize("cut", [1, 3, 200, 499])
 def test_ranges_scanned_apart_merge(cut):
     q, keys = integers(4, 2, 6, 500, 64, most=1)  # ties across the cut
-    first, second = (reference.topk_scan(q, part, 4) for part in (keys[:cut], keys[cut:]))
+    first, second = (scan(q, part, 4) for part in (keys[:cut], keys[cut:]))
     merged = reference.merge(first[:2], (second.scores, second.index + cut), 4)
-    whole = reference.topk_scan(q, keys, 4)
+    whole = scan(q, keys, 4)
     assert torch.equal(merged[0], whole.scores)
     assert torch.equal(merged[1], whole.index)
     votes, best = reference.count_votes(*merged, 500)
@@ -176,14 +178,14 @@ def test_however_the_work_is_cut(kernel, device, runs, rest, descriptor, count, 
 def test_int8_keys(kernel, device, size, dtype):
     q, keys, scales = int8_of(*integers(*size, dtype, device))
     check(kernel.topk_scan(q, keys, 4, scales), q, keys, 4, scales)
-    check(reference.topk_scan(q, keys, 4, scales), q, keys, 4, scales)
+    check(scan(q, keys, 4, scales), q, keys, 4, scales)
 
 
 def test_real_scores_are_the_highest(kernel, device, random_states):
     q, keys = random_states(4, 2, 3, 900, 64, device=device)
     keys = keys.transpose(0, 1)
     expected = definition(q, keys, 4)[0]
-    for top in (kernel.topk_scan(q, keys, 4), reference.topk_scan(q, keys, 4)):
+    for top in (kernel.topk_scan(q, keys, 4), scan(q, keys, 4)):
         chosen = logits_of(q, keys).gather(-1, top.index)
         assert bool((chosen >= expected[..., 3:] - 1e-4 * expected[..., 3:].abs()).all())
         assert torch.allclose(top.scores.double(), chosen, rtol=1e-5)
@@ -194,7 +196,7 @@ def test_of_identical_keys_the_earliest(kernel, device):
     q, keys = integers(2, 1, 2, 1200, 64, HALF, device)
     keys[:, :] = keys[:1]
     keys[777] = 0  # a zero wins where the others' score is negative
-    for top in (kernel.topk_scan(q, keys, 4), reference.topk_scan(q, keys, 4)):
+    for top in (kernel.topk_scan(q, keys, 4), scan(q, keys, 4)):
         check(top, q, keys, 4)
         assert {(0, 1, 2, 3), (777, 0, 1, 2)} >= {
             tuple(row) for row in top.index.view(-1, 4).tolist()
@@ -235,7 +237,7 @@ def test_a_slice_of_a_larger_buffer(kernel, device):
     q, keys = integers(2, 2, 2, 1, 64, HALF, device)[0], buffer[101:503, 1:]
     assert not keys.is_contiguous()
     check(kernel.topk_scan(q, keys, 4), q, keys, 4)
-    check(reference.topk_scan(q, keys, 4), q, keys, 4)
+    check(scan(q, keys, 4), q, keys, 4)
     tall = keys.transpose(0, 1).contiguous().transpose(0, 1)  # a head's keys together
     check(kernel.topk_scan(q, tall, 4), q, keys, 4)
 
@@ -251,7 +253,7 @@ def test_a_query_head_reads_its_groups_key_head(kernel, device):
     q, keys = integers(4, 2, 2, 300, 64, HALF, device)
     other = definition(q.view(2, 2, 2, 64).transpose(0, 1).reshape(q.shape), keys, 4)[1]
     other = other.view(2, 2, 2, 4).transpose(0, 1).reshape(4, 2, 4)  # head h reads h % G
-    for top in (kernel.topk_scan(q, keys, 4), reference.topk_scan(q, keys, 4)):
+    for top in (kernel.topk_scan(q, keys, 4), scan(q, keys, 4)):
         check(top, q, keys, 4)
         assert not torch.equal(top.index, other)
         assert torch.equal(top.index[0], other[0])  # head 0 reads key head 0 either way

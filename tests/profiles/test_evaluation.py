@@ -21,13 +21,13 @@ from longctx.core.model.files import open_model_files
 from longctx.core.profile.profile import PromptTemplate
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.core.tokens.safe_splits import plain_backend
-from longctx.profiles.tiny.recipe import evaluate
-from longctx.profiles.tiny.recipe.answers import Answerer
-from longctx.profiles.tiny.recipe.cases import CaseBuilder, refusal_plans, retrieval_plans
-from longctx.profiles.tiny.recipe.filler import Haystack, read_texts, sentences
-from longctx.profiles.tiny.recipe.fitting import Draft, fit
-from longctx.profiles.tiny.recipe.ngram import ByteNgram
-from longctx.profiles.tiny.recipe.scoring import (
+from longctx.profiles.recipe.evaluation import evaluate
+from longctx.profiles.recipe.evaluation.answers import Answerer
+from longctx.profiles.recipe.evaluation.cases import CaseBuilder, refusal_plans, retrieval_plans
+from longctx.profiles.recipe.evaluation.filler import Haystack, read_texts, sentences
+from longctx.profiles.recipe.evaluation.fitting import Draft, fit
+from longctx.profiles.recipe.evaluation.ngram import ByteNgram
+from longctx.profiles.recipe.evaluation.scoring import (
     normalised,
     rate,
     refusals,

@@ -11,10 +11,8 @@ from longctx.core.measure.eval.frames import Heldout, slots_of
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "profiles" / "tiny" / "heldout-frames.yaml"
-RECIPE = ROOT / "profiles" / "tiny" / "recipe"
-# The recipe's files that training does not use.
-EVALUATION = "answers cases evaluate filler fitting heads inputs natural ngram probes"
-EVALUATION = {*EVALUATION.split(), "question_heads", "report", "scoring"}
+RECIPE = ROOT / "profiles" / "recipe"
+FORMATS = {".py", ".txt", ".yaml"}
 SLOT = re.compile(r"\{\w+\}")
 WORD = re.compile(r"[^\W_]+")
 
@@ -31,13 +29,15 @@ def four_grams(template: str) -> set[tuple[str, ...]]:
 def training_texts() -> dict[str, list[str]]:
     """Every text in the recipe's training files: lines, and strings of modules."""
     texts = {}
-    for file in RECIPE.iterdir():
-        if file.is_file() and file.stem not in EVALUATION:
-            texts[file.name] = file.read_text("utf-8").splitlines()
+    for folder in (RECIPE / "data", RECIPE / "training"):
+        for file in (each for each in folder.rglob("*") if each.suffix in FORMATS):
+            texts[str(file.relative_to(RECIPE))] = file.read_text("utf-8").splitlines()
             if file.suffix == ".py":
                 nodes = ast.walk(ast.parse(file.read_text("utf-8")))
                 strings = [node.value for node in nodes if isinstance(node, ast.Constant)]
-                texts[file.name] = [text for text in strings if isinstance(text, str)]
+                texts[str(file.relative_to(RECIPE))] = [
+                    text for text in strings if isinstance(text, str)
+                ]
     return texts
 
 
@@ -67,7 +67,7 @@ def test_four_grams_are_interrupted_by_slots_alone():
 
 
 def test_no_training_frame_shares_four_words_with_a_held_out_one(heldout):
-    from longctx.profiles.tiny.recipe.frames import FRAMES
+    from longctx.profiles.recipe.data.facts.frames import FRAMES
 
     held, shared = held_out_grams(heldout), {}
     for number, frame in enumerate(FRAMES):

@@ -11,20 +11,22 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
-from longctx.profiles.tiny.recipe import corpus, export, frames, haystacks, mine, prepare, templates
-from longctx.profiles.tiny.recipe import tokenizer as tokenizers
-from longctx.profiles.tiny.recipe.documents import ANSWER
-from longctx.profiles.tiny.recipe.grammar import Grammar
-from longctx.profiles.tiny.recipe.inflection import participle, past
-from longctx.profiles.tiny.recipe.logs import LogFile
-from longctx.profiles.tiny.recipe.model import Batch, Config, Model, pointing
-from longctx.profiles.tiny.recipe.needles import REFUSAL
-from longctx.profiles.tiny.recipe.optim import Muon, orthogonal
-from longctx.profiles.tiny.recipe.questions import occurrences
-from longctx.profiles.tiny.recipe.sequences import Sequences
-from longctx.profiles.tiny.recipe.tasks import Tasks
-from longctx.profiles.tiny.recipe.train import collate
-from longctx.profiles.tiny.recipe.values import Values
+from longctx.profiles.recipe import settings
+from longctx.profiles.recipe.data import corpus, haystacks, mine, prepare
+from longctx.profiles.recipe.data import tokenizer as tokenizers
+from longctx.profiles.recipe.data.documents.document import ANSWER
+from longctx.profiles.recipe.data.documents.questions import occurrences
+from longctx.profiles.recipe.data.facts import frames, templates
+from longctx.profiles.recipe.data.facts.grammar import Grammar
+from longctx.profiles.recipe.data.facts.inflection import participle, past
+from longctx.profiles.recipe.data.logs import LogFile
+from longctx.profiles.recipe.data.needles.tasks import Tasks
+from longctx.profiles.recipe.data.sequences import Sequences
+from longctx.profiles.recipe.data.values.every import Values
+from longctx.profiles.recipe.training import export
+from longctx.profiles.recipe.training.model import Batch, Config, Model, pointing
+from longctx.profiles.recipe.training.optim import Muon, orthogonal
+from longctx.profiles.recipe.training.train import collate
 
 BOOK = (
     "The old mill was built by the river in 1720. Mr. Harlow sold the cart to the miller of the "
@@ -40,6 +42,10 @@ SMALL = Config(
     kv_heads=1,
     head_dim=8,
     hidden=16,
+    theta=1e7,
+    epsilon=1e-5,
+    window=4096,
+    embedding_layers=(3, 4),
     retrieval_layers=(5, 7),
 )
 
@@ -62,7 +68,7 @@ def folder(tmp_path_factory) -> Path:
     ]
     (root / "qa.jsonl").write_text("\n".join(lines))
     texts = tokenizers.paragraphs([root / "books", root / "code"], 1.0)
-    tokenizers.train([*texts, "Question: Answer: 0123456789"], 400).save(
+    tokenizers.train([*texts, "Question: Answer: 0123456789"], settings.load(), 400).save(
         str(root / "tokenizer.json")
     )
     given = {name: root / name for name in ("books", "code")}
@@ -81,12 +87,17 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def sequences(folder) -> Sequences:
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    return Sequences(haystacks.load(folder / "data"), tokenizer, seed=1)
+    return Sequences(haystacks.load(folder / "data"), tokenizer, 1, settings.load())
 
 
 @pytest.fixture(scope="module")
 def tasks(folder) -> Tasks:
-    return Tasks(json.loads((folder / "data" / "pools.json").read_text()), [], random.Random(0))
+    return Tasks(
+        json.loads((folder / "data" / "pools.json").read_text()),
+        [],
+        random.Random(0),
+        settings.load(),
+    )
 
 
 def test_digits_stand_alone_and_bytes_come_back(folder):
@@ -186,7 +197,7 @@ def test_chains_and_links_hold_their_answers(tasks):
 def test_absent_needles_have_no_text(tasks):
     absent = [n for _ in range(300) for n in tasks.mixture(4) if n.kind == "absent"]
     assert absent
-    assert all(needle.texts == () and needle.answer == REFUSAL for needle in absent)
+    assert all(needle.texts == () and needle.answer == settings.load().refusal for needle in absent)
 
 
 def test_log_files_keep_their_format(tasks):
@@ -209,7 +220,7 @@ def test_sequences_are_exact_and_their_marks_right(sequences, progress):
         assert (np.diff(positions) >= 1).all()
         for start, end, _ in answers:
             assert (weights[start:end] == ANSWER).all()
-            assert ids[end - 1] == tokenizers.EOS
+            assert ids[end - 1] == 1  # <|eos|>
         for token, place, _ in pairs:
             assert ids[place] == ids[token + 1]
         for ask, ask_end, needle, needle_end, start in asks:
@@ -262,10 +273,9 @@ def test_pointing_is_small_where_the_key_matches():
 def test_an_export_loads_in_transformers_and_here(tmp_path):
     torch.manual_seed(0)
     model = Model(SMALL)
-    export.save(model, tmp_path / "shards")
-    export.join(tmp_path / "shards", tmp_path / "whole")
-    llama = AutoModelForCausalLM.from_pretrained(tmp_path / "whole", dtype=torch.float32)
-    again = export.from_llama(tmp_path / "shards")
+    export.save(model, tmp_path)
+    llama = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    again = export.from_llama(tmp_path, SMALL)
     ids = torch.arange(20)[None]
     with torch.inference_mode():
         hidden, _ = again(ids, ids)

@@ -10,7 +10,7 @@ from longctx.core.contracts.policy import PolicyOptions, Spent
 from longctx.core.kv.prompt import Prompt
 from longctx.core.kv.prompt_policy import PromptPolicy
 from longctx.core.model.adapter import Layer
-from longctx.kernels.decode_door import Store
+from longctx.kernels.door import Store
 
 
 @dataclass(frozen=True)

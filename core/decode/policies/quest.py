@@ -13,7 +13,7 @@ from longctx.core.kv.pages import Paged, paged, pages_of
 from longctx.core.kv.prompt import Prompt
 from longctx.core.kv.prompt_policy import PromptPolicy
 from longctx.core.model.adapter import Layer
-from longctx.kernels.decode_door import PAGE, Store, top_pages
+from longctx.kernels.door import PAGE, Store, top_pages
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from longctx.core.kv.page_stamps import LEAST, Turnover, require_rule
 from longctx.core.kv.pages import known, paged, pages_of, rotated_each
 from longctx.core.kv.prompt import Prompt
 from longctx.core.model.adapter import Layer
-from longctx.kernels.decode_door import (
+from longctx.kernels.door import (
     PAGE,
     Store,
     append_rotated,

@@ -13,7 +13,7 @@ from longctx.core.kv.page_stamps import LEAST, require_pages, require_rule
 from longctx.core.kv.pages import paged, pages_of
 from longctx.core.kv.prompt import Prompt
 from longctx.core.model.adapter import Layer
-from longctx.kernels.decode_door import PAGE
+from longctx.kernels.door import PAGE
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from longctx.core.kv.prompt_policy import PromptPolicy
 from longctx.core.kv.recycled_cache import Places, Recycled
 from longctx.core.kv.refresh import COMPARING, FULL, RECYCLED, Cycle, Schedule, Turn
 from longctx.core.model.adapter import Layer
-from longctx.kernels.decode_door import Store
+from longctx.kernels.door import Store
 
 
 @dataclass(frozen=True)

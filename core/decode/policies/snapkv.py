@@ -13,8 +13,7 @@ from longctx.core.contracts.policy import PolicyOptions, Spent
 from longctx.core.kv.prompt import LayerCache, Prompt
 from longctx.core.kv.prompt_policy import PromptPolicy
 from longctx.core.model.adapter import Layer
-from longctx.kernels.decode_door import Store, best_tokens
-from longctx.kernels.door import attention_mass
+from longctx.kernels.door import Store, attention_mass, best_tokens
 
 
 @dataclass(frozen=True)

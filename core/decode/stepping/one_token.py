@@ -1,6 +1,6 @@
 """One token through a decoder in few operations, where the decoder is a usual one.
 
-Norms, projections, gates and sums are joined (`kernels/decode_door.py`); attention is the
+Norms, projections, gates and sums are joined (`kernels/door.py`); attention is the
 memory's. That this computes what the model does is found by trying, layer by layer, whatever the
 model is called; other models are for `Decoder.read`.
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 from longctx.core.model.adapter import Attends, Decoder, Layer
 from longctx.core.model.fused_weights import LayerParts, Parts
 from longctx.core.model.load import check_key
-from longctx.kernels.decode_door import matvec
+from longctx.kernels.door import matvec
 
 FORM = 1  # to be raised with what is computed here: checks of another form were of something else
 SCALES = (5e-4, 1.0)  # of the states tried: where what norms add counts, and usual ones

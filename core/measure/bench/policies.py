@@ -25,7 +25,7 @@ from longctx.core.measure.bench.ceilings import Ceilings
 from longctx.core.measure.bench.decoded import Decoded, Timed, decoded
 from longctx.core.model.adapter import Decoder
 from longctx.core.profile.sampling import Sampling
-from longctx.kernels.decode_door import PAGE
+from longctx.kernels.door import PAGE
 
 # Tokens at least before those that are timed: each kind of step has come twice then, so that its
 # kernels are chosen and its graph is captured, also of steps that begin a page.

@@ -22,7 +22,7 @@ from longctx.core.decode.policies.quest import Options
 from longctx.core.kv import pages as pages_module
 from longctx.core.model.adapter import Decoder
 from longctx.kernels import page_scores_ref, top_pages_ref
-from longctx.kernels.decode_door import PAGE
+from longctx.kernels.door import PAGE
 
 PROMPT, STEPS = 53, 80
 BUDGET = Options(budget=4 * PAGE)

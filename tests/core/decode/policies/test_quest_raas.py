@@ -32,7 +32,7 @@ from longctx.core.kv import kept_pages, pages
 from longctx.core.methods import reattention
 from longctx.core.model.adapter import Decoder
 from longctx.kernels import page_scores_ref
-from longctx.kernels.decode_door import PAGE
+from longctx.kernels.door import PAGE
 
 PROMPT, STEPS = 85, 110  # five pages and a part of one
 BUDGETS = Options(budget=3 * PAGE, answer_budget=4 * PAGE)

@@ -29,7 +29,7 @@ from longctx.core.kv.page_stamps import Turnover
 from longctx.core.kv.pages import known
 from longctx.core.model.adapter import Decoder
 from longctx.kernels import page_scores_ref
-from longctx.kernels.decode_door import PAGE
+from longctx.kernels.door import PAGE
 
 PROMPT, STEPS = 21, 128  # the prompt's second page is part-filled
 BUDGET = Options(budget=6 * PAGE)

@@ -1,0 +1,109 @@
+"""Needles from the frames of one fact: alone, in groups with like names, with several values.
+
+The frames are hand-written or the grammar's. Knows nothing of haystacks.
+"""
+
+from longctx.profiles.recipe.data.facts import frames
+from longctx.profiles.recipe.data.facts.grammar import Grammar
+from longctx.profiles.recipe.data.facts.phrasing import choose, mutated, stated, turned
+from longctx.profiles.recipe.data.facts.slots import (
+    KINDS,
+    OWNED,
+    Filling,
+    filling_of,
+    same_attribute,
+)
+from longctx.profiles.recipe.data.facts.templates import Fact, slots
+from longctx.profiles.recipe.data.needles.needle import Needle
+from longctx.profiles.recipe.data.values.every import Values
+
+
+class FrameNeedles:
+    """Makes needles of frames.
+
+    `facts`, `reworded`: the frames to draw from, beside those that the grammar invents.
+    """
+
+    def __init__(self, values: Values, facts: tuple[Fact, ...], reworded: tuple[Fact, ...]):
+        self.values, self.rng = values, values.rng
+        self.facts, self.reworded = facts, reworded
+        self.grammar = Grammar(values, values.rng)
+
+    def frame(self) -> Needle:
+        """A fact of any frame."""
+        fact = self.kind()
+        statement = self.statement(fact)
+        asked = self.ask(fact, statement)
+        return self.needle(statement, asked, filling_of(slots(statement), self.values), "frame")
+
+    def group(self, count: int, near: bool) -> list[Needle]:
+        """Facts of one frame; when `near`, about things of nearly the same name."""
+        fact = self.kind()
+        statement = self.statement(fact)
+        asked = self.ask(fact, statement)
+        wanted = slots(statement) | slots(asked[0]) | slots(asked[1])
+        first = filling_of(wanted, self.values)
+        keys = sorted(slots(asked[0]) - slots(asked[1]))
+        varied = self.rng.random() < 0.3
+        found: dict[tuple[str, ...], Needle] = {}
+        for _ in range(3 * count):
+            filling = self.another(first, wanted, keys if near else [])
+            said = self.statement(fact) if varied else statement
+            if not slots(said) - OWNED <= wanted - OWNED:
+                said = statement
+            needle = self.needle(said, asked, filling, "near" if near else "group")
+            found.setdefault(tuple(filling[key] for key in keys), needle)
+        return list(found.values())[:count]
+
+    def several(self) -> Needle:
+        """One thing with several values, all of them asked for."""
+        filling = filling_of({"attr"}, self.values)
+        kind = KINDS.get(filling["attr"], "word")
+        kind = kind if kind not in {"clause", "phrase", "action", "uuid"} else "num"
+        count = self.rng.choice([2, 2, 3, 4])
+        values = list(dict.fromkeys(self.values.make(kind) for _ in range(count)))
+        statement = self.statement(self.facts[0])
+        texts = []
+        for value in values:
+            filling.made["value"] = value
+            texts.append(stated(filling.fill(statement), self.values))
+        question = self.rng.choice(frames.EVERY)
+        return Needle(tuple(texts), filling.fill(question), ", ".join(values), "several", 0, True)
+
+    def kind(self) -> Fact:
+        """A kind of fact: invented, reworded, many-sided (attributes, keys), or of any frame."""
+        chance = self.rng.random()
+        if chance < 0.28:
+            return self.grammar.fact()
+        if chance < 0.53:
+            return self.rng.choice(self.reworded)
+        return self.rng.choice(self.facts[:5] if chance < 0.68 else self.facts)
+
+    def statement(self, fact: Fact) -> str:
+        """A statement of the fact; its slots not yet filled."""
+        return choose(self.rng.choice(fact.statements), self.rng)
+
+    def ask(self, fact: Fact, statement: str) -> tuple[str, str]:
+        """A question, with its answer, that the statement answers; their slots not yet filled."""
+        given = slots(statement)
+        fitting = [q for q in fact.questions if slots(q[0]) | slots(q[1]) <= given]
+        told = [q for q in fitting if q[1] in statement or not slots(q[1]) <= given]
+        question, answer = self.rng.choice(told or fitting or fact.questions)
+        return choose(question, self.rng), answer
+
+    def another(self, first: Filling, wanted: set[str], keys: list[str]) -> Filling:
+        """Values for another fact of a group, one of the `keys` (if any) nearly as in `first`."""
+        filling = filling_of(wanted, self.values)
+        if "attr" in wanted:
+            filling = same_attribute(first)
+        if keys:
+            changed = self.rng.choice([key for key in keys if key != "attr"] or keys)
+            filling.made.update({key: first[key] for key in keys})
+            filling.made[changed] = mutated(first[changed], self.values)
+        return filling
+
+    def needle(self, statement: str, asked: tuple[str, str], filling: Filling, kind: str) -> Needle:
+        """One statement and one question, filled."""
+        text, question, answer = (filling.fill(part) for part in (statement, *asked))
+        text = stated(text, self.values)
+        return Needle((text,), turned(question, self.rng), answer, kind)

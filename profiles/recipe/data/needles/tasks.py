@@ -1,0 +1,84 @@
+"""Mixtures of needles: what is hidden in one haystack, and what is asked for.
+
+Draws needles of every kind by their shares, and leaves the texts of some out. Knows nothing of
+tokens and haystacks.
+"""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+from longctx.profiles.recipe.data.facts import frames
+from longctx.profiles.recipe.data.facts.templates import Fact
+from longctx.profiles.recipe.data.needles.needle import Needle
+from longctx.profiles.recipe.data.needles.of_chains import ChainNeedles
+from longctx.profiles.recipe.data.needles.of_frames import FrameNeedles
+from longctx.profiles.recipe.data.needles.of_records import RecordNeedles
+from longctx.profiles.recipe.data.values.draws import Pools
+from longctx.profiles.recipe.data.values.every import Values
+from longctx.profiles.recipe.settings import Settings
+
+
+class Tasks:
+    """Makes needles from a random source, the word pools and question records of short contexts.
+
+    `facts`, `reworded`, `chains`: the frames to draw from; a share of them may be left out to
+    test on.
+    """
+
+    def __init__(
+        self,
+        pools: Pools,
+        records: list[dict[str, Any]],
+        rng: random.Random,
+        settings: Settings,
+        facts: tuple[Fact, ...] = frames.FACTS,
+        reworded: tuple[Fact, ...] = frames.REWORDED,
+        chains: tuple[Fact, ...] = frames.CHAINS,
+    ):
+        self.rng, self.values, self.settings = rng, Values(pools, rng), settings
+        self.frames = FrameNeedles(self.values, facts, reworded)
+        self.chains = ChainNeedles(self.values, chains)
+        self.records = RecordNeedles(self.values, records)
+
+    def mixture(self, count: int) -> list[Needle]:
+        """`count` needles or a few more, of which some are absent."""
+        chance = self.rng.random()
+        if chance < 0.42:
+            found = self.frames.group(max(2, count), near=chance < 0.2)
+        elif chance < 0.54:
+            found = self.chains.chain(count // 2)
+        elif chance < 0.64:
+            found = self.chains.links(count // 3)
+        else:
+            found = []
+            while len(found) < count:
+                found += self.anything()
+        return self.with_absent(found)
+
+    def anything(self) -> list[Needle]:
+        """One needle, or one chain with its distractors."""
+        chance = self.rng.random()
+        if chance < 0.6:
+            return [self.frames.frame()]
+        if chance < 0.8 and self.records.records:
+            return [self.records.record()]
+        if chance < 0.88:
+            return self.chains.chain(self.rng.choice([1, 1, 2]))
+        if chance < 0.95:
+            return self.chains.links(self.rng.choice([1, 2]))
+        return [self.frames.several()]
+
+    def with_absent(self, needles: list[Needle]) -> list[Needle]:
+        """At times takes a fact's texts away and keeps its question: the document does not say."""
+        out = []
+        for needle in needles:
+            if self.rng.random() < self.settings.absent and needle.kind in {
+                "frame",
+                "group",
+                "near",
+                "record",
+            }:
+                needle = replace(needle, texts=(), answer=self.settings.refusal, kind="absent")
+            out.append(needle)
+        return out

@@ -1,0 +1,183 @@
+"""Evaluates a model on held-out frames, natural questions, refusals and bits per byte.
+
+    python -m longctx.profiles.recipe.evaluation.evaluate MODEL \\
+        --frames profiles/tiny/heldout-frames.yaml --prose BOOKS --code SOURCES --log LOGS \\
+        --squad dev.jsonl.xz --held-out BOOK --train-text BOOKS --out results
+
+MODEL is a folder, loaded by plain transformers; paths are files (also .xz, .gz) or folders. Writes
+results.json and results.md, prints the latter, and tells its progress on standard error. `--cases
+10 --lengths 1024` is a first look on a CPU.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longctx.core.measure.eval.frames import Heldout
+from longctx.core.profile.prompt import PromptEncoder
+from longctx.profiles.recipe.evaluation import inputs, natural, report
+from longctx.profiles.recipe.evaluation.answers import Answerer
+from longctx.profiles.recipe.evaluation.cases import (
+    Case,
+    CaseBuilder,
+    refusal_plans,
+    retrieval_plans,
+)
+from longctx.profiles.recipe.evaluation.filler import read_texts
+from longctx.profiles.recipe.evaluation.ngram import ByteNgram
+
+TRAIN_LIMIT, HELD_OUT_LIMIT = 16 << 20, 2 << 20  # characters for the n-gram model, and to predict
+
+Trial = dict[str, Any]
+
+
+def retrieval(
+    builder: CaseBuilder, answerer: Answerer, kinds: list[str], count: int, lengths: list[int]
+) -> list[Trial]:
+    """Asks `count` cases of every kind at every length."""
+    jobs = [(kind, length, retrieval_plans(kind, count)) for kind in kinds for length in lengths]
+    built = _ahead([lambda job=job: builder.build(job[2], job[1]) for job in jobs])
+    trials = []
+    for (kind, length, _), cases in zip(jobs, built, strict=True):
+        _tell(f"{kind}, {length:,} tokens")
+        trials += _asked(answerer, cases, kind, length)
+    return trials
+
+
+def refusal(
+    builder: CaseBuilder, answerer: Answerer, heldout: Heldout, count: int, lengths: list[int]
+) -> list[Trial]:
+    """Asks cases of which half have no answer in their document."""
+    trials = []
+    for length in lengths:
+        _tell(f"with and without an answer, {length:,} tokens")
+        cases = builder.build(refusal_plans(heldout.absent_kinds, count), length)
+        for trial, case in zip(_asked(answerer, cases, "", length), cases, strict=True):
+            refused = trial["answer"] == heldout.absent_answer
+            trials.append({**trial, "absent": case.plan.absent, "refused": refused})
+    return trials
+
+
+def _asked(answerer: Answerer, cases: list[Case], kind: str, length: int) -> list[Trial]:
+    answers = answerer.answers([case.prompt for case in cases], [case.answer for case in cases])
+    return [
+        {
+            "kind": kind or case.plan.kind,
+            "length": length,
+            "haystack": case.haystack,
+            "depth": case.depth,
+            "distractors": len(case.document.needles) > case.statements,
+            "question": case.question,
+            "expected": case.answer,
+            "answer": answer,
+            "right": answer == case.answer,
+        }
+        for case, answer in zip(cases, answers, strict=True)
+    ]
+
+
+# --- bits per byte -------------------------------------------------------------------------------
+
+
+def bits_per_byte(
+    answerer: Answerer, prompt: PromptEncoder, held_out: list[str], train: list[str]
+) -> dict[str, Any]:
+    """The model's and a byte n-gram model's bits per byte of the same texts.
+
+    The model reads each text in windows of its own, one after another, without overlap.
+    """
+    size = sum(len(text.encode()) for text in held_out)
+    window, prefix = answerer.files.config.max_position_embeddings, prompt.prefix().numpy()
+    _tell(f"bits per byte of {size:,} held-out bytes")
+    ids = [np.array(answerer.backend.encode(text).ids) for text in held_out]
+    bits = sum(answerer.loss(tokens, prefix, window) for tokens in ids)
+    found = {"bytes": size, "tokens": sum(map(len, ids)), "window": window, "model": bits / size}
+    if train:
+        sample = "\n".join(train).encode()
+        _tell(f"byte n-grams of {len(sample):,} training bytes")
+        ngram = ByteNgram(sample)
+        bits = sum(ngram.bits(text.encode()) for text in held_out)
+        found |= {"train_bytes": len(sample), "ngram": bits / size}
+    return found
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs what the options name material for, writes the report part by part, and prints it."""
+    options = _options(arguments)
+    started = time.perf_counter()
+    found: dict[str, Any] = {}
+    for part in _parts(options):
+        found |= {**part, "seconds": round(time.perf_counter() - started, 1)}
+        options.out.with_suffix(".json").write_text(json.dumps(found, indent=1), "utf-8")
+        options.out.with_suffix(".md").write_text(report.markdown(found), "utf-8")
+    print(report.markdown(found))
+
+
+def _parts(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The parts of the report, each as soon as it is known."""
+    answerer = Answerer(options.model, options.device, options.dtype)
+    prompt = inputs.prompt_encoder(answerer.files, options.profile)
+    heldout = Heldout.load(options.frames)
+    haystacks = inputs.haystacks(options, answerer.backend)
+    parameters = answerer.files.num_parameters()
+    yield {"model": options.model, "parameters": parameters, "seed": options.seed}
+    if haystacks:
+        texts = list(haystacks.values())
+        builder = CaseBuilder(heldout, texts, prompt, answerer.backend, options.seed)
+        kinds = options.kinds or list(heldout.kinds)
+        trials = retrieval(builder, answerer, kinds, options.cases, options.lengths)
+        yield report.retrieval(trials, options.examples)
+        trials = refusal(builder, answerer, heldout, options.cases, options.lengths)
+        yield report.refusal(trials, options.examples)
+    if options.squad:
+        records = natural.read_records(options.squad)[: options.squad_cases]
+        length = max(options.lengths)
+        trials = natural.ask(records, answerer, prompt, haystacks["prose"], length)
+        yield report.squad(trials, options.examples)
+    if options.held_out:
+        held_out = list(read_texts(options.held_out, options.seed, HELD_OUT_LIMIT))
+        train = list(read_texts(options.train_text, options.seed, TRAIN_LIMIT))
+        yield {"bits_per_byte": bits_per_byte(answerer, prompt, held_out, train)}
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    inputs.add_arguments(parser)
+    parser.add_argument("--squad", type=Path, help="jsonl with context, question, answers")
+    parser.add_argument("--squad-cases", type=int, help="records taken; all by default")
+    parser.add_argument("--held-out", type=Path, nargs="+", default=[], help="bits per byte of it")
+    parser.add_argument("--train-text", type=Path, nargs="+", default=[], help="for the n-grams")
+    parser.add_argument("--cases", type=int, default=500, help="cases of each kind and length")
+    parser.add_argument("--kinds", nargs="+", help="of the frames; all by default")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[1024, 4000])
+    parser.add_argument("--examples", type=int, default=12, help="misses kept, of each kind")
+    parser.add_argument("--out", type=Path, default=Path("evaluation"), help="without suffix")
+    options = parser.parse_args(arguments)
+    if options.squad and not options.prose:
+        parser.error("--squad needs --prose, to put its paragraphs into")
+    return options
+
+
+def _ahead(builds: list[Callable[[], Any]]) -> Iterator[Any]:
+    """What each function gives, in order; while one result is in use the next are made."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        for future in [pool.submit(build) for build in builds]:
+            yield future.result()
+
+
+def _tell(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""What differs between the models that the recipe makes: sizes, tokenizer, prompt, refusals.
+
+A YAML file beside this one for each model; every command that needs it takes `--settings`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+TINY = Path(__file__).with_name("tiny.yaml")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one model; the file has the same names.
+
+    Attributes:
+        sizes: of `training.model.Config`.
+        special: the tokenizer's tokens for a document's start, an answer's end, and padding.
+        longest: bytes of a token.
+        questions: what may stand before a question.
+        answer: what stands before an answer.
+        refusal: the answer where the document has none.
+        absent: share of the questions whose answer is left out of their document.
+    """
+
+    sizes: dict[str, Any]
+    special: list[str]
+    longest: int
+    questions: list[str]
+    answer: str
+    refusal: str
+    absent: float
+
+
+def load(path: Path = TINY) -> Settings:
+    """Reads a settings file.
+
+    Raises:
+        TypeError: a name is missing or unknown.
+    """
+    return Settings(**yaml.safe_load(path.read_text("utf-8")))

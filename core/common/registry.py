@@ -1,7 +1,6 @@
 """Folders that are registries: each file defines one thing of a kind, and no list names them."""
 
 import importlib
-import pkgutil
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,8 +47,7 @@ class Registry:
         return {name: line.partition(": ")[2].removesuffix(".") for name, line in lines.items()}
 
     def _files(self) -> dict[str, Path]:
-        folders = find_spec(self.package).submodule_search_locations
-        return {
-            found.name.replace("_", "+"): Path(found.module_finder.path, f"{found.name}.py")
-            for found in pkgutil.iter_modules(folders)
-        }
+        spec = find_spec(self.package)
+        folders = (spec and spec.submodule_search_locations) or []
+        files = [file for folder in folders for file in Path(folder).glob("[!_]*.py")]
+        return {file.stem.replace("_", "+"): file for file in files}

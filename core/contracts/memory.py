@@ -6,7 +6,7 @@ tokens, L layers, H query heads, G key/value heads, D head dimension, S position
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -47,7 +47,7 @@ HERE = Place()
 class Stored(Protocol):
     """The rows of a document on disk, one for each document token."""
 
-    def rows(self, group: str, names: tuple[str, ...] | None = None) -> Iterator[tuple[int, Rows]]:
+    def rows(self, group: str, names: tuple[str, ...] | None = None) -> Generator[tuple[int, Rows]]:
         """A group's rows in order, in blocks: (first row, {name: (n, ...)}) on the CPU.
 
         Raises:

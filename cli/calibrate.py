@@ -158,7 +158,7 @@ def _told() -> "Iterator[Told]":
 @contextmanager
 def _kept(wanted: "Wanted") -> Iterator[None]:
     """Says after Ctrl-C how to go on, where there is something to go on with."""
-    from longctx.core.measure.eval.journal import has_finished
+    from longctx.core.measure.journal import has_finished
 
     try:
         yield

@@ -144,8 +144,8 @@ def run(
         dtype=dtype,
         threads=threads,
     )
-    from longctx.core.measure.eval.asking import How
     from longctx.core.measure.niah import run as niah
+    from longctx.core.measure.runner import How
 
     wanted = niah.Wanted(
         lengths=_lengths(length, lengths),

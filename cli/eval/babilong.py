@@ -64,9 +64,9 @@ def run(
         dtype=dtype,
         threads=threads,
     )
-    from longctx.core.measure.eval.asking import How
     from longctx.core.measure.eval.babilong import read_all, task
-    from longctx.core.measure.eval.prose import read_prose
+    from longctx.core.measure.prose import read_prose
+    from longctx.core.measure.runner import How
 
     prose = read_prose(haystack)
     made = {name: task(babi, prose) for name, babi in read_all(files).items()}

@@ -78,12 +78,12 @@ def run(
         dtype=dtype,
         threads=threads,
     )
-    from longctx.core.measure.eval.asking import How
-    from longctx.core.measure.eval.prose import read_prose
     from longctx.core.measure.eval.ruler.making import Materials, sample_words
     from longctx.core.measure.eval.ruler.squad import read_squad
     from longctx.core.measure.eval.ruler.tasks import NAMES, QUESTIONS
     from longctx.core.measure.eval.ruler.tasks import tasks as ruler_tasks
+    from longctx.core.measure.prose import read_prose
+    from longctx.core.measure.runner import How
 
     paths = {"qa_1": qa, "qa_2": qa2}
     files = {name: read_squad(path) for name, path in paths.items() if path is not None}

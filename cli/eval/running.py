@@ -16,11 +16,11 @@ from longctx.cli.text import one_line
 if TYPE_CHECKING:
     from longctx.core.engine.setup import Setup
     from longctx.core.ingest.ingest import Progress
-    from longctx.core.measure.eval.asking import How
-    from longctx.core.measure.eval.journal import Journal
+    from longctx.core.measure.case import Task
     from longctx.core.measure.eval.run import Telling
     from longctx.core.measure.eval.summary import Cell
-    from longctx.core.measure.eval.task import Task
+    from longctx.core.measure.journal import Journal
+    from longctx.core.measure.runner import How
 
 Lengths = Annotated[
     str,
@@ -139,8 +139,8 @@ def evaluate(
     """
     from longctx.core.common.units import parse_tokens
     from longctx.core.engine.setup import prepare
-    from longctx.core.measure.eval.journal import Journal
     from longctx.core.measure.eval.run import Wanted, run, settings
+    from longctx.core.measure.journal import Journal
 
     lengths = [parse_tokens(length.strip()) for length in size.lengths.split(",")]
     wanted = Wanted(what.tasks, lengths, size.samples, size.seed)

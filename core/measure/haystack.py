@@ -11,14 +11,17 @@ import random
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import accumulate, cycle, islice, pairwise
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.measure.prose import Prose
 from longctx.core.sources.reader import Source
 from longctx.core.tokens.safe_splits import plain_backend
 from longctx.core.tokens.tokens import TokenStream
@@ -68,10 +71,28 @@ class Group:
 
 @dataclass(frozen=True)
 class Haystack:
-    """A text, and the places of every group's lines."""
+    """A text with its tokens, and the places of every group's lines.
+
+    Attributes:
+        text: all of it.
+        places: by group, of each of its lines.
+        ids: (N,) int64 token ids, as when it is read.
+        starts: (N,) bytes at which the tokens start.
+    """
 
     text: str
     places: tuple[tuple[Placed, ...], ...]
+    ids: Tensor = field(repr=False, compare=False)
+    starts: np.ndarray = field(repr=False, compare=False)
+
+    def tokens(self, start: int, end: int) -> tuple[int, int]:
+        """The tokens [first, end) that hold bytes [start, end).
+
+        Their first may begin before the bytes, and their last may reach beyond them: a space before
+        a value and a line feed after it can be parts of its tokens.
+        """
+        first = int(np.searchsorted(self.starts, start, side="right")) - 1
+        return first, int(np.searchsorted(self.starts, end))
 
 
 def depths(count: int) -> list[float]:
@@ -90,17 +111,17 @@ class Builder:
 
     Args:
         tokenizer: a fast transformers tokenizer.
-        paragraphs: the prose, one line each; shuffled anew for every pass through them.
+        prose: what stands around the needles; shuffled anew for every pass through it.
 
     Raises:
         UsageError: the tokenizer has no fast version.
     """
 
-    def __init__(self, tokenizer: Any, paragraphs: list[str]):
-        self._stream = TokenStream(tokenizer)
+    def __init__(self, tokenizer: Any, prose: Prose):
+        self.prose, self._stream = prose, TokenStream(tokenizer)
         self._backend = plain_backend(tokenizer.backend_tokenizer)
         (self._around,) = self._lengths([BESIDE * 2])
-        self.sizes = dict(zip(paragraphs, self._counts(paragraphs), strict=True))
+        self.sizes = dict(zip(prose.paragraphs, self._counts(prose.paragraphs), strict=True))
 
     def count(self, line: str) -> int:
         """Tokens of a line and its line feed, between other lines."""
@@ -151,13 +172,13 @@ class Builder:
                 for part in (filler.text(n), g.text)
             ]
             text = "".join([*parts, filler.text(asked[-1])])
-            starts = self._token_starts(text)
+            ids, starts = self._tokens(text)
             ends = [0, *accumulate(len(part.encode()) for part in parts)]
             tokens = [*(_token_at(starts, byte) for byte in ends), len(starts)]
             sizes = [after - before for before, after in pairwise(tokens)]
             wanted = _gaps(groups, length, sizes[1::2])
             if sizes[::2] == wanted:
-                return Haystack(text, tuple(_places(groups, ends[1::2], starts)))
+                return Haystack(text, tuple(_places(groups, ends[1::2], starts)), ids, starts)
             asked = [n + w - got for n, w, got in zip(asked, wanted, sizes[::2], strict=True)]
         raise _inexact(length)
 
@@ -171,10 +192,11 @@ class Builder:
     def _lengths(self, texts: list[str]) -> list[int]:
         return [len(e) for e in self._backend.encode_batch(texts, add_special_tokens=False)]
 
-    def _token_starts(self, text: str) -> np.ndarray:
-        """(n,) bytes at which the tokens of a text start, as when it is read."""
-        source = Source("haystack", None, BytesIO(text.encode()))
-        return np.concatenate([tokens.starts for tokens in self._stream.read(source)])
+    def _tokens(self, text: str) -> tuple[Tensor, np.ndarray]:
+        """(N,) token ids of a text as when it is read, and the (N,) bytes where they start."""
+        read = [*self._stream.read(Source("haystack", None, BytesIO(text.encode())))]
+        ids = torch.from_numpy(np.concatenate([part.ids for part in read])).long()
+        return ids, np.concatenate([part.starts for part in read])
 
 
 def _gaps(groups: Sequence[Group], length: int, sizes: list[int]) -> list[int]:

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from longctx.cli import grids
 from longctx.cli.main import app
-from longctx.core.measure.eval.asking import How
 from longctx.core.measure.niah import run as niah
 from longctx.core.measure.niah.report import Read, Report, Trial
+from longctx.core.measure.runner import How
 
 DEPTHS = (0.0, 1.0)
 

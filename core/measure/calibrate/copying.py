@@ -15,7 +15,6 @@ from torch import Tensor
 
 from longctx.core.contracts.memory import Memory
 from longctx.core.measure.calibrate.choosing import standard_error
-from longctx.core.measure.calibrate.needles import Haystack
 from longctx.core.model.adapter import Decoder, Layer
 from longctx.core.profile.prompt import PromptEncoder
 
@@ -85,23 +84,28 @@ def most_attended(layer: Layer, q: Tensor, k: Tensor) -> Tensor:
 
 
 def copy_scores(
-    decoder: Decoder, prompt: PromptEncoder, haystack: Haystack, ends: set[int]
+    decoder: Decoder,
+    prompt: PromptEncoder,
+    document: Tensor,
+    needles: Sequence[tuple[str, range]],
+    ends: set[int],
 ) -> Iterator[Copied]:
     """Reads a haystack once, and asks for its needles one after another.
 
     Args:
         decoder: the model.
         prompt: encodes prefix and question.
-        haystack: what is read.
+        document: (N,) token ids of the haystack.
+        needles: the question for each, and the document's tokens of its value.
         ends: token ids that end an answer.
     """
-    ids = torch.cat([prompt.prefix(), haystack.ids])
+    ids = torch.cat([prompt.prefix(), document])
     before, context = len(prompt.prefix()), Context()
     for chunk in ids.split(CHUNK):
         decoder.read(chunk, context)
-    for needle in haystack.needles:
-        place = range(before + needle.first, before + needle.end)
-        question = prompt.question(needle.question)[0]
+    for words, value in needles:
+        place = range(before + value.start, before + value.stop)
+        question = prompt.question(words)[0]
         answer, looked = _answer(decoder, context.fork(), question, len(place) + MORE, ends)
         yield Copied(copied(ids, place, answer, looked), answer)
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from longctx.core.measure import figures
 from longctx.core.measure.calibrate.ranks import KINDS
 from longctx.core.measure.calibrate.report import TITLES, Calibration
 from longctx.core.measure.calibrate.tasks import TASKS
-from longctx.core.measure.eval import figures
 
 INCH = 0.13  # of a head or layer
 WORST = 1.0  # rank at which the colours end; 0.5 is chance

@@ -8,11 +8,9 @@ is taken while it runs, of one block at a time. Knows nothing of spans, and asks
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import cycle
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,13 +19,11 @@ from longctx.core.contracts.memory import Memory
 from longctx.core.engine.setup import Engine
 from longctx.core.kv import spans
 from longctx.core.kv.streaming_window import near_of, own_maps, plain
-from longctx.core.measure.haystack import LEAST_FILLER, Builder, Group, Haystack
-from longctx.core.measure.niah.drawing import Draw, Prose
+from longctx.core.measure.haystack import LEAST_FILLER, Builder, Group
+from longctx.core.measure.niah.drawing import Draw
 from longctx.core.measure.niah.kinds import MAKERS
-from longctx.core.measure.prose import sample_paragraphs
+from longctx.core.measure.prose import read_prose
 from longctx.core.model.adapter import Layer
-from longctx.core.sources.reader import Source
-from longctx.core.tokens.tokens import TokenStream
 
 NEEDLES = 8  # in one haystack, at most; every other block has one
 
@@ -84,21 +80,25 @@ def haystacks(engine: Engine, needles: int, seed: int, first: int, block: int) -
         UsageError: the model's window has no room, or no needle fits into a block.
         LongctxError: the tokenizer gives no exact length.
     """
-    paragraphs = sample_paragraphs()
-    builder, prose = Builder(engine.files.tokenizer, paragraphs), Prose(paragraphs)
-    stream, prefix = TokenStream(engine.files.tokenizer), engine.prompt.prefix()
+    builder, prefix = Builder(engine.files.tokenizer, read_prose()), engine.prompt.prefix()
     starts = _starts(engine.window, len(prefix), first, block)
-    places = random.Random(f"spans/{seed}")
+    draw = random.Random(f"spans/{seed}")
     for done in range(0, needles, len(starts)):
         name, blocks = f"spans/{seed}/{done}", starts[: needles - done]
-        lines = _lines(Draw(MAKERS, prose, name), builder, len(blocks), block)
+        lines = _lines(Draw(MAKERS, builder.prose, name), builder, len(blocks), block)
         begins = [
-            start + places.randint(0, block - builder.count(line)) - len(prefix)
+            start + draw.randint(0, block - builder.count(line)) - len(prefix)
             for start, line in zip(blocks, lines, strict=True)
         ]
         length = blocks[-1] + block + LEAST_FILLER - len(prefix)
         built = builder.build(_groups(builder, lines, begins, length), length, name)
-        yield _sample(stream, prefix, built, blocks)
+        ids = torch.cat([prefix, built.ids])
+        tokens = [built.tokens(line.start, line.end) for (line,) in built.places]
+        places = [
+            Place(at, len(prefix) + first, len(prefix) + end)
+            for at, (first, end) in zip(blocks, tokens, strict=True)
+        ]
+        yield Sample(ids, tuple(places))
 
 
 def _starts(window: int, prefix: int, first: int, block: int) -> list[int]:
@@ -137,19 +137,6 @@ def _groups(builder: Builder, lines: list[str], begins: list[int], length: int) 
     prose = length - sum(sizes)
     befores = [begin - sum(sizes[:number]) for number, begin in enumerate(begins)]
     return [Group(n / prose, (line,)) for n, line in zip(befores, lines, strict=True)]
-
-
-def _sample(stream: TokenStream, prefix: Tensor, built: Haystack, blocks: list[int]) -> Sample:
-    source = Source("haystack", None, BytesIO(built.text.encode()))
-    tokens = [*stream.read(source)]
-    ids = torch.from_numpy(np.concatenate([part.ids for part in tokens])).long()
-    starts = np.concatenate([part.starts for part in tokens])
-    places = [
-        # A token that begins before the line feed is the needle's, though the feed be part of it.
-        Place(at, len(prefix) + line.token, len(prefix) + int(np.searchsorted(starts, line.end)))
-        for at, (line,) in zip(blocks, built.places, strict=True)
-    ]
-    return Sample(torch.cat([prefix, ids]), tuple(places))
 
 
 # --- maps ---------------------------------------------------------------------------------------

@@ -26,12 +26,13 @@ from longctx.core.measure.calibrate import (
     writing,
 )
 from longctx.core.measure.calibrate.measures import layer_ranks
-from longctx.core.measure.calibrate.needles import Haystacks
+from longctx.core.measure.calibrate.needles import Haystacks, value_tokens
 from longctx.core.measure.calibrate.report import Calibration
 from longctx.core.measure.calibrate.tasks import TASKS, Sample, Samples, prose
 from longctx.core.measure.calibrate.wanted import Wanted, require, require_no_less
-from longctx.core.measure.eval.journal import Journal, Record
-from longctx.core.measure.eval.run_settings import of_model
+from longctx.core.measure.haystack import Builder
+from longctx.core.measure.journal import Journal, Record
+from longctx.core.measure.runner import of_model
 
 _log = logging.getLogger(__name__)
 
@@ -66,8 +67,9 @@ def run(setup: Setup, wanted: Wanted, tell: Told = lambda *told: None) -> Calibr
     text = "a calibration reads in ways of its own: method %s and the decode policy stand for none"
     facts(_log, text, READER, method=None, decode=None)
     shape = _shape(profile_file.require_fit(engine.profile, engine.window))
-    samples = Samples(engine.files.tokenizer, wanted.length, wanted.seed)
-    haystacks = Haystacks(engine.files.tokenizer, _room(engine, wanted), wanted.seed)
+    builder = Builder(engine.files.tokenizer, prose())
+    samples = Samples(builder, wanted.length, wanted.seed)
+    haystacks = Haystacks(builder, _room(engine, wanted), wanted.seed)
     next(maps.haystacks(engine, 1, wanted.seed, shape.first, shape.block))  # refuses their sizes
     with (
         Journal(wanted.folder, _settings(engine, wanted)) as journal,
@@ -99,7 +101,7 @@ def _settings(engine: Engine, wanted: Wanted) -> Record:
         "length": wanted.length,
         "seed": wanted.seed,
         "reading": asdict(tapping.options(engine.window)),
-        "prose": hashlib.sha256("\n".join(prose()).encode()).hexdigest(),
+        "prose": hashlib.sha256(prose().text.encode()).hexdigest(),
     }
 
 
@@ -141,7 +143,7 @@ def _ranked(engine: Engine, samples: Samples, task: str, number: int) -> Record:
 def _rank(engine: Engine, sample: Sample) -> list[dict[str, dict[str, list[float]]]]:
     """By layer, measure, kind and head."""
     sizes = tapping.options(engine.window)
-    read = tapping.read(engine.decoder, sizes, engine.prompt, sample.ids, sample.question)
+    read = tapping.read(engine.decoder, sizes, engine.prompt, sample.ids, sample.needle.question)
     return [
         {measure: _rounded(ranks) for measure, ranks in layer_ranks(states, sample.gold).items()}
         for states in read
@@ -164,16 +166,17 @@ def _copied(
 
 
 def _copy(engine: Engine, haystacks: Haystacks, number: int) -> Record:
-    haystack = haystacks.make(number)
+    laid = haystacks.make(number)
+    asked = [(query.question, value_tokens(laid, query)) for query in laid.case.queries]
     ends, tokenizer = engine.files.eos_ids(), engine.files.tokenizer
-    found = copying.copy_scores(engine.decoder, engine.prompt, haystack, ends)
+    found = copying.copy_scores(engine.decoder, engine.prompt, laid.haystack.ids, asked, ends)
     needles = [
         {
-            "value": needle.value,
+            "value": query.answers[0],
             "answer": tokenizer.decode(copied.answer, skip_special_tokens=True),
             "scores": [[round(score, 4) for score in row] for row in copied.scores.tolist()],
         }
-        for needle, copied in zip(haystack.needles, found, strict=True)
+        for query, copied in zip(laid.case.queries, found, strict=True)
     ]
     return {"needles": needles}
 

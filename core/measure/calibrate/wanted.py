@@ -11,7 +11,7 @@ from longctx.core.common.outputs import STANDARD, Output
 from longctx.core.common.regular_files import open_regular
 from longctx.core.measure.calibrate.measures import MAXSIM, MEASURES
 from longctx.core.measure.calibrate.profile_file import HEADER
-from longctx.core.measure.eval.journal import Record
+from longctx.core.measure.journal import Record
 
 LENGTH = 8000  # tokens of a document; prefix and question make it about 8,192
 

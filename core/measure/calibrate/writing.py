@@ -8,9 +8,9 @@ import json
 from longctx.core.common.errors import UsageError
 from longctx.core.common.outputs import Output
 from longctx.core.engine.setup import Engine
+from longctx.core.measure import figures
 from longctx.core.measure.calibrate import heat_map, profile_file, report
 from longctx.core.measure.calibrate.report import Calibration
-from longctx.core.measure.eval import figures
 
 HEAT_MAP = "heatmap.png"
 

@@ -16,11 +16,10 @@ from typing import Any
 from longctx.core.common import file_limits
 from longctx.core.common.errors import UnreadableInput, UsageError
 from longctx.core.common.regular_files import read_text
-from longctx.core.measure.eval.case import Case, Query, Span
+from longctx.core.measure.case import Case, Query, Span, Task
 from longctx.core.measure.eval.filling import Count, Stream, counter, fill, spread
-from longctx.core.measure.eval.prose import Prose
 from longctx.core.measure.eval.scorers import labels_in, only_label
-from longctx.core.measure.eval.task import Task
+from longctx.core.measure.prose import Prose
 
 MAX_NEW_TOKENS = 32
 ASK = "{question} Answer with one of these alone: {labels}."

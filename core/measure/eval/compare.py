@@ -20,8 +20,8 @@ from longctx.core.measure.eval import tasks
 from longctx.core.measure.eval.compare_job import Job, Message, Piece, Way
 from longctx.core.measure.eval.compare_process import COMMAND, Died, messages
 from longctx.core.measure.eval.compare_rows import Row, make_row
-from longctx.core.measure.eval.journal import Journal, Record
-from longctx.core.measure.eval.run_settings import of_model
+from longctx.core.measure.journal import Journal, Record
+from longctx.core.measure.runner import of_model
 from longctx.core.retrieve import gather_by as scoring
 from longctx.core.retrieve.gather_by import METHOD
 

@@ -6,7 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 from longctx.core.common.outputs import Output
-from longctx.core.measure.eval import figures
+from longctx.core.measure import figures
 from longctx.core.measure.eval.compare_rows import Row
 
 HEADERS = (

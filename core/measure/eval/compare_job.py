@@ -23,10 +23,9 @@ from longctx.core.common.device import peak_memory, reset_peak_memory
 from longctx.core.common.errors import LongctxError
 from longctx.core.engine.setup import Setup, prepare, weights_stay
 from longctx.core.ingest.ingest import Ingested, Progress
+from longctx.core.measure.case import Case, Task
 from longctx.core.measure.eval import tasks
-from longctx.core.measure.eval.asking import Asked, How, ask, opened
-from longctx.core.measure.eval.case import Case
-from longctx.core.measure.eval.task import Task
+from longctx.core.measure.runner import Asked, How, ask, opened
 
 Message = dict[str, Any]
 Tell = Callable[[Message], None]

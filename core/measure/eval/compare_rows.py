@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from longctx.core.measure.eval.intervals import wilson
-from longctx.core.measure.eval.journal import Record
+from longctx.core.measure.intervals import wilson
+from longctx.core.measure.journal import Record
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,11 @@ from typing import Any
 
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
-from longctx.core.measure.eval.asking import How, ask
-from longctx.core.measure.eval.intervals import wilson
-from longctx.core.measure.eval.journal import Journal, Record
 from longctx.core.measure.eval.qa_places import LINE, PLACE, TEXT, Placed
-from longctx.core.measure.eval.run_settings import of_model
 from longctx.core.measure.eval.text_match import contained, exact_match, f1
+from longctx.core.measure.intervals import wilson
+from longctx.core.measure.journal import Journal, Record
+from longctx.core.measure.runner import How, ask, of_model
 from longctx.core.retrieve import gather_by as scoring
 
 SCHEMA_VERSION = 2

@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from longctx.core.measure.eval.case import Query, Span, is_named
+from longctx.core.measure.case import Query, Span, is_named
 from longctx.core.measure.eval.qa_questions import Item
 from longctx.core.store.document import Document
 

@@ -8,11 +8,9 @@ from typing import Any
 from longctx.core.ask.session import Session
 from longctx.core.engine.setup import Engine, Setup, weights_stay
 from longctx.core.ingest.ingest import Ingested, Progress
-from longctx.core.measure.eval.asking import How, ask, opened
-from longctx.core.measure.eval.case import Case
-from longctx.core.measure.eval.journal import Journal, Record
-from longctx.core.measure.eval.run_settings import of_asking, of_model
-from longctx.core.measure.eval.task import Task
+from longctx.core.measure.case import Case, Task
+from longctx.core.measure.journal import Journal, Record
+from longctx.core.measure.runner import How, ask, of_asking, of_model, opened
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from longctx.core.measure.eval.intervals import wilson
+from longctx.core.measure.intervals import wilson
 
 
 @dataclass(frozen=True)

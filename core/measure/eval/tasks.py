@@ -3,12 +3,12 @@
 from functools import cache
 
 from longctx.core.common.errors import UsageError
-from longctx.core.measure.eval.prose import read_prose
+from longctx.core.measure.case import Task
 from longctx.core.measure.eval.ruler.making import Materials, sample_words
 from longctx.core.measure.eval.ruler.tasks import tasks as ruler_tasks
-from longctx.core.measure.eval.task import Task
 from longctx.core.measure.niah.task import task as needles
 from longctx.core.measure.niah.variants import names
+from longctx.core.measure.prose import read_prose
 
 USUAL = "niah"
 

@@ -45,6 +45,17 @@ def holds(text: str, words: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE) is not None
 
 
+def occurs(value: str, folded: str) -> bool:
+    """Whether a text contains a value, in any case; one without digits, as whole words.
+
+    Args:
+        value: to look for.
+        folded: the text, case-folded.
+    """
+    value = value.casefold()
+    return value in folded and (any(map(str.isdigit, value)) or holds(folded, value))
+
+
 def normalized(text: str) -> str:
     """The text as exact match and F1 compare it."""
     plain = "".join(c for c in text.lower() if not _is_punctuation(c))

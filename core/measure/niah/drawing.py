@@ -8,42 +8,11 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from longctx.core.common.errors import UsageError
-from longctx.core.measure.eval.text_match import holds
-from longctx.core.measure.niah import words
+from longctx.core.measure.eval.text_match import occurs
 from longctx.core.measure.niah.kinds import Maker, Needle
+from longctx.core.measure.prose import Prose
 
 ATTEMPTS = 200  # draws until the values of a needle stand nowhere else
-
-
-class Prose:
-    """The text that needles stand in.
-
-    Args:
-        paragraphs: one line each.
-
-    Attributes:
-        cities: that it does not name.
-    """
-
-    def __init__(self, paragraphs: list[str]):
-        text = "\n".join(paragraphs)
-        self.cities = [city for city in words.CITIES if city not in text]
-        self._folded = text.casefold()
-
-    def has(self, value: str) -> bool:
-        """Whether a value stands in it."""
-        return occurs(value, self._folded)
-
-
-def occurs(value: str, folded: str) -> bool:
-    """Whether a text has a value, in any case; one without digits, as whole words.
-
-    Args:
-        value: to look for.
-        folded: the text, case-folded.
-    """
-    value = value.casefold()
-    return value in folded and (any(map(str.isdigit, value)) or holds(folded, value))
 
 
 class Draw:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from longctx.core.measure.eval.intervals import wilson
+from longctx.core.measure.intervals import wilson
 
 SCHEMA_VERSION = 2
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from longctx.core import methods
 from longctx.core.ask.session import Session
@@ -21,18 +20,16 @@ from longctx.core.common.outputs import Output
 from longctx.core.common.units import show_tokens
 from longctx.core.engine.setup import Engine, Setup, prepare, weights_stay
 from longctx.core.ingest.ingest import Ingested, Progress
-from longctx.core.measure.eval import figures
-from longctx.core.measure.eval.asking import How, ask, opened
-from longctx.core.measure.eval.case import Query
-from longctx.core.measure.eval.journal import Journal
-from longctx.core.measure.eval.run_settings import of_asking, of_model
+from longctx.core.measure import figures
+from longctx.core.measure.case import Query
 from longctx.core.measure.haystack import Builder, depths
-from longctx.core.measure.niah.drawing import Prose
-from longctx.core.measure.niah.laying import Laid, Needles, Plan, lay, planned
+from longctx.core.measure.journal import Journal, Record
+from longctx.core.measure.niah.laying import Laid, Needles, Plan, lay
 from longctx.core.measure.niah.report import Read, Report, Trial
 from longctx.core.measure.niah.scoring import is_right
 from longctx.core.measure.niah.variants import variant
-from longctx.core.measure.prose import own_paragraphs, sample_paragraphs
+from longctx.core.measure.prose import Prose, read_prose
+from longctx.core.measure.runner import How, ask, of_asking, of_model, opened
 from longctx.core.retrieve.gather_by import METHOD
 
 REPORT, HEAT_MAP = "report.json", "heatmap.png"
@@ -101,12 +98,11 @@ def run(setup: Setup, wanted: Wanted, watch: Watch | None = None) -> Report:
     watch, engine = watch or Watch(), prepare(setup)
     chosen, makers = variant(wanted.variant)
     needles = Needles(chosen, makers, wanted.depths, wanted.needles, wanted.strict, wanted.seed)
-    paragraphs = own_paragraphs(wanted.haystack) if wanted.haystack else sample_paragraphs()
-    builder = Builder(engine.files.tokenizer, paragraphs)
-    plans = planned(builder, _plans(wanted, needles, Prose(paragraphs)))
+    builder = Builder(engine.files.tokenizer, read_prose(wanted.haystack))
+    plans = _plans(wanted, needles, builder)
     if wanted.out is not None:
         figures.require()
-    with Journal(wanted.out, _settings(engine, setup, wanted, paragraphs)) as journal:
+    with Journal(wanted.out, _settings(engine, wanted, builder.prose)) as journal:
         watch.on_plans(plans)
         with weights_stay():
             reads = tuple(_finished(journal, builder, plan, setup, wanted, watch) for plan in plans)
@@ -134,7 +130,7 @@ def run(setup: Setup, wanted: Wanted, watch: Watch | None = None) -> Report:
     return report
 
 
-def _plans(wanted: Wanted, needles: Needles, prose: Prose) -> list[Plan]:
+def _plans(wanted: Wanted, needles: Needles, builder: Builder) -> list[Plan]:
     if wanted.trials < 1:
         raise UsageError(f"cannot run {wanted.trials} trials", "", "Give --trials 1 or more.")
     if len({*wanted.lengths}) < len(wanted.lengths) or not wanted.lengths:
@@ -145,13 +141,11 @@ def _plans(wanted: Wanted, needles: Needles, prose: Prose) -> list[Plan]:
         plan
         for length in wanted.lengths
         for trial in range(wanted.trials)
-        for plan in needles.plans(prose, length, trial)
+        for plan in needles.plans(builder, length, trial)
     ]
 
 
-def _settings(
-    engine: Engine, setup: Setup, wanted: Wanted, paragraphs: list[str]
-) -> dict[str, Any]:
+def _settings(engine: Engine, wanted: Wanted, prose: Prose) -> Record:
     """What decides the results of a length and a trial; more of both may be asked for later."""
     return {
         "evaluation": "niah",
@@ -162,7 +156,7 @@ def _settings(
         "needles": wanted.needles,
         "strict": wanted.strict,
         "seed": wanted.seed,
-        "prose": hashlib.sha256("\n".join(paragraphs).encode()).hexdigest(),
+        "prose": hashlib.sha256(prose.text.encode()).hexdigest(),
     }
 
 

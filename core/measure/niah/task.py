@@ -5,12 +5,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from longctx.core.measure.eval.case import Case
-from longctx.core.measure.eval.task import Task
+from longctx.core.measure.case import Case, Task
+from longctx.core.measure.haystack import Builder
 from longctx.core.measure.niah.laying import Needles, make_cases
 from longctx.core.measure.niah.scoring import score
 from longctx.core.measure.niah.variants import variant
-from longctx.core.measure.prose import sample_paragraphs
+from longctx.core.measure.prose import read_prose
 
 MAX_NEW_TOKENS = 64  # a UUID is 36 characters
 
@@ -38,5 +38,5 @@ def _make(name: str | None, tokenizer: Any, length: int, count: int, seed: int) 
     """
     chosen, makers = variant(name)
     needles = Needles(replace(chosen, at_once=1), makers, depths=count, seed=seed)
-    for laid in make_cases(tokenizer, sample_paragraphs(), needles, length):
+    for laid in make_cases(Builder(tokenizer, read_prose()), needles, length):
         yield laid.case

@@ -10,7 +10,7 @@ from itertools import chain, repeat
 from random import Random
 from string import ascii_lowercase
 
-from longctx.core.measure.eval.case import Query
+from longctx.core.measure.case import Query
 from longctx.core.measure.eval.filling import Count, Stream, fill
 from longctx.core.measure.eval.ruler.making import Words, is_said
 

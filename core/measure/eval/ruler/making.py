@@ -9,10 +9,9 @@ from typing import Any
 
 import yaml
 
-from longctx.core.measure.eval.case import Case, Query, Span
+from longctx.core.measure.case import Case, Query, Span, Task
 from longctx.core.measure.eval.filling import Count, counter
-from longctx.core.measure.eval.prose import Prose
-from longctx.core.measure.eval.task import Task
+from longctx.core.measure.prose import Prose
 
 # The filling that says nothing, as RULER has it.
 NOISE = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from uuid import UUID
 
-from longctx.core.measure.eval.case import Query
+from longctx.core.measure.case import Query
 from longctx.core.measure.eval.filling import Count, Stream, fill, spread
 from longctx.core.measure.eval.ruler.making import NOISE, Materials, Words, ascending, spans
 

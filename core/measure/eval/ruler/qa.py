@@ -6,12 +6,11 @@ from itertools import islice
 from random import Random
 from typing import Any
 
-from longctx.core.measure.eval.case import Case, Query, Span
+from longctx.core.measure.case import Case, Query, Span, Task
 from longctx.core.measure.eval.filling import Count, counter, fill, spread
 from longctx.core.measure.eval.ruler.making import ascending, spans
 from longctx.core.measure.eval.ruler.squad import Asked, Squad
 from longctx.core.measure.eval.scorers import string_match_part
-from longctx.core.measure.eval.task import Task
 
 MAX_NEW_TOKENS = 32
 ASK = "{question} Give only the answer."

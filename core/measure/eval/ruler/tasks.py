@@ -2,12 +2,12 @@
 
 from functools import partial
 
+from longctx.core.measure.case import Task
 from longctx.core.measure.eval.ruler import counting, niah, qa, tracking
 from longctx.core.measure.eval.ruler.making import Materials, task
 from longctx.core.measure.eval.ruler.niah import Needles
 from longctx.core.measure.eval.ruler.squad import Squad
 from longctx.core.measure.eval.scorers import string_match_all
-from longctx.core.measure.eval.task import Task
 
 NEEDLES = {
     "niah_single_1": Needles("noise", "word", "number"),

@@ -3,7 +3,7 @@
 from random import Random
 from string import ascii_uppercase
 
-from longctx.core.measure.eval.case import Query
+from longctx.core.measure.case import Query
 from longctx.core.measure.eval.filling import Count, fill, spread
 from longctx.core.measure.eval.ruler.making import NOISE, ascending, is_said, spans
 

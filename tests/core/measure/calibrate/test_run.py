@@ -45,7 +45,7 @@ FIT = SpanFit(
 @pytest.fixture(scope="module")
 def folder(make_model_folder, tmp_path_factory):
     """The random model, with a tokenizer that knows the words of needles, and a wide window."""
-    words = " ".join(tasks.prose()[:200])
+    words = " ".join(tasks.prose().paragraphs[:200])
     return make_model_folder(tmp_path_factory.mktemp("calibrated") / "wide", words, 1500)
 
 

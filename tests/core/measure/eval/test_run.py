@@ -7,14 +7,13 @@ import pytest
 
 from longctx.core.common.errors import UsageError
 from longctx.core.engine.setup import Setup
+from longctx.core.measure.case import Case, Query, Task
 from longctx.core.measure.eval import run as runs
-from longctx.core.measure.eval.asking import Asked, How
-from longctx.core.measure.eval.case import Case, Query
-from longctx.core.measure.eval.intervals import wilson
-from longctx.core.measure.eval.journal import Journal
 from longctx.core.measure.eval.run import Telling, Wanted, run
 from longctx.core.measure.eval.summary import averages, cells
-from longctx.core.measure.eval.task import Task
+from longctx.core.measure.intervals import wilson
+from longctx.core.measure.journal import Journal
+from longctx.core.measure.runner import Asked, How
 
 ENGINE = SimpleNamespace(files=SimpleNamespace(tokenizer=None))
 

@@ -10,9 +10,9 @@ import pytest
 
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.engine.setup import Setup
-from longctx.core.measure.eval.asking import Asked, How
 from longctx.core.measure.niah import run as niah
 from longctx.core.measure.niah.report import Read, Report, Trial
+from longctx.core.measure.runner import Asked, How
 
 SETUP = Setup(dtype="fp32", threads=1)
 
@@ -134,7 +134,7 @@ def test_nothing_is_left_after_an_error(temporary, monkeypatch, error):
         assert Path(paths[0]).read_text()
         raise error
 
-    monkeypatch.setattr("longctx.core.measure.eval.asking.ingest", fail)
+    monkeypatch.setattr("longctx.core.measure.runner.ingest", fail)
     with pytest.raises(error):
         niah.run(SETUP, niah.Wanted((600,), depths=1))
     assert list(temporary.iterdir()) == []

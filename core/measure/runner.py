@@ -1,20 +1,22 @@
-"""A case is written to a file, ingested into a library that is thrown away, and asked.
+"""How `niah`, `eval` and `calibrate` run: documents are read, asked, and told apart.
 
-The calls are those of any other document.
+A case is written to a file, ingested into a library that is deleted afterwards, and asked, by the
+calls that serve any other document. `journal.py` keeps what is finished.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from longctx.core.ask.answer import Answer
 from longctx.core.ask.gather import Passage
 from longctx.core.ask.session import Session
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.setup import Engine, Setup
 from longctx.core.ingest.ingest import Ingested, Progress, ingest
-from longctx.core.measure.eval.case import Case, Query, Span, is_named
+from longctx.core.measure.case import Case, Query, Span, is_named
+from longctx.core.measure.journal import Record
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve import gather_by as scoring
 
@@ -127,3 +129,27 @@ def _holds(passage: Passage, span: Span) -> bool:
     if not is_named(passage.source, span.source):
         return False
     return passage.start <= span.start and span.end <= passage.end
+
+
+# --- what decides the results of a run: another model or prompt is another run ---
+
+
+def of_model(engine: Engine) -> Record:
+    """The model with its weights, its profile with prompt and sampling, and what computes."""
+    return {
+        "model": engine.files.name,
+        "weights": engine.files.fingerprint().weights,
+        "profile": asdict(engine.profile),
+        **engine.recorded(),
+    }
+
+
+def of_asking(engine: Engine, how: How) -> Record:
+    """The method with its options, and how it is asked."""
+    return {
+        "method": engine.method_name,
+        "options": asdict(engine.options),
+        "decode": how.decode or str(engine.decoding),
+        "gather": how.gather,
+        "gather_by": how.gather_by,
+    }

@@ -11,7 +11,7 @@ from longctx.cli import render
 from longctx.cli.text import one_line
 
 if TYPE_CHECKING:
-    from longctx.core.measure.eval.qa import Rate, Report
+    from longctx.core.measure.eval.qa import QuestionReport, Rate
 
 WAYS = {
     "place": "by place",
@@ -36,7 +36,7 @@ class Table:
     rows: list[Row]
 
 
-def of_reports(reports: "Sequence[Report]") -> Iterator[Table]:
+def of_reports(reports: "Sequence[QuestionReport]") -> Iterator[Table]:
     """Recall and, where there are any, answers: of each document, and of several in sum."""
     from longctx.core.measure.eval.qa import summed
 
@@ -49,30 +49,23 @@ def of_reports(reports: "Sequence[Report]") -> Iterator[Table]:
         yield from _of_rates(title, rates)
 
 
-def show(tables: Sequence[Table]) -> None:
-    """Prints them as text."""
+def show(tables: Iterable[Table], as_markdown: bool) -> None:
+    """Prints them as text, or as GitHub's Markdown."""
+    from longctx.core.measure import markdown
+
     for number, table in enumerate(tables):
         if number:
             render.line("")
         if table.title:
-            render.line(table.title)
+            render.line(markdown.escaped(table.title) if as_markdown else table.title)
             render.line("")
-        render.table(table.headers, table.rows)
+        if as_markdown:
+            render.line(markdown.table(table.headers, table.rows))
+        else:
+            render.table(table.headers, table.rows)
 
 
-def show_markdown(tables: Sequence[Table]) -> None:
-    """Prints them as GitHub's Markdown."""
-    for number, table in enumerate(tables):
-        if number:
-            render.line("")
-        if table.title:
-            render.line(f"{_escaped(table.title)}\n")
-        rules = ("---",) * len(table.headers)
-        for row in (table.headers, rules, *table.rows):
-            render.line(f"| {' | '.join(map(_escaped, row))} |")
-
-
-def _title(report: "Report", reports: "Sequence[Report]") -> str:
+def _title(report: "QuestionReport", reports: "Sequence[QuestionReport]") -> str:
     same = [one for one in reports if one.document == report.document]
     files = f" ({', '.join(map(one_line, report.files))})" if len(same) > 1 else ""
     questions = _questions(report.counted)
@@ -121,7 +114,3 @@ def _hits(rate: "Rate") -> str:
 
 def _share(rate: "Rate") -> str:
     return f"{rate.rate:.1%} ({rate.low:.0%} to {rate.high:.0%})"
-
-
-def _escaped(cell: str) -> str:
-    return " ".join(cell.split()).replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""What is asked: texts, questions, what is right, and the tasks that make them. Values alone."""
+"""Texts, questions, right answers, and the tasks that make them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ class Span:
     """Bytes of a source.
 
     Attributes:
-        start, end: byte offsets; `source[start:end]` is what is meant.
-        source: the source's name, or its last parts; empty: any source.
+        start, end: byte offsets of `source[start:end]`.
+        source: name of the source, or the end of its path; empty: any source.
     """
 
     start: int
@@ -21,12 +21,12 @@ class Span:
 
 @dataclass(frozen=True)
 class Query:
-    """A question and what is right.
+    """A question and its right answers.
 
     Attributes:
-        kind: of the question, by which results are counted.
-        question: the words that are asked.
-        answers: what an answer is compared with; how is up to the evaluation.
+        kind: results are counted by it.
+        question: what is asked.
+        answers: right answers; each evaluation has its own way to compare.
         spans: where the document says it; empty: unknown.
     """
 
@@ -38,10 +38,10 @@ class Query:
 
 @dataclass(frozen=True)
 class Case:
-    """A text and the questions to it.
+    """A text and questions about it.
 
     Attributes:
-        name: tells it from the others of a run.
+        name: unique in a run.
         text: of the document.
         queries: the questions.
     """
@@ -52,22 +52,22 @@ class Case:
 
 
 def is_named(name: str, wanted: str) -> bool:
-    """Whether a source's name is the wanted one or has it as its last parts; empty: any is."""
+    """Whether a source has the wanted name or a path that ends in it; empty: every one has."""
     name, wanted = name.replace("\\", "/"), wanted.replace("\\", "/")
     return not wanted or name == wanted or name.endswith(f"/{wanted}")
 
 
 @dataclass(frozen=True)
 class Task:
-    """One kind of work, at any length.
+    """Makes cases of any length, and scores answers.
 
     Attributes:
-        name: as people know it.
-        make: from a fast transformers tokenizer, the tokens of a document, how many samples, and a
-            seed: the cases, one after another, always the same ones.
-        score: from what is right and an answer: 0 to 1.
-        max_new_tokens: that an answer needs.
-        together: all samples are questions to one document; else each has its own.
+        name: as on the command line.
+        make: makes cases from a fast transformers tokenizer, the tokens of a document, the number
+            of samples, and a seed; the same arguments give the same cases.
+        score: from right answers and an answer, 0 to 1.
+        max_new_tokens: of an answer.
+        together: all samples are questions about one document; else each has its own.
     """
 
     name: str
@@ -77,5 +77,5 @@ class Task:
     together: bool = False
 
     def cases(self, samples: int) -> int:
-        """How many documents so many samples are."""
+        """The number of documents for so many samples."""
         return 1 if self.together else samples

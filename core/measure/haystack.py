@@ -1,9 +1,8 @@
-"""Haystacks: prose of exactly so many tokens, with needles that begin at exactly some of them.
+"""Haystacks: prose of an exact number of tokens, with needles at exact positions.
 
-Every paragraph is one line: where a line feed and a letter meet, tokenizers can be cut, and lines
-have the counts together that they have alone. What is built is measured as a whole all the same, as
-a document is when it is read, and corrected until it is exact. Knows nothing of models, of
-questions, or of what makes a needle.
+Every paragraph is one line. Most tokenizers can be split between a line feed and a letter, so that
+the token counts of lines add up. The whole text is tokenized nevertheless, as a document is when it
+is read, and corrected until its length is exact.
 """
 
 import math
@@ -26,19 +25,19 @@ from longctx.core.sources.reader import Source
 from longctx.core.tokens.safe_splits import plain_backend
 from longctx.core.tokens.tokens import TokenStream
 
-# A gap in which an exact count is always found: some words of prose and room to pad them.
+# Tokens of prose that can always be fitted to an exact count: some words, and room for padding.
 LEAST_FILLER = 32
-ATTEMPTS = 8  # corrections; one is enough where lines are counted one by one, as nearly everywhere
-VARIANTS = 16  # places to cut a paragraph at, and words to pad it with
-BESIDE = "There was nobody on the quay.\n"  # stands around a line while its tokens are counted
+ATTEMPTS = 8  # corrections; one is enough where the counts of lines add up
+VARIANTS = 16  # cuts of a paragraph, and padding words, that are tried
+BESIDE = "There was nobody on the quay.\n"  # context of a line while its tokens are counted
 PADDING = ("and", "so", "on")
 ENDINGS = (".", "")
-WORD = re.compile(r" ?(?:[^ ]{1,20}(?= |$)|[^ ]{1,4})")  # or a piece of what is none
+WORD = re.compile(r" ?(?:[^ ]{1,20}(?= |$)|[^ ]{1,4})")  # or a piece of a longer string
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Where a line of a needle stands.
+    """The place of a needle's line.
 
     Attributes:
         token: index of its first token.
@@ -52,11 +51,11 @@ class Placed:
 
 @dataclass(frozen=True)
 class Group:
-    """Lines that stand next to each other.
+    """Consecutive lines.
 
     Attributes:
-        depth: the share of all prose that stands before them: 0 (the text begins with them) to 1
-            (it ends with them).
+        depth: the share of all prose that stands before them, from 0 (the text begins with them)
+            to 1 (it ends with them).
         lines: without line feeds.
     """
 
@@ -71,13 +70,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Haystack:
-    """A text with its tokens, and the places of every group's lines.
+    """A text with its tokens, and the places of all lines that were hidden in it.
 
     Attributes:
-        text: all of it.
-        places: by group, of each of its lines.
+        text: the whole text.
+        places: of each line, by group.
         ids: (N,) int64 token ids, as when it is read.
-        starts: (N,) bytes at which the tokens start.
+        starts: (N,) byte offsets at which the tokens start.
     """
 
     text: str
@@ -96,7 +95,7 @@ class Haystack:
 
 
 def depths(count: int) -> list[float]:
-    """`count` depths, evenly spaced from 0 to 1; a single one is in the middle.
+    """`count` depths, evenly spaced from 0 to 1; a single one is 0.5.
 
     Raises:
         UsageError: fewer than one.
@@ -124,18 +123,18 @@ class Builder:
         self.sizes = dict(zip(prose.paragraphs, self._counts(prose.paragraphs), strict=True))
 
     def count(self, line: str) -> int:
-        """Tokens of a line and its line feed, between other lines."""
+        """Tokens of a line with its line feed, among other lines."""
         return self._counts([line])[0]
 
     def require_length(self, length: int, groups: Sequence[Group]) -> None:
-        """Refuses a length in which the prose between two depths would be too short to fit.
+        """Refuses a length that leaves too little prose between two depths.
 
         Args:
             length: tokens of the haystack.
             groups: by depth.
 
         Raises:
-            UsageError: with the least length.
+            UsageError: it names the least length.
         """
         edges = [0.0, *(group.depth for group in groups), 1.0]
         shares = [after - before for before, after in pairwise(edges) if after > before]
@@ -158,10 +157,10 @@ class Builder:
         Args:
             groups: by depth.
             length: tokens of the whole text.
-            seed: decides the order of the prose.
+            seed: of the order of the prose.
 
         Raises:
-            LongctxError: the tokenizer gives no exact count.
+            LongctxError: no exact length is possible with this tokenizer.
         """
         wanted = asked = _gaps(groups, length, self._sizes(groups))
         for _ in range(ATTEMPTS):
@@ -207,14 +206,14 @@ def _gaps(groups: Sequence[Group], length: int, sizes: list[int]) -> list[int]:
 
 
 class _Filler:
-    """An endless text, of which pieces of exact lengths are taken."""
+    """An endless text that gives pieces of exact lengths."""
 
     def __init__(self, builder: Builder, shuffler: random.Random):
         self._builder = builder
         self._paragraphs = self._shuffled(shuffler)
 
     def text(self, tokens: int) -> str:
-        """The next lines, of `tokens` tokens; the last of them is cut to fit."""
+        """The next lines, `tokens` tokens in all; the last one is cut to fit."""
         lines = []
         while tokens > 0:
             line = next(self._paragraphs)
@@ -266,7 +265,7 @@ def _places(
 
 
 def _token_at(starts: np.ndarray, byte: int) -> int:
-    """The token that begins at a byte; at the end of the text the one that would follow."""
+    """The token that begins at a byte; at the end of the text, the number of tokens."""
     token = int(np.searchsorted(starts, byte))
     if token == len(starts) or starts[token] == byte:
         return token

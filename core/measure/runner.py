@@ -1,7 +1,7 @@
-"""How `niah`, `eval` and `calibrate` run: documents are read, asked, and told apart.
+"""The runner of `niah` and `eval`: it reads a document and asks questions about it.
 
 A case is written to a file, ingested into a library that is deleted afterwards, and asked, by the
-calls that serve any other document. `journal.py` keeps what is finished.
+calls that serve any other document. It also says what results depend on, for the journal.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,16 +25,16 @@ LIBRARY, FILE = "library", "document.txt"
 
 @dataclass(frozen=True)
 class How:
-    """How questions are asked, beside the setup.
+    """How questions are asked, in addition to the setup.
 
     Attributes:
-        gather: tokens to gather; None: the method's.
+        gather: tokens to gather; None: the method's number.
         decode: decode policy; None: the setup's.
-        max_new_tokens: of an answer; None: the profile's.
-        gather_by: what is gathered by; None: the usual.
+        max_new_tokens: of an answer; None: the profile's number.
+        gather_by: gather source; None: the usual one.
 
     Raises:
-        UsageError: nothing can be gathered by that here.
+        UsageError: there is no such gather source.
     """
 
     gather: int | None = None
@@ -54,10 +54,10 @@ class Asked:
     Attributes:
         kind, question, answers: of the query.
         answer: what the model said.
-        gathered: share of the query's spans that lie whole in a passage; None: it names none.
+        gathered: share of the query's spans that lie within a passage; None: it has no spans.
         tokens: counts: document, gathered, question, answer, dropped.
         timings: seconds, as `ask --json` has them.
-        tokens_per_s: of the answer's tokens after the first; None: there is none.
+        tokens_per_s: decoding speed after the first token; None: there was no second token.
     """
 
     kind: str
@@ -74,7 +74,7 @@ class Asked:
 def opened(
     case: Case, setup: Setup, on_progress: Callable[[Progress], None] = lambda progress: None
 ) -> Iterator[tuple[Ingested, Session]]:
-    """Reads a case's text and opens its state; both are deleted at the end, also on errors.
+    """Ingests a case's text and opens it; file and library are deleted at the end.
 
     Args:
         case: what to read.
@@ -88,17 +88,17 @@ def opened(
         file, library = Path(folder) / FILE, Path(folder) / LIBRARY
         file.write_bytes(case.text.encode())
         done = ingest(library, [str(file)], setup, on_progress=on_progress)
-        # A method that keeps two ways to ask is none of them; the document knows its usual one.
+        # A method with two ways to ask is neither of them; the document knows its usual one.
         asking = setup if setup.keep_kv else replace(setup, method=None)
         with Session(library, done.name, asking) as session:
             yield done, session
 
 
 def ask(session: Session, query: Query, how: How) -> Asked:
-    """One question to an open document.
+    """Asks an open document one question.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C while the answer came: part of an answer is not judged.
+        KeyboardInterrupt: Ctrl-C while the answer came; part of an answer is not judged.
         LongctxError: as `Session.ask`.
     """
     sampling = Sampling(max_new_tokens=how.max_new_tokens)
@@ -119,7 +119,7 @@ def ask(session: Session, query: Query, how: How) -> Asked:
 
 
 def gathered(spans: tuple[Span, ...], passages: list[Passage]) -> float | None:
-    """The share of spans of which one passage holds all bytes; None where there are no spans."""
+    """The share of spans that lie within one passage; None if there are no spans."""
     if not spans:
         return None
     return sum(any(_holds(passage, span) for passage in passages) for span in spans) / len(spans)
@@ -131,11 +131,11 @@ def _holds(passage: Passage, span: Span) -> bool:
     return passage.start <= span.start and span.end <= passage.end
 
 
-# --- what decides the results of a run: another model or prompt is another run ---
+# --- what results depend on: another model or prompt is another run ---
 
 
 def of_model(engine: Engine) -> Record:
-    """The model with its weights, its profile with prompt and sampling, and what computes."""
+    """Model and weights, profile with prompt and sampling, device and number format."""
     return {
         "model": engine.files.name,
         "weights": engine.files.fingerprint().weights,
@@ -145,7 +145,7 @@ def of_model(engine: Engine) -> Record:
 
 
 def of_asking(engine: Engine, how: How) -> Record:
-    """The method with its options, and how it is asked."""
+    """Method, its options, and how questions are asked."""
     return {
         "method": engine.method_name,
         "options": asdict(engine.options),

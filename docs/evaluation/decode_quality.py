@@ -36,7 +36,7 @@ from longctx.core.engine.setup import Engine, Setup, prepare
 from longctx.core.kv.prompt import LayerCache, Prompt
 from longctx.core.measure.bench.policies import policy_of
 from longctx.core.measure.haystack import Builder
-from longctx.core.measure.niah.laying import Needles, make_cases
+from longctx.core.measure.niah.laying import NeedleChoice, make_cases
 from longctx.core.measure.niah.scoring import is_answered
 from longctx.core.measure.niah.variants import variant
 from longctx.core.measure.prose import read_prose
@@ -232,7 +232,7 @@ def questions(engine: Engine) -> Iterator[tuple[Run, Tensor, str]]:
     """Recomputed haystacks with a question each, their tokens, and the value that is right."""
     tokenizer, decoder = engine.files.tokenizer, engine.decoder
     prefix, none = engine.prompt.prefix(), torch.zeros(0)
-    needles = Needles(*variant(None), DEPTHS, strict=True)
+    needles = NeedleChoice(*variant(None), DEPTHS, strict=True)
     for laid in make_cases(Builder(tokenizer, read_prose()), needles, HAYSTACK):
         ids = tokenizer(laid.case.text, add_special_tokens=False)["input_ids"]
         (query,) = laid.case.queries

@@ -25,7 +25,7 @@ from longctx.core.engine.setup import Setup, prepare, weights_stay
 from longctx.core.ingest.ingest import ingest
 from longctx.core.measure.haystack import Builder
 from longctx.core.measure.niah.kinds import MAKERS
-from longctx.core.measure.niah.laying import Laid, Needles, lay
+from longctx.core.measure.niah.laying import Laid, NeedleChoice, lay
 from longctx.core.measure.niah.scoring import is_right
 from longctx.core.measure.niah.variants import variant
 from longctx.core.measure.prose import read_prose
@@ -71,7 +71,7 @@ def measure(method: str, length: int, depths: int, setup: Setup, folder: Path) -
     tokenizer = engine.files.tokenizer
     builder = Builder(tokenizer, read_prose())
     prefix = len(engine.prompt.prefix())
-    needles = Needles(variant(None)[0], MAKERS, depths)
+    needles = NeedleChoice(variant(None)[0], MAKERS, depths)
     (plan,) = needles.plans(builder, length, 0)
     laid = lay(builder, plan)
     text = folder / "haystack.txt"

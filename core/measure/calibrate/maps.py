@@ -1,8 +1,7 @@
-"""Needles that each stand within one block, and the local attention map of their blocks.
+"""Needles that each stand within one block, and the local attention maps of their blocks.
 
-What the search for Ltri-LLM's spans looks at: one sentence to be found in a block, and how the
-block's tokens attend to each other in every layer. A pass is the model's own full attention; a map
-is taken while it runs, of one block at a time. Knows nothing of spans, and asks no question.
+The search for Ltri-LLM's spans needs, for each needle, how the tokens of its block attend to each
+other in every layer. The maps are recorded during full attention, one block at a time.
 """
 
 import random
@@ -38,11 +37,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """One input with its needles.
+    """A document with its needles.
 
     Attributes:
         ids: (n,) token ids, the prefix included.
-        places: of its needles, in tokens of the input.
+        places: of its needles, in tokens of `ids`.
     """
 
     ids: Tensor
@@ -54,7 +53,7 @@ class LayerMaps(NamedTuple):
 
     Attributes:
         summed: (B, N, N) attention of each block's tokens to each other, summed over heads.
-        thetas: (B, n) the entries at n quantiles of each block, heads apart.
+        thetas: (B, n) the entries at n quantiles of each block, over single heads.
         heads: H.
     """
 
@@ -70,14 +69,14 @@ def haystacks(engine: Engine, needles: int, seed: int, first: int, block: int) -
     """Prose with needles, each wholly within one block.
 
     Args:
-        engine: the model's tokenizer, prefix and window.
-        needles: in all.
-        seed: decides needles, places and prose.
+        engine: the model.
+        needles: total number.
+        seed: of needles, places and prose.
         first: tokens before the first block, the prefix included.
         block: tokens of a block.
 
     Raises:
-        UsageError: the model's window has no room, or no needle fits into a block.
+        UsageError: the model's window is too short, or no needle fits into a block.
         LongctxError: the tokenizer gives no exact length.
     """
     builder, prefix = Builder(engine.files.tokenizer, read_prose()), engine.prompt.prefix()
@@ -102,7 +101,7 @@ def haystacks(engine: Engine, needles: int, seed: int, first: int, block: int) -
 
 
 def _starts(window: int, prefix: int, first: int, block: int) -> list[int]:
-    """First tokens of the blocks that have a needle; prose stands between them and around them."""
+    """First tokens of the blocks with a needle; there is prose between and around them."""
     lead = max(1, -(-(prefix + LEAST_FILLER - first) // block))  # blocks before the first of them
     starts = [first + (lead + 2 * number) * block for number in range(NEEDLES)]
     fitting = [start for start in starts if start + block + LEAST_FILLER <= window]
@@ -116,7 +115,7 @@ def _starts(window: int, prefix: int, first: int, block: int) -> list[int]:
 
 
 def _lines(draw: Draw, builder: Builder, count: int, block: int) -> list[str]:
-    """Needles of all kinds in turn, but for those that are longer than a block."""
+    """Needles of all kinds in turn, except those that are longer than a block."""
     kinds, lines, refused = cycle(MAKERS), [], 0
     while len(lines) < count:
         line = draw.needle(next(kinds)).lines[0]
@@ -132,7 +131,7 @@ def _lines(draw: Draw, builder: Builder, count: int, block: int) -> list[str]:
 
 
 def _groups(builder: Builder, lines: list[str], begins: list[int], length: int) -> list[Group]:
-    """Lines at the depths at which they begin at these tokens of the document."""
+    """Groups of one line each, at the depths that let lines begin at these tokens."""
     sizes = [builder.count(line) for line in lines]
     prose = length - sum(sizes)
     befores = [begin - sum(sizes[:number]) for number, begin in enumerate(begins)]
@@ -143,19 +142,19 @@ def _groups(builder: Builder, lines: list[str], begins: list[int], length: int) 
 
 
 class Tap(Memory):
-    """Full attention of one pass, which leaves the local maps of some blocks behind.
+    """Full attention of one pass, which records the local maps of some blocks.
 
-    They are the maps that Ltri-LLM sees: of the attention over the local window alone, which begins
-    behind the initial tokens. No map is larger than a block.
+    They are the maps that Ltri-LLM uses: of attention over the local window alone, which begins
+    after the initial tokens.
 
     Args:
         sample: what is read.
         first: initial tokens.
         block: N.
-        shares: n quantiles, each over 0 and up to 1.
+        shares: n quantiles, each above 0 and at most 1.
 
     Attributes:
-        maps: by layer without a sliding window, of every needle's block.
+        maps: of every needle's block, by layer; none of layers with a sliding window.
     """
 
     def __init__(self, sample: Sample, first: int, block: int, shares: list[float]):
@@ -174,4 +173,4 @@ class Tap(Memory):
         return plain(layer, q, k, v)
 
     def end_chunk(self) -> None:
-        """Nothing goes on after the pass."""
+        """Nothing to close."""

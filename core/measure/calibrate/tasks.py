@@ -1,9 +1,8 @@
-"""The two tasks by which heads are ranked: sentences hidden in prose, and a question for some.
+"""What is read to find heads: sentences hidden in prose, and needles to be copied.
 
-REFORM, appendix C.2: key/value sentences (a pattern), and two facts that must be joined. All of it
-is our own material: prose of the samples, and values of `core/measure/niah/words.py`. Among the
-sentences that are asked for stand others of the same form, so that a head must tell them apart.
-Knows nothing of models but their tokenizer.
+REFORM, appendix C.2: key/value sentences (a pattern), and two facts that must be joined. The
+material is our own: prose of the samples, and values of `core/measure/niah/words.py`. Distractors
+of the same form stand among the sentences that are asked for.
 """
 
 import random
@@ -15,9 +14,12 @@ from importlib import resources
 from torch import Tensor
 
 from longctx.core.common.errors import UsageError
+from longctx.core.measure.case import Query
 from longctx.core.measure.haystack import Builder, Group
 from longctx.core.measure.niah import words
-from longctx.core.measure.niah.kinds import Needle
+from longctx.core.measure.niah.kinds import MAKERS, Needle
+from longctx.core.measure.niah.laying import Laid, NeedleChoice, lay
+from longctx.core.measure.niah.variants import Variant
 from longctx.core.measure.prose import Prose, paragraphs
 
 PATTERN, MULTI_HOP = TASKS = ("pattern", "multi-hop")
@@ -25,10 +27,12 @@ SENTENCES = 4  # key/value sentences of a sample; one is asked for
 PAIRS = 3  # pairs of facts; one is asked for
 SIGNS, SIGN_COUNT = string.ascii_letters + string.digits, 10
 GRID = 16  # sentences stand at different multiples of this share of the prose
+KINDS = ("number", "name", "phrase", "date", "passkey", "uuid")  # of needles to be copied
+NEEDLES = 5  # in one haystack, at evenly spaced depths
 SHORTEST = 8  # words of a paragraph of prose; shorter ones are headings and lists
 
-# Two facts that share a person, and what can only be known by both. Other people's pairs of the
-# same form stand in the text too.
+# Two facts that share a person, and a question that needs both. Pairs of the same form about other
+# people stand in the text too.
 FRAMES = (
     (
         "The old ferry at {city} belongs to {person}.",
@@ -70,7 +74,7 @@ class Sample:
     Attributes:
         ids: (N,) the document's token ids.
         gold: [first, end) tokens of each sentence that the question needs.
-        needle: what is asked for; `near` are sentences like it.
+        needle: what is asked for, with distractors.
     """
 
     ids: Tensor
@@ -94,7 +98,7 @@ class Samples:
     Args:
         builder: of the tokenizer and the prose.
         length: tokens of every document.
-        seed: decides all of them.
+        seed: of all samples.
 
     Raises:
         UsageError: the length is too short.
@@ -106,7 +110,7 @@ class Samples:
             self._require_length(WRITERS[task](random.Random(seed), builder.prose))
 
     def make(self, task: str, number: int) -> Sample:
-        """A sample; the same numbers give the same ones.
+        """A sample; the same number gives the same one.
 
         Raises:
             LongctxError: the tokenizer gives no exact length.
@@ -186,3 +190,45 @@ WRITERS: dict[str, Callable[[random.Random, Prose], Needle]] = {
     PATTERN: _pattern,
     MULTI_HOP: _multi_hop,
 }
+
+
+# --- needles to be copied -------------------------------------------------------------------------
+
+
+class Haystacks:
+    """Makes haystacks for one tokenizer.
+
+    Args:
+        builder: of the tokenizer and the prose.
+        length: tokens of every document.
+        seed: of all haystacks.
+
+    Raises:
+        UsageError: the length is too short for the needles.
+    """
+
+    def __init__(self, builder: Builder, length: int, seed: int):
+        self._builder, self._length = builder, length
+        self._needles = NeedleChoice(Variant("copying", KINDS), MAKERS, NEEDLES, seed=seed)
+        try:
+            self._needles.plans(builder, length, 0)
+        except UsageError as error:
+            what = f"cannot look for retrieval heads in a window with room for {length:,} tokens"
+            remedy = "Give a larger --length, or use a model with a longer window."
+            raise UsageError(what, error.why, remedy) from error
+
+    def make(self, number: int) -> Laid:
+        """A haystack; the same number gives the same one.
+
+        Raises:
+            LongctxError: the tokenizer gives no exact length.
+        """
+        (plan,) = self._needles.plans(self._builder, self._length, number)
+        return lay(self._builder, plan)
+
+
+def value_tokens(laid: Laid, query: Query) -> range:
+    """The tokens of a needle's value; the first may hold the space before it too."""
+    value, line = query.answers[0].encode(), query.spans[0]
+    begin = laid.case.text.encode().index(value, line.start, line.end)
+    return range(*laid.haystack.tokens(begin, begin + len(value)))

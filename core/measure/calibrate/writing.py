@@ -1,7 +1,4 @@
-"""Writes what a calibration found: the profile, the tables, and the heat map.
-
-Every file is replaced whole.
-"""
+"""Writes the results of a calibration: the profile, the tables, and the heat map."""
 
 import json
 
@@ -16,7 +13,7 @@ HEAT_MAP = "heatmap.png"
 
 
 def write(engine: Engine, found: Calibration) -> None:
-    """The profile, the tables, and the heat map where it can be drawn.
+    """Writes the profile, the tables, and the heat map if it can be drawn.
 
     Raises:
         LongctxError: a file cannot be written.

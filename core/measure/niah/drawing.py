@@ -1,7 +1,4 @@
-"""Draws the needles of one haystack, each with an answer that nothing else there gives away.
-
-Knows nothing of tokens and depths.
-"""
+"""Draws the needles of one haystack: nothing but a needle itself gives its answer away."""
 
 import random
 from collections.abc import Mapping
@@ -12,7 +9,7 @@ from longctx.core.measure.eval.text_match import occurs
 from longctx.core.measure.niah.kinds import Maker, Needle
 from longctx.core.measure.prose import Prose
 
-ATTEMPTS = 200  # draws until the values of a needle stand nowhere else
+ATTEMPTS = 200  # draws to find a needle whose values occur nowhere else
 
 
 class Draw:
@@ -20,8 +17,8 @@ class Draw:
 
     Args:
         makers: by kind.
-        prose: that they will stand in.
-        seed: decides them.
+        prose: the text around them.
+        seed: of all draws.
     """
 
     def __init__(self, makers: Mapping[str, Maker], prose: Prose, seed: str):
@@ -33,10 +30,10 @@ class Draw:
         self._wordings: set[str] = set()
 
     def needle(self, kind: str) -> Needle:
-        """One more needle, of which nothing stands in the prose or in another one.
+        """Another needle, whose values occur neither in the prose nor in another needle.
 
         Raises:
-            UsageError: no more can be told apart.
+            UsageError: there are no more different ones.
         """
         if not self._cities:
             count = len(self._prose.cities)

@@ -1,7 +1,6 @@
 """Which needles stand where: haystacks are planned, then built one at a time.
 
-All that can be refused is refused by planning, before a haystack is read. Knows nothing of models
-but their tokenizer.
+Wrong wishes are refused while planning, before anything is read. Uses a model's tokenizer alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from longctx.core.measure.prose import Prose
 
 @dataclass(frozen=True)
 class Hidden:
-    """A needle, and the share of the prose that stands before it and its neighbours."""
+    """A needle, and its depth: the share of the prose before it and its neighbours."""
 
     depth: float
     needle: Needle
@@ -30,11 +29,11 @@ class Plan:
     """A haystack that is not built yet.
 
     Attributes:
-        name: tells it from the others of a run.
-        length: its tokens, needles included.
-        trial: which one of its length.
+        name: unique in a run.
+        length: tokens, needles included.
+        trial: its number among those of its length.
         hidden: its needles, by depth.
-        seed: decides the order of its prose.
+        seed: of the order of its prose.
     """
 
     name: str
@@ -45,7 +44,7 @@ class Plan:
 
     @property
     def groups(self) -> list[Group]:
-        """All lines by depth; lines near a needle's stand midway between two depths."""
+        """All lines by depth; distractors stand midway between two depths."""
         lines: dict[float, list[str]] = {}
         for each in self.hidden:
             lines.setdefault(each.depth, []).extend(each.needle.lines)
@@ -61,9 +60,9 @@ class Laid:
     """A haystack with its questions.
 
     Attributes:
-        plan: what it was to be.
-        haystack: what it is.
-        case: the text, and a query for every needle of the plan.
+        plan: what it was built from.
+        haystack: the text and its tokens.
+        case: the text, and a query for every needle.
         tokens: the first token of each needle.
     """
 
@@ -74,16 +73,16 @@ class Laid:
 
 
 @dataclass(frozen=True)
-class Needles:
-    """What is hidden in every haystack.
+class NeedleChoice:
+    """Which needles every haystack hides.
 
     Attributes:
-        variant: kinds, and how many at once.
-        makers: of these kinds.
-        depths: where they stand, by `haystack.depths`.
-        times: how many times the variant's needles stand at each depth.
+        variant: their kinds, and how many stand at a depth.
+        makers: by kind.
+        depths: how many, evenly spaced.
+        times: multiplies the variant's number of needles at a depth.
         strict: each needle has a haystack of its own.
-        seed: decides values and the order of the prose, with length and trial.
+        seed: of values and prose, together with length and trial.
     """
 
     variant: Variant
@@ -97,8 +96,7 @@ class Needles:
         """The haystacks of a length and trial: one, or, if strict, one for every needle.
 
         Raises:
-            UsageError: no depths, no needles, more than can be told apart, or a length too short
-                for them.
+            UsageError: no depths, no needles, too many different ones, or too short a length.
         """
         if self.times < 1:
             raise UsageError(f"cannot hide {self.times} needles", "", "Give --needles 1 or more.")
@@ -150,7 +148,9 @@ def _own(groups: Sequence[Group], haystack: Haystack, hidden: Hidden) -> Sequenc
     return haystack.places[at][first : first + len(hidden.needle.lines)]
 
 
-def make_cases(builder: Builder, needles: Needles, length: int, trials: int = 1) -> Iterator[Laid]:
+def make_cases(
+    builder: Builder, needles: NeedleChoice, length: int, trials: int = 1
+) -> Iterator[Laid]:
     """Haystacks of a length, one after another.
 
     Args:

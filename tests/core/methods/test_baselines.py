@@ -14,7 +14,7 @@ from longctx.core.engine.setup import Setup, prepare
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest
 from longctx.core.ingest.plan import plan
-from longctx.core.measure.niah.task import task
+from longctx.core.measure.eval.tasks import needles as task
 from longctx.core.measure.runner import How, ask, opened
 from longctx.core.model.files import ModelFiles, open_model_files
 from longctx.core.retrieve.gather_by import METHOD

@@ -17,7 +17,7 @@ NEEDLE = "One of the special magic {kind}s for {key} is: {value}."
 
 
 @dataclass(frozen=True)
-class Needles:
+class NeedleTask:
     """What a task hides, and among what.
 
     Attributes:
@@ -38,7 +38,7 @@ class Needles:
 
 
 def make(
-    name: str, needles: Needles, materials: Materials, draw: Random, length: int, count: Count
+    name: str, needles: NeedleTask, materials: Materials, draw: Random, length: int, count: Count
 ) -> tuple[str, Query]:
     """A document with its needles, and the question for them.
 
@@ -65,11 +65,11 @@ def make(
     return text, Query(name, _question(needles, asked), answers, where)
 
 
-def _line(needles: Needles, key: str, value: str) -> str:
+def _line(needles: NeedleTask, key: str, value: str) -> str:
     return NEEDLE.format(kind=needles.value, key=key, value=value)
 
 
-def _question(needles: Needles, keys: list[str]) -> str:
+def _question(needles: NeedleTask, keys: list[str]) -> str:
     if len(keys) * needles.values == 1:
         return f"What is the special magic {needles.value} for {keys[0]}?"
     listed = keys[0] if len(keys) == 1 else f"{', '.join(keys[:-1])}, and {keys[-1]}"
@@ -77,7 +77,7 @@ def _question(needles: Needles, keys: list[str]) -> str:
 
 
 def _filling(
-    needles: Needles, materials: Materials, draw: Random, fresh: "_Fresh"
+    needles: NeedleTask, materials: Materials, draw: Random, fresh: "_Fresh"
 ) -> Iterator[str]:
     if needles.haystack == "prose":
         yield from materials.prose.sentences(draw)

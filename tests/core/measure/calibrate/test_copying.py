@@ -13,8 +13,7 @@ from longctx.core.measure.calibrate.copying import (
     most_attended,
     score_table,
 )
-from longctx.core.measure.calibrate.needles import NEEDLES, Haystacks, value_tokens
-from longctx.core.measure.calibrate.tasks import prose
+from longctx.core.measure.calibrate.tasks import NEEDLES, Haystacks, prose, value_tokens
 from longctx.core.measure.haystack import Builder
 from longctx.core.model.adapter import Decoder, Layer
 from longctx.core.model.files import open_model_files

@@ -134,7 +134,7 @@ def _out(model: str, out: Path | None) -> Path:
 
 @contextmanager
 def _told() -> "Iterator[Told]":
-    """Says what is done: that it starts, and then how far everything is, from its beginning on."""
+    """Shows that the run starts, and then its progress."""
     pace = Pace(first_s=0)
     with ExitStack() as starting:
         starting.enter_context(progress.status("starting"))
@@ -148,7 +148,7 @@ def _told() -> "Iterator[Told]":
 
 @contextmanager
 def _kept(wanted: "CalibrationPlan") -> Iterator[None]:
-    """Says after Ctrl-C how to go on, where there is something to go on with."""
+    """Says after Ctrl-C how to go on, if there are finished results."""
     from longctx.core.measure.journal import has_finished
 
     try:

@@ -1,4 +1,4 @@
-"""`longctx niah`: the self-test: is a needle found at every depth of a haystack?"""
+"""`longctx niah`: a self-test: is a needle retrieved at every depth of a haystack?"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -165,7 +165,7 @@ def _lengths(length: str | None, lengths: str | None) -> tuple[int, ...]:
 
 @contextmanager
 def _watched(wanted: "NeedleTest") -> "Iterator[Watch]":
-    """Shows cells of length and depth as they are answered, and what is read now."""
+    """Shows a grid of lengths and depths that fills with answers, and the current document."""
     from longctx.core.measure.haystack import depths
     from longctx.core.measure.niah.run import Watch
 

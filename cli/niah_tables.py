@@ -1,4 +1,4 @@
-"""What `niah` prints of a report: a heat map, counts by kind, and wrong answers."""
+"""What `niah` prints: a heat map, counts by kind, and wrong answers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,8 +29,8 @@ def show(report: "NeedleReport", out: Path | None) -> None:
     """Prints a report.
 
     Args:
-        report: what was found.
-        out: where it was written; None: nowhere.
+        report: the results.
+        out: folder to which they were written; None: none.
     """
     lengths, depths = report.settings["lengths"], report.settings["depths"]
     grid = grids.Grid("depth", columns(lengths), rows(depths))

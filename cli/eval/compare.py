@@ -139,7 +139,7 @@ def run(
 
 
 def _can_plot(out: Path | None) -> bool:
-    """Whether there can be a plot; said before the work, not after it."""
+    """Whether matplotlib is installed; if it is not, says so before the work."""
     found = find_spec("matplotlib") is not None
     if out is not None and not found:
         render.note("no plot will be drawn: pip install 'longctx[plot]'")
@@ -147,7 +147,7 @@ def _can_plot(out: Path | None) -> bool:
 
 
 class _Told:
-    """Says on standard error which method reads which length, and how far it is."""
+    """Shows on standard error which method reads which length, and its progress."""
 
     def __init__(self) -> None:
         self._pace, self._texts, self._name = Pace(), 0, ""
@@ -158,7 +158,7 @@ class _Told:
         progress.step(f"{self._name}{' (ceiling)' if run.is_ceiling else ''}", unit="runs")
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Its process says something."""
+        """A message of its process."""
         if reading := message.get("reading"):
             self._texts += reading["tokens"] == 0
             what = f"{self._name}, reading text {self._texts}"
@@ -182,7 +182,7 @@ def _print(report: "ComparisonReport", csv: bool, markdown: bool, json: bool) ->
 
 
 def _show(rows: "list[Row]") -> None:
-    """The figures as a table, and under it what stands in the last column of the other forms."""
+    """The figures as a table, with the notes of the rows below it."""
     from longctx.core.measure.eval.compare_files import HEADERS, NUMBERS, cells
 
     *headers, _ = HEADERS

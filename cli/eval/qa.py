@@ -31,12 +31,12 @@ EXAMPLES = """\
 
 @dataclass(frozen=True)
 class Sheet:
-    """A document and questions on it.
+    """A document and questions about it.
 
     Attributes:
         document: of the library.
-        placed: the questions of one or more files.
-        folder: where finished pieces are kept; None: nowhere.
+        placed: questions of one or more files.
+        folder: where results are kept; None: nowhere.
     """
 
     document: "Document"
@@ -182,7 +182,7 @@ def _sheets(
 
 
 def _folders(names: Sequence[str], out: Path | None) -> list[Path | None]:
-    """Where each document's pieces are kept: of several, each has a folder in the folder."""
+    """The folder for each document's results: with several, each has a subfolder."""
     if out is None or len(names) == 1:
         return [out] * len(names)
     counts = [names[: number + 1].count(name) for number, name in enumerate(names)]

@@ -1,6 +1,6 @@
-"""The tables of `longctx eval qa`: a title, what it is gathered by, and a column for each budget.
+"""The tables of `longctx eval qa`: rows are gather sources, columns are budgets.
 
-Each can be printed as text, and as Markdown for documents.
+Each can be printed as text or as Markdown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ class Table:
     """Rows of cells.
 
     Attributes:
-        title: a line above it; empty: it goes on from the table before.
+        title: a line above it; empty: it belongs to the table before.
         headers: names of the columns.
         rows: their cells.
     """
@@ -37,7 +37,7 @@ class Table:
 
 
 def of_reports(reports: "Sequence[QuestionReport]") -> Iterator[Table]:
-    """Recall and, where there are any, answers: of each document, and of several in sum."""
+    """Recall, and answers if there are any, of each document; of several also in sum."""
     from longctx.core.measure.eval.qa import summed
 
     for report in reports:
@@ -73,7 +73,7 @@ def _title(report: "QuestionReport", reports: "Sequence[QuestionReport]") -> str
 
 
 def _questions(counted: dict[str, int]) -> str:
-    """How many questions, how they are counted, and of how many the answer stands nowhere."""
+    """How many questions, how they are counted, and how many have their answer nowhere."""
     total = sum(counted[way] for way in WAYS)
     ways = [
         f"{counted[way]:,} {told}" if counted[way] < total else told

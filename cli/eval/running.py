@@ -1,4 +1,4 @@
-"""What evaluations of tasks share: their options, the run with its progress, the table."""
+"""What `ruler` and `babilong` share: the choice of tasks, the run with its progress, the table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def chosen(
     text: str, made: "Mapping[str, Task]", names: Sequence[str], absent: Mapping[str, str]
 ) -> "list[Task]":
-    """The tasks that a user names, each once.
+    """The tasks that a user names, without duplicates.
 
     Args:
         text: names with commas, or `all`.
@@ -51,18 +51,18 @@ def evaluate(
     out: Path | None,
     json: bool,
 ) -> None:
-    """Runs tasks and shows their scores; after Ctrl-C those of what was finished.
+    """Runs tasks and shows their scores; after Ctrl-C, those of finished samples.
 
     Args:
         what: tasks, lengths and samples.
         left_out: names of tasks that cannot be made, and why.
         setup: model, method and device.
         how: to ask.
-        out: folder that keeps what is finished; None: nothing is kept.
+        out: folder that keeps finished samples; None: none are kept.
         json: print one JSON object.
 
     Raises:
-        LongctxError: as `run` does, or the folder holds something else.
+        LongctxError: as `run` does, or the folder holds other files.
         KeyboardInterrupt: Ctrl-C, after the table.
     """
     from longctx.core.engine.setup import prepare

@@ -1,6 +1,7 @@
 """Needles: keys with values, hidden among noise, prose or needles of the same form.
 
-One needle a value. Every key and value of a document is another, and none stands in the prose.
+There is one needle for each value. All keys and values of a document differ, and none occurs in the
+prose.
 """
 
 from collections.abc import Iterator
@@ -18,15 +19,15 @@ NEEDLE = "One of the special magic {kind}s for {key} is: {value}."
 
 @dataclass(frozen=True)
 class NeedleTask:
-    """What a task hides, and among what.
+    """Which needles a task hides, and among what.
 
     Attributes:
-        haystack: noise, prose, or needles (of other keys).
-        key: word (two of them, joined) or uuid.
+        haystack: noise, prose, or needles (with other keys).
+        key: word (two words, joined) or uuid.
         value: number (of seven digits) or uuid.
-        keys: how many are hidden.
-        values: of each key.
-        asked: keys that are asked for, at once.
+        keys: number of keys.
+        values: number of values of each key.
+        asked: number of keys in the question.
     """
 
     haystack: str
@@ -89,7 +90,7 @@ def _filling(
 
 
 class _Fresh:
-    """Keys and values that were not there before, nor in the prose."""
+    """Draws keys and values that are new and do not occur in the prose."""
 
     def __init__(self, draw: Random, materials: Materials):
         self._draw, self._words, self._prose = draw, materials.words, materials.prose.text

@@ -30,7 +30,7 @@ def tasks(materials: Materials, files: dict[str, Squad]) -> dict[str, Task]:
 
     Args:
         materials: prose and words.
-        files: questions of `qa_1` and `qa_2`; tasks without a file are left out.
+        files: questions of `qa_1` and `qa_2`; tasks without a file are skipped.
     """
     made = {
         name: task(name, partial(niah.make, name, kind, materials), string_match_all, NEEDLE_TOKENS)

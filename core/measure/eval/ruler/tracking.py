@@ -1,4 +1,4 @@
-"""Variable tracking: one variable is given a value, others are given the variable before them."""
+"""Variable tracking: a chain of variables, each assigned the one before it."""
 
 from random import Random
 from string import ascii_uppercase

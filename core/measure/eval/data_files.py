@@ -6,10 +6,10 @@ from longctx.core.common import file_limits
 from longctx.core.common.errors import UnreadableInput, UsageError
 from longctx.core.common.regular_files import read_text
 
-CONVERT = "Convert it first."
 
-
-def read(path: Path, remedy: str, convert: str = CONVERT, encoding: str = "utf-8") -> str:
+def read(
+    path: Path, remedy: str, convert: str = "Convert it first.", encoding: str = "utf-8"
+) -> str:
     """The text of a file; `remedy` and `convert` say what to do if there is none.
 
     Raises:

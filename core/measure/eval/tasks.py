@@ -15,7 +15,6 @@ from longctx.core.measure.niah.scoring import score
 from longctx.core.measure.niah.variants import names, variant
 from longctx.core.measure.prose import read_prose
 
-USUAL = "niah"
 MAX_NEW_TOKENS = 64  # of an answer about needles: a UUID has 36 characters
 
 

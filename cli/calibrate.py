@@ -11,12 +11,13 @@ import typer
 from longctx.cli import calibrate_tables, completion, options, progress, render, standard_output
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import make_setup
+from longctx.cli.measuring import Seed, option
 from longctx.cli.run import current
 from longctx.core.common.outputs import STANDARD
 
 if TYPE_CHECKING:
     from longctx.core.measure.calibrate.run import Told
-    from longctx.core.measure.calibrate.wanted import Wanted
+    from longctx.core.measure.calibrate.wanted import CalibrationPlan
 
 EXAMPLES = """\
   longctx calibrate tiny --quick
@@ -45,20 +46,18 @@ def run(
     ] = False,
     samples: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--samples",
-            metavar="N",
-            show_default=False,
-            help="Texts of each of the two tasks by which heads are ranked; by default 250.",
+            "N",
+            "Texts of each of the two tasks by which heads are ranked; by default 250.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--out",
-            metavar="PROFILE",
-            show_default=False,
-            help="Profile to write, a .yaml file, or `-` for standard output; by default one named "
+            "PROFILE",
+            "Profile to write, a .yaml file, or `-` for standard output; by default one named "
             "after the model, here. "
             "Tables, the heat map (matplotlib draws it: longctx[plot]) and what is finished stand "
             "beside it in a folder NAME.calibration: the same command goes on after a stop, also "
@@ -67,19 +66,11 @@ def run(
     ] = None,
     length: Annotated[
         str,
-        typer.Option(
-            "--length",
-            metavar="L",
-            show_default=False,
-            help="Tokens of a text: 8000, 8k (= 8,000), 8K (= 8,192); by default 8k.",
+        option(
+            "--length", "L", "Tokens of a text: 8000, 8k (= 8,000), 8K (= 8,192); by default 8k."
         ),
     ] = "8k",
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed", metavar="N", show_default=False, help="Decides all texts; by default 0."
-        ),
-    ] = 0,
+    seed: Seed = 0,
     rank_by: Annotated[
         str,
         typer.Option(
@@ -109,11 +100,11 @@ def run(
     setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
     from longctx.core.common.units import parse_tokens
     from longctx.core.measure.calibrate.run import run as calibrate
-    from longctx.core.measure.calibrate.wanted import FULL, QUICK, Wanted
+    from longctx.core.measure.calibrate.wanted import FULL, QUICK, CalibrationPlan
     from longctx.core.measure.calibrate.writing import can_draw
 
     amounts = QUICK if quick else FULL
-    wanted = Wanted(
+    wanted = CalibrationPlan(
         out=_out(model, out),
         printed=out == STANDARD,
         amounts=amounts if samples is None else replace(amounts, samples=samples),
@@ -143,7 +134,7 @@ def _out(model: str, out: Path | None) -> Path:
 
 @contextmanager
 def _told() -> "Iterator[Told]":
-    """Says what is done: that it starts, and then how far everything is, from its beginning on."""
+    """Shows that the run starts, and then its progress."""
     pace = Pace(first_s=0)
     with ExitStack() as starting:
         starting.enter_context(progress.status("starting"))
@@ -156,9 +147,9 @@ def _told() -> "Iterator[Told]":
 
 
 @contextmanager
-def _kept(wanted: "Wanted") -> Iterator[None]:
-    """Says after Ctrl-C how to go on, where there is something to go on with."""
-    from longctx.core.measure.eval.journal import has_finished
+def _kept(wanted: "CalibrationPlan") -> Iterator[None]:
+    """Says after Ctrl-C how to go on, if there are finished results."""
+    from longctx.core.measure.journal import has_finished
 
     try:
         yield

@@ -1,4 +1,4 @@
-"""What `calibrate` prints: the best heads of each task and of copying, and what was taken."""
+"""What `calibrate` prints: the best heads of each task and of copying, and the chosen ones."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,4 @@
-"""Grids of rates: at a terminal one that fills while a long run goes on, and as a result.
-
-The cells are coloured by their rate. Knows nothing of what the rows and columns are.
-"""
+"""Grids of rates, coloured: one that fills while a long run goes on, and one as a result."""
 
 import sys
 import time
@@ -37,15 +34,15 @@ class Grid:
         self._cells[row, column] = hits + hit, count + 1
 
     def tell(self, text: str) -> None:
-        """Says what is done now."""
+        """Shows what is being done."""
         self._told = one_line(text)
 
     def read(self, what: str, state: "Progress") -> None:
-        """Says how far the reading of something is."""
+        """Shows the progress of reading."""
         self.tell(f"{what}: {progress.so_far(state)}")
 
     def asked(self, what: str, done: int, total: int, kept: int = 0) -> None:
-        """Says how many questions were asked of something, and how many of them before this run."""
+        """Shows how many questions were asked, and how many of them by an earlier run."""
         self.tell(f"{what}: asked {done} of {total}")
 
     def __rich__(self) -> Any:
@@ -54,7 +51,7 @@ class Grid:
         return Group(self.table(), render.styled((self._told, "dim")))
 
     def table(self) -> Any:
-        """What rich prints: a row's name, and per cent on a colour between red and green."""
+        """The grid as rich prints it: per cent, on colours from red to green."""
         from rich.table import Table
 
         grid = Table(box=None, pad_edge=False, header_style="bold")
@@ -75,7 +72,7 @@ class Grid:
 
 
 class _Lines(Grid):
-    """The same where nobody sits at a terminal: what is done now, every 30 s."""
+    """The same without a terminal: a line every 30 s."""
 
     _due: float | None = None
 

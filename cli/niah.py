@@ -1,20 +1,21 @@
-"""`longctx niah`: the self-test: is a needle found at every depth of a haystack?"""
+"""`longctx niah`: a self-test: is a needle retrieved at every depth of a haystack?"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longctx.cli import grids, niah_tables, options, render
+from longctx.cli import grids, measuring, niah_tables, options, render
 from longctx.cli.loading import make_setup
+from longctx.cli.measuring import option
 
 if TYPE_CHECKING:
     from longctx.core.ingest.ingest import Progress
     from longctx.core.measure.niah.laying import Plan
-    from longctx.core.measure.niah.report import Report, Trial
-    from longctx.core.measure.niah.run import Wanted, Watch
+    from longctx.core.measure.niah.report import NeedleReport, Trial
+    from longctx.core.measure.niah.run import NeedleTest, Watch
 
 EXAMPLES = """\
   longctx niah
@@ -25,61 +26,51 @@ EXAMPLES = """\
 MISSED = 1  # exit code
 
 
-def option(flag: str, help_text: str, **more: Any) -> Any:
-    """An option of this command alone."""
-    return typer.Option(flag, help=help_text, show_default=False, **more)
-
-
 def run(
     length: Annotated[
         str | None,
         option(
             "--length",
+            "L",
             "Tokens of a haystack: 16000, 16k (= 16,000), 16K (= 16,384), 1M (= 1,048,576); by "
             "default 16k.",
-            metavar="L",
         ),
     ] = None,
     lengths: Annotated[
         str | None,
-        option("--lengths", "Several lengths in place of one.", metavar="L,L,..."),
+        option("--lengths", "L,L,...", "Several lengths in place of one."),
     ] = None,
     depths: Annotated[
         int,
         option(
             "--depths",
+            "N",
             "Depths, evenly spaced from start to end, all in one haystack; by default 11.",
-            metavar="N",
         ),
     ] = 11,
     variant: Annotated[
         str | None,
         option(
             "--variant",
+            "NAME",
             "Kinds of needles: passkey, number, uuid, multikey, mixed or heldout "
             "(docs/needles.md); by default pass keys and numbers.",
-            metavar="NAME",
         ),
     ] = None,
     needles: Annotated[
         int,
         option(
             "--needles",
+            "N",
             "So many times a depth's usual needles, which are one of a kind, and four of mixed and "
             "heldout; by default 1.",
-            metavar="N",
         ),
     ] = 1,
     trials: Annotated[
         int,
-        option("--trials", "Haystacks of each length; by default 1.", metavar="N"),
+        option("--trials", "N", "Haystacks of each length; by default 1."),
     ] = 1,
-    seed: Annotated[
-        int,
-        option(
-            "--seed", "Decides the needles and the order of the prose; by default 0.", metavar="N"
-        ),
-    ] = 0,
+    seed: measuring.Seed = 0,
     strict: Annotated[
         bool,
         options.flag(
@@ -88,21 +79,13 @@ def run(
             "once for all its needles.",
         ),
     ] = False,
-    haystack: Annotated[
-        Path | None,
-        option(
-            "--haystack",
-            "Prose to hide them in: a UTF-8 text file, or a folder of .txt, .md and .rst files, "
-            "with a blank line between paragraphs; by default a sample of the package.",
-            metavar="FILE|DIR",
-        ),
-    ] = None,
+    haystack: measuring.Haystack = None,
     bar: Annotated[
         float | None,
         option(
             "--bar",
+            "X",
             "Share of questions to answer for exit code 0; by default 0.9 with --variant, else 1.",
-            metavar="X",
             min=0,
             max=1,
         ),
@@ -111,10 +94,10 @@ def run(
         Path | None,
         option(
             "--out",
+            "DIR",
             "Folder for report.json and heatmap.png (matplotlib draws it: longctx[plot]), and for "
             "what is finished: the same command goes on after a stop, also with more lengths or "
             "trials. By default nothing is written.",
-            metavar="DIR",
         ),
     ] = None,
     model: options.Model = None,
@@ -144,10 +127,10 @@ def run(
         dtype=dtype,
         threads=threads,
     )
-    from longctx.core.measure.eval.asking import How
     from longctx.core.measure.niah import run as niah
+    from longctx.core.measure.runner import How
 
-    wanted = niah.Wanted(
+    wanted = niah.NeedleTest(
         lengths=_lengths(length, lengths),
         depths=depths,
         variant=variant,
@@ -171,19 +154,18 @@ def run(
 
 def _lengths(length: str | None, lengths: str | None) -> tuple[int, ...]:
     from longctx.core.common.errors import UsageError
-    from longctx.core.common.units import parse_tokens
 
     if length and lengths:
         raise UsageError("--length and --lengths", "both say how long", "Give one of them.")
-    return tuple(map(parse_tokens, (lengths or length or "16k").split(",")))
+    return tuple(measuring.lengths(lengths or length or "16k"))
 
 
 # --- while it runs ---
 
 
 @contextmanager
-def _watched(wanted: "Wanted") -> "Iterator[Watch]":
-    """Shows cells of length and depth as they are answered, and what is read now."""
+def _watched(wanted: "NeedleTest") -> "Iterator[Watch]":
+    """Shows a grid of lengths and depths that fills with answers, and the current document."""
     from longctx.core.measure.haystack import depths
     from longctx.core.measure.niah.run import Watch
 
@@ -207,7 +189,7 @@ def _watched(wanted: "Wanted") -> "Iterator[Watch]":
         yield Watch(at.extend, read, trial)
 
 
-def _warn(report: "Report") -> None:
+def _warn(report: "NeedleReport") -> None:
     lost = sum(not trial.gathered for trial in report.asked)
     if lost:
         render.note(f"{lost} of {len(report.asked)} needles were NOT gathered whole")

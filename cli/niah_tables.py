@@ -1,4 +1,4 @@
-"""What `niah` prints of a report: a heat map, counts by kind, and wrong answers."""
+"""What `niah` prints: a heat map, counts by kind, and wrong answers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from longctx.cli import grids, render
 from longctx.cli.text import duration
 
 if TYPE_CHECKING:
-    from longctx.core.measure.niah.report import Report, Trial
+    from longctx.core.measure.niah.report import NeedleReport, Trial
 
 SHOWN = 10  # wrong answers that are listed
 
@@ -25,17 +25,17 @@ def rows(depths: Sequence[float]) -> list[str]:
     return [f"{depth:.0%}" for depth in depths]
 
 
-def show(report: "Report", out: Path | None) -> None:
+def show(report: "NeedleReport", out: Path | None) -> None:
     """Prints a report.
 
     Args:
-        report: what was found.
-        out: where it was written; None: nowhere.
+        report: the results.
+        out: folder to which they were written; None: none.
     """
-    grid = grids.Grid("depth", columns(report.lengths), rows(report.depths))
+    lengths, depths = report.settings["lengths"], report.settings["depths"]
+    grid = grids.Grid("depth", columns(lengths), rows(depths))
     for trial in report.asked:
-        places = report.depths.index(trial.depth), report.lengths.index(trial.length)
-        grid.add(*places, trial.answered)
+        grid.add(depths.index(trial.depth), lengths.index(trial.length), trial.answered)
     grids.heat_map(grid)
     render.line("")
     kinds = report.by_kind()
@@ -79,22 +79,19 @@ def _show_missed(missed: "list[Trial]") -> None:
         render.line(f"and {len(missed) - SHOWN} more (--json has all)")
 
 
-def _facts(report: "Report", out: Path | None) -> list[tuple[str, str]]:
-    reads, needles = report.reads, len(report.reads[0].trials)
+def _facts(report: "NeedleReport", out: Path | None) -> list[tuple[str, str]]:
+    asked, reads, needles = report.settings, report.reads, len(report.reads[0].trials)
     reading = duration(sum(read.reading_s for read in reads))
     asking = duration(sum(read.asking_s for read in reads))
     how = f"read once for its {needles} needles" if needles > 1 else "read for its one needle alone"
-    lengths = ", ".join(f"{length:,}" for length in report.lengths)
-    ran = f"{report.variant} needles, model {report.model}, method {report.method}"
+    lengths = ", ".join(f"{length:,}" for length in asked["lengths"])
+    ran = f"{asked['variant']} needles, model {asked['model']}, method {asked['method']}"
+    verdict = "passed" if report.passed else "NOT passed"
     return [
-        ("result", f"{report.rate:.1%} answered, {report.bar:.1%} wanted: {_verdict(report)}"),
-        ("haystacks", f"{len(reads)} of {report.prose}, each {how}"),
+        ("result", f"{report.rate:.1%} answered, {asked['bar']:.1%} wanted: {verdict}"),
+        ("haystacks", f"{len(reads)} of {asked['prose']}, each {how}"),
         ("lengths", f"{lengths} tokens"),
         ("time", f"reading {reading} ({report.tokens_per_s:,.0f} tokens/s), asking {asking}"),
-        ("run", f"{ran}, seed {report.seed}"),
+        ("run", f"{ran}, seed {asked['seed']}"),
         *([("written", str(out))] if out else []),
     ]
-
-
-def _verdict(report: "Report") -> str:
-    return "passed" if report.passed else "NOT passed"

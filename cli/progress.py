@@ -116,17 +116,20 @@ def plain(text: str) -> None:
         print(render.indented(text), file=sys.stderr, flush=True)
 
 
-def step(text: str, done: int = 0, total: int | None = None, unit: str = "steps") -> None:
+def step(
+    text: str, done: int = 0, total: int | None = None, unit: str = "steps", kept: int = 0
+) -> None:
     """One of the things that a long run does begins.
 
     Args:
         text: what it is.
         done, total: how many are done, of how many.
         unit: what they are, in the plural.
+        kept: how many of those done are of an earlier run.
     """
     if current().form is Form.JSON:
         with lines(one_line(text), unit) as told:
-            told.tell(total, 0, done, round(1000 * current().seconds))
+            told.tell(total, kept, done, round(1000 * current().seconds))
     else:
         plain(text)
 

@@ -7,7 +7,7 @@ import pytest
 from longctx.core.ask.session import Session
 from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
-from longctx.core.measure.eval.qa import Wanted, run
+from longctx.core.measure.eval.qa import QuestionTest, run
 from longctx.core.measure.eval.qa_places import place
 from longctx.core.measure.eval.qa_questions import read_items
 from longctx.core.retrieve import gather_by
@@ -30,7 +30,7 @@ def found(tmp_path_factory) -> dict[str, int]:
     items = [item for sheet in sheets for item in read_items(sheet)]
     with Session(library, "samples", setup) as session:
         placed = place(items, session.document)
-        report = run(session, placed, Wanted(budgets=(BUDGET,), answers=False))
+        report = run(session, placed, QuestionTest(budgets=(BUDGET,), answers=False))
     assert report.counted == {"place": 0, "line": 140, "text": 0, "absent": 0}
     return {rate.gather_by: round(rate.rate * rate.total) for rate in report.rates}
 

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from longctx.cli import options
+from longctx.cli import measuring, options
 from longctx.cli.eval import running
 from longctx.cli.loading import make_setup
+from longctx.cli.measuring import option
 
 EXAMPLES = """\
   longctx eval babilong tasks/qa1_single-supporting-fact_test.txt
@@ -25,19 +26,18 @@ def run(
     ],
     tasks: Annotated[
         str,
-        typer.Option(
+        option(
             "--tasks",
-            metavar="NAME,...",
-            show_default=False,
-            help="Which of the files' tasks, by what their names begin with: qa1, qa2, ...; by "
+            "NAME,...",
+            "Which of the files' tasks, by what their names begin with: qa1, qa2, ...; by "
             "default all.",
         ),
     ] = "all",
-    lengths: running.Lengths = "4k",
-    samples: running.Samples = 10,
-    seed: running.Seed = 0,
-    haystack: running.Haystack = None,
-    out: running.Out = None,
+    lengths: measuring.Lengths = "4k",
+    samples: measuring.Samples = 10,
+    seed: measuring.Seed = 0,
+    haystack: measuring.Haystack = None,
+    out: measuring.Out = None,
     model: options.Model = None,
     profile: options.ProfileName = None,
     method: options.Method = None,
@@ -64,21 +64,24 @@ def run(
         dtype=dtype,
         threads=threads,
     )
-    from longctx.core.measure.eval.asking import How
     from longctx.core.measure.eval.babilong import read_all, task
-    from longctx.core.measure.eval.prose import read_prose
+    from longctx.core.measure.eval.run import Evaluation
+    from longctx.core.measure.prose import read_prose
+    from longctx.core.measure.runner import How
 
     prose = read_prose(haystack)
     made = {name: task(babi, prose) for name, babi in read_all(files).items()}
     running.evaluate(
-        running.Evaluation(
+        Evaluation(
             suite="babilong",
             tasks=running.chosen(tasks, made, tuple(made), {}),
-            left_out={},
             prose=prose.text,
             files={path.name: path for path in files},
+            lengths=measuring.lengths(lengths),
+            samples=samples,
+            seed=seed,
         ),
-        running.Size(lengths, samples, seed),
+        {},
         setup,
         How(gather, decode, gather_by=gather_by),
         out,

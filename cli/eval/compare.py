@@ -4,16 +4,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from longctx.cli import options, progress, render
-from longctx.cli.eval import lists
+from longctx.cli import measuring, options, progress, render
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import make_setup
+from longctx.cli.measuring import option
 from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:
-    from longctx.core.measure.eval.compare import Report, Run
+    from longctx.core.measure.eval.compare import ComparisonReport, Run
     from longctx.core.measure.eval.compare_rows import Row
 
 EXAMPLES = """\
@@ -23,14 +21,10 @@ EXAMPLES = """\
 """
 
 
-def _several(name: str, metavar: str, text: str) -> Any:
-    return typer.Option(name, metavar=metavar, show_default=False, help=text)
-
-
 def run(
     methods: Annotated[
         list[str] | None,
-        _several(
+        option(
             "--methods",
             "METHOD,...",
             "Reading methods: several with commas, or several times; by default "
@@ -39,7 +33,7 @@ def run(
     ] = None,
     decode: Annotated[
         list[str] | None,
-        _several(
+        option(
             "--decode",
             "POLICY,...",
             "Decode policies, with options as NAME:OPTION=VALUE,...; by default dense.",
@@ -47,7 +41,7 @@ def run(
     ] = None,
     gather_by: Annotated[
         list[str] | None,
-        _several(
+        option(
             "--gather-by",
             "NAME,...",
             "What is gathered by: method, bm25, hybrid; by default method.",
@@ -55,11 +49,11 @@ def run(
     ] = None,
     lengths: Annotated[
         list[str] | None,
-        _several("--lengths", "L,...", "Tokens of the texts; by default 4k,16k."),
+        option("--lengths", "L,...", "Tokens of the texts; by default 4k,16k."),
     ] = None,
     tasks: Annotated[
         list[str] | None,
-        _several(
+        option(
             "--tasks",
             "TASK,...",
             "What is asked: niah (pass keys and numbers), niah-VARIANT, or a task of "
@@ -68,33 +62,23 @@ def run(
     ] = None,
     samples: Annotated[
         int,
-        typer.Option(
+        option(
             "--samples",
-            metavar="N",
-            show_default=False,
-            help="Questions of each task and length: those of niah to one text, others to a text "
+            "N",
+            "Questions of each task and length: those of niah to one text, others to a text "
             "each; by default 11.",
         ),
     ] = 11,
     in_window: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--in-window",
-            metavar="L",
-            show_default=False,
-            help="Tokens of the texts that full attention reads, within the model's window, as a "
+            "L",
+            "Tokens of the texts that full attention reads, within the model's window, as a "
             "ceiling for the others; by default as many as leave room for question and answer.",
         ),
     ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed",
-            metavar="N",
-            show_default=False,
-            help="Decides what the texts hold; by default 0.",
-        ),
-    ] = 0,
+    seed: measuring.Seed = 0,
     model: options.Model = None,
     profile: options.ProfileName = None,
     device: options.Device = "auto",
@@ -102,11 +86,10 @@ def run(
     threads: options.Threads = None,
     out: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--out",
-            metavar="DIR",
-            show_default=False,
-            help="Folder for compare.csv, compare.md and compare.png, which also keeps what is "
+            "DIR",
+            "Folder for compare.csv, compare.md and compare.png, which also keeps what is "
             "done, so that a run that was stopped goes on; by default nothing is kept.",
         ),
     ] = None,
@@ -131,18 +114,18 @@ def run(
     setup = make_setup(
         model=model, profile=profile, method=None, device=device, dtype=dtype, threads=threads
     )
-    from longctx.core.measure.eval.compare import Wanted
+    from longctx.core.measure.eval.compare import Comparison
     from longctx.core.measure.eval.compare import run as run_compare
 
-    wanted = Wanted(
-        methods=lists.names(methods or ["reform,reattention"]),
-        decode=lists.names(decode or ["dense"]),
-        lengths=lists.tokens(lengths or ["4k,16k"]),
-        tasks=lists.names(tasks or ["niah"]),
-        gather_by=lists.names(gather_by or ["method"]),
+    wanted = Comparison(
+        methods=measuring.names(methods or ["reform,reattention"]),
+        decode=measuring.names(decode or ["dense"]),
+        lengths=measuring.tokens(lengths or ["4k,16k"]),
+        tasks=measuring.names(tasks or ["niah"]),
+        gather_by=measuring.names(gather_by or ["method"]),
         samples=samples,
         seed=seed,
-        in_window=None if in_window is None else lists.tokens([in_window])[0],
+        in_window=None if in_window is None else measuring.tokens([in_window])[0],
     )
     folder, plot = out and out.expanduser(), _can_plot(out)
     told = _Told()
@@ -156,7 +139,7 @@ def run(
 
 
 def _can_plot(out: Path | None) -> bool:
-    """Whether there can be a plot; said before the work, not after it."""
+    """Whether matplotlib is installed; if it is not, says so before the work."""
     found = find_spec("matplotlib") is not None
     if out is not None and not found:
         render.note("no plot will be drawn: pip install 'longctx[plot]'")
@@ -164,7 +147,7 @@ def _can_plot(out: Path | None) -> bool:
 
 
 class _Told:
-    """Says on standard error which method reads which length, and how far it is."""
+    """Shows on standard error which method reads which length, and its progress."""
 
     def __init__(self) -> None:
         self._pace, self._texts, self._name = Pace(), 0, ""
@@ -175,7 +158,7 @@ class _Told:
         progress.step(f"{self._name}{' (ceiling)' if run.is_ceiling else ''}", unit="runs")
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Its process says something."""
+        """A message of its process."""
         if reading := message.get("reading"):
             self._texts += reading["tokens"] == 0
             what = f"{self._name}, reading text {self._texts}"
@@ -185,7 +168,7 @@ class _Told:
             self._pace.tell(what, *asked, "ways")
 
 
-def _print(report: "Report", csv: bool, markdown: bool, json: bool) -> None:
+def _print(report: "ComparisonReport", csv: bool, markdown: bool, json: bool) -> None:
     from longctx.core.measure.eval import compare_files
 
     if render.result(report.as_dict(), json):
@@ -199,7 +182,7 @@ def _print(report: "Report", csv: bool, markdown: bool, json: bool) -> None:
 
 
 def _show(rows: "list[Row]") -> None:
-    """The figures as a table, and under it what stands in the last column of the other forms."""
+    """The figures as a table, with the notes of the rows below it."""
     from longctx.core.measure.eval.compare_files import HEADERS, NUMBERS, cells
 
     *headers, _ = HEADERS

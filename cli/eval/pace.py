@@ -1,4 +1,4 @@
-"""How far an evaluation is, on standard error: a line at first, and then one every ten seconds."""
+"""Progress of a long run on standard error: a line at first, then one every ten seconds."""
 
 import time
 
@@ -13,11 +13,11 @@ FIRST_S, EVERY_S = 2.0, 10.0
 class Pace:
     """Tells how many things of how many are done, with rate and time left.
 
-    What is counted may change: counting begins anew with another name. What an earlier run has done
-    counts for neither rate nor time left.
+    Another name starts a new count. Results of an earlier run count neither for the rate nor for
+    the time left.
 
     Args:
-        first_s: seconds after which a name is told of; 0: at once.
+        first_s: seconds before the first line for a name; 0: at once.
     """
 
     def __init__(self, first_s: float = FIRST_S) -> None:
@@ -27,13 +27,13 @@ class Pace:
         self._lines: Lines | None = None
 
     def tell(self, what: str, done: int, total: int | None, unit: str, kept: int = 0) -> None:
-        """Notes that `done` of `total` are done; the first time of a name, that it has begun.
+        """Notes that `done` of `total` are done; the first call for a name says that it begins.
 
         Args:
-            what: names what is done.
-            done, total: how many; None: nobody knows.
-            unit: what they are, in the plural.
-            kept: of those done, how many were there from an earlier run.
+            what: the name of what is done.
+            done, total: how many; None: unknown.
+            unit: what is counted, in the plural.
+            kept: how many of those done an earlier run did.
         """
         now = time.monotonic()
         if what != self._what:

@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longctx.cli import completion, options, render
-from longctx.cli.eval import lists
+from longctx.cli import completion, measuring, options, render
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import choose_document, open_session
+from longctx.cli.measuring import option
 from longctx.cli.settings import library_path
 from longctx.core.common.errors import UsageError
 from longctx.core.retrieve import gather_by as scoring
 
 if TYPE_CHECKING:
     from longctx.core.ask.session import Session
-    from longctx.core.measure.eval.qa import Report, Wanted
+    from longctx.core.measure.eval.qa import QuestionReport, QuestionTest
     from longctx.core.measure.eval.qa_places import Placed
     from longctx.core.store.document import Document
 
@@ -31,12 +31,12 @@ EXAMPLES = """\
 
 @dataclass(frozen=True)
 class Sheet:
-    """A document and questions on it.
+    """A document and questions about it.
 
     Attributes:
         document: of the library.
-        placed: the questions of one or more files.
-        folder: where finished pieces are kept; None: nowhere.
+        placed: questions of one or more files.
+        folder: where results are kept; None: nowhere.
     """
 
     document: "Document"
@@ -71,21 +71,19 @@ def run(
     threads: options.Threads = None,
     gather: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--gather",
-            metavar="N,...",
-            show_default=False,
-            help="Tokens to gather, for recall: several numbers with commas, or several times; by "
+            "N,...",
+            "Tokens to gather, for recall: several numbers with commas, or several times; by "
             "default 1K,2K,4K,8K.",
         ),
     ] = None,
     gather_by: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--gather-by",
-            metavar="NAME,...",
-            show_default=False,
-            help=f"What is gathered by: {', '.join(scoring.names())}, one after another; by "
+            "NAME,...",
+            f"What is gathered by: {', '.join(scoring.names())}, one after another; by "
             "default all that the document has something for.",
         ),
     ] = None,
@@ -95,24 +93,14 @@ def run(
     ] = True,
     answer_gather: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--answer-gather",
-            metavar="N",
-            show_default=False,
-            help="Tokens to gather for an answer; by default the profile's number.",
+            "N",
+            "Tokens to gather for an answer; by default the profile's number.",
         ),
     ] = None,
     decode: options.Decode = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            show_default=False,
-            help="Folder that keeps what is done, so that a run that was stopped goes on; by "
-            "default nothing is kept.",
-        ),
-    ] = None,
+    out: measuring.Out = None,
     markdown: Annotated[
         bool, options.flag("--markdown", "Print Markdown tables; off by default.")
     ] = False,
@@ -128,8 +116,8 @@ def run(
     """
     if markdown and json:
         raise UsageError("cannot print both forms", "", "Give one of --markdown and --json.")
-    budgets = lists.tokens(gather or ["1K,2K,4K,8K"])
-    answer_tokens = None if answer_gather is None else lists.tokens([answer_gather])[0]
+    budgets = measuring.tokens(gather or ["1K,2K,4K,8K"])
+    answer_tokens = None if answer_gather is None else measuring.tokens([answer_gather])[0]
     library_folder = library_path(library)
     pairs = named_pairs(document, [*map(str, questions or [])])
     sheets = _sheets(library_folder, pairs, out and out.expanduser())
@@ -145,10 +133,10 @@ def run(
     reports = []
     for sheet in sheets:
         with open_session(library_folder, sheet.document, **setup) as session:
-            from longctx.core.measure.eval.qa import Wanted
+            from longctx.core.measure.eval.qa import QuestionTest
 
-            by = lists.names(gather_by) if gather_by else None
-            wanted = Wanted(by, budgets, answers, answer_tokens)
+            by = measuring.names(gather_by) if gather_by else None
+            wanted = QuestionTest(by, budgets, answers, answer_tokens)
             reports.append(_report(session, sheet, wanted, len(sheets) > 1))
     _print(reports, markdown, json)
 
@@ -194,7 +182,7 @@ def _sheets(
 
 
 def _folders(names: Sequence[str], out: Path | None) -> list[Path | None]:
-    """Where each document's pieces are kept: of several, each has a folder in the folder."""
+    """The folder for each document's results: with several, each has a subfolder."""
     if out is None or len(names) == 1:
         return [out] * len(names)
     counts = [names[: number + 1].count(name) for number, name in enumerate(names)]
@@ -204,14 +192,16 @@ def _folders(names: Sequence[str], out: Path | None) -> list[Path | None]:
     ]
 
 
-def _report(session: "Session", sheet: Sheet, wanted: "Wanted", several: bool) -> "Report":
+def _report(
+    session: "Session", sheet: Sheet, wanted: "QuestionTest", several: bool
+) -> "QuestionReport":
     from longctx.core.measure.eval.qa import run as run_qa
 
     pace, name = Pace(first_s=0), sheet.document.manifest.name
     before = f"{name}: " * several
 
-    def tell(what: str, done: int, total: int, kept: int) -> None:
-        pace.tell(f"{before}{what}", done, total, "questions", kept)
+    def tell(what: str, *told: Any) -> None:
+        pace.tell(f"{before}{what}", *told)
 
     report = run_qa(session, sheet.placed, wanted, sheet.folder, tell)
     for by, why in report.left_out.items():
@@ -219,11 +209,10 @@ def _report(session: "Session", sheet: Sheet, wanted: "Wanted", several: bool) -
     return report
 
 
-def _print(reports: "Sequence[Report]", markdown: bool, json: bool) -> None:
+def _print(reports: "Sequence[QuestionReport]", markdown: bool, json: bool) -> None:
     from longctx.cli.eval import qa_tables
     from longctx.core.measure.eval.qa import as_dict
 
     if render.result(as_dict(reports), json):
         return
-    tables = [*qa_tables.of_reports(reports)]
-    (qa_tables.show_markdown if markdown else qa_tables.show)(tables)
+    qa_tables.show(qa_tables.of_reports(reports), markdown)

@@ -1,6 +1,6 @@
-"""The tables of `longctx eval qa`: a title, what it is gathered by, and a column for each budget.
+"""The tables of `longctx eval qa`: rows are gather sources, columns are budgets.
 
-Each can be printed as text, and as Markdown for documents.
+Each can be printed as text or as Markdown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from longctx.cli import render
 from longctx.cli.text import one_line
 
 if TYPE_CHECKING:
-    from longctx.core.measure.eval.qa import Rate, Report
+    from longctx.core.measure.eval.qa import QuestionReport, Rate
 
 WAYS = {
     "place": "by place",
@@ -26,7 +26,7 @@ class Table:
     """Rows of cells.
 
     Attributes:
-        title: a line above it; empty: it goes on from the table before.
+        title: a line above it; empty: it belongs to the table before.
         headers: names of the columns.
         rows: their cells.
     """
@@ -36,8 +36,8 @@ class Table:
     rows: list[Row]
 
 
-def of_reports(reports: "Sequence[Report]") -> Iterator[Table]:
-    """Recall and, where there are any, answers: of each document, and of several in sum."""
+def of_reports(reports: "Sequence[QuestionReport]") -> Iterator[Table]:
+    """Recall, and answers if there are any, of each document; of several also in sum."""
     from longctx.core.measure.eval.qa import summed
 
     for report in reports:
@@ -49,30 +49,23 @@ def of_reports(reports: "Sequence[Report]") -> Iterator[Table]:
         yield from _of_rates(title, rates)
 
 
-def show(tables: Sequence[Table]) -> None:
-    """Prints them as text."""
+def show(tables: Iterable[Table], as_markdown: bool) -> None:
+    """Prints them as text, or as GitHub's Markdown."""
+    from longctx.core.measure import markdown
+
     for number, table in enumerate(tables):
         if number:
             render.line("")
         if table.title:
-            render.line(table.title)
+            render.line(markdown.escaped(table.title) if as_markdown else table.title)
             render.line("")
-        render.table(table.headers, table.rows)
+        if as_markdown:
+            render.line(markdown.table(table.headers, table.rows))
+        else:
+            render.table(table.headers, table.rows)
 
 
-def show_markdown(tables: Sequence[Table]) -> None:
-    """Prints them as GitHub's Markdown."""
-    for number, table in enumerate(tables):
-        if number:
-            render.line("")
-        if table.title:
-            render.line(f"{_escaped(table.title)}\n")
-        rules = ("---",) * len(table.headers)
-        for row in (table.headers, rules, *table.rows):
-            render.line(f"| {' | '.join(map(_escaped, row))} |")
-
-
-def _title(report: "Report", reports: "Sequence[Report]") -> str:
+def _title(report: "QuestionReport", reports: "Sequence[QuestionReport]") -> str:
     same = [one for one in reports if one.document == report.document]
     files = f" ({', '.join(map(one_line, report.files))})" if len(same) > 1 else ""
     questions = _questions(report.counted)
@@ -80,7 +73,7 @@ def _title(report: "Report", reports: "Sequence[Report]") -> str:
 
 
 def _questions(counted: dict[str, int]) -> str:
-    """How many questions, how they are counted, and of how many the answer stands nowhere."""
+    """How many questions, how they are counted, and how many have their answer nowhere."""
     total = sum(counted[way] for way in WAYS)
     ways = [
         f"{counted[way]:,} {told}" if counted[way] < total else told
@@ -121,7 +114,3 @@ def _hits(rate: "Rate") -> str:
 
 def _share(rate: "Rate") -> str:
     return f"{rate.rate:.1%} ({rate.low:.0%} to {rate.high:.0%})"
-
-
-def _escaped(cell: str) -> str:
-    return " ".join(cell.split()).replace("|", "\\|")

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from longctx.cli import options
+from longctx.cli import measuring, options
 from longctx.cli.eval import running
 from longctx.cli.loading import make_setup
+from longctx.cli.measuring import option
 
 EXAMPLES = """\
   longctx eval ruler --lengths 4k
@@ -19,39 +18,36 @@ EXAMPLES = """\
 def run(
     tasks: Annotated[
         str,
-        typer.Option(
+        option(
             "--tasks",
-            metavar="NAME,...",
-            show_default=False,
-            help="RULER's names: niah_single_1 to 3, niah_multikey_1 to 3, niah_multivalue, "
+            "NAME,...",
+            "RULER's names: niah_single_1 to 3, niah_multikey_1 to 3, niah_multivalue, "
             "niah_multiquery, vt, cwe, fwe, qa_1, qa_2; by default all for which there are files.",
         ),
     ] = "all",
-    lengths: running.Lengths = "4k",
-    samples: running.Samples = 10,
-    seed: running.Seed = 0,
+    lengths: measuring.Lengths = "4k",
+    samples: measuring.Samples = 10,
+    seed: measuring.Seed = 0,
     qa: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--qa",
-            metavar="FILE",
-            show_default=False,
-            help="Questions for qa_1 (SQuAD in RULER): SQuAD's JSON, or JSON lines with context, "
+            "FILE",
+            "Questions for qa_1 (SQuAD in RULER): SQuAD's JSON, or JSON lines with context, "
             "question and answers; without it qa_1 is left out.",
         ),
     ] = None,
     qa2: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--qa2",
-            metavar="FILE",
-            show_default=False,
-            help="Questions for qa_2 (HotpotQA in RULER) in the same forms; without it qa_2 is "
+            "FILE",
+            "Questions for qa_2 (HotpotQA in RULER) in the same forms; without it qa_2 is "
             "left out.",
         ),
     ] = None,
-    haystack: running.Haystack = None,
-    out: running.Out = None,
+    haystack: measuring.Haystack = None,
+    out: measuring.Out = None,
     model: options.Model = None,
     profile: options.ProfileName = None,
     method: options.Method = None,
@@ -78,12 +74,13 @@ def run(
         dtype=dtype,
         threads=threads,
     )
-    from longctx.core.measure.eval.asking import How
-    from longctx.core.measure.eval.prose import read_prose
     from longctx.core.measure.eval.ruler.making import Materials, sample_words
     from longctx.core.measure.eval.ruler.squad import read_squad
     from longctx.core.measure.eval.ruler.tasks import NAMES, QUESTIONS
     from longctx.core.measure.eval.ruler.tasks import tasks as ruler_tasks
+    from longctx.core.measure.eval.run import Evaluation
+    from longctx.core.measure.prose import read_prose
+    from longctx.core.measure.runner import How
 
     paths = {"qa_1": qa, "qa_2": qa2}
     files = {name: read_squad(path) for name, path in paths.items() if path is not None}
@@ -91,14 +88,16 @@ def run(
     made = ruler_tasks(Materials(prose, sample_words()), files)
     absent = {name: f"no {flag} was given" for name, flag in QUESTIONS.items() if name not in made}
     running.evaluate(
-        running.Evaluation(
+        Evaluation(
             suite="ruler",
             tasks=running.chosen(tasks, made, NAMES, absent),
-            left_out=absent if tasks == "all" else {},
             prose=prose.text,
             files={QUESTIONS[name]: path for name, path in paths.items() if path is not None},
+            lengths=measuring.lengths(lengths),
+            samples=samples,
+            seed=seed,
         ),
-        running.Size(lengths, samples, seed),
+        absent if tasks == "all" else {},
         setup,
         How(gather, decode, gather_by=gather_by),
         out,

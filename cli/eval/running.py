@@ -1,111 +1,26 @@
-"""What evaluations of tasks share: their options, the run with its progress, the table."""
+"""What `ruler` and `babilong` share: the choice of tasks, the run with its progress, the table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from hashlib import sha256
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from longctx.cli import progress, render
-from longctx.cli.run import Form, current
-from longctx.cli.text import one_line
 
 if TYPE_CHECKING:
     from longctx.core.engine.choice import Setup
     from longctx.core.ingest.ingest import Progress
-    from longctx.core.measure.eval.asking import How
-    from longctx.core.measure.eval.journal import Journal
-    from longctx.core.measure.eval.run import Telling
+    from longctx.core.measure.case import Task
+    from longctx.core.measure.eval.run import Evaluation, Watch
     from longctx.core.measure.eval.summary import Cell
-    from longctx.core.measure.eval.task import Task
-
-Lengths = Annotated[
-    str,
-    typer.Option(
-        "--lengths",
-        "--length",
-        metavar="L,...",
-        show_default=False,
-        help="Tokens of a document, at most: 4000, 4k (= 4,000), 4K (= 4,096), 1M (= 1,048,576), "
-        "or several with commas; by default 4k.",
-    ),
-]
-Samples = Annotated[
-    int,
-    typer.Option(
-        "--samples",
-        metavar="N",
-        min=1,
-        show_default=False,
-        help="Documents for each task and length; by default 10.",
-    ),
-]
-Seed = Annotated[
-    int,
-    typer.Option(
-        "--seed",
-        metavar="N",
-        show_default=False,
-        help="Decides all documents and questions; by default 0.",
-    ),
-]
-Haystack = Annotated[
-    Path | None,
-    typer.Option(
-        "--haystack",
-        metavar="FILE|DIR",
-        show_default=False,
-        help="Prose to fill documents with: a text file, or a folder of .txt, .md and .rst files; "
-        "by default the book that comes with longctx, over and over.",
-    ),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        metavar="DIR",
-        show_default=False,
-        help="Folder to keep finished samples in; the same command goes on with what is there. By "
-        "default they are only reported.",
-    ),
-]
-
-
-@dataclass(frozen=True)
-class Size:
-    """How much is asked, as the user gave it."""
-
-    lengths: str
-    samples: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What is run.
-
-    Attributes:
-        suite: its name.
-        tasks: in this order.
-        left_out: names of tasks that cannot be made, and why.
-        prose: all that documents are filled with.
-        files: what else they are made of, by option or name.
-    """
-
-    suite: str
-    tasks: "Sequence[Task]"
-    left_out: Mapping[str, str]
-    prose: str
-    files: Mapping[str, Path]
+    from longctx.core.measure.runner import How
 
 
 def chosen(
     text: str, made: "Mapping[str, Task]", names: Sequence[str], absent: Mapping[str, str]
 ) -> "list[Task]":
-    """The tasks that a user names, each once.
+    """The tasks that a user names, without duplicates.
 
     Args:
         text: names with commas, or `all`.
@@ -129,94 +44,75 @@ def chosen(
 
 
 def evaluate(
-    what: Evaluation, size: Size, setup: "Setup", how: "How", out: Path | None, json: bool
+    what: "Evaluation",
+    left_out: Mapping[str, str],
+    setup: "Setup",
+    how: "How",
+    out: Path | None,
+    json: bool,
 ) -> None:
-    """Runs tasks and shows their scores; after Ctrl-C those of what was finished.
+    """Runs tasks and shows their scores; after Ctrl-C, those of finished samples.
+
+    Args:
+        what: tasks, lengths and samples.
+        left_out: names of tasks that cannot be made, and why.
+        setup: model, method and device.
+        how: to ask.
+        out: folder that keeps finished samples; None: none are kept.
+        json: print one JSON object.
 
     Raises:
-        LongctxError: as `run` does, or the folder holds something else.
+        LongctxError: as `run` does, or the folder holds other files.
         KeyboardInterrupt: Ctrl-C, after the table.
     """
-    from longctx.core.common.units import parse_tokens
     from longctx.core.engine.setup import prepare
-    from longctx.core.measure.eval.journal import Journal
-    from longctx.core.measure.eval.run import Wanted, run, settings
+    from longctx.core.measure.eval.run import require_files, run, settings
+    from longctx.core.measure.journal import Journal
 
-    lengths = [parse_tokens(length.strip()) for length in size.lengths.split(",")]
-    wanted = Wanted(what.tasks, lengths, size.samples, size.seed)
-    for name, why in what.left_out.items():
+    for name, why in left_out.items():
         render.note(f"{name} is left out: {why}")
     engine = prepare(setup)
-    prose = sha256(what.prose.encode()).hexdigest()
-    decides = settings(engine, how, wanted, suite=what.suite, prose=prose)
+    decides = settings(engine, how, what)
     records: list[dict[str, Any]] = []
     stopped = False
     folder = None if out is None else out.expanduser()
-    with Journal(folder, decides) as journal, _telling() as telling:
-        _require_files(journal, what.files)
+    with Journal(folder, decides) as journal, _watched() as watch:
+        require_files(journal, what.files)
         try:
-            records.extend(run(wanted, engine, setup, how, journal, telling))
+            records.extend(run(what, engine, setup, how, journal, watch))
         except KeyboardInterrupt:
             stopped = True
     if records or not stopped:
-        _show(what, decides, records, not stopped, json)
+        _show(decides, left_out, records, not stopped, json)
     if stopped:
         kept = "Nothing was kept without --out" if out is None else f"Finished samples: {out}"
         render.note(f"{len(records)} samples are finished. {kept}")
         raise KeyboardInterrupt
 
 
-def _require_files(journal: "Journal", files: Mapping[str, Path]) -> None:
-    """Refuses files of other content than an earlier run in the same folder had under that name."""
-    from longctx.core.common import file_limits
-    from longctx.core.common.errors import UsageError
-    from longctx.core.common.regular_files import read_regular
-
-    for name, path in files.items():
-        data = read_regular(path.expanduser(), file_limits.DATA)
-        record = {"digest": sha256(data).hexdigest()}
-        if journal.get(f"file {name}") not in (None, record):
-            raise UsageError(
-                f"cannot go on with '{path}'",
-                f"{name} had other content when the run began",
-                "Give the same file, or another --out.",
-            )
-        journal.put(f"file {name}", record)
-
-
 @contextmanager
-def _telling() -> "Iterator[Telling]":
+def _watched() -> "Iterator[Watch]":
     """Shows which sample is read, and how far."""
-    from longctx.core.measure.eval.run import Telling
+    from longctx.core.measure.eval.run import Watch
 
     with ExitStack() as shown:
         bar: list[Any] = []
-        kept: list[int] = []
 
-        def case(name: str, done: int, total: int) -> None:
+        def case(name: str, done: int, total: int, kept: int) -> None:
             shown.close()
             what = f"{name}, {done + 1} of {total}"
-            _begins(what, done, total, kept[0])
+            progress.step(what, done, total, "documents", kept)
             bar[:] = [shown.enter_context(progress.reading(what))]
 
         def read(state: "Progress") -> None:
             bar[0](state)
 
-        yield Telling(case, read, kept.append)
-
-
-def _begins(what: str, done: int, total: int, kept: int) -> None:
-    """Says that a document begins, after so many, of which some were kept from an earlier run."""
-    if current().form is not Form.JSON:
-        progress.plain(what)
-        return
-    with progress.lines(one_line(what), "documents") as told:
-        told.tell(total, kept, done, round(1000 * current().seconds))
+        yield Watch(case, read)
 
 
 def _show(
-    what: Evaluation,
     decides: Mapping[str, Any],
+    left_out: Mapping[str, str],
     records: list[dict[str, Any]],
     complete: bool,
     json: bool,
@@ -229,7 +125,7 @@ def _show(
     values = {
         **decides,
         "complete": complete,
-        "left_out": dict(what.left_out),
+        "left_out": dict(left_out),
         **{name: [asdict(cell) for cell in listed] for name, listed in lists.items()},
         "samples": records,
     }
@@ -239,7 +135,7 @@ def _show(
     render.table(headers, map(_cells, [*found, *means]), right=headers[1:])
     render.line("")
     method = f"method {decides['method']}, seed {decides['seed']}"
-    render.facts([("model", f"{decides['model']}, {method}"), *what.left_out.items()])
+    render.facts([("model", f"{decides['model']}, {method}"), *left_out.items()])
 
 
 def _cells(cell: "Cell") -> tuple[str, ...]:

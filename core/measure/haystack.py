@@ -1,9 +1,8 @@
-"""Haystacks: prose of exactly so many tokens, with needles that begin at exactly some of them.
+"""Haystacks: prose of an exact number of tokens, with needles at exact positions.
 
-Every paragraph is one line: where a line feed and a letter meet, tokenizers can be cut, and lines
-have the counts together that they have alone. What is built is measured as a whole all the same, as
-a document is when it is read, and corrected until it is exact. Knows nothing of models, of
-questions, or of what makes a needle.
+Every paragraph is one line. Most tokenizers can be split between a line feed and a letter, so that
+the token counts of lines add up. The whole text is tokenized nevertheless, as a document is when it
+is read, and corrected until its length is exact.
 """
 
 import math
@@ -11,31 +10,34 @@ import random
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import accumulate, cycle, islice, pairwise
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.measure.prose import Prose
 from longctx.core.sources.reader import Source
 from longctx.core.tokens.safe_splits import plain_backend
 from longctx.core.tokens.tokens import TokenStream
 
-# A gap in which an exact count is always found: some words of prose and room to pad them.
+# Tokens of prose that can always be fitted to an exact count: some words, and room for padding.
 LEAST_FILLER = 32
-ATTEMPTS = 8  # corrections; one is enough where lines are counted one by one, as nearly everywhere
-VARIANTS = 16  # places to cut a paragraph at, and words to pad it with
-BESIDE = "There was nobody on the quay.\n"  # stands around a line while its tokens are counted
+ATTEMPTS = 8  # corrections; one is enough where the counts of lines add up
+VARIANTS = 16  # cuts of a paragraph, and padding words, that are tried
+BESIDE = "There was nobody on the quay.\n"  # context of a line while its tokens are counted
 PADDING = ("and", "so", "on")
 ENDINGS = (".", "")
-WORD = re.compile(r" ?(?:[^ ]{1,20}(?= |$)|[^ ]{1,4})")  # or a piece of what is none
+WORD = re.compile(r" ?(?:[^ ]{1,20}(?= |$)|[^ ]{1,4})")  # or a piece of a longer string
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Where a line of a needle stands.
+    """The place of a needle's line.
 
     Attributes:
         token: index of its first token.
@@ -49,11 +51,11 @@ class Placed:
 
 @dataclass(frozen=True)
 class Group:
-    """Lines that stand next to each other.
+    """Consecutive lines.
 
     Attributes:
-        depth: the share of all prose that stands before them: 0 (the text begins with them) to 1
-            (it ends with them).
+        depth: the share of all prose that stands before them, from 0 (the text begins with them)
+            to 1 (it ends with them).
         lines: without line feeds.
     """
 
@@ -68,14 +70,32 @@ class Group:
 
 @dataclass(frozen=True)
 class Haystack:
-    """A text, and the places of every group's lines."""
+    """A text with its tokens, and the places of all lines that were hidden in it.
+
+    Attributes:
+        text: the whole text.
+        places: of each line, by group.
+        ids: (N,) int64 token ids, as when it is read.
+        starts: (N,) byte offsets at which the tokens start.
+    """
 
     text: str
     places: tuple[tuple[Placed, ...], ...]
+    ids: Tensor = field(repr=False, compare=False)
+    starts: np.ndarray = field(repr=False, compare=False)
+
+    def tokens(self, start: int, end: int) -> tuple[int, int]:
+        """The tokens [first, end) that hold bytes [start, end).
+
+        Their first may begin before the bytes, and their last may reach beyond them: a space before
+        a value and a line feed after it can be parts of its tokens.
+        """
+        first = int(np.searchsorted(self.starts, start, side="right")) - 1
+        return first, int(np.searchsorted(self.starts, end))
 
 
 def depths(count: int) -> list[float]:
-    """`count` depths, evenly spaced from 0 to 1; a single one is in the middle.
+    """`count` depths, evenly spaced from 0 to 1; a single one is 0.5.
 
     Raises:
         UsageError: fewer than one.
@@ -90,31 +110,31 @@ class Builder:
 
     Args:
         tokenizer: a fast transformers tokenizer.
-        paragraphs: the prose, one line each; shuffled anew for every pass through them.
+        prose: what stands around the needles; shuffled anew for every pass through it.
 
     Raises:
         UsageError: the tokenizer has no fast version.
     """
 
-    def __init__(self, tokenizer: Any, paragraphs: list[str]):
-        self._stream = TokenStream(tokenizer)
+    def __init__(self, tokenizer: Any, prose: Prose):
+        self.prose, self._stream = prose, TokenStream(tokenizer)
         self._backend = plain_backend(tokenizer.backend_tokenizer)
         (self._around,) = self._lengths([BESIDE * 2])
-        self.sizes = dict(zip(paragraphs, self._counts(paragraphs), strict=True))
+        self.sizes = dict(zip(prose.paragraphs, self._counts(prose.paragraphs), strict=True))
 
     def count(self, line: str) -> int:
-        """Tokens of a line and its line feed, between other lines."""
+        """Tokens of a line with its line feed, among other lines."""
         return self._counts([line])[0]
 
     def require_length(self, length: int, groups: Sequence[Group]) -> None:
-        """Refuses a length in which the prose between two depths would be too short to fit.
+        """Refuses a length that leaves too little prose between two depths.
 
         Args:
             length: tokens of the haystack.
             groups: by depth.
 
         Raises:
-            UsageError: with the least length.
+            UsageError: it names the least length.
         """
         edges = [0.0, *(group.depth for group in groups), 1.0]
         shares = [after - before for before, after in pairwise(edges) if after > before]
@@ -137,10 +157,10 @@ class Builder:
         Args:
             groups: by depth.
             length: tokens of the whole text.
-            seed: decides the order of the prose.
+            seed: of the order of the prose.
 
         Raises:
-            LongctxError: the tokenizer gives no exact count.
+            LongctxError: no exact length is possible with this tokenizer.
         """
         wanted = asked = _gaps(groups, length, self._sizes(groups))
         for _ in range(ATTEMPTS):
@@ -151,13 +171,13 @@ class Builder:
                 for part in (filler.text(n), g.text)
             ]
             text = "".join([*parts, filler.text(asked[-1])])
-            starts = self._token_starts(text)
+            ids, starts = self._tokens(text)
             ends = [0, *accumulate(len(part.encode()) for part in parts)]
             tokens = [*(_token_at(starts, byte) for byte in ends), len(starts)]
             sizes = [after - before for before, after in pairwise(tokens)]
             wanted = _gaps(groups, length, sizes[1::2])
             if sizes[::2] == wanted:
-                return Haystack(text, tuple(_places(groups, ends[1::2], starts)))
+                return Haystack(text, tuple(_places(groups, ends[1::2], starts)), ids, starts)
             asked = [n + w - got for n, w, got in zip(asked, wanted, sizes[::2], strict=True)]
         raise _inexact(length)
 
@@ -171,10 +191,11 @@ class Builder:
     def _lengths(self, texts: list[str]) -> list[int]:
         return [len(e) for e in self._backend.encode_batch(texts, add_special_tokens=False)]
 
-    def _token_starts(self, text: str) -> np.ndarray:
-        """(n,) bytes at which the tokens of a text start, as when it is read."""
-        source = Source("haystack", None, BytesIO(text.encode()))
-        return np.concatenate([tokens.starts for tokens in self._stream.read(source)])
+    def _tokens(self, text: str) -> tuple[Tensor, np.ndarray]:
+        """(N,) token ids of a text as when it is read, and the (N,) bytes where they start."""
+        read = [*self._stream.read(Source("haystack", None, BytesIO(text.encode())))]
+        ids = torch.from_numpy(np.concatenate([part.ids for part in read])).long()
+        return ids, np.concatenate([part.starts for part in read])
 
 
 def _gaps(groups: Sequence[Group], length: int, sizes: list[int]) -> list[int]:
@@ -185,14 +206,14 @@ def _gaps(groups: Sequence[Group], length: int, sizes: list[int]) -> list[int]:
 
 
 class _Filler:
-    """An endless text, of which pieces of exact lengths are taken."""
+    """An endless text that gives pieces of exact lengths."""
 
     def __init__(self, builder: Builder, shuffler: random.Random):
         self._builder = builder
         self._paragraphs = self._shuffled(shuffler)
 
     def text(self, tokens: int) -> str:
-        """The next lines, of `tokens` tokens; the last of them is cut to fit."""
+        """The next lines, `tokens` tokens in all; the last one is cut to fit."""
         lines = []
         while tokens > 0:
             line = next(self._paragraphs)
@@ -244,7 +265,7 @@ def _places(
 
 
 def _token_at(starts: np.ndarray, byte: int) -> int:
-    """The token that begins at a byte; at the end of the text the one that would follow."""
+    """The token that begins at a byte; at the end of the text, the number of tokens."""
     token = int(np.searchsorted(starts, byte))
     if token == len(starts) or starts[token] == byte:
         return token

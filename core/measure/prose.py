@@ -1,41 +1,92 @@
-"""Prose for haystacks: the package's own, or a user's; paragraphs of one line each.
+"""Prose to hide needles in and to fill documents with: the package's own, or a user's.
 
-Knows nothing of tokens and of needles.
+Knows nothing of tokens.
 """
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
+from random import Random
 
 from longctx.core.common import file_limits
 from longctx.core.common.errors import UsageError
 from longctx.core.common.regular_files import is_regular, read_text
+from longctx.core.measure.eval.text_match import occurs
+from longctx.core.measure.niah.words import CITIES
 
 SUFFIXES = (".txt", ".md", ".rst")
 LONGEST = 400  # words of a paragraph; longer ones are cut
 LEAST = 300  # words in all, each pass through which is shuffled anew
+# After a full stop and what closes it; never within a word.
+_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"'\u201d\u2019)])\s+")
 
 
-def sample_paragraphs() -> list[str]:
-    """The prose that comes with the package: one line a paragraph, without headings and lists."""
-    text = (resources.files("longctx.samples") / "harbour-book.md").read_text("utf-8")
-    return [line for line in paragraphs(text) if not line.startswith(("#", "- "))]
+@dataclass(frozen=True)
+class Prose:
+    """Paragraphs, each without line feeds."""
+
+    paragraphs: tuple[str, ...]
+
+    @cached_property
+    def text(self) -> str:
+        """All of it, to search in."""
+        return "\n".join(self.paragraphs)
+
+    @cached_property
+    def cities(self) -> list[str]:
+        """Cities that it does not name."""
+        return [city for city in CITIES if city not in self.text]
+
+    def has(self, value: str) -> bool:
+        """Whether it contains a value, as `occurs` has it."""
+        return occurs(value, self._folded)
+
+    def sentences(self, draw: Random) -> Iterator[str]:
+        """Sentences without end, whole paragraphs in an order drawn anew for every pass.
+
+        Each ends with a space, or at the end of its paragraph with a line feed.
+        """
+        order = list(range(len(self.paragraphs)))
+        while True:
+            draw.shuffle(order)
+            for place in order:
+                yield from self._sentences[place]
+
+    @cached_property
+    def _folded(self) -> str:
+        return self.text.casefold()
+
+    @cached_property
+    def _sentences(self) -> list[list[str]]:
+        return [_sentences(paragraph) for paragraph in self.paragraphs]
 
 
-def own_paragraphs(path: Path) -> list[str]:
-    """A user's prose, each paragraph once.
+def _sentences(paragraph: str) -> list[str]:
+    *before, last = _END.split(paragraph)
+    return [*(f"{sentence} " for sentence in before), f"{last}\n"]
+
+
+def read_prose(path: Path | None = None) -> Prose:
+    """A user's prose, each paragraph once; or the package's own, without headings and lists.
 
     Args:
-        path: a text file in UTF-8, or a folder, of which all .txt, .md and .rst files are read.
+        path: a text file in UTF-8, or a folder, of which all .txt, .md and .rst files are read;
+            None: the package's own.
 
     Raises:
         UsageError: no such path, no text there, text of another encoding, or too little of it.
     """
-    files = [path]
+    if path is None:
+        text = (resources.files("longctx.samples") / "harbour-book.md").read_text("utf-8")
+        return Prose(tuple(p for p in paragraphs(text) if not p.startswith(("#", "- "))))
+    path, files = path.expanduser(), [path.expanduser()]
     if path.is_dir():
         named = (file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
         files = sorted(filter(is_regular, named))
-    found = list(dict.fromkeys(line for file in files for line in paragraphs(_read(file))))
+    found = tuple(dict.fromkeys(line for file in files for line in paragraphs(_read(file))))
     words = sum(len(line.split()) for line in found)
     if words < LEAST:
         files_read = f"{len(files)} files (.txt, .md, .rst)" if path.is_dir() else "it"
@@ -44,7 +95,7 @@ def own_paragraphs(path: Path) -> list[str]:
             f"{files_read} held {words:,} words, and {LEAST} are needed",
             "Name a file or folder with more prose.",
         )
-    return found
+    return Prose(found)
 
 
 def paragraphs(text: str) -> list[str]:

@@ -35,10 +35,11 @@ from longctx.core.decode.policies import Decoding
 from longctx.core.engine.setup import Engine, Setup, prepare
 from longctx.core.kv.prompt import LayerCache, Prompt
 from longctx.core.measure.bench.policies import policy_of
-from longctx.core.measure.niah.laying import Needles, make_cases
+from longctx.core.measure.haystack import Builder
+from longctx.core.measure.niah.laying import NeedleChoice, make_cases
 from longctx.core.measure.niah.scoring import is_answered
 from longctx.core.measure.niah.variants import variant
-from longctx.core.measure.prose import sample_paragraphs
+from longctx.core.measure.prose import read_prose
 from longctx.core.profile.sampling import Sampling
 from longctx.kernels.door import best_tokens
 
@@ -86,7 +87,7 @@ class Run:
 
 def texts(file: Path | None, count: int) -> list[str]:
     """So many parts of a text, evenly spaced."""
-    whole = file.read_text("utf-8") if file else "\n".join(sample_paragraphs())
+    whole = file.read_text("utf-8") if file else read_prose().text
     step = len(whole) // count
     return [whole[n * step : n * step + min(step, PROMPT * 8)] for n in range(count)]
 
@@ -231,8 +232,8 @@ def questions(engine: Engine) -> Iterator[tuple[Run, Tensor, str]]:
     """Recomputed haystacks with a question each, their tokens, and the value that is right."""
     tokenizer, decoder = engine.files.tokenizer, engine.decoder
     prefix, none = engine.prompt.prefix(), torch.zeros(0)
-    needles = Needles(*variant(None), DEPTHS, strict=True)
-    for laid in make_cases(tokenizer, sample_paragraphs(), needles, HAYSTACK):
+    needles = NeedleChoice(*variant(None), DEPTHS, strict=True)
+    for laid in make_cases(Builder(tokenizer, read_prose()), needles, HAYSTACK):
         ids = tokenizer(laid.case.text, add_special_tokens=False)["input_ids"]
         (query,) = laid.case.queries
         parts = prefix, torch.tensor(ids), engine.prompt.question(query.question)[0]

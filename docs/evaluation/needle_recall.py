@@ -23,14 +23,13 @@ from longctx.core.ask.session import Session
 from longctx.core.common.units import parse_tokens
 from longctx.core.engine.setup import Setup, prepare, weights_stay
 from longctx.core.ingest.ingest import ingest
-from longctx.core.measure.eval.asking import How, ask
 from longctx.core.measure.haystack import Builder
-from longctx.core.measure.niah.drawing import Prose
 from longctx.core.measure.niah.kinds import MAKERS
-from longctx.core.measure.niah.laying import Laid, Needles, lay
+from longctx.core.measure.niah.laying import Laid, NeedleChoice, lay
 from longctx.core.measure.niah.scoring import is_right
 from longctx.core.measure.niah.variants import variant
-from longctx.core.measure.prose import sample_paragraphs
+from longctx.core.measure.prose import read_prose
+from longctx.core.measure.runner import How, ask
 
 Blocks = dict[int, set[int]]  # layer -> the blocks that it retrieved
 
@@ -69,11 +68,12 @@ def measure(method: str, length: int, depths: int, setup: Setup, folder: Path) -
     """Reads one haystack, asks for its needles, and prints what was found."""
     reading = replace(setup, method=method)
     engine = prepare(reading)
-    tokenizer, paragraphs = engine.files.tokenizer, sample_paragraphs()
+    tokenizer = engine.files.tokenizer
+    builder = Builder(tokenizer, read_prose())
     prefix = len(engine.prompt.prefix())
-    needles = Needles(variant(None)[0], MAKERS, depths)
-    (plan,) = needles.plans(Prose(paragraphs), length, 0)
-    laid = lay(Builder(tokenizer, paragraphs), plan)
+    needles = NeedleChoice(variant(None)[0], MAKERS, depths)
+    (plan,) = needles.plans(builder, length, 0)
+    laid = lay(builder, plan)
     text = folder / "haystack.txt"
     text.write_bytes(laid.case.text.encode())
     done = ingest(folder / method, [str(text)], reading, name=f"{length}")

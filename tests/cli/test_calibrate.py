@@ -14,7 +14,7 @@ from longctx.core.measure.calibrate.choosing import Row
 from longctx.core.measure.calibrate.copying import RetrievalHead
 from longctx.core.measure.calibrate.report import Calibration
 from longctx.core.measure.calibrate.wanted import FULL, QUICK
-from longctx.core.measure.eval.journal import RESULTS, Journal
+from longctx.core.measure.journal import RESULTS, Journal
 
 ROWS = [
     Row("maxsim", "pattern", 2, "k", 1, 0.0081, 0.0),

@@ -7,7 +7,7 @@ import pytest
 
 from longctx.core import methods
 from longctx.core.decode import policies
-from longctx.core.measure.calibrate.measures import MEASURES
+from longctx.core.measure.calibrate.ranks import MEASURES
 from longctx.core.profile.profile import shipped
 
 SHELLS = ["bash", "zsh", "fish", "powershell"]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from longctx.cli.eval import COMMANDS, lists
+from longctx.cli import measuring
+from longctx.cli.eval import COMMANDS
 from longctx.cli.eval import pace as pace_file
 from longctx.cli.eval.pace import Pace
 from longctx.cli.eval.qa import named_pairs
@@ -45,8 +46,8 @@ def test_every_subcommand_has_help_with_examples(longctx):
 def test_names_with_commas_and_policies_with_options():
     given = ["dense, quest", "recycled:budget=8,stride=2,raas:budget=9", "dense"]
     found = ("dense", "quest", "recycled:budget=8,stride=2", "raas:budget=9")
-    assert lists.names(given) == found
-    assert lists.tokens(["1k,2K", "4_000"]) == (1000, 2048, 4000)
+    assert measuring.names(given) == found
+    assert measuring.tokens(["1k,2K", "4_000"]) == (1000, 2048, 4000)
 
 
 def test_qa_as_tables(longctx, library, questions, model_options):
@@ -243,7 +244,7 @@ def compared(longctx, monkeypatch):
 
     def run(setup, wanted, *more):
         asked.append((setup, wanted))
-        return compare.Report({"samples": 1}, rows)
+        return compare.ComparisonReport({"samples": 1}, rows)
 
     monkeypatch.setattr(compare, "run", run)
     return lambda *options: (longctx("eval", "compare", *options), asked[-1:])
@@ -271,7 +272,7 @@ def test_options_reach_the_comparison(compared):
     options = "--methods reform,full --decode dense,recycled:budget=8,stride=2 --lengths 1k,2K"
     more = "--samples 3 --seed 7 --in-window 600 --gather-by method,bm25 --threads 1"
     _, [(setup, wanted)] = compared(*options.split(), *more.split())
-    assert wanted == compare.Wanted(
+    assert wanted == compare.Comparison(
         methods=("reform", "full"),
         decode=("dense", "recycled:budget=8,stride=2"),
         lengths=(1000, 2048),

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from longctx.cli import grids
 from longctx.cli.main import app
-from longctx.core.measure.eval.asking import How
 from longctx.core.measure.niah import run as niah
-from longctx.core.measure.niah.report import Read, Report, Trial
+from longctx.core.measure.niah.report import NeedleReport, Read, Trial
+from longctx.core.measure.runner import How
 
 DEPTHS = (0.0, 1.0)
 
@@ -23,7 +23,7 @@ def trial(kind: str, depth: float, answered: bool, length: int) -> Trial:
     return Trial(kind, length, 0, depth, 107, "What?", "12345", answer, answered, True, {}, timings)
 
 
-def report(*answered: bool, **changed) -> Report:
+def report(*answered: bool, **changed) -> NeedleReport:
     """Two kinds at two depths; of 1,024 tokens, and of 2,000 where there is more."""
     places = [(length, d, k) for length in (1024, 2000) for d in DEPTHS for k in ("key", "number")]
     trials = [
@@ -44,7 +44,7 @@ def report(*answered: bool, **changed) -> Report:
         "gather_by": "method",
         "decode": None,
     }
-    return Report(**values | changed, reads=reads)
+    return NeedleReport(values | changed, reads)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def call(monkeypatch):
     """Runs the command on a given report; returns the result and what core was asked for."""
     asked = []
 
-    def run(found: Report, options: str = ""):
+    def run(found: NeedleReport, options: str = ""):
         monkeypatch.setattr(niah, "run", lambda *values: asked.append(values) or found)
         return CliRunner().invoke(app, f"niah {options}"), asked
 
@@ -92,7 +92,7 @@ def test_what_was_not_gathered_is_told(call):
     found = report(True, True)
     lost = asdict(found.reads[0])
     lost["trials"][0]["gathered"] = False
-    found = Report(**{**vars(found), "reads": (Read.of(lost),)})
+    found = NeedleReport(**{**vars(found), "reads": (Read.of(lost),)})
     result, _ = call(found)
     assert result.exit_code == 0
     assert "1 of 2 needles were NOT gathered whole" in result.stderr
@@ -126,7 +126,7 @@ def test_options_reach_the_run(call, tmp_path):
     )
     _, asked = call(report(True, True), options)
     setup, wanted, _ = asked[0]
-    assert wanted == niah.Wanted(
+    assert wanted == niah.NeedleTest(
         lengths=(2000, 1024),
         depths=3,
         variant="uuid",
@@ -144,7 +144,7 @@ def test_options_reach_the_run(call, tmp_path):
 
 def test_defaults(call):
     _, asked = call(report(True, True))
-    assert asked[0][1] == niah.Wanted((16_000,), 11)
+    assert asked[0][1] == niah.NeedleTest((16_000,), 11)
 
 
 @pytest.mark.parametrize(

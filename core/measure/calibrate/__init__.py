@@ -1,7 +1,6 @@
-"""Calibration: what a profile says of a model's heads, found by running the model.
+"""Calibration: the heads and thresholds that a profile holds, found by running the model.
 
-`tasks.py` makes samples of our own material, `tapping.py` reads them, `measures.py` ranks heads by
-late interaction (`window_ranks.py`) and as REFORM does (`ranks.py`), `choosing.py` takes REFORM's
-heads, `copying.py` finds retrieval heads, `span_search.py` fits spans, and `run.py` does all of it,
-kept in a journal.
+`tasks.py` makes documents with questions, `tapping.py` reads them, `ranks.py` ranks the heads by
+two measures, `choosing.py` takes REFORM's heads, `copying.py` finds retrieval heads, and
+`span_search.py` fits thresholds for spans. `run.py` does all of it, with a journal.
 """

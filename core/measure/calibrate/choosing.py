@@ -1,14 +1,11 @@
-"""The table of ranks, and which heads a profile takes from it.
-
-Values alone; knows nothing of how they were measured.
-"""
+"""The table of ranks, and the heads that a profile takes from it."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from longctx.core.measure.calibrate.measures import MAXSIM, MEASURES, MNR
+from longctx.core.measure.calibrate.ranks import MAXSIM, MEASURES, MNR
 from longctx.core.measure.calibrate.tasks import MULTI_HOP, PATTERN, TASKS
 
 Head = tuple[int, str, int]  # layer, "q" | "k" | "v", head; 0-based
@@ -26,7 +23,7 @@ class Row:
     """How one head did in one task, by one measure.
 
     Attributes:
-        measure, task, layer, kind, head: which.
+        measure, task, layer, kind, head: of what.
         mean: of the samples' normalised ranks; lower is better.
         error: its standard error; None for a single sample.
     """
@@ -46,7 +43,7 @@ class Row:
 
 
 def table(samples: Mapping[str, Sequence[Ranks]]) -> list[Row]:
-    """Means over samples, by measure and task, then best first; equal ones in the order of layers.
+    """Means over samples, by measure and task, best first; ties in the order of layers.
 
     Args:
         samples: the ranks of each sample, by task.
@@ -73,24 +70,24 @@ def _rows(measure: str, task: str, samples: Sequence[Ranks]) -> Iterable[Row]:
 
 
 def standard_error(values: Sequence[float]) -> float | None:
-    """Of a mean; None for a single value."""
+    """The standard error of a mean; None for a single value."""
     return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
 def choose(rows: Sequence[Row], layers: int, measure: str) -> tuple[Head, ...]:
-    """Four heads, all different.
+    """Four different heads.
 
-    By `mnr`, as REFORM has it (appendix C.6): the two best of each task; the pattern heads come
-    from the first 70% of the layers, and are taken first. By `maxsim`, the four best in the mean of
+    By `mnr`, as in REFORM (appendix C.6): the two best heads of each task; those of the pattern
+    task come first, from the first 70% of the layers. By `maxsim`: the four best in the mean of
     both tasks.
 
     Args:
-        rows: as `table` gave them.
-        layers: of the model.
-        measure: by which of MEASURES.
+        rows: of `table`.
+        layers: number of the model's layers.
+        measure: one of MEASURES.
 
     Returns:
-        In the order of layers; fewer than four where there are not so many.
+        In the order of layers; fewer than four if the model has fewer.
     """
     able = [row for row in rows if row.measure == measure and row.kind in TAKEN]
     return tuple(sorted(CHOOSERS[measure](able, layers)))

@@ -2,8 +2,8 @@
 Mechanistically Explains Long-Context Factuality").
 
 Needles are hidden in prose within the model's window, and asked for one after another; answers are
-decoded greedily, with full attention. A head copies a token of a needle's value where it attends to
-that token most of all while the same token is generated. Knows no method and no file.
+decoded greedily, with full attention. A head copies a token of a needle's value if it attends most
+to that token while the same token is generated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,6 @@ from torch import Tensor
 
 from longctx.core.contracts.memory import Memory
 from longctx.core.measure.calibrate.choosing import standard_error
-from longctx.core.measure.calibrate.needles import Haystack
 from longctx.core.model.adapter import Decoder, Layer
 from longctx.core.profile.prompt import PromptEncoder
 
@@ -26,7 +25,7 @@ MORE = 16  # tokens that an answer may have beside the value's
 
 @dataclass(frozen=True)
 class Copied:
-    """What came of a needle.
+    """The result of one needle.
 
     Attributes:
         scores: (L, H) float64, the share of the value's tokens that each head copied.
@@ -38,10 +37,11 @@ class Copied:
 
 
 class Context(Memory):
-    """Full attention at consecutive positions, which notes what single tokens attend to most.
+    """Full attention at consecutive positions, which records what single tokens attend to most.
 
     Attributes:
-        looked: by layer, (H,) the token to which each query head of the last single one attended.
+        looked: by layer, (H,) the token to which each query head of the last single token attended
+            most.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Context(Memory):
         self.looked: dict[int, Tensor] = {}
 
     def fork(self) -> "Context":
-        """A context that goes on from here, while this one stays as it is."""
+        """A copy that can read on, while this context stays as it is."""
         other = Context()
         other._kept = dict(self._kept)
         return other
@@ -71,7 +71,7 @@ def most_attended(layer: Layer, q: Tensor, k: Tensor) -> Tensor:
     """The token to which each query head of the last one attends most: (H,) int64.
 
     Args:
-        layer: the layer; what it adds to the logits changes no order among tokens.
+        layer: the layer; anything it adds to the logits leaves their order unchanged.
         q: rotated queries (H, 1, D).
         k: rotated keys (G, S, D).
     """
@@ -82,23 +82,28 @@ def most_attended(layer: Layer, q: Tensor, k: Tensor) -> Tensor:
 
 
 def copy_scores(
-    decoder: Decoder, prompt: PromptEncoder, haystack: Haystack, ends: set[int]
+    decoder: Decoder,
+    prompt: PromptEncoder,
+    document: Tensor,
+    needles: Sequence[tuple[str, range]],
+    ends: set[int],
 ) -> Iterator[Copied]:
     """Reads a haystack once, and asks for its needles one after another.
 
     Args:
         decoder: the model.
         prompt: encodes prefix and question.
-        haystack: what is read.
+        document: (N,) token ids of the haystack.
+        needles: the question for each, and the document's tokens of its value.
         ends: token ids that end an answer.
     """
-    ids = torch.cat([prompt.prefix(), haystack.ids])
+    ids = torch.cat([prompt.prefix(), document])
     before, context = len(prompt.prefix()), Context()
     for chunk in ids.split(CHUNK):
         decoder.read(chunk, context)
-    for needle in haystack.needles:
-        place = range(before + needle.first, before + needle.end)
-        question = prompt.question(needle.question)[0]
+    for words, value in needles:
+        place = range(before + value.start, before + value.stop)
+        question = prompt.question(words)[0]
         answer, looked = _answer(decoder, context.fork(), question, len(place) + MORE, ends)
         yield Copied(copied(ids, place, answer, looked), answer)
 
@@ -130,8 +135,8 @@ def copied(ids: Tensor, place: range, answer: Sequence[int], looked: Tensor) -> 
     A token counts once, however often it is copied.
 
     Args:
-        ids: (S,) what was read.
-        place: the needle's tokens there.
+        ids: (S,) token ids that were read.
+        place: positions of the needle's tokens.
         answer: n token ids.
         looked: (n, L, H) the tokens that were attended to most while they were generated.
     """
@@ -156,7 +161,7 @@ class RetrievalHead:
 
 
 def score_table(samples: Sequence[Sequence[Sequence[float]]]) -> list[RetrievalHead]:
-    """Means over samples of every query head, best first; equal ones in the order of layers.
+    """Means over samples of every query head, best first; ties in the order of layers.
 
     Args:
         samples: (n, L, H) copy scores.
@@ -170,7 +175,7 @@ def score_table(samples: Sequence[Sequence[Sequence[float]]]) -> list[RetrievalH
 
 
 def best_of_layers(heads: Sequence[RetrievalHead], layers: set[int]) -> list[RetrievalHead]:
-    """The best retrieval head of each of some layers that has one, in the order of layers.
+    """The best retrieval head of each of some layers, if it has one, in the order of layers.
 
     Args:
         heads: best first.

@@ -1,13 +1,13 @@
-"""Layer by head: ranks and copy scores as a grid of colours. Knows nothing of how they came."""
+"""Ranks and copy scores as heat maps, layers by heads."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from longctx.core.measure import figures
 from longctx.core.measure.calibrate.ranks import KINDS
 from longctx.core.measure.calibrate.report import TITLES, Calibration
 from longctx.core.measure.calibrate.tasks import TASKS
-from longctx.core.measure.eval import figures
 
 INCH = 0.13  # of a head or layer
 WORST = 1.0  # rank at which the colours end; 0.5 is chance
@@ -16,11 +16,11 @@ Cells = list[list[float]]
 
 
 def draw(file: Path, found: Calibration) -> None:
-    """Draws a row of grids for each measure and task, one for each kind; and the copy scores.
+    """Draws a row of heat maps for each measure and task, one for each kind; and copy scores.
 
     Args:
         file: .png or .svg.
-        found: what is drawn.
+        found: the results.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -71,7 +71,7 @@ def _draw_ranks(axes: Any, found: Calibration, measure: str, colours: Any) -> An
 def grid(entries: Sequence[tuple[int, int, float]]) -> Cells:
     """Values by layer and head, from (layer, head, value) in any order.
 
-    Layers may have different numbers of heads; what a layer lacks is NaN.
+    Layers may have different numbers of heads; missing heads are NaN.
     """
     layers, heads = (max(entry[i] for entry in entries) + 1 for i in range(2))
     cells = [[float("nan")] * heads for _ in range(layers)]

@@ -1,18 +1,15 @@
-"""Needles that each stand within one block, and the local attention map of their blocks.
+"""Needles that each stand within one block, and the local attention maps of their blocks.
 
-What the search for Ltri-LLM's spans looks at: one sentence to be found in a block, and how the
-block's tokens attend to each other in every layer. A pass is the model's own full attention; a map
-is taken while it runs, of one block at a time. Knows nothing of spans, and asks no question.
+The search for Ltri-LLM's spans needs, for each needle, how the tokens of its block attend to each
+other in every layer. The maps are recorded during full attention, one block at a time.
 """
 
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import cycle
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,13 +18,11 @@ from longctx.core.contracts.memory import Memory
 from longctx.core.engine.setup import Engine
 from longctx.core.kv import spans
 from longctx.core.kv.streaming_window import near_of, own_maps, plain
-from longctx.core.measure.haystack import LEAST_FILLER, Builder, Group, Haystack
-from longctx.core.measure.niah.drawing import Draw, Prose
+from longctx.core.measure.haystack import LEAST_FILLER, Builder, Group
+from longctx.core.measure.niah.drawing import Draw
 from longctx.core.measure.niah.kinds import MAKERS
-from longctx.core.measure.prose import sample_paragraphs
+from longctx.core.measure.prose import read_prose
 from longctx.core.model.adapter import Layer
-from longctx.core.sources.reader import Source
-from longctx.core.tokens.tokens import TokenStream
 
 NEEDLES = 8  # in one haystack, at most; every other block has one
 
@@ -42,11 +37,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """One input with its needles.
+    """A document with its needles.
 
     Attributes:
         ids: (n,) token ids, the prefix included.
-        places: of its needles, in tokens of the input.
+        places: of its needles, in tokens of `ids`.
     """
 
     ids: Tensor
@@ -58,7 +53,7 @@ class LayerMaps(NamedTuple):
 
     Attributes:
         summed: (B, N, N) attention of each block's tokens to each other, summed over heads.
-        thetas: (B, n) the entries at n quantiles of each block, heads apart.
+        thetas: (B, n) the entries at n quantiles of each block, over single heads.
         heads: H.
     """
 
@@ -74,35 +69,39 @@ def haystacks(engine: Engine, needles: int, seed: int, first: int, block: int) -
     """Prose with needles, each wholly within one block.
 
     Args:
-        engine: the model's tokenizer, prefix and window.
-        needles: in all.
-        seed: decides needles, places and prose.
+        engine: the model.
+        needles: total number.
+        seed: of needles, places and prose.
         first: tokens before the first block, the prefix included.
         block: tokens of a block.
 
     Raises:
-        UsageError: the model's window has no room, or no needle fits into a block.
+        UsageError: the model's window is too short, or no needle fits into a block.
         LongctxError: the tokenizer gives no exact length.
     """
-    paragraphs = sample_paragraphs()
-    builder, prose = Builder(engine.files.tokenizer, paragraphs), Prose(paragraphs)
-    stream, prefix = TokenStream(engine.files.tokenizer), engine.prompt.prefix()
+    builder, prefix = Builder(engine.files.tokenizer, read_prose()), engine.prompt.prefix()
     starts = _starts(engine.window, len(prefix), first, block)
-    places = random.Random(f"spans/{seed}")
+    draw = random.Random(f"spans/{seed}")
     for done in range(0, needles, len(starts)):
         name, blocks = f"spans/{seed}/{done}", starts[: needles - done]
-        lines = _lines(Draw(MAKERS, prose, name), builder, len(blocks), block)
+        lines = _lines(Draw(MAKERS, builder.prose, name), builder, len(blocks), block)
         begins = [
-            start + places.randint(0, block - builder.count(line)) - len(prefix)
+            start + draw.randint(0, block - builder.count(line)) - len(prefix)
             for start, line in zip(blocks, lines, strict=True)
         ]
         length = blocks[-1] + block + LEAST_FILLER - len(prefix)
         built = builder.build(_groups(builder, lines, begins, length), length, name)
-        yield _sample(stream, prefix, built, blocks)
+        ids = torch.cat([prefix, built.ids])
+        tokens = [built.tokens(line.start, line.end) for (line,) in built.places]
+        places = [
+            Place(at, len(prefix) + first, len(prefix) + end)
+            for at, (first, end) in zip(blocks, tokens, strict=True)
+        ]
+        yield Sample(ids, tuple(places))
 
 
 def _starts(window: int, prefix: int, first: int, block: int) -> list[int]:
-    """First tokens of the blocks that have a needle; prose stands between them and around them."""
+    """First tokens of the blocks with a needle; there is prose between and around them."""
     lead = max(1, -(-(prefix + LEAST_FILLER - first) // block))  # blocks before the first of them
     starts = [first + (lead + 2 * number) * block for number in range(NEEDLES)]
     fitting = [start for start in starts if start + block + LEAST_FILLER <= window]
@@ -116,7 +115,7 @@ def _starts(window: int, prefix: int, first: int, block: int) -> list[int]:
 
 
 def _lines(draw: Draw, builder: Builder, count: int, block: int) -> list[str]:
-    """Needles of all kinds in turn, but for those that are longer than a block."""
+    """Needles of all kinds in turn, except those that are longer than a block."""
     kinds, lines, refused = cycle(MAKERS), [], 0
     while len(lines) < count:
         line = draw.needle(next(kinds)).lines[0]
@@ -132,43 +131,30 @@ def _lines(draw: Draw, builder: Builder, count: int, block: int) -> list[str]:
 
 
 def _groups(builder: Builder, lines: list[str], begins: list[int], length: int) -> list[Group]:
-    """Lines at the depths at which they begin at these tokens of the document."""
+    """Groups of one line each, at the depths that let lines begin at these tokens."""
     sizes = [builder.count(line) for line in lines]
     prose = length - sum(sizes)
     befores = [begin - sum(sizes[:number]) for number, begin in enumerate(begins)]
     return [Group(n / prose, (line,)) for n, line in zip(befores, lines, strict=True)]
 
 
-def _sample(stream: TokenStream, prefix: Tensor, built: Haystack, blocks: list[int]) -> Sample:
-    source = Source("haystack", None, BytesIO(built.text.encode()))
-    tokens = [*stream.read(source)]
-    ids = torch.from_numpy(np.concatenate([part.ids for part in tokens])).long()
-    starts = np.concatenate([part.starts for part in tokens])
-    places = [
-        # A token that begins before the line feed is the needle's, though the feed be part of it.
-        Place(at, len(prefix) + line.token, len(prefix) + int(np.searchsorted(starts, line.end)))
-        for at, (line,) in zip(blocks, built.places, strict=True)
-    ]
-    return Sample(torch.cat([prefix, ids]), tuple(places))
-
-
 # --- maps ---------------------------------------------------------------------------------------
 
 
 class Tap(Memory):
-    """Full attention of one pass, which leaves the local maps of some blocks behind.
+    """Full attention of one pass, which records the local maps of some blocks.
 
-    They are the maps that Ltri-LLM sees: of the attention over the local window alone, which begins
-    behind the initial tokens. No map is larger than a block.
+    They are the maps that Ltri-LLM uses: of attention over the local window alone, which begins
+    after the initial tokens.
 
     Args:
         sample: what is read.
         first: initial tokens.
         block: N.
-        shares: n quantiles, each over 0 and up to 1.
+        shares: n quantiles, each above 0 and at most 1.
 
     Attributes:
-        maps: by layer without a sliding window, of every needle's block.
+        maps: of every needle's block, by layer; none of layers with a sliding window.
     """
 
     def __init__(self, sample: Sample, first: int, block: int, shares: list[float]):

@@ -1,7 +1,7 @@
-"""The profile of a calibration: all that is known of a model, with the heads that were found.
+"""Makes the profile of a calibrated model: its profile before, with the heads that were found.
 
-What the model's profile says stays, but for heads and spans. Where it says nothing of a method's
-sizes, they follow from the model's window.
+Only heads and spans change. Sizes of a method that the profile does not set follow from the model's
+window.
 """
 
 from collections.abc import Sequence
@@ -34,18 +34,18 @@ def text(
     retrieval: Sequence[RetrievalHead],
     spans: dict[str, Any],
 ) -> str:
-    """A complete profile as YAML, which loads.
+    """A complete and valid profile as YAML.
 
     Args:
-        engine: the model with the profile that it was calibrated with.
-        name: what to call it.
+        engine: the model, with its profile before.
+        name: of the profile.
         description: one line.
         heads: REFORM's.
-        retrieval: Ltri-LLM's, one of a layer; none: its section stays as it was.
+        retrieval: Ltri-LLM's, one a layer; none: its section stays as it was.
         spans: theta, phi and lam, by layer.
 
     Raises:
-        UsageError: the profile that it was calibrated with has options that do not fit.
+        UsageError: the profile before has invalid options.
     """
     before = engine.profile
     values: dict[str, Any] = {
@@ -66,20 +66,20 @@ def text(
 
 
 def require_fit(before: Profile, window: int) -> dict[str, Any]:
-    """Options by method as a profile will have them, but for what is still to be found.
+    """Options by method as the profile will have them, before heads and spans are known.
 
     Args:
-        before: the profile to calibrate with; an empty section stands for the method's own values.
+        before: the profile to calibrate with; an empty section means the method's defaults.
         window: tokens that the model was trained on.
 
     Raises:
-        UsageError: a method that there is not, or options that do not fit it.
+        UsageError: an unknown method, or invalid options of one.
     """
     return _options(replace(before, methods=_methods(before, window, ANY_HEAD, (), {})))
 
 
 def sizes(window: int) -> dict[str, int]:
-    """REFORM's sizes for a model of which only the window is known."""
+    """REFORM's sizes for a window."""
     chunk = min(LARGEST, window // 4)
     edge = min(EDGE, chunk // 8)
     gather = min(MOST, window // 2)
@@ -87,7 +87,7 @@ def sizes(window: int) -> dict[str, int]:
 
 
 def blocks(window: int) -> dict[str, int]:
-    """Ltri-LLM's sizes where the usual ones are more than the model's window; else nothing."""
+    """Ltri-LLM's sizes for a window that is smaller than its defaults need; else nothing."""
     usual = methods.load(LTRI).Options()
     if usual.window <= window:
         return {}
@@ -97,7 +97,7 @@ def blocks(window: int) -> dict[str, int]:
 
 
 def _changed(before: Profile) -> dict[str, Any]:
-    """What else the profile says otherwise than by default."""
+    """Other settings that differ from the defaults."""
     usual = Profile("")
     found = {
         name: getattr(before, name)
@@ -127,12 +127,12 @@ def _methods(
 
 
 def _with(section: Any, found: dict[str, Any]) -> Any:
-    """A section with what was found; one that is no mapping as it is, for `_options` to refuse."""
+    """A section with what was found; `_options` refuses one that is no mapping."""
     return {**section, **found} if isinstance(section, dict) else section
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts with line feeds in quotes, on one line."""
+    """Writes texts with line feeds on one line, in quotes."""
 
     def represent_str(self, text: str) -> yaml.Node:
         style = '"' if "\n" in text else None
@@ -143,14 +143,14 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def _plain(values: Any) -> Any:
-    """The same of lists and mappings alone, as YAML has them."""
+    """The same values in lists and mappings."""
     if isinstance(values, dict):
         return {key: _plain(value) for key, value in values.items()}
     return [_plain(value) for value in values] if isinstance(values, list | tuple) else values
 
 
 def _options(made: Profile) -> dict[str, Any]:
-    """Options by method; UsageError where one does not take what is written for it."""
+    """Options by method; UsageError if some are invalid."""
     methods.load(made.method)
     return {
         name: profile.build(methods.load(name).Options, values, f"options of method {name!r}")

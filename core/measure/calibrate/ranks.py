@@ -1,9 +1,13 @@
-"""How near a document's tokens are to a question's in each head, and the mean normalised rank of
-what the question needs (REFORM, appendix C.1).
+"""How well each head finds what a question needs, by two measures; lower is better.
 
-Scores of the document's tokens, smoothed over their neighbours, and the ranks of those that are
-wanted. Pure functions of one layer's states; knows no model and no file.
+`maxsim` is the rank of a window by late interaction, the rule by which documents are gathered
+(standardised MaxSim, `core/retrieve/late_interaction.py`), of plain windows and of each head alone.
+`mnr` is the mean normalised rank of tokens (REFORM, appendix C.1): scores of the document's tokens,
+smoothed over their neighbours, and the ranks of those that are needed. Pure functions of one
+layer's states.
 """
+
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -11,17 +15,43 @@ from torch import Tensor
 
 from longctx.core.common.errors import LongctxError
 from longctx.core.measure.calibrate.tapping import LayerStates, Unit
+from longctx.core.retrieve.unit_table import UNIT
 
+MAXSIM, MNR = MEASURES = ("maxsim", "mnr")
 KINDS = ("q", "k", "v", "attention", "hidden")
 NEIGHBOURS = 20  # over which a token's score is averaged with its own, half on each side
 
 
-def affinities(states: LayerStates) -> dict[str, Tensor]:
-    """How near each of a document's tokens is to each of its question's, for every head of a layer.
+def layer_ranks(
+    states: LayerStates, gold: Sequence[tuple[int, int]]
+) -> dict[str, dict[str, list[float]]]:
+    """How every head of a layer ranks what a question needs; lower is better.
+
+    Args:
+        states: of document and question.
+        gold: [first, end) tokens of each sentence that the question needs.
 
     Returns:
-        By KINDS, (heads, N, T) float32: query heads for q and attention, key/value heads for k and
-        v, and one for hidden. Cosines, but for attention, which has dots.
+        By measure and kind, one rank a head: query heads for q and attention, key/value heads for
+        k and v, and one for hidden.
+
+    Raises:
+        LongctxError: the states are not finite.
+    """
+    tokens = torch.cat([torch.arange(*sentence) for sentence in gold])
+    found: dict[str, dict[str, list[float]]] = {measure: {} for measure in MEASURES}
+    for kind, near in affinities(states).items():
+        found[MAXSIM][kind] = sentence_ranks(near, gold).tolist()
+        found[MNR][kind] = mean_ranks(near, tokens).tolist()
+    return found
+
+
+def affinities(states: LayerStates) -> dict[str, Tensor]:
+    """The similarity of each document token to each question token, for every head of a layer.
+
+    Returns:
+        By kind, (heads, N, T) float32: query heads for q and attention, key/value heads for k and
+        v, and one for hidden. Cosines, except for attention, which has dot products.
 
     Raises:
         LongctxError: the states are not finite.
@@ -38,8 +68,8 @@ def mean_ranks(near: Tensor, gold: Tensor) -> Tensor:
     """The mean normalised rank of every head of a kind (REFORM, appendix C.1).
 
     Args:
-        near: (heads, N, T) of `affinities`.
-        gold: (n,) the document's tokens that the question needs.
+        near: (heads, N, T) similarities.
+        gold: (n,) document tokens that the question needs.
 
     Returns:
         (heads,) float64 on the CPU.
@@ -48,13 +78,13 @@ def mean_ranks(near: Tensor, gold: Tensor) -> Tensor:
 
 
 def cosines(document: Unit, question: Unit) -> Tensor:
-    """The cosine of each document token with each of the question's: (heads, N, T)."""
+    """The cosine of each document token with each question token: (heads, N, T)."""
     found = document.vectors.float() @ question.vectors.float().transpose(1, 2)
     return found + 0 * document.lengths[..., None]  # not finite where a state is not
 
 
 def dots(keys: Unit, queries: Unit) -> Tensor:
-    """q·k of each document token with each of the question's, no position or scale: (H, N, T).
+    """q·k of document and question tokens, without position and scale: (H, N, T).
 
     Args:
         keys: of the document, G heads.
@@ -67,16 +97,16 @@ def dots(keys: Unit, queries: Unit) -> Tensor:
 
 
 def pooled(scores: Tensor) -> Tensor:
-    """Means of each token's score and those of its neighbours, fewer at the ends: (heads, N)."""
+    """Scores averaged with those of neighbours, fewer at the ends: (heads, N)."""
     half = NEIGHBOURS // 2
     shape = {"kernel_size": NEIGHBOURS + 1, "stride": 1, "padding": half}
     return F.avg_pool1d(scores[:, None], **shape, count_include_pad=False)[:, 0]
 
 
 def normalised_ranks(scores: Tensor, gold: Tensor) -> Tensor:
-    """The rank of some tokens, or windows, divided by the number of all.
+    """Ranks of some tokens or windows, divided by the number of all.
 
-    The best one has rank 1. Those of equal scores share the mean of their ranks.
+    The best one has rank 1. Equal scores share the mean of their ranks.
 
     Args:
         scores: (heads, N), higher is better.
@@ -100,3 +130,51 @@ def _require_finite(scores: Tensor, index: int, kind: str) -> None:
             f"the model gives {kind} states that are not finite",
             "Use another --dtype.",
         )
+
+
+# --- by windows -----------------------------------------------------------------------------------
+
+
+def sentence_ranks(near: Tensor, gold: Sequence[tuple[int, int]]) -> Tensor:
+    """The rank of the best window that has tokens of a sentence, as a share of all windows.
+
+    Args:
+        near: (heads, N, T) similarities.
+        gold: [first, end) tokens of each sentence that the question needs.
+
+    Returns:
+        (heads,) float64 on the CPU, the mean over the sentences; 1/W is best.
+    """
+    scores = window_scores(near)
+    best = [normalised_ranks(scores, _windows_of(*each, near.shape[1])).amin(1) for each in gold]
+    return torch.stack(best).mean(dim=0)
+
+
+def window_scores(near: Tensor) -> Tensor:
+    """Standardised MaxSim of each window of two units, shifted by one: (heads, W).
+
+    For each question token, the best similarity in a window is standardised over all windows, and
+    negative values become 0; the score is the sum over the question. A document of one unit is one
+    window.
+
+    Args:
+        near: (heads, N, T) similarities.
+    """
+    best = _maxima(near)
+    deviation, mean = torch.std_mean(best, dim=1, correction=0, keepdim=True)
+    varies = best.amax(1, keepdim=True) > best.amin(1, keepdim=True)
+    standard = (best - mean) / deviation.where(varies, 1.0) * varies
+    return standard.clamp_min(0).sum(dim=2)
+
+
+def _maxima(near: Tensor) -> Tensor:
+    """The best similarity to each question token in each window: (heads, W, T)."""
+    short = -near.shape[1] % UNIT  # tokens that the last unit lacks
+    units = F.pad(near, (0, 0, 0, short), value=float("-inf")).unflatten(1, (-1, UNIT)).amax(2)
+    return units if units.shape[1] == 1 else units[:, :-1].maximum(units[:, 1:])
+
+
+def _windows_of(first: int, end: int, tokens: int) -> Tensor:
+    """The windows that have some of the tokens [first, end)."""
+    last = max(0, -(-tokens // UNIT) - 2)  # a window is named by its first unit
+    return torch.arange(max(0, first // UNIT - 1), min(last, (end - 1) // UNIT) + 1)

@@ -1,4 +1,4 @@
-"""What a calibration found: as JSON, as Markdown, and what a profile takes of it. Values alone."""
+"""Results of a calibration, as JSON and as Markdown."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -7,9 +7,9 @@ from typing import Any
 
 from longctx.core.measure.calibrate.choosing import Head, Row
 from longctx.core.measure.calibrate.copying import RetrievalHead
-from longctx.core.measure.calibrate.measures import MAXSIM, MEASURES, MNR
-from longctx.core.measure.calibrate.ranks import KINDS
+from longctx.core.measure.calibrate.ranks import KINDS, MAXSIM, MEASURES, MNR
 from longctx.core.measure.calibrate.tasks import TASKS
+from longctx.core.measure.markdown import table
 
 SCHEMA_VERSION = 2
 BEST = 3  # of each kind, as in table 1 of the REFORM paper
@@ -22,22 +22,22 @@ Ranked = tuple[Head, Sequence[Row]]  # a head, and how it did by each of the mea
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a run found.
+    """Results of a run.
 
     Attributes:
-        model, device, dtype: what was run, and where.
+        model, device, dtype: what ran, and where.
         length, samples, seed: of the ranked samples; `samples` of each task.
         rows: every head in every task by every measure, best first.
-        rank_by: the measure by which REFORM's heads were chosen.
-        heads: that REFORM takes.
+        rank_by: the measure that chose REFORM's heads.
+        heads: REFORM's.
         copying: every query head, best first.
-        needles, answered: how many were asked for copying, and how many answers had the value.
-        retrieval_heads: that Ltri-LLM takes: the best of each layer, above the threshold.
-        spans: fields of `SpanFit`, by layer.
-        heads_stay: no retrieval head was found, and those of the profile before stay in it.
+        needles, answered: how many needles were asked for, and how many answers had the value.
+        retrieval_heads: Ltri-LLM's: the best of each layer, above the threshold.
+        spans: the fields of `LayerFit`, each over all layers.
+        heads_stay: no retrieval head was found, and the profile keeps those it had.
         profile: the file that was written.
-        folder: where the tables are.
-        seconds: of this run; less than of all where an earlier one was gone on with.
+        folder: of the tables.
+        seconds: of this run, without earlier runs that it continued.
     """
 
     model: str
@@ -60,7 +60,7 @@ class Calibration:
     seconds: float
 
     def of_task(self, measure: str, task: str, kind: str | None = None) -> list[Row]:
-        """Rows of a task by a measure, best first; None: of all kinds."""
+        """Rows of a task by a measure, best first; `kind` None: of all kinds."""
         which = measure, task
         own = [row for row in self.rows if (row.measure, row.task) == which]
         return [row for row in own if kind in (None, row.kind)]
@@ -71,7 +71,7 @@ class Calibration:
         Args:
             task: one of TASKS.
             shown: how many.
-            each: of every kind at least so many.
+            each: at least so many of every kind.
         """
         own = self.of_task(self.rank_by, task)
         kinds = [row for kind in KINDS for row in self.of_task(self.rank_by, task, kind)[:each]]
@@ -81,7 +81,7 @@ class Calibration:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """All of them, first the one by which heads were chosen."""
+        """All measures, first the one that chose the heads."""
         return self.rank_by, *(name for name in MEASURES if name != self.rank_by)
 
     def as_dict(self) -> dict[str, Any]:
@@ -100,10 +100,7 @@ class Calibration:
 
 
 def as_markdown(found: Calibration) -> str:
-    """Tables for people: the best heads of each task and kind, and of copying; and what is taken.
-
-    The JSON file has all of them.
-    """
+    """Tables of the best heads of each task and kind and of copying, and the spans."""
     return "\n".join(_lines(found))
 
 
@@ -115,26 +112,26 @@ def _lines(found: Calibration) -> Iterator[str]:
     yield f"REFORM's heads, by {TITLES[found.rank_by]}: {heads}."
     for task in TASKS:
         yield from ("", f"## Ranks, {task} (lower is better)", "")
-        ranks = found.ranks(task, SHOWN, BEST)
-        yield from _table(rank_headers(found), map(rank_cells, ranks))
+        headers, ranks = rank_headers(found), found.ranks(task, SHOWN, BEST)
+        yield table(headers, map(rank_cells, ranks), right=headers)
     yield from ("", "## Copy score (higher is better)", "")
     yield f"{found.answered} of {found.needles} needles were answered."
     yield ""
-    yield from _table(
-        ("layer", "head", "score", "error"), map(copy_cells, found.copying[: 2 * SHOWN])
-    )
+    headers = ("layer", "head", "score", "error")
+    yield table(headers, map(copy_cells, found.copying[: 2 * SHOWN]), right=headers)
     yield from ("", "## Spans", "")
-    yield from _table(("layer", "theta", "phi", "lambda", "F1"), span_cells(found.spans))
+    headers = ("layer", "theta", "phi", "lambda", "F1")
+    yield table(headers, span_cells(found.spans), right=headers)
     yield ""
 
 
 def named(layer: int, kind: str, head: int) -> str:
-    """A head as a profile has it."""
+    """A head as in a profile."""
     return f"[{layer}, {kind}, {head}]"
 
 
 def rank_headers(found: Calibration) -> tuple[str, ...]:
-    """Of `rank_cells`; first the measure by which heads were chosen."""
+    """Headers for `rank_cells`; the measure that chose the heads comes first."""
     return ("layer", "kind", "head", *(text for name in found.measures for text in HEADERS[name]))
 
 
@@ -157,11 +154,6 @@ def span_cells(spans: dict[str, Any]) -> list[tuple[str, ...]]:
         (f"{layer}", f"{theta:.3f}", f"{phi:.3f}", f"{lam:g}", _fixed(f1, 3))
         for layer, (theta, phi, lam, f1) in enumerate(zip(*columns, strict=True))
     ]
-
-
-def _table(headers: Sequence[str], rows: Iterator[tuple] | list[tuple]) -> Iterator[str]:
-    for cells in (headers, ["---:" for _ in headers], *rows):
-        yield f"| {' | '.join(cells)} |"
 
 
 def _fixed(value: float | None, digits: int) -> str:

@@ -1,13 +1,13 @@
-"""Runs a calibration: ranks, copying, spans; each finished piece is kept, so that a run goes on.
+"""Runs a calibration: ranks, copy scores, spans. Results are kept, so that a stopped run can go on.
 
-Beside the profile NAME.yaml stands the folder NAME.calibration: the journal, table.json, table.md
-and, where matplotlib is installed, heatmap.png.
+Beside the profile NAME.yaml, the folder NAME.calibration has the journal, table.json, table.md and,
+if matplotlib is installed, heatmap.png.
 """
 
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import Any
@@ -25,13 +25,20 @@ from longctx.core.measure.calibrate import (
     tapping,
     writing,
 )
-from longctx.core.measure.calibrate.measures import layer_ranks
-from longctx.core.measure.calibrate.needles import Haystacks
+from longctx.core.measure.calibrate.ranks import layer_ranks
 from longctx.core.measure.calibrate.report import Calibration
-from longctx.core.measure.calibrate.tasks import TASKS, Sample, Samples, prose
-from longctx.core.measure.calibrate.wanted import Wanted, require, require_no_less
-from longctx.core.measure.eval.journal import Journal, Record
-from longctx.core.measure.eval.run_settings import of_model
+from longctx.core.measure.calibrate.tasks import (
+    TASKS,
+    Haystacks,
+    Sample,
+    Samples,
+    prose,
+    value_tokens,
+)
+from longctx.core.measure.calibrate.wanted import CalibrationPlan, require, require_no_less
+from longctx.core.measure.haystack import Builder
+from longctx.core.measure.journal import Journal, Record, Tell
+from longctx.core.measure.runner import of_model
 
 _log = logging.getLogger(__name__)
 
@@ -41,24 +48,20 @@ BESIDE = 256  # tokens of the window that prefix, question and answer may take
 DIGITS = 7  # of a rank that is kept
 WRITTEN = "profile"  # the journal's record of how much the written profile was made with
 
-# What, done, total, unit, and how many of those done were there from an earlier run. The first time
-# of each is its beginning.
-Told = Callable[[str, int, int, str, int], None]
 
-
-def run(setup: Setup, wanted: Wanted, tell: Told = lambda *told: None) -> Calibration:
+def run(setup: Setup, wanted: CalibrationPlan, tell: Tell = lambda *told: None) -> Calibration:
     """Finds a model's heads, and writes its profile and the tables.
 
     Args:
-        setup: the model; its method does not matter.
-        wanted: how much, and where to.
+        setup: the model; its method is ignored.
+        wanted: how much is measured, and the profile to write.
         tell: called as it goes on.
 
     Raises:
-        UsageError: samples that do not fit, a file or folder that cannot be used, or options of
-            the profile that do not fit a method.
+        UsageError: samples that do not fit the window, an unusable file or folder, or invalid
+            options in the model's profile.
         LongctxError: the model does not run, or a file cannot be written.
-        KeyboardInterrupt: Ctrl-C; what is finished is in the folder.
+        KeyboardInterrupt: Ctrl-C; the folder keeps what is finished.
     """
     began = time.monotonic()
     require(wanted)
@@ -66,8 +69,9 @@ def run(setup: Setup, wanted: Wanted, tell: Told = lambda *told: None) -> Calibr
     text = "a calibration reads in ways of its own: method %s and the decode policy stand for none"
     facts(_log, text, READER, method=None, decode=None)
     shape = _shape(profile_file.require_fit(engine.profile, engine.window))
-    samples = Samples(engine.files.tokenizer, wanted.length, wanted.seed)
-    haystacks = Haystacks(engine.files.tokenizer, _room(engine, wanted), wanted.seed)
+    builder = Builder(engine.files.tokenizer, prose())
+    samples = Samples(builder, wanted.length, wanted.seed)
+    haystacks = Haystacks(builder, _room(engine, wanted), wanted.seed)
     next(maps.haystacks(engine, 1, wanted.seed, shape.first, shape.block))  # refuses their sizes
     with (
         Journal(wanted.folder, _settings(engine, wanted)) as journal,
@@ -86,25 +90,25 @@ def run(setup: Setup, wanted: Wanted, tell: Told = lambda *told: None) -> Calibr
     return found
 
 
-def _room(engine: Engine, wanted: Wanted) -> int:
+def _room(engine: Engine, wanted: CalibrationPlan) -> int:
     """Tokens of a haystack that is read with full attention."""
     return max(1, min(wanted.length, (engine.window - BESIDE) // 100 * 100))
 
 
-def _settings(engine: Engine, wanted: Wanted) -> Record:
-    """What decides the finished pieces; a run with more of them goes on with those of another."""
+def _settings(engine: Engine, wanted: CalibrationPlan) -> Record:
+    """What results depend on; later runs may measure more."""
     return {
         "calibration": VERSION,
         **of_model(engine),
         "length": wanted.length,
         "seed": wanted.seed,
         "reading": asdict(tapping.options(engine.window)),
-        "prose": hashlib.sha256("\n".join(prose()).encode()).hexdigest(),
+        "prose": hashlib.sha256(prose().text.encode()).hexdigest(),
     }
 
 
 def _shape(options: dict[str, Any]) -> span_search.Shape:
-    """What the profile, or else the method itself, says of spans."""
+    """Options of spans, from the profile or else the method's defaults."""
     ltri = options.get(profile_file.LTRI) or methods.load(profile_file.LTRI).Options()
     names = [each.name for each in fields(span_search.Shape)]
     return span_search.Shape(**{name: getattr(ltri, name) for name in names})
@@ -114,7 +118,7 @@ def _shape(options: dict[str, Any]) -> span_search.Shape:
 
 
 def _ranks(
-    engine: Engine, journal: Journal, samples: Samples, count: int, tell: Told
+    engine: Engine, journal: Journal, samples: Samples, count: int, tell: Tell
 ) -> dict[str, list[choosing.Ranks]]:
     """The ranks of every sample, by task; the tasks take turns."""
     pieces = {
@@ -122,16 +126,11 @@ def _ranks(
         for number in range(count)
         for task in TASKS
     }
-    journal.complete(pieces, _counted(tell, "ranks of heads", "samples"))
+    found = journal.complete("ranks of heads", "samples", pieces, tell)
     return {
-        task: [(journal.get(f"{task}/{number}") or {})["ranks"] for number in range(count)]
-        for task in TASKS
+        task: [record["ranks"] for record in found[number :: len(TASKS)]]
+        for number, task in enumerate(TASKS)
     }
-
-
-def _counted(tell: Told, what: str, unit: str) -> Callable[[int, int, int], None]:
-    """Tells of pieces as a journal counts them."""
-    return lambda done, total, kept: tell(what, done, total, unit, kept)
 
 
 def _ranked(engine: Engine, samples: Samples, task: str, number: int) -> Record:
@@ -141,7 +140,7 @@ def _ranked(engine: Engine, samples: Samples, task: str, number: int) -> Record:
 def _rank(engine: Engine, sample: Sample) -> list[dict[str, dict[str, list[float]]]]:
     """By layer, measure, kind and head."""
     sizes = tapping.options(engine.window)
-    read = tapping.read(engine.decoder, sizes, engine.prompt, sample.ids, sample.question)
+    read = tapping.read(engine.decoder, sizes, engine.prompt, sample.ids, sample.needle.question)
     return [
         {measure: _rounded(ranks) for measure, ranks in layer_ranks(states, sample.gold).items()}
         for states in read
@@ -153,45 +152,45 @@ def _rounded(ranks: dict[str, list[float]]) -> dict[str, list[float]]:
 
 
 def _copied(
-    engine: Engine, journal: Journal, haystacks: Haystacks, count: int, tell: Told
+    engine: Engine, journal: Journal, haystacks: Haystacks, count: int, tell: Tell
 ) -> list[Record]:
-    """What came of every needle."""
+    """The result of every needle."""
     pieces = {
         f"copying/{number}": partial(_copy, engine, haystacks, number) for number in range(count)
     }
-    journal.complete(pieces, _counted(tell, "copy scores", "haystacks"))
-    return [needle for name in pieces for needle in (journal.get(name) or {})["needles"]]
+    found = journal.complete("copy scores", "haystacks", pieces, tell)
+    return [needle for record in found for needle in record["needles"]]
 
 
 def _copy(engine: Engine, haystacks: Haystacks, number: int) -> Record:
-    haystack = haystacks.make(number)
+    laid = haystacks.make(number)
+    asked = [(query.question, value_tokens(laid, query)) for query in laid.case.queries]
     ends, tokenizer = engine.files.eos_ids(), engine.files.tokenizer
-    found = copying.copy_scores(engine.decoder, engine.prompt, haystack, ends)
+    found = copying.copy_scores(engine.decoder, engine.prompt, laid.haystack.ids, asked, ends)
     needles = [
         {
-            "value": needle.value,
+            "value": query.answers[0],
             "answer": tokenizer.decode(copied.answer, skip_special_tokens=True),
             "scores": [[round(score, 4) for score in row] for row in copied.scores.tolist()],
         }
-        for needle, copied in zip(haystack.needles, found, strict=True)
+        for query, copied in zip(laid.case.queries, found, strict=True)
     ]
     return {"needles": needles}
 
 
 def _spans(
-    engine: Engine, journal: Journal, wanted: Wanted, shape: span_search.Shape, tell: Told
+    engine: Engine, journal: Journal, wanted: CalibrationPlan, shape: span_search.Shape, tell: Tell
 ) -> Record:
-    """Fields of `SpanFit`, by layer."""
+    """The fields of `LayerFit`, each over all layers."""
     needles, trials = wanted.amounts.needles, wanted.amounts.trials
-    name = f"spans/{needles}/{trials}"
-    if journal.get(name) is None:
 
-        def on_progress(done: int, total: int) -> None:
-            tell("spans", done, total, "steps", 0)
+    def on_progress(done: int, total: int) -> None:
+        tell("spans", done, total, "steps", 0)
 
-        fit = span_search.search(engine, shape, needles, trials, wanted.seed, on_progress)
-        journal.put(name, asdict(fit))
-    return journal.get(name) or {}
+    def search() -> Record:
+        return span_search.search(engine, shape, needles, trials, wanted.seed, on_progress)
+
+    return journal.fetch(f"spans/{needles}/{trials}", search)
 
 
 # --- what was found -------------------------------------------------------------------------------
@@ -199,7 +198,7 @@ def _spans(
 
 def _found(
     engine: Engine,
-    wanted: Wanted,
+    wanted: CalibrationPlan,
     ranks: dict[str, list[choosing.Ranks]],
     copied: Sequence[Record],
     spans: Record,

@@ -1,8 +1,8 @@
-"""Ltri-LLM's thresholds of each layer by random search, and its lambda by a lookup table.
+"""Ltri-LLM's thresholds for each layer by random search, and its lambda by a lookup table.
 
 Tang et al., "Ltri-LLM: Streaming Long Context Inference for LLMs with Training-Free Dynamic
 Triangular Attention Pattern", 3.3.2 and section 5, "Hyperparameter Tuning". The samples are our
-own: sentences to be found, in prose (`maps.py`). Knows no method; what it finds are its options.
+own: needles in prose (`maps.py`).
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ LAMBDAS = tuple(float(n) for n in range(1, 21))  # *ours*; the paper goes up to 
 
 @dataclass(frozen=True)
 class Shape:
-    """What of Ltri-LLM's options decides what its spans are.
+    """Ltri-LLM's options that determine its spans.
 
     Attributes:
         first: initial tokens.
@@ -43,20 +43,7 @@ class Shape:
 
 
 class LayerFit(NamedTuple):
-    """What was found for one layer; the fields are those of `SpanFit`."""
-
-    theta: float
-    phi: float
-    lam: float
-    f1: float | None = None
-    f1_error: float | None = None
-    reference_f1: float | None = None
-    vectors: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class SpanFit:
-    """What was found, by layer. A layer with a sliding window has no spans: no F1, and no table.
+    """What was found for one layer. A sliding window has no spans: no F1, and no table.
 
     Attributes:
         theta: quantile of a block's entries that is taken off them.
@@ -68,13 +55,13 @@ class SpanFit:
         vectors: index vectors of a block, mean, with each of `LAMBDAS`; see `vector_table`.
     """
 
-    theta: tuple[float, ...]
-    phi: tuple[float, ...]
-    lam: tuple[float, ...]
-    f1: tuple[float | None, ...]
-    f1_error: tuple[float | None, ...]
-    reference_f1: tuple[float | None, ...]
-    vectors: tuple[tuple[float, ...], ...]
+    theta: float
+    phi: float
+    lam: float
+    f1: float | None = None
+    f1_error: float | None = None
+    reference_f1: float | None = None
+    vectors: tuple[float, ...] = ()
 
 
 def search(
@@ -84,20 +71,23 @@ def search(
     trials: int = TRIALS,
     seed: int = 0,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> SpanFit:
-    """Looks for the theta and phi of each layer whose spans fit the needles best, then for lambda.
+) -> dict[str, tuple]:
+    """Finds the theta and phi of each layer whose spans fit the needles best, then lambda.
 
     Args:
         engine: the model; its method is not used.
         shape: of its blocks and spans.
         samples: needles, each in a block of its own.
         trials: pairs of theta and phi that are drawn, the same for all layers.
-        seed: decides samples and trials.
-        on_progress: called with how many haystacks and layers are done, and how many there are;
-            first with none, before the model reads.
+        seed: of samples and trials.
+        on_progress: called with how many haystacks and layers are done, of how many; first before
+            the model reads.
+
+    Returns:
+        The fields of `LayerFit`, each over all layers.
 
     Raises:
-        UsageError: the model's window is too short, or the blocks are for any needle.
+        UsageError: the model's window or the blocks are too short.
         LongctxError: the tokenizer gives no exact length, or the model cannot run.
     """
     candidates = draw(trials, seed)
@@ -121,7 +111,7 @@ def search(
         else:
             fits.append(LayerFit(*REFERENCE, lam=LAMBDAS[-1]))
         on_progress(len(found) + len(fits), total)
-    return SpanFit(*zip(*fits, strict=True))  # a tuple over layers for each field
+    return dict(zip(LayerFit._fields, zip(*fits, strict=True), strict=True))
 
 
 def draw(trials: int, seed: int) -> list[tuple[float, float]]:
@@ -133,7 +123,7 @@ def draw(trials: int, seed: int) -> list[tuple[float, float]]:
 
 
 def evidence_of(samples: list[Sample], block: int) -> Tensor:
-    """(B, N) bool: the tokens of its block that are a needle's, for all needles in order."""
+    """(B, N) bool: for each needle, which tokens of its block are its own."""
     places = [place for sample in samples for place in sample.places]
     start, begin, end = torch.tensor(places).T[:, :, None]
     token = start + torch.arange(block)
@@ -149,7 +139,7 @@ def joined(parts: list[LayerMaps]) -> LayerMaps:
 def fit(
     maps: LayerMaps, evidence: Tensor, candidates: list[tuple[float, float]], shape: Shape
 ) -> LayerFit:
-    """The best candidate for one layer, of equal ones the first, and the lambda that goes with it.
+    """The best candidate for one layer, the first of equal ones, and its lambda.
 
     Args:
         maps: of B blocks, with a threshold for each candidate.

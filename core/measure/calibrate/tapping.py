@@ -1,10 +1,9 @@
 """Every head's states of a document and its question, read by recurrent chunks (REFORM, C.1).
 
-The chunks go through an evicted cache with 256 heavy hitters (H2O), and the question is read after
-the document against what is left. States are kept on the device, each as a unit vector in half
-precision with its length: 5 GB for 8,000 tokens of an 8B model. Scoring in a second pass over the
-document would need none of it and twice the computation; memory is what there is more of. Knows
-nothing of scores.
+Chunks are read against a KV cache that evicts all but 256 heavy hitters (H2O) and the latest
+tokens; the question is read last. States stay on the device, each as a unit vector in half
+precision with its length: 5 GB for 8,000 tokens of an 8B model. A second pass over the document
+would need no such memory, but twice the computation.
 """
 
 from collections.abc import Iterator
@@ -27,11 +26,11 @@ QUESTION = 512  # tokens of a question that find room at least
 
 @dataclass(frozen=True)
 class Unit:
-    """States of n tokens and some heads.
+    """States of n tokens, as directions and lengths.
 
     Attributes:
         vectors: (heads, n, D) float16, of length 1.
-        lengths: (heads, n) float32, those that they had.
+        lengths: (heads, n) float32, before they were normalised.
     """
 
     vectors: Tensor
@@ -39,20 +38,20 @@ class Unit:
 
     @classmethod
     def of(cls, states: Tensor) -> "Unit":
-        """Takes states (heads, n, D) apart."""
+        """From states (heads, n, D)."""
         wide = states.float()
         lengths = wide.norm(dim=-1)
         least = torch.finfo(torch.float32).tiny
         return cls((wide / lengths.clamp_min(least)[..., None]).half(), lengths)
 
     def at(self, tokens: slice | Tensor) -> "Unit":
-        """Of some of the tokens."""
+        """Some of the tokens."""
         return Unit(self.vectors[:, tokens], self.lengths[:, tokens])
 
 
 @dataclass(frozen=True)
 class LayerStates:
-    """One layer's states of a document's tokens and of the words of its question, by STATES."""
+    """One layer's states of a document and of the words of its question, by STATES."""
 
     index: int
     document: dict[str, Unit]
@@ -60,7 +59,7 @@ class LayerStates:
 
 
 def options(window: int) -> Options:
-    """How documents are read: 256 heavy hitters and the 256 latest tokens, or what fits.
+    """H2O's options: 256 heavy hitters and the 256 latest tokens, or what fits the window.
 
     Args:
         window: tokens that the model was trained on.
@@ -73,10 +72,10 @@ def options(window: int) -> Options:
 
 
 class Tap(Memory):
-    """A memory that keeps every layer's states on their way to another one.
+    """A memory that records every layer's states and passes them on.
 
     Args:
-        memory: what attends.
+        memory: attends.
     """
 
     def __init__(self, memory: Memory):
@@ -94,7 +93,7 @@ class Tap(Memory):
         self._kept.setdefault((index, kind), []).append(Unit.of(states))
 
     def take(self, index: int) -> dict[str, Unit]:
-        """All states of a layer, by kind; handed out once."""
+        """All states of a layer, by kind, which are then forgotten."""
         return {kind: _joined(self._kept.pop((index, kind))) for kind in STATES}
 
 
@@ -108,11 +107,11 @@ def _joined(parts: list[Unit]) -> Unit:
 def read(
     decoder: Decoder, sizes: Options, prompt: PromptEncoder, document: Tensor, question: str
 ) -> Iterator[LayerStates]:
-    """Reads a document and then a question, and hands out one layer's states after another.
+    """Reads a document and then a question, and yields the states layer by layer.
 
     Args:
         decoder: the model.
-        sizes: as `options` gave them.
+        sizes: of `options`.
         prompt: encodes prefix and question.
         document: (N,) token ids.
         question: the user's words; the template's tokens have no states.

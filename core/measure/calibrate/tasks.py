@@ -1,9 +1,8 @@
-"""The two tasks by which heads are ranked: sentences hidden in prose, and a question for some.
+"""What is read to find heads: sentences hidden in prose, and needles to be copied.
 
-REFORM, appendix C.2: key/value sentences (a pattern), and two facts that must be joined. All of it
-is our own material: prose of the samples, and values of `core/measure/niah/words.py`. Among the
-sentences that are asked for stand others of the same form, so that a head must tell them apart.
-Knows nothing of models but their tokenizer.
+REFORM, appendix C.2: key/value sentences (a pattern), and two facts that must be joined. The
+material is our own: prose of the samples, and values of `core/measure/niah/words.py`. Distractors
+of the same form stand among the sentences that are asked for.
 """
 
 import random
@@ -11,30 +10,29 @@ import string
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
-from io import BytesIO
-from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from longctx.core.common.errors import UsageError
+from longctx.core.measure.case import Query
 from longctx.core.measure.haystack import Builder, Group
 from longctx.core.measure.niah import words
-from longctx.core.measure.niah.drawing import Prose
-from longctx.core.measure.prose import paragraphs
-from longctx.core.sources.reader import Source
-from longctx.core.tokens.tokens import TokenStream
+from longctx.core.measure.niah.kinds import MAKERS, Needle
+from longctx.core.measure.niah.laying import Laid, NeedleChoice, lay
+from longctx.core.measure.niah.variants import Variant
+from longctx.core.measure.prose import Prose, paragraphs
 
 PATTERN, MULTI_HOP = TASKS = ("pattern", "multi-hop")
 SENTENCES = 4  # key/value sentences of a sample; one is asked for
 PAIRS = 3  # pairs of facts; one is asked for
 SIGNS, SIGN_COUNT = string.ascii_letters + string.digits, 10
 GRID = 16  # sentences stand at different multiples of this share of the prose
+KINDS = ("number", "name", "phrase", "date", "passkey", "uuid")  # of needles to be copied
+NEEDLES = 5  # in one haystack, at evenly spaced depths
 SHORTEST = 8  # words of a paragraph of prose; shorter ones are headings and lists
 
-# Two facts that share a person, and what can only be known by both. Other people's pairs of the
-# same form stand in the text too.
+# Two facts that share a person, and a question that needs both. Pairs of the same form about other
+# people stand in the text too.
 FRAMES = (
     (
         "The old ferry at {city} belongs to {person}.",
@@ -74,85 +72,63 @@ class Sample:
     """A document with a question.
 
     Attributes:
-        name: tells it from the others of a run.
-        task: one of TASKS.
         ids: (N,) the document's token ids.
         gold: [first, end) tokens of each sentence that the question needs.
-        question, answer: words.
+        needle: what is asked for, with distractors.
     """
 
-    name: str
-    task: str
     ids: Tensor
     gold: tuple[tuple[int, int], ...]
-    question: str
-    answer: str
+    needle: Needle
 
 
-@dataclass(frozen=True)
-class Written:
-    """What is hidden in a document: lines that are asked for, others like them, the question."""
-
-    asked: tuple[str, ...]
-    others: tuple[str, ...]
-    question: str
-    answer: str
-
-
-def prose() -> list[str]:
-    """Paragraphs of all texts that come with the package, one line each."""
+def prose() -> Prose:
+    """All texts that come with the package, without headings and lists."""
     files = sorted(resources.files("longctx.samples").iterdir(), key=lambda file: file.name)
     texts = [file.read_text("utf-8") for file in files if file.name.endswith(".md")]
     lines = dict.fromkeys(line for text in texts for line in paragraphs(text))
-    return [line for line in lines if line[0].isalpha() and len(line.split()) >= SHORTEST]
+    return Prose(
+        tuple(line for line in lines if line[0].isalpha() and len(line.split()) >= SHORTEST)
+    )
 
 
 class Samples:
     """Makes samples for one tokenizer.
 
     Args:
-        tokenizer: a fast transformers tokenizer.
+        builder: of the tokenizer and the prose.
         length: tokens of every document.
-        seed: decides all of them.
+        seed: of all samples.
 
     Raises:
-        UsageError: the tokenizer has no fast version, or the length is too short.
+        UsageError: the length is too short.
     """
 
-    def __init__(self, tokenizer: Any, length: int, seed: int):
-        lines = prose()
-        self._builder, self._prose = Builder(tokenizer, lines), Prose(lines)
-        self._stream = TokenStream(tokenizer)
-        self._length, self._seed = length, seed
+    def __init__(self, builder: Builder, length: int, seed: int):
+        self._builder, self._length, self._seed = builder, length, seed
         for task in TASKS:
-            self._require_length(self._written(task, random.Random(seed)))
+            self._require_length(WRITERS[task](random.Random(seed), builder.prose))
 
     def make(self, task: str, number: int) -> Sample:
-        """A sample; the same numbers give the same ones.
+        """A sample; the same number gives the same one.
 
         Raises:
             LongctxError: the tokenizer gives no exact length.
         """
         name = f"{task}/{number}"
         draw = random.Random(f"{self._seed}/{name}")
-        written = self._written(task, draw)
-        lines = [*written.asked, *written.others]
+        needle = WRITERS[task](draw, self._builder.prose)
+        lines = [*needle.lines, *needle.near]
         draw.shuffle(lines)
         places = sorted(draw.sample(range(1, GRID), len(lines)))
         groups = [Group(at / GRID, (line,)) for at, line in zip(places, lines, strict=True)]
         built = self._builder.build(groups, self._length, f"prose/{self._seed}/{name}")
-        ids, starts = tokens_of(self._stream, built.text)
         placed = {line: own for line, (own,) in zip(lines, built.places, strict=True)}
-        gold = [placed[line] for line in written.asked]
-        # A token that begins before the line feed is the line's, though the feed be part of it.
-        spans = tuple((own.token, int(np.searchsorted(starts, own.end))) for own in gold)
-        return Sample(name, task, ids, spans, written.question, written.answer)
+        gold = [built.tokens(placed[line].start, placed[line].end) for line in needle.lines]
+        return Sample(built.ids, tuple(gold), needle)
 
-    def _written(self, task: str, draw: random.Random) -> Written:
-        return WRITERS[task](draw, self._prose)
-
-    def _require_length(self, written: Written) -> None:
-        lines = [*written.asked, *written.others]
+    def _require_length(self, needle: Needle) -> None:
+        lines = [*needle.lines, *needle.near]
         groups = [Group(at / GRID, (line,)) for at, line in enumerate(lines, start=1)]
         try:
             self._builder.require_length(self._length, groups)
@@ -161,34 +137,28 @@ class Samples:
             raise UsageError(what, error.why, "Give a larger --length.") from error
 
 
-def tokens_of(stream: TokenStream, text: str) -> tuple[Tensor, np.ndarray]:
-    """Token ids (N,) int64 of a text as when it is read, and the bytes (N,) where they start."""
-    read = [*stream.read(Source("sample", None, BytesIO(text.encode())))]
-    ids = torch.from_numpy(np.concatenate([part.ids for part in read])).long()
-    return ids, np.concatenate([part.starts for part in read])
-
-
 # --- what is hidden -----------------------------------------------------------------------------
 
 
-def _pattern(draw: random.Random, prose: Prose) -> Written:
+def _pattern(draw: random.Random, prose: Prose) -> Needle:
     """Sentences of random keys and values."""
     signs = ["".join(draw.choices(SIGNS, k=SIGN_COUNT)) for _ in range(2 * SENTENCES)]
     pairs = list(zip(signs[::2], signs[1::2], strict=True))
     lines = [f"The value corresponding to the id {key} is {value}." for key, value in pairs]
     key, value = pairs[0]
     question = f"What is the value corresponding to the id {key}?"
-    return Written((lines[0],), tuple(lines[1:]), question, value)
+    return Needle(PATTERN, (lines[0],), question, value, near=tuple(lines[1:]))
 
 
-def _multi_hop(draw: random.Random, prose: Prose) -> Written:
+def _multi_hop(draw: random.Random, prose: Prose) -> Needle:
     """Pairs of facts about people and cities that the prose does not name."""
     frame = draw.choice(FRAMES)
     cities = draw.sample(prose.cities, 2 * PAIRS)
     people = _people(draw, prose)
     pairs = zip(people, cities[::2], cities[1::2], strict=True)
     (first, second, question, answer), *rest = (_fact(frame, draw, *each) for each in pairs)
-    return Written((first, second), tuple(x for each in rest for x in each[:2]), question, answer)
+    others = tuple(line for each in rest for line in each[:2])
+    return Needle(MULTI_HOP, (first, second), question, answer, near=others)
 
 
 def _people(draw: random.Random, prose: Prose) -> list[str]:
@@ -216,7 +186,49 @@ def _fact(
     return [text.format(**values) for text in frame]
 
 
-WRITERS: dict[str, Callable[[random.Random, Prose], Written]] = {
+WRITERS: dict[str, Callable[[random.Random, Prose], Needle]] = {
     PATTERN: _pattern,
     MULTI_HOP: _multi_hop,
 }
+
+
+# --- needles to be copied -------------------------------------------------------------------------
+
+
+class Haystacks:
+    """Makes haystacks for one tokenizer.
+
+    Args:
+        builder: of the tokenizer and the prose.
+        length: tokens of every document.
+        seed: of all haystacks.
+
+    Raises:
+        UsageError: the length is too short for the needles.
+    """
+
+    def __init__(self, builder: Builder, length: int, seed: int):
+        self._builder, self._length = builder, length
+        self._needles = NeedleChoice(Variant("copying", KINDS), MAKERS, NEEDLES, seed=seed)
+        try:
+            self._needles.plans(builder, length, 0)
+        except UsageError as error:
+            what = f"cannot look for retrieval heads in a window with room for {length:,} tokens"
+            remedy = "Give a larger --length, or use a model with a longer window."
+            raise UsageError(what, error.why, remedy) from error
+
+    def make(self, number: int) -> Laid:
+        """A haystack; the same number gives the same one.
+
+        Raises:
+            LongctxError: the tokenizer gives no exact length.
+        """
+        (plan,) = self._needles.plans(self._builder, self._length, number)
+        return lay(self._builder, plan)
+
+
+def value_tokens(laid: Laid, query: Query) -> range:
+    """The tokens of a needle's value; the first may hold the space before it too."""
+    value, line = query.answers[0].encode(), query.spans[0]
+    begin = laid.case.text.encode().index(value, line.start, line.end)
+    return range(*laid.haystack.tokens(begin, begin + len(value)))

@@ -1,7 +1,4 @@
-"""What a calibration is asked for: how much, and where to; and what it refuses to replace.
-
-Knows no model.
-"""
+"""What a calibration measures and writes, and which files it refuses to replace."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,9 +6,9 @@ from pathlib import Path
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.outputs import STANDARD, Output
 from longctx.core.common.regular_files import open_regular
-from longctx.core.measure.calibrate.measures import MAXSIM, MEASURES
 from longctx.core.measure.calibrate.profile_file import HEADER
-from longctx.core.measure.eval.journal import Record
+from longctx.core.measure.calibrate.ranks import MAXSIM, MEASURES
+from longctx.core.measure.journal import Record
 
 LENGTH = 8000  # tokens of a document; prefix and question make it about 8,192
 
@@ -21,8 +18,8 @@ class Amounts:
     """How much is measured.
 
     Attributes:
-        samples: ranked, of each task.
-        haystacks: for copying, with five needles each.
+        samples: of each ranking task.
+        haystacks: for copy scores, with five needles each.
         needles: for spans.
         trials: of thresholds, for spans.
     """
@@ -38,16 +35,16 @@ FULL, QUICK = Amounts(250, 20, 64, 200), Amounts(8, 4, 16, 40)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is asked for.
+class CalibrationPlan:
+    """What is measured and written.
 
     Attributes:
         out: the profile to write, a .yaml file.
-        printed: it goes to standard output, and `out` only says what it and the folder are called.
         amounts: how much is measured.
         length: tokens of a ranked document.
-        seed: decides all samples.
-        rank_by: the measure by which REFORM's heads are chosen; both are measured.
+        seed: of all samples.
+        rank_by: the measure that chooses REFORM's heads; both are measured.
+        printed: the profile goes to standard output, and `out` only names it and the folder.
     """
 
     out: Path
@@ -64,16 +61,16 @@ class Wanted:
 
     @property
     def folder(self) -> Path:
-        """Where what is finished is kept."""
+        """The folder of the journal and the tables."""
         return self.out.with_name(f"{self.out.stem}.calibration")
 
 
-def require(wanted: Wanted) -> None:
-    """Refuses what cannot work, and a profile that no calibration has written.
+def require(wanted: CalibrationPlan) -> None:
+    """Refuses wrong options, and to replace a profile that no calibration wrote.
 
     Raises:
-        UsageError: too few samples, no such measure, or a file that is not to be written.
-        LongctxError: the file that is there cannot be read.
+        UsageError: too few samples, no such measure, or a file that must not be replaced.
+        LongctxError: the existing file cannot be read.
     """
     out = wanted.out
     if wanted.amounts.samples < 2:
@@ -100,15 +97,15 @@ def require(wanted: Wanted) -> None:
         raise UsageError(f"will not replace '{out}'", why, "Choose another --out.")
 
 
-def require_no_less(wanted: Wanted, before: Record | None) -> None:
-    """Refuses to replace a profile by one of which less was measured.
+def require_no_less(wanted: CalibrationPlan, before: Record | None) -> None:
+    """Refuses to replace a profile for which more was measured.
 
     Args:
-        wanted: what is asked for.
-        before: the `Amounts` of the profile that was written last; None: none was.
+        wanted: what is measured now.
+        before: the `Amounts` of the last profile; None: there was none.
 
     Raises:
-        UsageError: that profile is there, and has more of something.
+        UsageError: that profile exists, and has more of something.
     """
     now = asdict(wanted.amounts)
     more = [name for name, amount in (before or {}).items() if amount > now[name]]

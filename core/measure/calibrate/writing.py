@@ -1,22 +1,19 @@
-"""Writes what a calibration found: the profile, the tables, and the heat map.
-
-Every file is replaced whole.
-"""
+"""Writes the results of a calibration: the profile, the tables, and the heat map."""
 
 import json
 
 from longctx.core.common.errors import UsageError
 from longctx.core.common.outputs import Output
 from longctx.core.engine.setup import Engine
+from longctx.core.measure import figures
 from longctx.core.measure.calibrate import heat_map, profile_file, report
 from longctx.core.measure.calibrate.report import Calibration
-from longctx.core.measure.eval import figures
 
 HEAT_MAP = "heatmap.png"
 
 
 def write(engine: Engine, found: Calibration) -> None:
-    """The profile, the tables, and the heat map where it can be drawn.
+    """Writes the profile, the tables, and the heat map if it can be drawn.
 
     Raises:
         LongctxError: a file cannot be written.

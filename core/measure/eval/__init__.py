@@ -1,6 +1,5 @@
 """Evaluation: documents with questions whose answers are known, read and asked like any other.
 
-`case.py` is what is asked, `asking.py` asks it, `journal.py` keeps what was answered so that a long
-run can go on, and `figures.py` draws it. Each evaluation is a file that makes cases and counts.
-Nothing here helps the model to an answer.
+`run.py` asks tasks at several lengths (RULER, BABILong), `qa.py` asks files of questions on
+documents of a library, and `compare.py` compares methods. Nothing here helps the model to answer.
 """

@@ -1,7 +1,7 @@
 """BABILong (Kuratov et al., 2024): the facts of a bAbI story, in order, spread among prose.
 
-Stories come from files in the format of the bAbI tasks: numbered lines, and after a question its
-answer and the numbers of the lines that give it, each after a tab.
+Files have the format of the bAbI tasks: numbered lines; a question is followed by its answer and
+the numbers of the lines that give it, each after a tab.
 """
 
 import re
@@ -13,14 +13,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from longctx.core.common import file_limits
-from longctx.core.common.errors import UnreadableInput, UsageError
-from longctx.core.common.regular_files import read_text
-from longctx.core.measure.eval.case import Case, Query, Span
+from longctx.core.common.errors import UsageError
+from longctx.core.measure.case import Case, Query, Span, Task
+from longctx.core.measure.eval import data_files
 from longctx.core.measure.eval.filling import Count, Stream, counter, fill, spread
-from longctx.core.measure.eval.prose import Prose
 from longctx.core.measure.eval.scorers import labels_in, only_label
-from longctx.core.measure.eval.task import Task
+from longctx.core.measure.prose import Prose
 
 MAX_NEW_TOKENS = 32
 ASK = "{question} Answer with one of these alone: {labels}."
@@ -31,12 +29,12 @@ FORM = "Give files of the bAbI tasks, such as qa1_single-supporting-fact_test.tx
 
 @dataclass(frozen=True)
 class Story:
-    """Facts, and a question on them.
+    """Facts, and a question about them.
 
     Attributes:
-        facts: all that was said before the question.
-        supports: places in `facts` of those that give the answer.
-        question, answer: as the file has them.
+        facts: all facts before the question.
+        supports: indices of the facts that give the answer.
+        question, answer: as in the file.
     """
 
     facts: tuple[str, ...]
@@ -52,7 +50,7 @@ class Babi:
     Attributes:
         name: of the task, such as qa1.
         stories: one for each question.
-        labels: the words that are an answer anywhere in the file.
+        labels: all words that are answers in the file.
     """
 
     name: str
@@ -66,10 +64,10 @@ class Babi:
 
     @property
     def ordered(self) -> bool:
-        """Whether answers are paths: the order of their labels counts, and how often each comes.
+        """Whether answers are paths, in which the order and the count of labels matter.
 
-        They are where one has a label twice, or where the same labels come in several orders and
-        no answer has one label alone. (Lists of things come in any order too, but may be short.)
+        They are if an answer has a label twice, or if the same labels come in several orders and no
+        answer is a single label. (Lists of things also come in any order, but may be short.)
         """
         answers = {tuple(story.answer.split(",")) for story in self.stories}
         repeated = any(len({*answer}) < len(answer) for answer in answers)
@@ -78,7 +76,7 @@ class Babi:
 
     @property
     def ask(self) -> str:
-        """The form of a question, with places for it and the labels."""
+        """The template of a question, which lists the labels."""
         if self.ordered:
             return ASK_PATH
         return ASK_SEVERAL if self.several else ASK
@@ -88,16 +86,10 @@ def read_babi(path: Path) -> Babi:
     """Reads a file of stories; its name begins with the task's.
 
     Raises:
-        UsageError: there is no such file, it has no question, or something else in it.
+        UsageError: there is no such file, it has no question, or an invalid line.
         UnreadableInput: it is not UTF-8 text.
     """
-    try:
-        text = read_text(path.expanduser(), file_limits.DATA)
-    except UnicodeDecodeError as error:
-        why = "it is not UTF-8 text"
-        raise UnreadableInput(f"cannot read '{path}'", why, FORM) from error
-    except OSError as error:
-        raise UsageError(f"cannot read '{path}'", error.strerror or str(error), FORM) from error
+    text = data_files.read(path, FORM, convert=FORM)
     stories = tuple(_stories(path, text.splitlines()))
     if not stories:
         raise UsageError(f"no questions in '{path}'", "no line of it has an answer", FORM)
@@ -107,7 +99,7 @@ def read_babi(path: Path) -> Babi:
 
 
 def read_all(paths: list[Path]) -> dict[str, Babi]:
-    """Several files by the names of their tasks.
+    """Reads several files; returns them by the names of their tasks.
 
     Raises:
         UsageError: as `read_babi` does, or two files of one task.
@@ -149,10 +141,10 @@ def _wrong(path: Path, place: int, line: str, why: str) -> UsageError:
 
 
 def task(babi: Babi, prose: Prose) -> Task:
-    """A task of a file's stories, each asked at most once for a length.
+    """A task of a file's stories, each asked at most once at a length.
 
-    Which stories are asked depends on the seed alone, as far as their facts have room; a length in
-    which none has room is an error.
+    The seed decides which stories are asked, among those whose facts fit the length; a length that
+    fits none is an error.
     """
 
     def make(tokenizer: Any, length: int, count: int, seed: int) -> Iterator[Case]:
@@ -188,7 +180,7 @@ def _case(
 
 
 def _where(text: str, story: Story) -> tuple[Span, ...]:
-    """The facts that give the answer. The same fact may be told again, so all are looked for."""
+    """The facts that give the answer. All facts are searched in order, as some occur twice."""
     starts, after = [], 0
     for fact in story.facts:
         starts.append(text.index(fact, after))

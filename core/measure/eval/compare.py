@@ -1,8 +1,8 @@
 """Methods side by side: the same tasks, lengths and questions for each, in one table.
 
-For every method and length a process of its own reads each case once and asks it in every way: what
-is gathered by, and decode policy. What came of a case is kept at once, so that a run that was
-stopped goes on. The first row is a ceiling: full attention on the same tasks, within the window.
+For every method and length, a separate process reads each case once and asks it in every way, that
+is with every gather source and decode policy. Results are kept at once, so that a stopped run can
+go on. The first row is a ceiling: full attention on the same tasks, within the window.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +20,8 @@ from longctx.core.measure.eval import tasks
 from longctx.core.measure.eval.compare_job import Job, Message, Piece, Way
 from longctx.core.measure.eval.compare_process import COMMAND, Died, messages
 from longctx.core.measure.eval.compare_rows import Row, make_row
-from longctx.core.measure.eval.journal import Journal, Record
-from longctx.core.measure.eval.run_settings import of_model
+from longctx.core.measure.journal import Journal, Record
+from longctx.core.measure.runner import of_model
 from longctx.core.retrieve import gather_by as scoring
 from longctx.core.retrieve.gather_by import METHOD
 
@@ -31,18 +31,18 @@ BESIDE = 384  # tokens of the window that prefix, question and template may take
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Comparison:
     """What is compared.
 
     Attributes:
-        methods: that read.
+        methods: reading methods.
         decode: decode policies, as `--decode` takes them.
         lengths: tokens of the texts.
-        tasks: by name.
-        gather_by: what is gathered by.
+        tasks: their names.
+        gather_by: gather sources.
         samples: questions of each task and length.
         seed: of the cases.
-        in_window: tokens of the ceiling's texts; None: as many as the window has room for.
+        in_window: tokens of the ceiling's texts; None: as many as fit the window.
     """
 
     methods: tuple[str, ...]
@@ -57,7 +57,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Run:
-    """One row to be: a method that reads texts of a length, and how they are asked."""
+    """A method that reads texts of a length, and the ways in which they are asked."""
 
     method: str
     length: int
@@ -66,16 +66,16 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Tells it from the others of a comparison."""
+        """Unique in a comparison."""
         return f"{self.method}/{self.length}"
 
 
 @dataclass(frozen=True)
-class Report:
+class ComparisonReport:
     """What a comparison found.
 
     Attributes:
-        settings: what was asked for, and of which model.
+        settings: options and model.
         rows: the ceiling first, then by method, way and length.
     """
 
@@ -89,27 +89,27 @@ class Report:
 
 def run(
     setup: Setup,
-    wanted: Wanted,
+    wanted: Comparison,
     folder: Path | None = None,
     on_run: Callable[[Run], None] = lambda run: None,
     on_message: Callable[[Message], None] = lambda message: None,
     command: Sequence[str] = COMMAND,
-) -> Report:
-    """Reads and asks whatever is not done yet, and makes the table.
+) -> ComparisonReport:
+    """Reads and asks what no earlier run finished, and makes the table.
 
     Args:
-        setup: model, profile and device; its method is not looked at.
+        setup: model, profile and device; its method is ignored.
         wanted: what is compared.
-        folder: where finished pieces are kept, for a run that goes on; None: nowhere.
-        on_run: told which method reads which length, where there is something to do.
-        on_message: gets what its process says of how far it is; see `compare_job.py`.
-        command: the program that does a job.
+        folder: where results are kept, so that a stopped run can go on; None: nowhere.
+        on_run: called before a method reads texts of a length.
+        on_message: called with the messages of its process; see `compare_job.py`.
+        command: the program that runs a job.
 
     Raises:
         UsageError: an unknown method, policy, task or model, a length too short for a task, or a
             folder of another run; before any work.
         LongctxError: the folder cannot be written.
-        KeyboardInterrupt: Ctrl-C; the process that reads and asks is ended.
+        KeyboardInterrupt: Ctrl-C; the other process is ended too.
     """
     engine = prepare(replace(setup, method=CEILING))
     wanted = _checked(setup, wanted, engine)
@@ -126,11 +126,11 @@ def run(
             for one in runs
             for way in one.ways
         ]
-    return Report({**settings, **asdict(wanted)}, _in_order(rows))
+    return ComparisonReport({**settings, **asdict(wanted)}, _in_order(rows))
 
 
-def _checked(setup: Setup, wanted: Wanted, engine: Engine) -> Wanted:
-    """The same without doubles and with the ceiling's length, if all of it can be done."""
+def _checked(setup: Setup, wanted: Comparison, engine: Engine) -> Comparison:
+    """The comparison without duplicates and with the ceiling's length, if it is possible."""
     lists = ("methods", "decode", "lengths", "tasks", "gather_by")
     wanted = replace(wanted, **{key: tuple(dict.fromkeys(getattr(wanted, key))) for key in lists})
     for key in lists:
@@ -161,8 +161,8 @@ def _checked(setup: Setup, wanted: Wanted, engine: Engine) -> Wanted:
     return wanted
 
 
-def _settings(engine: Engine, wanted: Wanted) -> Record:
-    """What decides the results; methods, lengths, tasks and ways may change from run to run."""
+def _settings(engine: Engine, wanted: Comparison) -> Record:
+    """What results depend on; later runs may change methods, lengths, tasks and ways."""
     return {
         "eval": "compare",
         **of_model(engine),
@@ -171,7 +171,7 @@ def _settings(engine: Engine, wanted: Wanted) -> Record:
     }
 
 
-def _runs(wanted: Wanted) -> Iterator[Run]:
+def _runs(wanted: Comparison) -> Iterator[Run]:
     """The ceiling, then the short texts of all methods before the long ones."""
     yield Run(CEILING, wanted.in_window, (Way(METHOD, policies.USUALLY),), is_ceiling=True)
     ways = tuple(Way(*pair) for pair in product(wanted.gather_by, wanted.decode))
@@ -179,8 +179,8 @@ def _runs(wanted: Wanted) -> Iterator[Run]:
         yield Run(method, length, ways)
 
 
-def _job(setup: Setup, wanted: Wanted, one: Run, journal: Journal) -> Job | None:
-    """What is not done yet; None: all is."""
+def _job(setup: Setup, wanted: Comparison, one: Run, journal: Journal) -> Job | None:
+    """What is missing; None: nothing."""
     pieces = []
     for task, sample in _cases(wanted):
         names = {way: _sample_name(one, way, task, sample) for way in one.ways}
@@ -201,7 +201,7 @@ def _done(
     on_message: Callable[[Message], None],
     command: Sequence[str],
 ) -> str:
-    """Does a job and keeps what comes of it.
+    """Runs a job and keeps its results.
 
     Returns:
         Why it ended early; empty: it did not.
@@ -218,7 +218,7 @@ def _done(
 
 
 def _kept(message: Message, one: Run, journal: Journal) -> str:
-    """Keeps what a message says is done; why the job ends early, where it says so."""
+    """Keeps the result that a message has; returns why the job failed, if it says so."""
     if sample := message.get("sample"):
         way = Way(sample["gather_by"], sample["decode"])
         journal.put(_sample_name(one, way, sample["task"], sample["sample"]), sample)
@@ -228,7 +228,7 @@ def _kept(message: Message, one: Run, journal: Journal) -> str:
     return message.get("failed", "")
 
 
-def _cases(wanted: Wanted) -> Iterator[tuple[str, int]]:
+def _cases(wanted: Comparison) -> Iterator[tuple[str, int]]:
     for task in wanted.tasks:
         yield from ((task, number) for number in range(tasks.find(task).cases(wanted.samples)))
 
@@ -241,7 +241,7 @@ def _unfit_name(one: Run, way: Way, task: str) -> str:
     return f"{one.name}/{way.gather_by}/{way.decode}/{task}"
 
 
-def _row(wanted: Wanted, one: Run, way: Way, journal: Journal, failed: str) -> Row:
+def _row(wanted: Comparison, one: Run, way: Way, journal: Journal, failed: str) -> Row:
     unfit = {task: journal.get(_unfit_name(one, way, task)) for task in wanted.tasks}
     unfit = {task: record["why"] for task, record in unfit.items() if record is not None}
     names = [_sample_name(one, way, *case) for case in _cases(wanted) if case[0] not in unfit]
@@ -259,8 +259,8 @@ def _row(wanted: Wanted, one: Run, way: Way, journal: Journal, failed: str) -> R
     )
 
 
-def _why_unfit(unfit: dict[str, str], wanted: Wanted) -> str:
-    """Why it cannot be asked so; where some tasks can, which cannot."""
+def _why_unfit(unfit: dict[str, str], wanted: Comparison) -> str:
+    """Why a way does not fit; if it fits some tasks, also which it does not."""
     whys = list(dict.fromkeys(unfit.values()))
     if not whys or len(unfit) == len(wanted.tasks):
         return whys[0] if whys else ""

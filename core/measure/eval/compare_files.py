@@ -1,4 +1,4 @@
-"""A comparison as CSV, as Markdown and as a plot, all from the same rows."""
+"""A comparison as CSV, as Markdown and as a plot."""
 
 import csv
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 from longctx.core.common.outputs import Output
-from longctx.core.measure.eval import figures
+from longctx.core.measure import figures, markdown
 from longctx.core.measure.eval.compare_rows import Row
 
 HEADERS = (
@@ -20,7 +20,7 @@ NAME = "compare"
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A row under HEADERS; empty where there is no figure."""
+    """The cells of a row; empty if there is no figure."""
     return (
         row.method,
         row.gather_by,
@@ -38,7 +38,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """One line a row, under its headers."""
+    """Comma-separated values, with headers."""
     out = StringIO()
     csv.writer(out, lineterminator="\n").writerows([HEADERS, *map(cells, rows)])
     return out.getvalue()
@@ -46,13 +46,11 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """A table of GitHub's Markdown."""
-    rules = ["---:" if header in NUMBERS else "---" for header in HEADERS]
-    lines = [HEADERS, rules, *map(cells, rows)]
-    return "".join(f"| {' | '.join(map(_escaped, line))} |\n" for line in lines)
+    return markdown.table(HEADERS, map(cells, rows), right=NUMBERS) + "\n"
 
 
 def write(folder: Path, rows: Sequence[Row], plot: bool) -> list[Path]:
-    """Writes compare.csv, compare.md and, where that is wanted, compare.png.
+    """Writes compare.csv, compare.md and, with `plot`, compare.png.
 
     Raises:
         UsageError: a plot is wanted, and matplotlib is not installed.
@@ -70,7 +68,7 @@ def write(folder: Path, rows: Sequence[Row], plot: bool) -> list[Path]:
 
 
 def quality_by_length(rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
-    """A line for each method and way, of what was asked to the end; the ceiling's is level."""
+    """Points of a line for each method and way that finished; the ceiling's line is level."""
     series: dict[str, list[tuple[float, float]]] = {}
     lengths = [row.length for row in rows]
     for row in rows:
@@ -88,7 +86,3 @@ def quality_by_length(rows: Sequence[Row]) -> dict[str, list[tuple[float, float]
 
 def _fixed(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
-
-
-def _escaped(cell: str) -> str:
-    return " ".join(cell.split()).replace("|", "\\|")

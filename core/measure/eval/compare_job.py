@@ -1,13 +1,13 @@
-"""One method at one length, read and asked in each way, in a process of its own.
+"""One method at one length, read and asked in each way, in a separate process.
 
     python -m longctx.core.measure.eval.compare_job < job.json
 
-So the largest memory it has held is this method's alone, and what ends it ends nothing else. The
-job is one JSON object on standard input; on standard output comes one message a line:
+So its peak memory is this method's alone, and a crash ends nothing else. The job is one JSON object
+on standard input; the process writes one message a line to standard output:
 
-    {"reading": {...}}, {"asked": [ways done, ways in all]}        how far it is
-    {"sample": {...}}      one case asked in one way
-    {"unfit": {...}}       a way in which a task cannot be asked of this method's documents, and why
+    {"reading": {...}}, {"asked": [ways done, ways in all]}        progress
+    {"sample": {...}}      a case, asked in one way
+    {"unfit": {...}}       a way that does not fit a task and this method, and why
     {"failed": "..."}      why the job ends early
 """
 
@@ -23,10 +23,9 @@ from longctx.core.common.device import peak_memory, reset_peak_memory
 from longctx.core.common.errors import LongctxError
 from longctx.core.engine.setup import Setup, prepare, weights_stay
 from longctx.core.ingest.ingest import Ingested, Progress
+from longctx.core.measure.case import Case, Task
 from longctx.core.measure.eval import tasks
-from longctx.core.measure.eval.asking import Asked, How, ask, opened
-from longctx.core.measure.eval.case import Case
-from longctx.core.measure.eval.task import Task
+from longctx.core.measure.runner import Asked, How, ask, opened
 
 Message = dict[str, Any]
 Tell = Callable[[Message], None]
@@ -37,7 +36,7 @@ class Way:
     """How a document is asked.
 
     Attributes:
-        gather_by: what is gathered by.
+        gather_by: gather source.
         decode: decode policy, as `--decode` takes it.
     """
 
@@ -47,7 +46,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Piece:
-    """One case of a task, and the ways in which it has yet to be asked."""
+    """One case of a task, and the ways in which it is to be asked."""
 
     task: str
     sample: int
@@ -61,9 +60,9 @@ class Job:
     Attributes:
         setup: model, method and device.
         length: tokens of every text.
-        samples: questions of a task; only cases that a piece names are read.
+        samples: questions of a task; only the cases of `pieces` are read.
         seed: of the cases.
-        pieces: what is wanted.
+        pieces: the cases.
     """
 
     setup: Setup
@@ -127,10 +126,10 @@ def _reading(progress: Progress) -> Message:
 def _ask_all(
     session: Session, done: Ingested, piece: Piece, task: Task, case: Case, way: Way, tell: Tell
 ) -> str | None:
-    """Asks all questions of a case in one way, and tells it.
+    """Asks all questions of a case in one way, and tells the result.
 
     Returns:
-        Why they cannot be asked so; None: they were.
+        Why they cannot be asked so; None: they were asked.
 
     Raises:
         LongctxError: the device has no more memory.
@@ -169,12 +168,12 @@ def _judged(task: Task, asked: Asked) -> Message:
 
 
 def first_sentence(error: LongctxError) -> str:
-    """What failed and why, without what to do about it."""
+    """What failed and why, without the remedy."""
     return f"{error.what}: {error.why}" if error.why else error.what
 
 
 def main() -> None:
-    """Does the job that standard input holds."""
+    """Runs the job on standard input."""
     job = Job.from_json(sys.stdin.read())
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as messages:
         os.dup2(2, 1)  # what libraries print is no message, wherever they print it

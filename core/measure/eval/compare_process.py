@@ -1,7 +1,4 @@
-"""A job in a process of its own: started, listened to, and ended with whoever started it.
-
-Knows nothing of what its messages say.
-"""
+"""A job in a separate process, which ends with the process that started it."""
 
 import json
 import os
@@ -21,21 +18,20 @@ CLIP = 300  # characters of what a process said last
 
 
 class Died(Exception):
-    """A process ended without doing what it was told; its text says how."""
+    """A process failed; the text says how."""
 
 
 def messages(job: str, command: Sequence[str] = COMMAND) -> Iterator[dict[str, Any]]:
-    """Runs a job and gives its messages as they come.
+    """Runs a job and yields its messages.
 
-    Whatever ends this generator ends the process too, and deletes the files that it wrote for a
-    moment: Ctrl-C, an error, or `close`.
+    Ctrl-C, an error or `close` ends the process too and deletes its temporary files.
 
     Args:
         job: its standard input.
-        command: the program; it writes a JSON object a line.
+        command: the program; it writes one JSON object a line.
 
     Raises:
-        Died: it ended with another exit code than 0.
+        Died: its exit code was not 0.
     """
     with TemporaryDirectory(prefix="longctx-compare-", ignore_cleanup_errors=True) as folder:
         errors = Path(folder) / "stderr.txt"
@@ -67,7 +63,7 @@ def _listen(process: subprocess.Popen, job: str) -> Iterator[dict[str, Any]]:
 
 
 def _how(code: int, errors: Path) -> str:
-    """How a process ended, and the last thing that it said."""
+    """How a process ended, and its last line on standard error."""
     lines = errors.read_text("utf-8", "replace").strip().splitlines()
     last = lines[-1].strip()[:CLIP] if lines else ""
     if code >= 0:

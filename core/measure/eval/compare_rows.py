@@ -1,32 +1,32 @@
-"""What came of one method, way and length, as one row of figures."""
+"""The figures of one method, way and length, as a row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
+from typing import Any
 
-from longctx.core.measure.eval.intervals import wilson
-from longctx.core.measure.eval.journal import Record
+from longctx.core.measure.intervals import wilson
+from longctx.core.measure.journal import Record
 
 
 @dataclass(frozen=True)
 class Row:
-    """One method, asked in one way, at one length. Figures are None where nothing was asked.
+    """One method, asked in one way, at one length. Figures are None if nothing was asked.
 
     Attributes:
-        ceiling: full attention within the window, to compare with.
-        method, gather_by, decode: what read, gathered and decoded.
+        ceiling: it is full attention within the window.
+        method, gather_by, decode: reading method, gather source, decode policy.
         length: tokens of the texts.
-        questions: that were asked.
-        quality, low, high: the mean score, of the tasks' means, and its 95% interval.
-        tasks: the mean score of each task.
-        gathered: mean share of the places that an answer needs which lay whole in what was
-            gathered; None where the tasks name no places.
-        read_s: seconds to read a text, without loading the model.
-        read_tokens_per_s: of reading.
-        first_token_s, total_s: of a question, on an open document.
-        tokens_per_s: of an answer's tokens after the first.
-        peak_memory: bytes at most on the device, of reading and asking; on a CPU of the process.
-        state_bytes: of a text's state on disk.
+        questions: how many were asked.
+        quality, low, high: mean of the tasks' mean scores, and its 95% interval.
+        tasks: mean score of each task.
+        gathered: mean share of the needed places that were gathered; None if tasks name no places.
+        read_s: seconds to read a text, the model loaded.
+        read_tokens_per_s: prefill speed.
+        first_token_s, total_s: seconds of a question, on an open document.
+        tokens_per_s: decoding speed after the first token.
+        peak_memory: bytes on the device, or of the process on a CPU.
+        state_bytes: size of a text's state on disk.
         not_applicable: why it cannot be asked so; empty: it can.
         failed: why it ended early; empty: it did not.
     """
@@ -54,7 +54,7 @@ class Row:
 
     @property
     def line(self) -> tuple[bool, str, str, str]:
-        """What tells it from rows of other methods and ways, but not of other lengths."""
+        """What rows of one method and way share."""
         return self.ceiling, self.method, self.gather_by, self.decode
 
     @property
@@ -65,22 +65,12 @@ class Row:
         return f"failed: {self.failed}" if self.failed else ""
 
 
-def make_row(
-    *,
-    ceiling: bool,
-    method: str,
-    gather_by: str,
-    decode: str,
-    length: int,
-    samples: Sequence[Record],
-    not_applicable: str = "",
-    failed: str = "",
-) -> Row:
-    """The means over all samples that were asked.
+def make_row(samples: Sequence[Record], **given: Any) -> Row:
+    """A row of means over samples.
 
     Args:
-        ceiling, method, gather_by, decode, length, not_applicable, failed: as a `Row` has them.
         samples: as `compare_job` tells them.
+        **given: fields of `Row`: which row it is, and why figures are missing.
     """
     questions = [question for sample in samples for question in sample["questions"]]
     by_task: dict[str, list[float]] = {}
@@ -96,11 +86,7 @@ def make_row(
     seconds = fsum(sample["read_s"] for sample in samples)
     read = sum(sample["tokens"] for sample in samples)
     return Row(
-        ceiling=ceiling,
-        method=method,
-        gather_by=gather_by,
-        decode=decode,
-        length=length,
+        **given,
         questions=len(questions),
         quality=quality,
         low=_rounded(low, 4),
@@ -114,13 +100,11 @@ def make_row(
         tokens_per_s=_mean([question["tokens_per_s"] for question in questions], 2),
         peak_memory=_largest([sample["peak_memory"] for sample in samples]),
         state_bytes=_largest([sample["state_bytes"] for sample in samples]),
-        not_applicable=not_applicable,
-        failed=failed,
     )
 
 
 def _mean(values: Sequence[float | None], digits: int) -> float | None:
-    """The mean of those that are known; None: none is."""
+    """The mean of known values; None: there are none."""
     known = [value for value in values if value is not None]
     return round(fsum(known) / len(known), digits) if known else None
 

@@ -1,7 +1,7 @@
-"""Documents that are filled up to a length: pieces at given places among units of filling.
+"""Documents of at most a given length: pieces at given places, filled up with units of text.
 
-A unit is what a text can be lengthened by: a sentence, a line, a word. The whole text is measured,
-so that no sum of parts has to be exact. Knows nothing of models and of what the pieces mean.
+A unit is a sentence, a line or a word. The whole text is tokenized each time, because the token
+counts of parts need not add up.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,11 +13,11 @@ from longctx.core.tokens.safe_splits import plain_backend
 
 Count = Callable[[str], int]
 FIRST = 16  # units that are tried first
-GROWTH = 256  # times more, at most, in one step
+GROWTH = 256  # the largest factor from one try to the next
 
 
 def counter(tokenizer: Any) -> Count:
-    """What counts the tokens of a text.
+    """A function that counts the tokens of a text.
 
     Args:
         tokenizer: a fast transformers tokenizer.
@@ -27,13 +27,13 @@ def counter(tokenizer: Any) -> Count:
 
 
 class Stream:
-    """An endless sequence, of which the first units are always the same."""
+    """Remembers the units of an iterator, so that the first ones can be asked for again."""
 
     def __init__(self, units: Iterator[str]):
         self._units, self._known = units, []
 
     def first(self, count: int) -> list[str]:
-        """The first `count` units, or all where there are fewer."""
+        """The first `count` units, or all if there are fewer."""
         self._known += islice(self._units, max(0, count - len(self._known)))
         return self._known[:count]
 
@@ -42,9 +42,9 @@ def spread(pieces: Sequence[str], units: Sequence[str], places: Sequence[float])
     """Units with pieces among them.
 
     Args:
-        pieces: what is put in, in this order.
+        pieces: to put in, in this order.
         units: the filling.
-        places: for each piece the share of the units before it, from 0 to 1, ascending.
+        places: for each piece, the share of the units before it, from 0 to 1, ascending.
     """
     parts: list[str] = []
     done = 0
@@ -58,20 +58,20 @@ def spread(pieces: Sequence[str], units: Sequence[str], places: Sequence[float])
 def fill(
     render: Callable[[int], str], count: Count, length: int, name: str, most: int | None = None
 ) -> str:
-    """The longest text that is not over a length.
+    """The longest text within a length.
 
     Args:
-        render: from a number of units the text; with more units it has more tokens.
-        count: tokens of a text.
+        render: makes a text with a number of units; more units give more tokens.
+        count: counts the tokens of a text.
         length: tokens that the text may have.
-        name: of what is made, for the error.
-        most: units there are; None: any number.
+        name: of the task, for the error.
+        most: number of units; None: unlimited.
 
     Returns:
-        A text of at most `length` tokens; with one unit more it would be longer.
+        A text of at most `length` tokens; with another unit it would be longer.
 
     Raises:
-        UsageError: without any filling the text is longer already.
+        UsageError: the text is too long without any filling.
     """
     low, high = (0, count(render(0))), None
     if low[1] > length:
@@ -91,7 +91,7 @@ def fill(
 
 
 def _next(low: tuple[int, int], high: tuple[int, int] | None, length: int, rate: float) -> int:
-    """Units to try: reckoned from the nearer of what is too little and what is too much."""
+    """Units to try next, extrapolated from the bound that is nearer to the length."""
     short = length - low[1]
     if high is None:
         far = GROWTH * max(low[0], 1)

@@ -1,8 +1,7 @@
 """Frames read from a YAML file, and facts drawn from them: statements, a question, its answer.
 
-The format stands at the head of `profiles/tiny/heldout-frames.yaml`. The caller names the file:
-nothing here, and nothing in training, knows where held-out frames are. Knows nothing of tokens and
-documents.
+`profiles/tiny/heldout-frames.yaml` explains the format. The caller names the file: nothing here,
+and nothing in training, knows where held-out frames are.
 """
 
 import random
@@ -24,7 +23,7 @@ Pieces = dict[str, list[str]]  # slot -> the pieces of its value
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SIGNS = {"#": "0123456789", "%": "0123456789abcdef", "@": LETTERS, "^": LETTERS.upper()}
 PART = re.compile(r"\{(\w+)\}|<(\d+)-(\d+)>|([#%@^])|([^{<#%@^]+|.)", re.DOTALL)
-ATTEMPTS = 200  # draws until all values of a fact differ from one another and from those taken
+ATTEMPTS = 200  # draws to find a fact whose values are all different and not taken
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Frame:
     """A wording with slots.
 
     Attributes:
-        statements: templates; more than one where the answer needs several steps.
+        statements: templates; several if the answer needs several steps.
         question, answer: templates.
     """
 
@@ -42,7 +41,7 @@ class Frame:
 
     @property
     def slots(self) -> list[str]:
-        """All slots of the frame, in the order they first come."""
+        """All slots of the frame, in order of appearance."""
         templates = (*self.statements, self.question, self.answer)
         return list(dict.fromkeys(slot for text in templates for slot in slots_of(text)))
 
@@ -72,7 +71,7 @@ class Fact:
 
     @property
     def values(self) -> dict[str, str]:
-        """What each slot holds."""
+        """The value of each slot."""
         return {slot: "".join(parts) for slot, parts in self.pieces.items()}
 
     @property
@@ -92,7 +91,7 @@ class Fact:
 
     @property
     def secrets(self) -> list[str]:
-        """What nothing else in a document may hold: the answer and the question's keys."""
+        """What nothing else in a document may contain: the answer and the question's keys."""
         values = self.values
         return [self.answer, *(values[slot] for slot in self.frame.keys)]
 
@@ -107,7 +106,7 @@ class Heldout:
 
     Attributes:
         kinds: by name, in the file's order.
-        absent_answer: what must be said where the document has no answer.
+        absent_answer: the right answer if the document has none.
         absent_kinds: kinds from which such questions are made.
     """
 
@@ -122,7 +121,7 @@ class Heldout:
         """Reads a YAML file.
 
         Raises:
-            UsageError: no such file, or one that lacks a part.
+            UsageError: no such file, or an incomplete one.
         """
         try:
             return cls(yaml.safe_load(path.read_text("utf-8")))
@@ -138,8 +137,8 @@ class Heldout:
 
         Args:
             frame: one of this file's.
-            rng: decides the values.
-            taken: values not to draw; no value is drawn twice either.
+            rng: draws the values.
+            taken: values not to draw; no value is drawn twice.
 
         Raises:
             LongctxError: the pools are too small.
@@ -151,7 +150,7 @@ class Heldout:
         raise _exhausted(frame)
 
     def sibling(self, fact: Fact, rng: random.Random, taken: Set[str]) -> Fact:
-        """The same frame with a key that differs in one piece only, and other values elsewhere.
+        """The same frame with a key that differs in a single piece, and other values elsewhere.
 
         Raises:
             LongctxError: the key has too few neighbours.
@@ -172,7 +171,7 @@ class Heldout:
         return [atom(rng) for atom in self._atoms(slot)]
 
     def _atoms(self, slot: str) -> list[Atom]:
-        """The pieces that a slot's value is made of, each drawn by itself."""
+        """The pieces of a slot's value, each drawn independently."""
         entry = self._sources[slot.rstrip("0123456789")]
         if isinstance(entry, list):
             return [lambda rng: rng.choice(entry)]
@@ -204,7 +203,7 @@ def _kind(name: str, frames: list[dict[str, Any]], **settings: Any) -> Kind:
 
 
 def _is_sound(fact: Fact, taken: Set[str]) -> bool:
-    """No value is taken or stands twice, and the question does not give the answer away."""
+    """Whether values are different and not taken, and the question does not give the answer."""
     values = list(fact.values.values())
     fresh = len(set(values)) == len(values) and not taken.intersection(values)
     return fresh and not holds(fact.question, fact.answer)

@@ -1,12 +1,12 @@
-"""Questions on documents that were read before: are the places gathered, are the answers right?
+"""Questions about ingested documents: gather recall, and how many answers are right.
 
-For each thing that is gathered by, a question's tokens at every budget come from one scoring.
-Answers are those of `Session.ask`. How questions come from a file is known to `qa_questions.py`,
-where their answers stand to `qa_places.py`, and what makes an answer right to `text_match.py`.
+For each gather source, one scoring gives a question's tokens at every budget. Answers are those of
+`Session.ask`. `qa_questions.py` reads files of questions, `qa_places.py` finds where their answers
+stand, and `text_match.py` compares answers.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
@@ -15,12 +15,11 @@ from typing import Any
 
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
-from longctx.core.measure.eval.asking import How, ask
-from longctx.core.measure.eval.intervals import wilson
-from longctx.core.measure.eval.journal import Journal, Record
 from longctx.core.measure.eval.qa_places import LINE, PLACE, TEXT, Placed
-from longctx.core.measure.eval.run_settings import of_model
 from longctx.core.measure.eval.text_match import contained, exact_match, f1
+from longctx.core.measure.intervals import wilson
+from longctx.core.measure.journal import Journal, Record, Tell
+from longctx.core.measure.runner import How, ask, of_model
 from longctx.core.retrieve import gather_by as scoring
 
 SCHEMA_VERSION = 2
@@ -30,14 +29,13 @@ RECALL = "recall"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class QuestionTest:
     """What is measured.
 
     Attributes:
-        gather_by: what is gathered by, one after another; None: all that the document has
-            something for.
-        budgets: tokens that are gathered, for recall.
-        answers: also ask, and judge the answers.
+        gather_by: gather sources; None: all that the document can be gathered by.
+        budgets: tokens to gather, for recall.
+        answers: also ask, and compare the answers.
         answer_gather: tokens to gather for an answer; None: the method's number.
     """
 
@@ -52,10 +50,10 @@ class Rate:
     """A mean of values from 0 to 1.
 
     Attributes:
-        gather_by: what was gathered by.
+        gather_by: gather source.
         what: `recall`, or a scorer of answers.
         budget: tokens gathered; None: the method's number.
-        total: questions.
+        total: number of questions.
         rate: the mean.
         low, high: its 95% interval.
     """
@@ -70,19 +68,19 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Report:
-    """What a run on one document found.
+class QuestionReport:
+    """Results on one document.
 
     Attributes:
         document, tokens: its name and size.
         files: of the questions.
-        settings: what was asked for, and of what.
-        counted: how many questions are counted by `place`, `line` and `text`, and of the last how
+        settings: options, document and model.
+        counted: how many questions are counted by `place`, `line` and `text`; and of the last, how
             many have their answer nowhere in the document (`absent`).
-        left_out: why something is not gathered by, by its name.
+        left_out: gather sources that do not fit the document, and why.
         rates: recall by source and budget, then scores of answers by source.
-        trials: one for each question: which it is, where its answer stands, `recall` by source and
-            budget, `rank` by source (the smallest budget that gathers it), `answers` by source.
+        trials: for each question its place, `recall` by source and budget, `rank` by source (the
+            smallest budget that gathers it), and `answers` by source.
     """
 
     document: str
@@ -95,8 +93,8 @@ class Report:
     trials: list[Record]
 
 
-def as_dict(reports: Sequence[Report]) -> dict[str, Any]:
-    """The JSON object of `eval qa`: the documents, and what they are in sum."""
+def as_dict(reports: Sequence[QuestionReport]) -> dict[str, Any]:
+    """The JSON object of `eval qa`: each document, and all together."""
     return {
         "schema_version": SCHEMA_VERSION,
         "eval": "qa",
@@ -108,64 +106,59 @@ def as_dict(reports: Sequence[Report]) -> dict[str, Any]:
     }
 
 
-def summed(reports: Sequence[Report]) -> list[Rate]:
-    """Rates over the questions of all documents, for what all of them were gathered by."""
+def summed(reports: Sequence[QuestionReport]) -> list[Rate]:
+    """Rates over the questions of all documents, for gather sources that all of them have."""
     gathered = [{rate.gather_by for rate in report.rates} for report in reports]
     trials = [trial for report in reports for trial in report.trials]
     first = reports[0].settings
     names = [*dict.fromkeys(rate.gather_by for rate in reports[0].rates)]
     by = tuple(name for name in names if all(name in one for one in gathered))
     answers = any(rate.what != RECALL for rate in reports[0].rates)
-    wanted = Wanted(by, tuple(first["budgets"]), answers, first["answer_gather"])
+    wanted = QuestionTest(by, tuple(first["budgets"]), answers, first["answer_gather"])
     return [*_rates(trials, by, wanted)]
 
 
 def run(
     session: Session,
     placed: list[Placed],
-    wanted: Wanted,
+    wanted: QuestionTest,
     folder: Path | None = None,
-    on_done: Callable[[str, int, int, int], None] = lambda what, done, total, kept: None,
-) -> Report:
-    """Scores and asks every question on one document.
+    tell: Tell = lambda *told: None,
+) -> QuestionReport:
+    """Scores and asks every question about one document.
 
     Args:
         session: the open document.
         placed: questions with the places of their answers.
         wanted: what is measured.
-        folder: where finished pieces are kept, for a run that goes on; None: nowhere.
-        on_done: told what is done, how many questions of how many, and how many of them were
-            done in an earlier run; the first time that it begins.
+        folder: where results are kept, so that a stopped run can go on; None: nowhere.
+        tell: called as it goes on.
 
     Raises:
         UsageError: budgets or names that cannot be, or a folder of another run.
-        LongctxError: the document keeps nothing to search by.
-        KeyboardInterrupt: Ctrl-C, also while an answer came.
+        LongctxError: the document cannot be gathered by anything.
+        KeyboardInterrupt: Ctrl-C, also during an answer.
     """
     _require(wanted)
     settings = _settings(session, placed, wanted)
     with Journal(folder, settings) as journal:
         sources, left_out = _sources(session, placed, wanted, journal)
         for by in sources:
-            pieces = {
-                _recall_name(by, number): partial(_recall, session, one, by, wanted.budgets)
-                for number, one in enumerate(placed, 1)
-            }
-            journal.complete(pieces, partial(on_done, f"gathering by {by}"))
+            make = partial(_recall, session, by, wanted.budgets)
+            pieces = {_recall_name(by, n): partial(make, one) for n, one in enumerate(placed, 1)}
+            journal.complete(f"gathering by {by}", "questions", pieces, tell)
         for by in sources if wanted.answers else ():
-            pieces = {
-                _answer_name(by, number): partial(_answer, session, one, by, wanted)
-                for number, one in enumerate(placed, 1)
-            }
-            journal.complete(pieces, partial(on_done, f"answering from what {by} gathers"))
+            make = partial(_answer, session, by, wanted.answer_gather)
+            pieces = {_answer_name(by, n): partial(make, one) for n, one in enumerate(placed, 1)}
+            journal.complete(f"answering from what {by} gathers", "questions", pieces, tell)
         trials = [_trial(journal, n, one, sources, wanted) for n, one in enumerate(placed, 1)]
     manifest, files = session.document.manifest, dict.fromkeys(one.item.file for one in placed)
     rates, counted = [*_rates(trials, sources, wanted)], _counted(placed)
     parts = (settings, counted, left_out, rates, trials)
-    return Report(manifest.name, manifest.tokens, tuple(files), *parts)
+    return QuestionReport(manifest.name, manifest.tokens, tuple(files), *parts)
 
 
-def _require(wanted: Wanted) -> None:
+def _require(wanted: QuestionTest) -> None:
     if wanted.gather_by == () or not wanted.budgets or min(wanted.budgets) < 1:
         why = "each question needs something to gather by, and budgets of a token or more"
         raise UsageError("cannot measure recall", why, "Correct --gather-by or --gather.")
@@ -174,11 +167,9 @@ def _require(wanted: Wanted) -> None:
 
 
 def _sources(
-    session: Session, placed: list[Placed], wanted: Wanted, journal: Journal
+    session: Session, placed: list[Placed], wanted: QuestionTest, journal: Journal
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """What is gathered by, and what is left out of all there is, with the reason.
-
-    Whether the document can be gathered by something is tried with the first question.
+    """Gather sources, and why others are left out, which the first question shows.
 
     Raises:
         StateMismatch: the state is damaged.
@@ -202,8 +193,8 @@ def _sources(
     return found, {name: str(error) for name, error in failed.items()}
 
 
-def _settings(session: Session, placed: list[Placed], wanted: Wanted) -> Record:
-    """What decides the results; what is gathered by may change from run to run."""
+def _settings(session: Session, placed: list[Placed], wanted: QuestionTest) -> Record:
+    """What results depend on; later runs may change the gather sources."""
     manifest, engine = session.document.manifest, session.engine
     asked = [
         (one.item.question, one.item.answers, one.counted, one.tokens, one.query.spans)
@@ -239,15 +230,14 @@ def _counted(placed: list[Placed]) -> dict[str, int]:
     return {**{way: ways[way] for way in (PLACE, LINE, TEXT)}, "absent": absent}
 
 
-def _recall(session: Session, one: Placed, by: str, budgets: tuple[int, ...]) -> Record:
+def _recall(session: Session, by: str, budgets: tuple[int, ...], one: Placed) -> Record:
     chosen = session.gathered(one.query.question, by, budgets)
     hits = map(one.is_among, chosen)
     return {str(budget): hit for budget, hit in zip(budgets, hits, strict=True)}
 
 
-def _answer(session: Session, one: Placed, by: str, wanted: Wanted) -> Record:
-    how = How(wanted.answer_gather, gather_by=by)
-    asked = asdict(ask(session, one.query, how))
+def _answer(session: Session, by: str, gather: int | None, one: Placed) -> Record:
+    asked = asdict(ask(session, one.query, How(gather, gather_by=by)))
     scores = {name: score(one.query.answers, asked["answer"]) for name, score in SCORERS.items()}
     share = asked["gathered"]  # of all places where the answer stands, and one is enough
     kept = {key: asked[key] for key in ("answer", "tokens", "timings")}
@@ -255,7 +245,7 @@ def _answer(session: Session, one: Placed, by: str, wanted: Wanted) -> Record:
 
 
 def _trial(
-    journal: Journal, number: int, one: Placed, sources: Sequence[str], wanted: Wanted
+    journal: Journal, number: int, one: Placed, sources: Sequence[str], wanted: QuestionTest
 ) -> Record:
     recall = {by: journal.get(_recall_name(by, number)) or {} for by in sources}
     asked = {by: journal.get(_answer_name(by, number)) for by in sources}
@@ -277,11 +267,11 @@ def _trial(
 
 
 def _rank(hits: Record) -> int | None:
-    """The smallest budget that gathers it; None: none does."""
+    """The smallest budget that gathers the answer; None: none does."""
     return min((int(budget) for budget, hit in hits.items() if hit), default=None)
 
 
-def _rates(trials: list[Record], sources: Sequence[str], wanted: Wanted) -> Iterator[Rate]:
+def _rates(trials: list[Record], sources: Sequence[str], wanted: QuestionTest) -> Iterator[Rate]:
     for by in sources:
         for budget in wanted.budgets:
             hits = [trial["recall"][by][str(budget)] for trial in trials]

@@ -1,8 +1,8 @@
-"""Where in a document the answers to questions stand, as tokens.
+"""Finds the tokens of a document at which the answers to questions stand.
 
-A question with a byte offset is counted by that place. One without is counted by its answer's text:
-each place where an accepted answer stands, as whole words, in any case, however it is spaced; with
-a line, those that begin on it. Knows nothing of models.
+A question with a byte offset is counted by that place. Any other is counted by text: all places
+where an accepted answer stands as whole words, whatever their case and spacing; if the question
+names a line, those that begin on it.
 """
 
 import re
@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from longctx.core.measure.eval.case import Query, Span, is_named
+from longctx.core.measure.case import Query, Span, is_named
 from longctx.core.measure.eval.qa_questions import Item
 from longctx.core.store.document import Document
 
@@ -27,12 +27,11 @@ class Placed:
     """A question with the places of its answer in a document.
 
     Attributes:
-        item: of the file.
-        query: what is asked; its spans are the answer's bytes in the sources, wherever it stands.
-        counted: PLACE: it is gathered where the token of the answer's first byte is; LINE or TEXT:
-            where all tokens are of one of the places at which its text stands.
-        tokens: [first, end) of the document for each place; any of them will do. None: its text
-            stands nowhere.
+        item: the question as its file has it.
+        query: what is asked; its spans are the bytes of the answer, wherever it stands.
+        counted: PLACE: it is gathered if the token of the answer's first byte is; LINE or TEXT: if
+            all tokens of one of the places are.
+        tokens: [first, end) of each place; empty: the answer stands nowhere.
     """
 
     item: Item
@@ -41,7 +40,7 @@ class Placed:
     tokens: tuple[tuple[int, int], ...]
 
     def is_among(self, chosen: Tensor) -> bool:
-        """Whether tokens that were gathered, (n,) ascending, hold one of the places."""
+        """Whether gathered tokens, (n,) ascending, contain one of the places."""
         wanted = torch.tensor(self.tokens, dtype=torch.long).view(-1, 2)
         held = torch.searchsorted(chosen, wanted)
         return bool((held.diff(dim=1) == wanted.diff(dim=1)).any())
@@ -55,15 +54,15 @@ def place(items: Iterable[Item], document: Document) -> list[Placed]:
         document: what they ask about.
 
     Raises:
-        UsageError: a source that the document does not have, an offset beyond it, another text
-            there than the first answer, or no accepted answer that begins on the line.
+        UsageError: the document has no such source, the offset is beyond its end or the first
+            answer is not there, or no accepted answer begins on the line.
     """
     sources = [_Source(document, number) for number in range(len(document.manifest.sources))]
     return [_placed(item, sources) for item in items]
 
 
 class _Source:
-    """One source of a document; its text and its tokens are read when they are first needed."""
+    """One source of a document, read when it is first needed."""
 
     def __init__(self, document: Document, number: int):
         self.info = document.manifest.sources[number]
@@ -71,7 +70,7 @@ class _Source:
         self._document, self._number = document, number
 
     def bytes(self, start: int, end: int) -> bytes:
-        """Bytes [start, end), as far as there are any."""
+        """Bytes [start, end), up to the end of the source."""
         return self._document.text(self._number, start, min(end, self.info.size))
 
     def place(self, offset: int) -> str:
@@ -86,7 +85,7 @@ class _Source:
         return self.info.first_token + max(0, first), self.info.first_token + max(0, last) + 1
 
     def occurrences(self, words: str) -> Iterator[tuple[int, int]]:
-        """Bytes [start, end) wherever these words stand, in order."""
+        """Bytes [start, end) of each occurrence of these words, in order."""
         done, at = 0, 0  # characters and bytes before a match, counted on from one to the next
         for match in _pattern(words).finditer(self._text):
             at += self._size(done, match.start())
@@ -98,7 +97,7 @@ class _Source:
 
     @property
     def _errors(self) -> str:
-        """What makes damaged text of as many bytes again as it was."""
+        """The error handler that keeps the number of bytes of damaged text."""
         wide = self.encoding.startswith(("utf-16", "utf-32"))
         return "replace" if wide else "surrogateescape"
 
@@ -113,7 +112,7 @@ class _Source:
 
 
 def _pattern(words: str) -> re.Pattern[str]:
-    """Finds words as `text_match.contained` does: whole, in any case, however they are spaced."""
+    """Matches words as `text_match.contained` does: whole, whatever their case and spacing."""
     spaced = r"\s+".join(map(re.escape, words.split()))
     return re.compile(rf"(?<!\w){spaced}(?!\w)", re.IGNORECASE)
 
@@ -170,7 +169,7 @@ def _standing(item: Item, source: _Source) -> list[tuple[int, int]]:
 
 
 def _only(item: Item, sources: Sequence[_Source]) -> _Source:
-    """The source that a question names: its whole name, or the last parts of it."""
+    """The source that a question names by its name or the end of its path."""
     names = [source.info.name for source in sources]
     found = [source for source in sources if is_named(source.info.name, item.source)]
     if len(found) == 1:

@@ -1,11 +1,10 @@
-"""Questions on a document from a file, of two forms; what a question has is checked here.
+"""Reads files of questions about a document, in two forms, and checks them.
 
 JSON lines (any file that does not end in .yaml or .yml): one question a line; empty lines and those
-that begin with `#` are left out. YAML: `document`, which names the source that all of them are
-about, and a list `questions`. A question has `question`; `answers`, or `answer` and `accept`; and
-may say where its answer stands: `line`, or `where` with `byte_offset` or `line`, and `path` (or
-`doc`): the source's name or the end of it. Every error names the line, or the number of the
-question. Knows nothing of documents and models.
+that begin with `#` are skipped. YAML: `document`, the source that the questions are about, and a
+list `questions`. A question has `question`, and `answers` or `answer` and `accept`; it may say
+where its answer stands: `line`, or `where` with `byte_offset` or `line`, and `path` (or `doc`), the
+source's name or the end of its path. Every error names the line or the number of the question.
 """
 
 from collections.abc import Mapping
@@ -13,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from longctx.core.common import file_limits
-from longctx.core.common.errors import UnreadableInput, UsageError
-from longctx.core.common.regular_files import parsed_json, read_text
+from longctx.core.common.errors import UsageError
+from longctx.core.common.regular_files import parsed_json
+from longctx.core.measure.eval import data_files
 from longctx.core.profile import safe_yaml
 
 FORM = 'Each line is {"question": "...", "answers": ["..."]}, and may have "where" or "line".'
@@ -29,12 +28,12 @@ class Item:
 
     Attributes:
         file: the file's name, as it was given.
-        unit, number: "line" and its number in the file, or "question" and which it is; from 1.
+        unit, number: "line" or "question", and its number in the file, from 1.
         question: the words.
-        answers: accepted ones; of one with an offset, the first is how the document has it.
-        source: name of the source, or the end of it; empty: any, or the only one.
+        answers: accepted ones; with an offset, the document has the first of them there.
+        source: name of the source, or the end of its path; empty: any, or the only one.
         offset: byte of the source at which the answer begins; None: not given.
-        line: of the source on which the answer begins, from 1; None: not given.
+        line: line of the source on which the answer begins, from 1; None: not given.
     """
 
     file: str
@@ -55,7 +54,7 @@ def read_items(path: Path) -> list[Item]:
     """The questions of a file.
 
     Raises:
-        UsageError: there is no such file, no question in it, or one that is none.
+        UsageError: no such file, no question in it, or an invalid one.
         UnreadableInput: a file of JSON lines is not UTF-8 text.
     """
     items = _of_yaml(path) if path.suffix.lower() in YAML else _of_lines(path)
@@ -78,14 +77,7 @@ def _of_yaml(path: Path) -> list[Item]:
 
 
 def _of_lines(path: Path) -> list[Item]:
-    try:
-        lines = read_text(path, file_limits.DATA, "utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        why = "it is not UTF-8 text"
-        raise UnreadableInput(f"cannot read '{path}'", why, "Convert it first.") from error
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise UsageError(f"cannot read '{path}'", why, "Check the name of the file.") from error
+    lines = data_files.read(path, "Check the name of the file.", encoding="utf-8-sig").split("\n")
     told = [(n, line) for n, line in enumerate(lines, 1) if line.strip()]
     return [_line(path, n, line) for n, line in told if not line.lstrip().startswith("#")]
 
@@ -101,7 +93,7 @@ def _line(path: Path, number: int, line: str) -> Item:
 
 @dataclass(frozen=True)
 class _Reading:
-    """Makes an `Item` of one question's values; its errors say which question it is."""
+    """Makes an `Item` of one question's values; errors name the question."""
 
     path: Path
     unit: str

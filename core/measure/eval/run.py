@@ -1,83 +1,103 @@
-"""Runs tasks over lengths: every case is read and asked, and what was finished before is not."""
+"""Runs tasks at several lengths: every case that no earlier run finished is read and asked."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from longctx.core.ask.session import Session
+from longctx.core.common import file_limits
+from longctx.core.common.errors import UsageError
+from longctx.core.common.regular_files import read_regular
 from longctx.core.engine.setup import Engine, Setup, weights_stay
 from longctx.core.ingest.ingest import Ingested, Progress
-from longctx.core.measure.eval.asking import How, ask, opened
-from longctx.core.measure.eval.case import Case
-from longctx.core.measure.eval.journal import Journal, Record
-from longctx.core.measure.eval.run_settings import of_asking, of_model
-from longctx.core.measure.eval.task import Task
+from longctx.core.measure.case import Case, Task
+from longctx.core.measure.journal import Journal, Record
+from longctx.core.measure.runner import How, ask, of_asking, of_model, opened
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is run.
+class Evaluation:
+    """What is measured.
 
     Attributes:
-        tasks: one after another.
+        tasks: in order.
         lengths: tokens of a document, at most.
-        samples: of each task at each length; fewer where a task has no more.
-        seed: decides all documents and questions.
+        samples: of each task at each length; fewer if a task has no more.
+        seed: of all documents and questions.
+        suite: name of the tasks together.
+        prose: the text that fills documents.
+        files: other material of documents, by option or name.
     """
 
     tasks: Sequence[Task]
     lengths: Sequence[int]
     samples: int
     seed: int
+    suite: str = ""
+    prose: str = ""
+    files: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Telling:
-    """Whom to tell how far it has come.
+class Watch:
+    """What is called while it runs.
 
     Attributes:
-        case: called with a case's name, and how many are finished of how many, before it is read.
-        progress: called while it is read.
-        kept: called before all, with how many cases an earlier run has finished.
+        case: before a case is read, with its name, how many are finished of how many, and how many
+            of those by an earlier run.
+        progress: while it is read.
     """
 
-    case: Callable[[str, int, int], None] = lambda name, done, total: None
+    case: Callable[[str, int, int, int], None] = lambda name, done, total, kept: None
     progress: Callable[[Progress], None] = lambda progress: None
-    kept: Callable[[int], None] = lambda kept: None
 
 
-def settings(engine: Engine, how: How, wanted: Wanted, **more: Any) -> Record:
-    """What decides the result of a sample, for a journal.
+def settings(engine: Engine, how: How, wanted: Evaluation) -> Record:
+    """What a result depends on, for the journal; runs may add tasks, lengths and samples."""
+    prose = sha256(wanted.prose.encode()).hexdigest()
+    told = {"seed": wanted.seed, "suite": wanted.suite, "prose": prose}
+    return {**of_model(engine), **of_asking(engine, how), **told}
 
-    Tasks, lengths and samples are not in it: a run may add to those of another.
 
-    Args:
-        engine: as `prepare` gave it.
-        how: questions are asked.
-        wanted: of which the seed counts.
-        **more: what documents are made of, as JSON.
+def require_files(journal: Journal, files: Mapping[str, Path]) -> None:
+    """Refuses files that have changed since an earlier run in the same folder.
+
+    Raises:
+        UsageError: a file has changed.
+        OSError: one cannot be read.
     """
-    return {**of_model(engine), **of_asking(engine, how), "seed": wanted.seed, **more}
+    for name, path in files.items():
+        data = read_regular(path.expanduser(), file_limits.DATA)
+        record = {"digest": sha256(data).hexdigest()}
+        if journal.get(f"file {name}") not in (None, record):
+            raise UsageError(
+                f"cannot go on with '{path}'",
+                f"{name} had other content when the run began",
+                "Give the same file, or another --out.",
+            )
+        journal.put(f"file {name}", record)
 
 
 def run(
-    wanted: Wanted,
+    wanted: Evaluation,
     engine: Engine,
     setup: Setup,
     how: How,
     journal: Journal,
-    telling: Telling | None = None,
+    watch: Watch | None = None,
 ) -> Iterator[Record]:
-    """Asks what is wanted, shorter documents first.
+    """Reads and asks all cases, shorter documents first.
 
     Args:
         wanted: tasks and lengths.
         engine: of the setup, for its tokenizer.
         setup: model, method and device.
         how: to ask; each task says how long an answer may be.
-        journal: keeps what is finished, and has what was before.
-        telling: whom to tell.
+        journal: keeps finished results.
+        watch: called meanwhile.
 
     Yields:
         One record a sample: task, length, sample, question, answers, answer, score, gathered,
@@ -88,35 +108,33 @@ def run(
         KeyboardInterrupt: Ctrl-C; finished samples are in the journal.
         LongctxError: as `ingest` and `Session` do.
     """
-    telling = telling or Telling()
-    tokenizer = engine.files.tokenizer
+    watch, tokenizer = watch or Watch(), engine.files.tokenizer
     lengths = sorted({*wanted.lengths})
     for task in wanted.tasks:  # the shortest first: what is too short is known at once
         next(task.make(tokenizer, lengths[0], 1, wanted.seed), None)
     names = [name for place in product(wanted.tasks, lengths) for name in _names(*place, wanted)]
-    done = sum(journal.get(name) is not None for name in names)
-    telling.kept(done)
+    done = kept = sum(journal.get(name) is not None for name in names)
     with weights_stay():
         for length, task in product(lengths, wanted.tasks):
             limited = replace(how, max_new_tokens=task.max_new_tokens)
             for name, case in _cases(task, length, wanted, tokenizer, journal):
                 if case is not None:
-                    telling.case(name, done, len(names))
-                    found = _asked(case, task, setup, limited, telling.progress)
+                    watch.case(name, done, len(names), kept)
+                    found = _asked(case, task, setup, limited, watch.progress)
                     journal.put(name, {"task": task.name, "length": length, "sample": name} | found)
                     done += 1
                 yield journal.get(name) or {}
 
 
-def _names(task: Task, length: int, wanted: Wanted) -> list[str]:
-    """Of all cases that a task has at a length, where it has so many."""
+def _names(task: Task, length: int, wanted: Evaluation) -> list[str]:
+    """Names of a task's cases at a length, if it has so many."""
     return [f"{task.name}/{length}/{number}" for number in range(wanted.samples)]
 
 
 def _cases(
-    task: Task, length: int, wanted: Wanted, tokenizer: Any, journal: Journal
+    task: Task, length: int, wanted: Evaluation, tokenizer: Any, journal: Journal
 ) -> Iterator[tuple[str, Case | None]]:
-    """Names and cases; None for one that is finished. Nothing is made where all are."""
+    """Names and cases; None for a finished one. If all are finished, none is made."""
     names = _names(task, length, wanted)
     if all(journal.get(name) for name in names):
         yield from ((name, None) for name in names)

@@ -1,4 +1,4 @@
-"""How right an answer is, from 0 to 1, by what is in it. Pure functions of texts."""
+"""Scores of answers, from 0 to 1, by what they contain."""
 
 import re
 
@@ -6,13 +6,13 @@ WORD = re.compile(r"\w+(?:['\u2019]\w+)*")  # John's is one word, and 'office' i
 
 
 def string_match_all(references: tuple[str, ...], answer: str) -> float:
-    """The share of references that stand in the answer, in upper or lower case."""
+    """The share of references that the answer contains, in any case."""
     said = answer.lower()
     return sum(reference.lower() in said for reference in references) / len(references)
 
 
 def string_match_part(references: tuple[str, ...], answer: str) -> float:
-    """1 where any of the references stands in the answer, in upper or lower case."""
+    """1 if the answer contains any reference, in any case; else 0."""
     said = answer.lower()
     return float(any(reference.lower() in said for reference in references))
 

@@ -1,11 +1,11 @@
-"""Results as counts and rates: by task and length, and over all tasks."""
+"""Scores by task and length, and over all tasks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from longctx.core.measure.eval.intervals import wilson
+from longctx.core.measure.intervals import wilson
 
 
 @dataclass(frozen=True)
@@ -13,14 +13,13 @@ class Cell:
     """The samples of a task at a length, or those of all tasks.
 
     Attributes:
-        task: its name; None: all.
+        task: its name; None: all tasks.
         length: tokens of a document, at most.
         samples: how many were asked.
-        score: their mean; of all tasks the mean of the tasks' scores.
-        low, high: the 95% interval. Wilson's, with scores as shares of hits: exact for scores of 0
-            and 1, wider than need be for others, whose spread is less.
-        gathered: mean share of what the answer needs that was gathered; None: nobody knows.
-        tokens: mean of the documents'.
+        score: their mean; for all tasks, the mean of the tasks' scores.
+        low, high: the 95% interval by Wilson, too wide for scores between 0 and 1.
+        gathered: mean share of the needed places that were gathered; None: unknown.
+        tokens: mean size of the documents.
     """
 
     task: str | None
@@ -34,7 +33,7 @@ class Cell:
 
 
 def cells(records: Iterable[dict[str, Any]]) -> list[Cell]:
-    """A cell for each task and length, in the order in which they come."""
+    """A cell for each task and length, in the order of the records."""
     grouped: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for record in records:
         grouped.setdefault((record["task"], record["length"]), []).append(record)
@@ -42,7 +41,7 @@ def cells(records: Iterable[dict[str, Any]]) -> list[Cell]:
 
 
 def averages(found: Sequence[Cell]) -> list[Cell]:
-    """For each length, over its tasks, of which each counts the same."""
+    """A cell for each length, the mean over its tasks."""
     lengths = dict.fromkeys(cell.length for cell in found)
     return [_average(length, [c for c in found if c.length == length]) for length in lengths]
 

@@ -1,8 +1,8 @@
 """How well an answer's words match accepted ones: exact match, F1, and containment.
 
 Exact match and F1 compare as SQuAD's evaluation does (P. Rajpurkar et al., 2016): in lower case,
-without punctuation, without the articles a, an and the, and with single spaces. Ours is that
-punctuation is any character that Unicode calls so, not ASCII's alone. Knows nothing of documents.
+without punctuation, without the articles a, an and the, and with single spaces. Unlike SQuAD's,
+punctuation is what Unicode calls so, not ASCII's alone.
 """
 
 import re
@@ -15,38 +15,49 @@ Accepted = tuple[str, ...]
 
 
 def exact_match(accepted: Accepted, answer: str) -> float:
-    """1 where the answer is an accepted one, both normalised; else 0."""
+    """1 if the answer is an accepted one, both normalised; else 0."""
     given = normalized(answer)
     return float(any(normalized(one) == given for one in accepted))
 
 
 def f1(accepted: Accepted, answer: str) -> float:
-    """The best F1 over the accepted answers, of normalised words counted as often as they occur.
+    """The best F1 over the accepted answers, of normalised words with their counts.
 
-    Where one side has no words left the score is 1 if the other has none either, else 0.
+    If one side has no words left, the score is 1 if the other has none either, else 0.
     """
     given = normalized(answer).split()
     return max((_f1(normalized(one).split(), given) for one in accepted), default=0.0)
 
 
 def contained(accepted: Accepted, answer: str) -> float:
-    """1 where an accepted answer stands in the answer as whole words, in any case; else 0.
+    """1 if the answer contains an accepted one as whole words, in any case; else 0.
 
-    Punctuation counts; how words are spaced does not.
+    Punctuation counts; spacing does not.
     """
     text = _spaced(answer)
     return float(any(holds(text, _spaced(one)) for one in accepted))
 
 
 def holds(text: str, words: str) -> bool:
-    """Whether a text has these words, as whole words, in any case; no words are in no text."""
+    """Whether a text contains these words, whole and in any case; False for no words."""
     if not words:
         return False
     return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE) is not None
 
 
+def occurs(value: str, folded: str) -> bool:
+    """Whether a text contains a value, in any case; one without digits, as whole words.
+
+    Args:
+        value: to look for.
+        folded: the text, case-folded.
+    """
+    value = value.casefold()
+    return value in folded and (any(map(str.isdigit, value)) or holds(folded, value))
+
+
 def normalized(text: str) -> str:
-    """The text as exact match and F1 compare it."""
+    """A text as exact match and F1 compare it."""
     plain = "".join(c for c in text.lower() if not _is_punctuation(c))
     return _spaced(_ARTICLES.sub(" ", plain))
 

@@ -1,49 +1,15 @@
-"""Draws the needles of one haystack, each with an answer that nothing else there gives away.
-
-Knows nothing of tokens and depths.
-"""
+"""Draws the needles of one haystack: nothing but a needle itself gives its answer away."""
 
 import random
 from collections.abc import Mapping
 from functools import cached_property
 
 from longctx.core.common.errors import UsageError
-from longctx.core.measure.eval.text_match import holds
-from longctx.core.measure.niah import words
+from longctx.core.measure.eval.text_match import occurs
 from longctx.core.measure.niah.kinds import Maker, Needle
+from longctx.core.measure.prose import Prose
 
-ATTEMPTS = 200  # draws until the values of a needle stand nowhere else
-
-
-class Prose:
-    """The text that needles stand in.
-
-    Args:
-        paragraphs: one line each.
-
-    Attributes:
-        cities: that it does not name.
-    """
-
-    def __init__(self, paragraphs: list[str]):
-        text = "\n".join(paragraphs)
-        self.cities = [city for city in words.CITIES if city not in text]
-        self._folded = text.casefold()
-
-    def has(self, value: str) -> bool:
-        """Whether a value stands in it."""
-        return occurs(value, self._folded)
-
-
-def occurs(value: str, folded: str) -> bool:
-    """Whether a text has a value, in any case; one without digits, as whole words.
-
-    Args:
-        value: to look for.
-        folded: the text, case-folded.
-    """
-    value = value.casefold()
-    return value in folded and (any(map(str.isdigit, value)) or holds(folded, value))
+ATTEMPTS = 200  # draws to find a needle whose values occur nowhere else
 
 
 class Draw:
@@ -51,8 +17,8 @@ class Draw:
 
     Args:
         makers: by kind.
-        prose: that they will stand in.
-        seed: decides them.
+        prose: the text around them.
+        seed: of all draws.
     """
 
     def __init__(self, makers: Mapping[str, Maker], prose: Prose, seed: str):
@@ -64,10 +30,10 @@ class Draw:
         self._wordings: set[str] = set()
 
     def needle(self, kind: str) -> Needle:
-        """One more needle, of which nothing stands in the prose or in another one.
+        """Another needle, whose values occur neither in the prose nor in another needle.
 
         Raises:
-            UsageError: no more can be told apart.
+            UsageError: there are no more different ones.
         """
         if not self._cities:
             count = len(self._prose.cities)

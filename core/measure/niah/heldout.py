@@ -1,4 +1,4 @@
-"""Needles of wordings that the bundled model never saw in training: of the held-out frames.
+"""Needles in wordings that the bundled model never saw in training: the held-out frames.
 
 Training code must not read those frames, nor import this (tests/test_layout.py).
 """

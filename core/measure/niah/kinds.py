@@ -1,6 +1,6 @@
 """Needles: facts of several kinds (docs/needles.md).
 
-A maker draws one needle, and knows nothing of others, of the text around them, and of tokens.
+A maker draws one needle; it knows no other needle, no text around it and no tokens.
 """
 
 import random
@@ -17,13 +17,13 @@ class Needle:
     """A fact and the question for it.
 
     Attributes:
-        kind: by which results are counted.
-        lines: that state it; they stand side by side.
-        question: the words that are asked.
-        value: what alone is right.
-        near: other lines, of keys that are nearly the same; they stand elsewhere.
-        secrets: the value and what else no other line of the haystack may have.
-        wording: a question that can be asked in a haystack only once; empty: there is none.
+        kind: results are counted by it.
+        lines: that state the fact, one after another.
+        question: what is asked.
+        value: the only right answer.
+        near: distractors, lines with nearly the same key; they stand elsewhere.
+        secrets: the value, and whatever else no other line of the haystack may contain.
+        wording: a question that a haystack may have only once; empty: no such limit.
     """
 
     kind: str
@@ -36,11 +36,11 @@ class Needle:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All that a document or a person says of it."""
+        """Its lines, its distractors and its question."""
         return (*self.lines, *self.near, self.question)
 
 
-Maker = Callable[[random.Random, str], Needle]  # of a city that no other needle has
+Maker = Callable[[random.Random, str], Needle]  # takes a city that no other needle has
 
 
 def digits(draw: random.Random, count: int) -> str:
@@ -49,7 +49,7 @@ def digits(draw: random.Random, count: int) -> str:
 
 
 def passkey(draw: random.Random, city: str) -> Needle:
-    """Five digits, announced."""
+    """Five digits, with a request to remember them."""
     key = digits(draw, 5)
     line = f"The pass key of {city} is {key}. Remember it."
     return Needle("passkey", (line,), f"What is the pass key of {city}?", key)
@@ -63,7 +63,7 @@ def number(draw: random.Random, city: str) -> Needle:
 
 
 def multikey(draw: random.Random, city: str) -> Needle:
-    """Seven digits for a key of three words, and near it keys of which two words are the same."""
+    """Seven digits for a key of three words; distractors have keys with two of these words."""
     key = [draw.choice(words.COLOURS), draw.choice(words.ANIMALS), draw.choice(words.THINGS)]
     keys = ["-".join(key)]
     while len(keys) <= NEAR:

@@ -1,25 +1,24 @@
 """Which needles stand where: haystacks are planned, then built one at a time.
 
-All that can be refused is refused by planning, before a haystack is read. Knows nothing of models
-but their tokenizer.
+Wrong wishes are refused while planning, before anything is read. Uses a model's tokenizer alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 from longctx.core.common.errors import UsageError
-from longctx.core.measure.eval.case import Case, Query, Span
-from longctx.core.measure.haystack import Builder, Group, Placed, depths
-from longctx.core.measure.niah.drawing import Draw, Prose
+from longctx.core.measure.case import Case, Query, Span
+from longctx.core.measure.haystack import Builder, Group, Haystack, Placed, depths
+from longctx.core.measure.niah.drawing import Draw
 from longctx.core.measure.niah.kinds import Maker, Needle
 from longctx.core.measure.niah.variants import Variant
+from longctx.core.measure.prose import Prose
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """A needle, and the share of the prose that stands before it and its neighbours."""
+    """A needle, and its depth: the share of the prose before it and its neighbours."""
 
     depth: float
     needle: Needle
@@ -30,11 +29,11 @@ class Plan:
     """A haystack that is not built yet.
 
     Attributes:
-        name: tells it from the others of a run.
-        length: its tokens, needles included.
-        trial: which one of its length.
+        name: unique in a run.
+        length: tokens, needles included.
+        trial: its number among those of its length.
         hidden: its needles, by depth.
-        seed: decides the order of its prose.
+        seed: of the order of its prose.
     """
 
     name: str
@@ -45,7 +44,7 @@ class Plan:
 
     @property
     def groups(self) -> list[Group]:
-        """All lines by depth; lines near a needle's stand midway between two depths."""
+        """All lines by depth; distractors stand midway between two depths."""
         lines: dict[float, list[str]] = {}
         for each in self.hidden:
             lines.setdefault(each.depth, []).extend(each.needle.lines)
@@ -61,27 +60,29 @@ class Laid:
     """A haystack with its questions.
 
     Attributes:
-        plan: what it was to be.
-        case: the text, and a query for every needle of the plan.
+        plan: what it was built from.
+        haystack: the text and its tokens.
+        case: the text, and a query for every needle.
         tokens: the first token of each needle.
     """
 
     plan: Plan
+    haystack: Haystack
     case: Case
     tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Needles:
-    """What is hidden in every haystack.
+class NeedleChoice:
+    """Which needles every haystack hides.
 
     Attributes:
-        variant: kinds, and how many at once.
-        makers: of these kinds.
-        depths: where they stand, by `haystack.depths`.
-        times: how many times the variant's needles stand at each depth.
+        variant: their kinds, and how many stand at a depth.
+        makers: by kind.
+        depths: how many, evenly spaced.
+        times: multiplies the variant's number of needles at a depth.
         strict: each needle has a haystack of its own.
-        seed: decides values and the order of the prose, with length and trial.
+        seed: of values and prose, together with length and trial.
     """
 
     variant: Variant
@@ -91,23 +92,21 @@ class Needles:
     strict: bool = False
     seed: int = 0
 
-    def plans(self, prose: Prose, length: int, trial: int) -> list[Plan]:
+    def plans(self, builder: Builder, length: int, trial: int) -> list[Plan]:
         """The haystacks of a length and trial: one, or, if strict, one for every needle.
 
         Raises:
-            UsageError: no depths, no needles, or more than can be told apart.
+            UsageError: no depths, no needles, too many different ones, or too short a length.
         """
         if self.times < 1:
             raise UsageError(f"cannot hide {self.times} needles", "", "Give --needles 1 or more.")
         seed = f"{self.seed}/{length}/{trial}/{self.variant.name}"
-        hidden = [*self._hidden(prose, seed, trial)]
-        name = f"{length}/{trial}"
-        if not self.strict:
-            return [Plan(name, length, trial, tuple(hidden), f"prose/{seed}")]
-        return [
-            Plan(f"{name}/{number}", length, trial, (each,), f"prose/{seed}/{number}")
-            for number, each in enumerate(hidden)
-        ]
+        hidden = [*self._hidden(builder.prose, seed, trial)]
+        whole = Plan(f"{length}/{trial}", length, trial, tuple(hidden), f"prose/{seed}")
+        plans = [*_parts(whole)] if self.strict else [whole]
+        for plan in plans:
+            builder.require_length(length, plan.groups)
+        return plans
 
     def _hidden(self, prose: Prose, seed: str, trial: int) -> Iterator[Hidden]:
         each, kinds = self.times * self.variant.at_once, self.variant.kinds
@@ -118,6 +117,13 @@ class Needles:
             yield Hidden(depth, draw.needle(kinds[(number + trial) % len(kinds)]))
 
 
+def _parts(plan: Plan) -> Iterator[Plan]:
+    """A plan for each needle alone."""
+    for number, each in enumerate(plan.hidden):
+        name, seed = f"{plan.name}/{number}", f"{plan.seed}/{number}"
+        yield replace(plan, name=name, hidden=(each,), seed=seed)
+
+
 def lay(builder: Builder, plan: Plan) -> Laid:
     """Builds a haystack.
 
@@ -126,47 +132,29 @@ def lay(builder: Builder, plan: Plan) -> Laid:
     """
     groups = plan.groups
     haystack = builder.build(groups, plan.length, plan.seed)
-    own = [_own(groups, haystack.places, each) for each in plan.hidden]
-    queries = (
-        Query(each.needle.kind, each.needle.question, (each.needle.value,), _spans(places))
-        for each, places in zip(plan.hidden, own, strict=True)
-    )
-    case = Case(plan.name, haystack.text, tuple(queries))
-    return Laid(plan, case, tuple(places[0].token for places in own))
+    queries, tokens = [], []
+    for each in plan.hidden:
+        places, needle = _own(groups, haystack, each), each.needle
+        spans = tuple(Span(place.start, place.end) for place in places)
+        queries.append(Query(needle.kind, needle.question, (needle.value,), spans))
+        tokens.append(places[0].token)
+    return Laid(plan, haystack, Case(plan.name, haystack.text, tuple(queries)), tuple(tokens))
 
 
-def _own(
-    groups: Sequence[Group], places: Sequence[tuple[Placed, ...]], hidden: Hidden
-) -> Sequence[Placed]:
+def _own(groups: Sequence[Group], haystack: Haystack, hidden: Hidden) -> Sequence[Placed]:
     """The places of a needle's lines."""
     at = next(number for number, group in enumerate(groups) if group.depth == hidden.depth)
     first = groups[at].lines.index(hidden.needle.lines[0])
-    return places[at][first : first + len(hidden.needle.lines)]
-
-
-def _spans(places: Sequence[Placed]) -> tuple[Span, ...]:
-    return tuple(Span(place.start, place.end) for place in places)
-
-
-def planned(builder: Builder, plans: Sequence[Plan]) -> Sequence[Plan]:
-    """Plans that can be built.
-
-    Raises:
-        UsageError: a length too short for the needles.
-    """
-    for plan in plans:
-        builder.require_length(plan.length, plan.groups)
-    return plans
+    return haystack.places[at][first : first + len(hidden.needle.lines)]
 
 
 def make_cases(
-    tokenizer: Any, paragraphs: list[str], needles: Needles, length: int, trials: int = 1
+    builder: Builder, needles: NeedleChoice, length: int, trials: int = 1
 ) -> Iterator[Laid]:
     """Haystacks of a length, one after another.
 
     Args:
-        tokenizer: a fast transformers tokenizer.
-        paragraphs: the prose.
+        builder: of a tokenizer and the prose.
         needles: what to hide.
         length: tokens of every haystack.
         trials: haystacks, or sets of them if strict.
@@ -175,7 +163,6 @@ def make_cases(
         UsageError: a length too short for the needles, or too many of them; before the first.
         LongctxError: the tokenizer gives no exact length.
     """
-    builder, prose = Builder(tokenizer, paragraphs), Prose(paragraphs)
-    plans = [plan for trial in range(trials) for plan in needles.plans(prose, length, trial)]
-    for plan in planned(builder, plans):
+    plans = [plan for trial in range(trials) for plan in needles.plans(builder, length, trial)]
+    for plan in plans:
         yield lay(builder, plan)

@@ -1,10 +1,11 @@
-"""What a needle test found: every trial, and rates by length, depth and kind. Values alone."""
+"""Results of a needle test: every trial, and rates by length, depth and kind."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from longctx.core.measure.eval.intervals import wilson
+from longctx.core.measure.intervals import wilson
+from longctx.core.measure.journal import Record
 
 SCHEMA_VERSION = 2
 
@@ -16,12 +17,12 @@ class Trial:
     Attributes:
         kind: of the needle.
         length: tokens of the haystack.
-        trial: which one of its length.
+        trial: the haystack's number among those of its length.
         depth: share of the prose before the needle and its neighbours.
         token: the needle's first token.
-        question, expected, answer: what was asked, the value, and what the model said.
+        question, expected, answer: what was asked, the right value, and what the model said.
         answered: the answer is right.
-        gathered: each line of the needle lies whole in one passage.
+        gathered: each line of the needle lies within one passage.
         tokens, timings: of the answer, as `ask --json` has them.
     """
 
@@ -44,9 +45,9 @@ class Read:
     """One haystack that was read and asked.
 
     Attributes:
-        name: tells it from the others of a run.
-        tokens: of it.
-        reading_s, asking_s: seconds; without loading the model, and of all its questions.
+        name: unique in a run.
+        tokens: its size.
+        reading_s, asking_s: seconds to read it, the model loaded, and to ask all questions.
         trials: one for each of its needles.
     """
 
@@ -64,35 +65,15 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Report:
+class NeedleReport:
     """What a run found.
 
     Attributes:
-        variant, seed, needles, trials, strict: what was run; `needles` and `trials` as the options.
-        lengths, depths: of haystacks and needles, in order.
-        bar: the share of answers from which it is passed.
-        prose: what the needles stood in.
-        model, method, device, dtype: what ran it.
-        gather, gather_by, decode: as asked for; None: the profile's.
+        settings: options and model, among them `lengths`, `depths` and `bar`.
         reads: every haystack, in order.
     """
 
-    variant: str
-    lengths: tuple[int, ...]
-    depths: tuple[float, ...]
-    needles: int
-    trials: int
-    strict: bool
-    seed: int
-    bar: float
-    prose: str
-    model: str
-    method: str
-    device: str
-    dtype: str
-    gather: int | None
-    gather_by: str | None
-    decode: str | None
+    settings: Record
     reads: tuple[Read, ...]
 
     @property
@@ -103,12 +84,12 @@ class Report:
     @property
     def rate(self) -> float:
         """Share of questions that were answered."""
-        return sum(trial.answered for trial in self.asked) / len(self.asked)
+        return _share(self.asked)
 
     @property
     def passed(self) -> bool:
         """Whether that share reaches the bar."""
-        return self.rate >= self.bar
+        return self.rate >= self.settings["bar"]
 
     @property
     def tokens_per_s(self) -> float:
@@ -127,16 +108,16 @@ class Report:
     def shares(self) -> list[list[float]]:
         """The share that was answered, of each depth at every length."""
         found = {cell: _share(trials) for cell, trials in self.cells().items()}
-        return [[found[length, depth] for length in self.lengths] for depth in self.depths]
+        lengths, depths = self.settings["lengths"], self.settings["depths"]
+        return [[found[length, depth] for length in lengths] for depth in depths]
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `niah`."""
-        settings = {key: value for key, value in vars(self).items() if key != "reads"}
         return {
             "schema_version": SCHEMA_VERSION,
             "passed": self.passed,
             **counts(self.asked),
-            "settings": settings,
+            "settings": self.settings,
             "tokens_per_s": self.tokens_per_s,
             "kinds": [{"kind": kind, **counts(t)} for kind, t in self.by_kind().items()],
             "cells": [
@@ -159,7 +140,7 @@ def counts(trials: list[Trial]) -> dict[str, Any]:
         "asked": len(trials),
         "answered": answered,
         "gathered": sum(trial.gathered for trial in trials),
-        "rate": round(answered / len(trials), 4),
+        "rate": round(_share(trials), 4),
         "interval": [round(end, 4) for end in wilson(answered, len(trials))],
     }
 

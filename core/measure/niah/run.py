@@ -1,7 +1,7 @@
 """Reads haystacks and asks for their needles, by the same calls as for any other document.
 
-Every haystack is ingested into a library that is thrown away. What is finished is kept in a folder,
-if there is one, and not done again.
+Every haystack is ingested into a library that is deleted afterwards. A folder, if one is named,
+keeps finished haystacks, which are not read again.
 """
 
 import hashlib
@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from longctx.core import methods
 from longctx.core.ask.session import Session
@@ -22,18 +21,16 @@ from longctx.core.common.units import show_tokens
 from longctx.core.contracts.method import Recallable
 from longctx.core.engine.setup import Engine, Setup, prepare, weights_stay
 from longctx.core.ingest.ingest import Ingested, Progress
-from longctx.core.measure.eval import figures
-from longctx.core.measure.eval.asking import How, ask, opened
-from longctx.core.measure.eval.case import Query
-from longctx.core.measure.eval.journal import Journal
-from longctx.core.measure.eval.run_settings import of_asking, of_model
+from longctx.core.measure import figures
+from longctx.core.measure.case import Query
 from longctx.core.measure.haystack import Builder, depths
-from longctx.core.measure.niah.drawing import Prose
-from longctx.core.measure.niah.laying import Laid, Needles, Plan, lay, planned
-from longctx.core.measure.niah.report import Read, Report, Trial
+from longctx.core.measure.journal import Journal, Record
+from longctx.core.measure.niah.laying import Laid, NeedleChoice, Plan, lay
+from longctx.core.measure.niah.report import NeedleReport, Read, Trial
 from longctx.core.measure.niah.scoring import is_right
-from longctx.core.measure.niah.variants import variant
-from longctx.core.measure.prose import own_paragraphs, sample_paragraphs
+from longctx.core.measure.niah.variants import Variant, variant
+from longctx.core.measure.prose import Prose, read_prose
+from longctx.core.measure.runner import How, ask, of_asking, of_model, opened
 from longctx.core.retrieve.gather_by import METHOD
 
 REPORT, HEAT_MAP = "report.json", "heatmap.png"
@@ -41,22 +38,22 @@ SAMPLE = "harbour-book"  # the prose that comes with the package
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to run.
+class NeedleTest:
+    """What is tested.
 
     Attributes:
         lengths: tokens of haystacks, needles included.
-        depths: how many there are, evenly spaced.
+        depths: how many, evenly spaced.
         variant: kinds of needles; None: pass keys and numbers.
-        needles: how many times the variant's needles stand at each depth.
+        needles: multiplies the variant's number of needles at a depth.
         trials: haystacks of each length.
         strict: each needle has a haystack of its own.
-        seed: decides values, cities and the order of the prose, with the length and the trial.
+        seed: of values, cities and the order of the prose, together with length and trial.
         haystack: file or folder of the prose; None: the package's own.
-        bar: share of answers from which it is passed; None: the variant's.
-        out: folder to keep what is finished in, and the report; None: nowhere.
-        how: how questions are asked; without `gather`, methods that attend to everything tell all
-            that they attended to.
+        bar: share of right answers that passes; None: the variant's.
+        out: folder for finished haystacks and the report; None: nothing is kept.
+        how: how questions are asked; without `gather`, a method that attends to all it kept
+            reports all of that.
     """
 
     lengths: tuple[int, ...] = (16_000,)
@@ -79,8 +76,8 @@ class Watch:
     Attributes:
         on_plans: with all haystacks, before the first.
         on_progress: while a haystack is read.
-        on_trial: with a haystack, how many of its questions were asked, the last one's outcome,
-            and whether that is of an earlier run.
+        on_trial: with a haystack, how many of its questions were asked, the last result, and
+            whether an earlier run found it.
     """
 
     on_plans: Callable[[Sequence[Plan]], None] = lambda plans: None
@@ -88,7 +85,7 @@ class Watch:
     on_trial: Callable[[Plan, int, Trial, bool], None] = lambda plan, number, trial, kept: None
 
 
-def run(setup: Setup, wanted: Wanted, watch: Watch | None = None) -> Report:
+def run(setup: Setup, wanted: NeedleTest, watch: Watch | None = None) -> NeedleReport:
     """Hides needles at evenly spaced depths of haystacks, and asks for them.
 
     The text and the state of a haystack are deleted once its questions are asked, also on errors.
@@ -101,41 +98,43 @@ def run(setup: Setup, wanted: Wanted, watch: Watch | None = None) -> Report:
     """
     watch, engine = watch or Watch(), prepare(setup)
     chosen, makers = variant(wanted.variant)
-    needles = Needles(chosen, makers, wanted.depths, wanted.needles, wanted.strict, wanted.seed)
-    paragraphs = own_paragraphs(wanted.haystack) if wanted.haystack else sample_paragraphs()
-    builder = Builder(engine.files.tokenizer, paragraphs)
-    plans = planned(builder, _plans(wanted, needles, Prose(paragraphs)))
+    needles = NeedleChoice(
+        chosen, makers, wanted.depths, wanted.needles, wanted.strict, wanted.seed
+    )
+    builder = Builder(engine.files.tokenizer, read_prose(wanted.haystack))
+    plans = _plans(wanted, needles, builder)
     if wanted.out is not None:
         figures.require()
-    with Journal(wanted.out, _settings(engine, setup, wanted, paragraphs)) as journal:
+    with Journal(wanted.out, _settings(engine, wanted, builder.prose)) as journal:
         watch.on_plans(plans)
         with weights_stay():
             reads = tuple(_finished(journal, builder, plan, setup, wanted, watch) for plan in plans)
-        report = Report(
-            variant=chosen.name,
-            lengths=wanted.lengths,
-            depths=tuple(depths(wanted.depths)),
-            needles=wanted.needles,
-            trials=wanted.trials,
-            strict=wanted.strict,
-            seed=wanted.seed,
-            bar=chosen.bar if wanted.bar is None else wanted.bar,
-            prose=str(wanted.haystack or SAMPLE),
-            model=engine.files.name,
-            method=engine.method_name,
-            device=engine.device,
-            dtype=dtype_name(engine.dtype),
-            gather=wanted.how.gather,
-            gather_by=wanted.how.gather_by,
-            decode=wanted.how.decode or setup.decode,
-            reads=reads,
-        )
+        report = NeedleReport(_ran(engine, setup, wanted, chosen), reads)
         if wanted.out is not None:
             _write(wanted.out, report)
     return report
 
 
-def _plans(wanted: Wanted, needles: Needles, prose: Prose) -> list[Plan]:
+def _ran(engine: Engine, setup: Setup, wanted: NeedleTest, chosen: Variant) -> Record:
+    """The settings of a report."""
+    return {
+        "variant": chosen.name,
+        "lengths": wanted.lengths,
+        "depths": tuple(depths(wanted.depths)),
+        **{key: getattr(wanted, key) for key in ("needles", "trials", "strict", "seed")},
+        "bar": chosen.bar if wanted.bar is None else wanted.bar,
+        "prose": str(wanted.haystack or SAMPLE),
+        "model": engine.files.name,
+        "method": engine.method_name,
+        "device": engine.device,
+        "dtype": dtype_name(engine.dtype),
+        "gather": wanted.how.gather,
+        "gather_by": wanted.how.gather_by,
+        "decode": wanted.how.decode or setup.decode,
+    }
+
+
+def _plans(wanted: NeedleTest, needles: NeedleChoice, builder: Builder) -> list[Plan]:
     if wanted.trials < 1:
         raise UsageError(f"cannot run {wanted.trials} trials", "", "Give --trials 1 or more.")
     if len({*wanted.lengths}) < len(wanted.lengths) or not wanted.lengths:
@@ -146,14 +145,12 @@ def _plans(wanted: Wanted, needles: Needles, prose: Prose) -> list[Plan]:
         plan
         for length in wanted.lengths
         for trial in range(wanted.trials)
-        for plan in needles.plans(prose, length, trial)
+        for plan in needles.plans(builder, length, trial)
     ]
 
 
-def _settings(
-    engine: Engine, setup: Setup, wanted: Wanted, paragraphs: list[str]
-) -> dict[str, Any]:
-    """What decides the results of a length and a trial; more of both may be asked for later."""
+def _settings(engine: Engine, wanted: NeedleTest, prose: Prose) -> Record:
+    """What results depend on; later runs may add lengths and trials."""
     return {
         "evaluation": "niah",
         **of_model(engine),
@@ -163,25 +160,24 @@ def _settings(
         "needles": wanted.needles,
         "strict": wanted.strict,
         "seed": wanted.seed,
-        "prose": hashlib.sha256("\n".join(paragraphs).encode()).hexdigest(),
+        "prose": hashlib.sha256(prose.text.encode()).hexdigest(),
     }
 
 
 def _finished(
-    journal: Journal, builder: Builder, plan: Plan, setup: Setup, wanted: Wanted, watch: Watch
+    journal: Journal, builder: Builder, plan: Plan, setup: Setup, wanted: NeedleTest, watch: Watch
 ) -> Read:
-    """A haystack that was read and asked, now or before."""
-    if record := journal.get(plan.name):
-        before = Read.of(record)
-        for number, trial in enumerate(before.trials, start=1):
-            watch.on_trial(plan, number, trial, True)
-        return before
-    now = _read(lay(builder, plan), setup, wanted.how, watch)
-    journal.put(plan.name, asdict(now))
-    return now
+    """A haystack that was read and asked, by this run or an earlier one."""
+    kept = journal.get(plan.name) is not None
+    make = partial(_read, builder, plan, setup, wanted.how, watch)
+    read = Read.of(journal.fetch(plan.name, make))
+    for number, trial in enumerate(read.trials if kept else (), start=1):
+        watch.on_trial(plan, number, trial, True)
+    return read
 
 
-def _read(laid: Laid, setup: Setup, how: How, watch: Watch) -> Read:
+def _read(builder: Builder, plan: Plan, setup: Setup, how: How, watch: Watch) -> Record:
+    laid = lay(builder, plan)
     on_progress = partial(watch.on_progress, laid.plan)
     with opened(laid.case, setup, on_progress) as (done, session):
         _require_tokens(done, laid.plan.length)
@@ -191,7 +187,7 @@ def _read(laid: Laid, setup: Setup, how: How, watch: Watch) -> Read:
             trials.append(_ask(session, laid, number, how))
             watch.on_trial(laid.plan, len(trials), trials[-1], False)
         asking = round(time.perf_counter() - started, 3)
-    return Read(laid.plan.name, done.tokens, round(done.seconds, 3), asking, tuple(trials))
+    return asdict(Read(plan.name, done.tokens, round(done.seconds, 3), asking, tuple(trials)))
 
 
 def _require_tokens(done: Ingested, length: int) -> None:
@@ -204,7 +200,7 @@ def _require_tokens(done: Ingested, length: int) -> None:
 
 
 def _telling_all(how: How, session: Session, tokens: int) -> How:
-    """Where an answer attends to the document itself, `gather` limits only what is told of it."""
+    """For a method that attends to all it kept, `gather` limits only what is reported."""
     recalls = issubclass(methods.load(session.engine.method_name).Method, Recallable)
     if how.gather is not None or how.gather_by not in (None, METHOD) or not recalls:
         return how
@@ -231,14 +227,15 @@ def _ask(session: Session, laid: Laid, number: int, how: How) -> Trial:
     )
 
 
-def _write(folder: Path, report: Report) -> None:
+def _write(folder: Path, report: NeedleReport) -> None:
     text = json.dumps(report.as_dict(), indent=1, ensure_ascii=False)
     Output(folder / REPORT).write(text)
+    ran = report.settings
     figures.heat_map(
         folder / HEAT_MAP,
         report.shares(),
-        [show_tokens(length) for length in report.lengths],
-        [f"{depth:.0%}" for depth in report.depths],
-        f"{report.variant}: {report.rate:.1%} answered ({report.model}, {report.method})",
+        [show_tokens(length) for length in ran["lengths"]],
+        [f"{depth:.0%}" for depth in ran["depths"]],
+        f"{ran['variant']}: {report.rate:.1%} answered ({ran['model']}, {ran['method']})",
         ("tokens of the haystack", "depth of the needle"),
     )

@@ -1,4 +1,4 @@
-"""When an answer is right. Knows nothing of how it came about."""
+"""When an answer is right."""
 
 import re
 
@@ -6,9 +6,9 @@ QUOTES = "\"'`*\u201c\u201d\u2018\u2019"
 
 
 def is_right(expected: str, answer: str) -> bool:
-    """Whether an answer gives the expected value: a number as `is_answered`, else it alone.
+    """Whether an answer is the expected value; for a number, as `is_answered` has it.
 
-    Case, white space, quotation marks around it and a full stop after it do not count.
+    Case, white space, quotation marks around it and a full stop after it are ignored.
     """
     if expected.isdigit():
         return is_answered(expected, answer)
@@ -18,8 +18,8 @@ def is_right(expected: str, answer: str) -> bool:
 def is_answered(expected: str, answer: str) -> bool:
     """Whether an answer names the expected number and no other.
 
-    Words around the number do not count. A second, different number makes the answer wrong, and
-    so do letters or separators within the number: the document does not have it so.
+    Words around the number are ignored. A second, different number makes the answer wrong, and so
+    do letters or separators within the number, which the document does not have.
     """
     return set(re.findall(r"\w*\d\w*", answer, re.ASCII)) == {expected}
 

@@ -13,10 +13,10 @@ class Variant:
     """Kinds in equal shares.
 
     Attributes:
-        name: as `--variant` has it; `default` where there is none.
+        name: as in `--variant`; `default` without one.
         kinds: they take turns from depth to depth.
-        at_once: needles at each depth, times `--needles`.
-        bar: share of answers from which it is passed.
+        at_once: needles at each depth, multiplied by `--needles`.
+        bar: share of right answers that passes.
     """
 
     name: str
@@ -34,12 +34,12 @@ OWN = (
 
 
 def names() -> list[str]:
-    """The variants there are, but for the one without a name."""
+    """All variants that `--variant` takes."""
     return [*(each.name for each in OWN[1:]), HELDOUT]
 
 
 def variant(name: str | None) -> tuple[Variant, Mapping[str, Maker]]:
-    """A variant, and the makers of its kinds.
+    """A variant, and the makers of its kinds of needles.
 
     Args:
         name: None: pass keys and numbers.

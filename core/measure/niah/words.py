@@ -1,4 +1,4 @@
-"""Words that needles are made of. Values alone; no word of a list stands within another of it."""
+"""Words that needles are made of; no word of a list is part of another word of that list."""
 
 
 def _words(text: str) -> list[str]:

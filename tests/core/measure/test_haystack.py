@@ -9,9 +9,8 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, tr
 from transformers import PreTrainedTokenizerFast
 
 from longctx.core.common.errors import LongctxError, UsageError
-from longctx.core.measure import prose
 from longctx.core.measure.haystack import Builder, Group, depths
-from longctx.core.measure.prose import own_paragraphs, paragraphs, sample_paragraphs
+from longctx.core.measure.prose import Prose, read_prose
 from longctx.core.model.files import open_model_files
 
 KEY, NUMBER = "The pass key of {} is {}. Remember it.", "The special magic number for {} is {}."
@@ -34,7 +33,7 @@ def trained(vocab: int, alphabet: list[str], normalizer=None, pre_tokenizer=None
     if pre_tokenizer:
         backend.pre_tokenizer = pre_tokenizer
     trainer = trainers.BpeTrainer(vocab_size=vocab, initial_alphabet=alphabet, show_progress=False)
-    backend.train_from_iterator([line[:400] for line in sample_paragraphs()], trainer)
+    backend.train_from_iterator([line[:400] for line in read_prose().paragraphs], trainer)
     return PreTrainedTokenizerFast(tokenizer_object=backend)
 
 
@@ -70,7 +69,7 @@ def bundled():
 @pytest.mark.parametrize("seed", ["a", "b"])
 def test_length_and_depths_are_exact(tokenizer, length, count, seed):
     hidden = groups(count)
-    haystack = Builder(tokenizer, sample_paragraphs()).build(hidden, length, seed)
+    haystack = Builder(tokenizer, read_prose()).build(hidden, length, seed)
     text = haystack.text
     encoding = tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
     assert len(encoding.ids) == length
@@ -91,7 +90,7 @@ def test_length_and_depths_are_exact(tokenizer, length, count, seed):
 
 def test_the_first_begins_the_text_the_last_ends_it_and_gaps_are_even(bundled):
     hidden = groups(5)
-    builder = Builder(bundled, sample_paragraphs())
+    builder = Builder(bundled, read_prose())
     haystack = builder.build(hidden, 3000, "a seed")
     assert haystack.text.startswith(hidden[0].text)
     assert haystack.text.endswith(hidden[-1].text)
@@ -103,14 +102,14 @@ def test_the_first_begins_the_text_the_last_ends_it_and_gaps_are_even(bundled):
 
 def test_groups_may_stand_at_one_depth(bundled):
     first, second = (Group(0.5, group.lines) for group in groups(2))
-    text = Builder(bundled, sample_paragraphs()).build([first, second], 700, "a seed").text
+    text = Builder(bundled, read_prose()).build([first, second], 700, "a seed").text
     assert first.text + second.text in text
 
 
 def test_lines_may_be_of_several_bytes_a_letter(bundled):
     lines = ("Ключ от Осло: 71432.", "Le numéro magique de Kraków est 4029516.")
     own = ["Ein Schiff lag im Hafen und wartete, während über Nacht Schnee fiel. " * 4, "水" * 300]
-    haystack = Builder(bundled, own).build([Group(0.5, lines)], 4000, "a seed")
+    haystack = Builder(bundled, Prose(tuple(own))).build([Group(0.5, lines)], 4000, "a seed")
     assert len(bundled(haystack.text, add_special_tokens=False)["input_ids"]) == 4000
     for line, place in zip(lines, haystack.places[0], strict=True):
         assert haystack.text.encode()[place.start : place.end].decode() == line
@@ -118,7 +117,7 @@ def test_lines_may_be_of_several_bytes_a_letter(bundled):
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_too_short_a_length_is_refused_with_the_least(bundled, count):
-    builder, hidden = Builder(bundled, sample_paragraphs()), groups(count)
+    builder, hidden = Builder(bundled, read_prose()), groups(count)
     with pytest.raises(UsageError, match="too short") as refused:
         builder.require_length(30, hidden)
     least = int(re.search(r"need ([\d,]+) or more", str(refused.value))[1].replace(",", ""))
@@ -134,59 +133,21 @@ def test_no_depth_is_refused():
 
 
 def test_tokens_over_line_ends_are_refused():
-    letters = sorted({*"\nT", *"".join([*sample_paragraphs(), *groups(1)[0].lines])})
+    letters = sorted({*"\nT", *"".join([*read_prose().paragraphs, *groups(1)[0].lines])})
     vocab = {token: number for number, token in enumerate([*letters, "\nT"])}
     backend = Tokenizer(models.BPE(vocab, [("\n", "T")]))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
     with pytest.raises(LongctxError, match="no token of this tokenizer begins"):
-        Builder(tokenizer, sample_paragraphs()).build(groups(1), 3000, "a seed")
+        Builder(tokenizer, read_prose()).build(groups(1), 3000, "a seed")
 
 
 # --- prose ---
 
 
 def test_every_pass_through_the_prose_is_shuffled_anew(bundled):
-    few = sample_paragraphs()[:6]
-    haystack = Builder(bundled, few).build([Group(1.0, groups(1)[0].lines)], 4000, "a seed")
+    few = read_prose().paragraphs[:6]
+    haystack = Builder(bundled, Prose(few)).build([Group(1.0, groups(1)[0].lines)], 4000, "a seed")
     lines = haystack.text.splitlines()
     passes = [tuple(lines[start : start + 6]) for start in range(0, 18, 6)]
     assert all(set(order) == set(few) for order in passes)
     assert len(set(passes)) == 3
-
-
-def test_prose_is_paragraphs_without_headings():
-    lines = sample_paragraphs()
-    assert len(lines) > 100
-    assert not any("\n" in line or line.startswith("#") or not line for line in lines)
-
-
-def test_paragraphs_are_what_blank_lines_separate(monkeypatch):
-    monkeypatch.setattr(prose, "LONGEST", 3)
-    assert paragraphs("a b\nc\n \n\nd\u2028e f g\n") == ["a b c", "d e f", "g"]
-
-
-def test_own_prose_is_a_file_or_the_texts_of_a_folder(tmp_path):
-    (tmp_path / "a.txt").write_text("one " * 400 + "\n\ntwo", "utf-8")
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "c.md").write_text("\ufeffthrée\n\ntwo", "utf-8")
-    (tmp_path / "d.bin").write_bytes(b"\xff\x00")
-    assert own_paragraphs(tmp_path / "a.txt")[1:] == ["two"]
-    assert own_paragraphs(tmp_path)[1:] == ["two", "thrée"]
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "message"),
-    [
-        ("a.txt", b"too few words", "held 3 words"),
-        ("a.txt", b"caf\xe9 " * 400, "no UTF-8 text"),
-        (None, b"", "No such file"),
-        ("folder/a.csv", b"words " * 400, "0 files"),
-    ],
-)
-def test_prose_that_will_not_do_is_refused(tmp_path, name, data, message):
-    if name:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(data)
-    wanted = name.split("/")[0] if name else "nothing.txt"
-    with pytest.raises(UsageError, match=message):
-        own_paragraphs(tmp_path / wanted)

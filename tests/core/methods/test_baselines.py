@@ -11,8 +11,8 @@ from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.decode.decode import Sampling
 from longctx.core.engine.setup import Setup, prepare
 from longctx.core.ingest.ingest import ingest
-from longctx.core.measure.eval.asking import How, ask, opened
-from longctx.core.measure.niah.task import task
+from longctx.core.measure.eval.tasks import needles as task
+from longctx.core.measure.runner import How, ask, opened
 from longctx.core.model.files import ModelFiles, open_model_files
 from longctx.core.retrieve.gather_by import METHOD
 

@@ -1,7 +1,7 @@
-"""Counting: which words of a long list stand there most often?
+"""Counting: which words of a long list are the most frequent?
 
-Common words: some stand ten times as often as all others. Frequent words: how often each stands
-falls with its rank, as in natural language.
+Common words: some are ten times as frequent as all others. Frequent words: frequency falls with
+rank, as in natural language.
 """
 
 import math
@@ -10,7 +10,7 @@ from itertools import chain, repeat
 from random import Random
 from string import ascii_lowercase
 
-from longctx.core.measure.eval.case import Query
+from longctx.core.measure.case import Query
 from longctx.core.measure.eval.filling import Count, Stream, fill
 from longctx.core.measure.eval.ruler.making import Words, is_said
 
@@ -35,7 +35,7 @@ ASK_FREQUENT = (
 def make_common(
     name: str, words: Words, draw: Random, length: int, count: Count
 ) -> tuple[str, Query]:
-    """A numbered list of words in any order, and the question for the ten that stand most often.
+    """A shuffled, numbered list of words, and the question for the ten most frequent.
 
     Raises:
         UsageError: the ten alone are longer than the document.
@@ -55,7 +55,7 @@ def make_common(
 
 
 def _others(words: Words, common: list[str], draw: Random) -> Iterator[str]:
-    """All other words, then pairs of them, for no list of words is as long as a document can be."""
+    """All other words, then pairs of them, because a document can need more than there are."""
     single = [word for word in words.every if word not in common]
     yield from draw.sample(single, len(single))
     known: set[str] = set()
@@ -67,7 +67,7 @@ def _others(words: Words, common: list[str], draw: Random) -> Iterator[str]:
 
 
 def make_frequent(name: str, draw: Random, length: int, count: Count) -> tuple[str, Query]:
-    """A text of made-up words, and the question for the three that stand most often in it.
+    """A text of made-up words, and the question for the three most frequent.
 
     Raises:
         UsageError: the shortest text that tells them apart is longer than the document.

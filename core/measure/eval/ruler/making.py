@@ -1,4 +1,4 @@
-"""What the families share: materials, how a family's samples become a task, where a line stands."""
+"""What RULER's families share: materials, tasks made of samples, the places of lines."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,12 +9,11 @@ from typing import Any
 
 import yaml
 
-from longctx.core.measure.eval.case import Case, Query, Span
+from longctx.core.measure.case import Case, Query, Span, Task
 from longctx.core.measure.eval.filling import Count, counter
-from longctx.core.measure.eval.prose import Prose
-from longctx.core.measure.eval.task import Task
+from longctx.core.measure.prose import Prose
 
-# The filling that says nothing, as RULER has it.
+# RULER's filling without content.
 NOISE = (
     "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n"
 )
@@ -36,7 +35,7 @@ class Words:
 
     @cached_property
     def whole(self) -> tuple[str, ...]:
-        """Those that stand in no other word, so that an answer has them only on purpose."""
+        """Those that are part of no other word, so that an answer contains them only on purpose."""
         text = "\n".join(self.every)
         return tuple(word for word in self.every if text.count(word) == 1)
 
@@ -61,12 +60,12 @@ def task(
     score: Callable[[tuple[str, ...], str], float],
     max_new_tokens: int,
 ) -> Task:
-    """A task, of which every sample is drawn by itself.
+    """A task whose samples are drawn independently.
 
     Args:
         name: RULER's.
-        sample: from random numbers, the tokens of a document, and what counts them: a text and a
-            question to it.
+        sample: makes a text and a question about it, from random numbers, the tokens of a document,
+            and a function that counts them.
         score: of an answer.
         max_new_tokens: of an answer.
     """
@@ -82,17 +81,17 @@ def task(
 
 
 def ascending(draw: Random, count: int) -> list[float]:
-    """So many places in a document, in order."""
+    """Random places in a document, in order."""
     return sorted(draw.random() for _ in range(count))
 
 
 def is_said(word: str, question: str) -> bool:
-    """Whether a question says a word, so that who repeats the question would be right."""
+    """Whether a question contains a word, so that repeating the question would be right."""
     return word.lower() in question.lower()
 
 
 def spans(text: str, pieces: Sequence[str]) -> tuple[Span, ...]:
-    """Where pieces stand in a text, the first time, by bytes."""
+    """The bytes at which pieces first occur in a text."""
     starts = [len(text[: text.index(piece)].encode()) for piece in pieces]
     sizes = [len(piece.encode()) for piece in pieces]
     return tuple(Span(start, start + size) for start, size in zip(starts, sizes, strict=True))

@@ -1,6 +1,7 @@
 """Needles: keys with values, hidden among noise, prose or needles of the same form.
 
-One needle a value. Every key and value of a document is another, and none stands in the prose.
+There is one needle for each value. All keys and values of a document differ, and none occurs in the
+prose.
 """
 
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from uuid import UUID
 
-from longctx.core.measure.eval.case import Query
+from longctx.core.measure.case import Query
 from longctx.core.measure.eval.filling import Count, Stream, fill, spread
 from longctx.core.measure.eval.ruler.making import NOISE, Materials, Words, ascending, spans
 
@@ -17,16 +18,16 @@ NEEDLE = "One of the special magic {kind}s for {key} is: {value}."
 
 
 @dataclass(frozen=True)
-class Needles:
-    """What a task hides, and among what.
+class NeedleTask:
+    """Which needles a task hides, and among what.
 
     Attributes:
-        haystack: noise, prose, or needles (of other keys).
-        key: word (two of them, joined) or uuid.
+        haystack: noise, prose, or needles (with other keys).
+        key: word (two words, joined) or uuid.
         value: number (of seven digits) or uuid.
-        keys: how many are hidden.
-        values: of each key.
-        asked: keys that are asked for, at once.
+        keys: number of keys.
+        values: number of values of each key.
+        asked: number of keys in the question.
     """
 
     haystack: str
@@ -38,7 +39,7 @@ class Needles:
 
 
 def make(
-    name: str, needles: Needles, materials: Materials, draw: Random, length: int, count: Count
+    name: str, needles: NeedleTask, materials: Materials, draw: Random, length: int, count: Count
 ) -> tuple[str, Query]:
     """A document with its needles, and the question for them.
 
@@ -65,11 +66,11 @@ def make(
     return text, Query(name, _question(needles, asked), answers, where)
 
 
-def _line(needles: Needles, key: str, value: str) -> str:
+def _line(needles: NeedleTask, key: str, value: str) -> str:
     return NEEDLE.format(kind=needles.value, key=key, value=value)
 
 
-def _question(needles: Needles, keys: list[str]) -> str:
+def _question(needles: NeedleTask, keys: list[str]) -> str:
     if len(keys) * needles.values == 1:
         return f"What is the special magic {needles.value} for {keys[0]}?"
     listed = keys[0] if len(keys) == 1 else f"{', '.join(keys[:-1])}, and {keys[-1]}"
@@ -77,7 +78,7 @@ def _question(needles: Needles, keys: list[str]) -> str:
 
 
 def _filling(
-    needles: Needles, materials: Materials, draw: Random, fresh: "_Fresh"
+    needles: NeedleTask, materials: Materials, draw: Random, fresh: "_Fresh"
 ) -> Iterator[str]:
     if needles.haystack == "prose":
         yield from materials.prose.sentences(draw)
@@ -89,7 +90,7 @@ def _filling(
 
 
 class _Fresh:
-    """Keys and values that were not there before, nor in the prose."""
+    """Draws keys and values that are new and do not occur in the prose."""
 
     def __init__(self, draw: Random, materials: Materials):
         self._draw, self._words, self._prose = draw, materials.words, materials.prose.text

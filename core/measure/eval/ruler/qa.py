@@ -1,4 +1,4 @@
-"""Questions on a paragraph that stands among many others."""
+"""Questions about a paragraph among many others."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -6,22 +6,21 @@ from itertools import islice
 from random import Random
 from typing import Any
 
-from longctx.core.measure.eval.case import Case, Query, Span
+from longctx.core.measure.case import Case, Query, Span, Task
 from longctx.core.measure.eval.filling import Count, counter, fill, spread
 from longctx.core.measure.eval.ruler.making import ascending, spans
 from longctx.core.measure.eval.ruler.squad import Asked, Squad
 from longctx.core.measure.eval.scorers import string_match_part
-from longctx.core.measure.eval.task import Task
 
 MAX_NEW_TOKENS = 32
 ASK = "{question} Give only the answer."
 
 
 def task(name: str, squad: Squad) -> Task:
-    """A task of a file's questions, of which each is asked at most once for a length.
+    """A task of a file's questions, each asked at most once at a length.
 
-    Which questions are asked depends on the seed alone, as far as their own paragraphs have room;
-    a length in which those of none have room is an error before the first case.
+    The seed decides which questions are asked, among those whose own paragraphs fit the length; a
+    length that fits none is an error before the first case.
     """
 
     def make(tokenizer: Any, length: int, count: int, seed: int) -> Iterator[Case]:
@@ -54,7 +53,7 @@ def _case(
 
 
 def _mixed(asked: Asked, seed: int) -> Asked:
-    """The question with its own paragraphs in an order that is the same at every length."""
+    """The question with its paragraphs shuffled, in the same order at every length."""
     draw = Random(f"{seed}/{asked.question}")
     return replace(asked, contexts=tuple(draw.sample(asked.contexts, len(asked.contexts))))
 
@@ -64,7 +63,7 @@ def _listed(paragraphs: Sequence[str]) -> str:
 
 
 def _others(squad: Squad, asked: Asked, draw: Random) -> list[str]:
-    """All other paragraphs: those of the same article first, which are the harder ones."""
+    """All other paragraphs, first those of the same article, which distract more."""
     related = [text for text in asked.related if text not in asked.contexts]
     known = {*related, *asked.contexts}
     rest = [text for text in squad.paragraphs if text not in known]
@@ -72,7 +71,7 @@ def _others(squad: Squad, asked: Asked, draw: Random) -> list[str]:
 
 
 def _where(text: str, asked: Asked) -> tuple[Span, ...]:
-    """The first answer where a paragraph of the question has it; nothing where none has."""
+    """The first answer that a paragraph of the question contains; empty if none does."""
     for context in asked.contexts:
         for answer in asked.answers:
             if answer in context:

@@ -1,13 +1,13 @@
-"""Files of paragraphs with questions: SQuAD's JSON, or JSON lines. Knows nothing of documents."""
+"""Reads files of paragraphs with questions: SQuAD's JSON, or JSON lines."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from longctx.core.common import file_limits
-from longctx.core.common.errors import UnreadableInput, UsageError
-from longctx.core.common.regular_files import parsed_json, read_text
+from longctx.core.common.errors import UsageError
+from longctx.core.common.regular_files import parsed_json
+from longctx.core.measure.eval import data_files
 
 FORMS = (
     "Give SQuAD's JSON, or JSON lines with 'context' (a text or several), 'question' and 'answers'."
@@ -19,8 +19,8 @@ class Asked:
     """A question of a file.
 
     Attributes:
-        question, answers: as the file has them.
-        contexts: the paragraphs that belong to it.
+        question, answers: as in the file.
+        contexts: its paragraphs.
         related: other paragraphs of the same article.
     """
 
@@ -32,7 +32,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Squad:
-    """All questions of a file that have an answer, and all its paragraphs, each once."""
+    """All questions of a file with an answer, and all paragraphs, each once."""
 
     questions: tuple[Asked, ...]
     paragraphs: tuple[str, ...]
@@ -42,16 +42,10 @@ def read_squad(path: Path) -> Squad:
     """Reads a file of questions.
 
     Raises:
-        UsageError: there is no such file, it is damaged, or has no question with an answer.
+        UsageError: there is no such file, it is invalid, or has no question with an answer.
         UnreadableInput: it is not UTF-8 text.
     """
-    try:
-        text = read_text(path.expanduser(), file_limits.DATA)
-    except UnicodeDecodeError as error:
-        why = "it is not UTF-8 text"
-        raise UnreadableInput(f"cannot read '{path}'", why, "Convert it first.") from error
-    except OSError as error:
-        raise UsageError(f"cannot read '{path}'", error.strerror or str(error), FORMS) from error
+    text = data_files.read(path, FORMS)
     entries = [*_parsed(path, text)]
     questions = tuple(asked for asked in entries if asked.question and asked.answers)
     if not questions:
@@ -100,7 +94,7 @@ def _line(entry: Any) -> Asked:
 
 
 def _answers(values: Any) -> tuple[str, ...]:
-    """A list of texts, or of objects with a text, or an object with a list of texts; each once."""
+    """Of a list of texts or of objects with a text, or an object with a list of texts."""
     texts = values["text"] if isinstance(values, dict) else values
     if isinstance(texts, str):
         raise TypeError("'answers' is no list")

@@ -2,22 +2,22 @@
 
 from functools import partial
 
+from longctx.core.measure.case import Task
 from longctx.core.measure.eval.ruler import counting, niah, qa, tracking
 from longctx.core.measure.eval.ruler.making import Materials, task
-from longctx.core.measure.eval.ruler.niah import Needles
+from longctx.core.measure.eval.ruler.niah import NeedleTask
 from longctx.core.measure.eval.ruler.squad import Squad
 from longctx.core.measure.eval.scorers import string_match_all
-from longctx.core.measure.eval.task import Task
 
 NEEDLES = {
-    "niah_single_1": Needles("noise", "word", "number"),
-    "niah_single_2": Needles("prose", "word", "number"),
-    "niah_single_3": Needles("prose", "word", "uuid"),
-    "niah_multikey_1": Needles("prose", "word", "number", keys=4),
-    "niah_multikey_2": Needles("needles", "word", "number"),
-    "niah_multikey_3": Needles("needles", "uuid", "uuid"),
-    "niah_multivalue": Needles("prose", "word", "number", values=4),
-    "niah_multiquery": Needles("prose", "word", "number", keys=4, asked=4),
+    "niah_single_1": NeedleTask("noise", "word", "number"),
+    "niah_single_2": NeedleTask("prose", "word", "number"),
+    "niah_single_3": NeedleTask("prose", "word", "uuid"),
+    "niah_multikey_1": NeedleTask("prose", "word", "number", keys=4),
+    "niah_multikey_2": NeedleTask("needles", "word", "number"),
+    "niah_multikey_3": NeedleTask("needles", "uuid", "uuid"),
+    "niah_multivalue": NeedleTask("prose", "word", "number", values=4),
+    "niah_multiquery": NeedleTask("prose", "word", "number", keys=4, asked=4),
 }
 QUESTIONS = {"qa_1": "--qa", "qa_2": "--qa2"}  # where each gets its file from
 NAMES = (*NEEDLES, "vt", "cwe", "fwe", *QUESTIONS)
@@ -30,7 +30,7 @@ def tasks(materials: Materials, files: dict[str, Squad]) -> dict[str, Task]:
 
     Args:
         materials: prose and words.
-        files: questions of `qa_1` and `qa_2`; tasks without a file are left out.
+        files: questions of `qa_1` and `qa_2`; tasks without a file are skipped.
     """
     made = {
         name: task(name, partial(niah.make, name, kind, materials), string_match_all, NEEDLE_TOKENS)

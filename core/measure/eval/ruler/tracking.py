@@ -1,9 +1,9 @@
-"""Variable tracking: one variable is given a value, others are given the variable before them."""
+"""Variable tracking: a chain of variables, each assigned the one before it."""
 
 from random import Random
 from string import ascii_uppercase
 
-from longctx.core.measure.eval.case import Query
+from longctx.core.measure.case import Query
 from longctx.core.measure.eval.filling import Count, fill, spread
 from longctx.core.measure.eval.ruler.making import NOISE, ascending, is_said, spans
 

@@ -3,7 +3,7 @@
 import pytest
 
 from longctx.core.measure.calibrate.choosing import Ranks, choose, standard_error, table
-from longctx.core.measure.calibrate.measures import MAXSIM, MEASURES, MNR
+from longctx.core.measure.calibrate.ranks import MAXSIM, MEASURES, MNR
 from longctx.core.measure.calibrate.tasks import MULTI_HOP, PATTERN
 
 LAYERS = 10

@@ -13,7 +13,8 @@ from longctx.core.measure.calibrate.copying import (
     most_attended,
     score_table,
 )
-from longctx.core.measure.calibrate.needles import NEEDLES, Haystack, Haystacks, Needle
+from longctx.core.measure.calibrate.tasks import NEEDLES, Haystacks, prose, value_tokens
+from longctx.core.measure.haystack import Builder
 from longctx.core.model.adapter import Decoder, Layer
 from longctx.core.model.files import open_model_files
 from longctx.core.model.rope import NoRope
@@ -81,15 +82,16 @@ def test_an_answer_ends_where_the_model_ends_it(make_model):
 
 def test_needles_are_their_values_tokens():
     tokenizer = open_model_files("tiny").tokenizer
-    haystack = Haystacks(tokenizer, 1500, seed=1).make(0)
-    assert haystack.ids.shape == (1500,)
-    assert len(haystack.needles) == NEEDLES
-    for needle in haystack.needles:
-        own = tokenizer.decode(haystack.ids[needle.first : needle.end])
-        assert own.strip() == needle.value
-        assert needle.value not in needle.question
+    builder = Builder(tokenizer, prose())
+    laid = Haystacks(builder, 1500, seed=1).make(0)
+    assert laid.haystack.ids.shape == (1500,)
+    assert len(laid.case.queries) == NEEDLES
+    for query in laid.case.queries:
+        own = tokenizer.decode(laid.haystack.ids[[*value_tokens(laid, query)]])
+        assert (own.strip(),) == query.answers
+        assert query.answers[0] not in query.question
     with pytest.raises(UsageError, match=r"room for 100 tokens.*longer window"):
-        Haystacks(tokenizer, 100, seed=1)
+        Haystacks(builder, 100, seed=1)
 
 
 def test_every_needle_has_a_score_for_every_head(make_model):
@@ -102,8 +104,8 @@ def test_every_needle_has_a_score_for_every_head(make_model):
 
     decoder = Decoder(make_model("llama-default"))
     ids = torch.randint(0, 61, (30,), generator=torch.Generator().manual_seed(3))
-    needles = (Needle("a", "x", 4, 7), Needle("ab", "y", 20, 22))
-    found = list(copy_scores(decoder, Words(), Haystack(ids, needles), set()))
+    needles = [("a", range(4, 7)), ("ab", range(20, 22))]
+    found = list(copy_scores(decoder, Words(), ids, needles, set()))
     assert [each.scores.shape for each in found] == [(4, 4), (4, 4)]
     assert [len(each.answer) for each in found] == [3 + copying.MORE, 2 + copying.MORE]
 

@@ -14,7 +14,6 @@ from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.engine.setup import Setup, prepare
 from longctx.core.measure.calibrate import (
     copying,
-    needles,
     run,
     span_search,
     tapping,
@@ -22,16 +21,16 @@ from longctx.core.measure.calibrate import (
     writing,
 )
 from longctx.core.measure.calibrate.choosing import choose
-from longctx.core.measure.calibrate.measures import MAXSIM, MEASURES, MNR
 from longctx.core.measure.calibrate.profile_file import HEADER
+from longctx.core.measure.calibrate.ranks import MAXSIM, MEASURES, MNR
 from longctx.core.measure.calibrate.report import as_markdown
-from longctx.core.measure.calibrate.span_search import Shape, SpanFit
-from longctx.core.measure.calibrate.wanted import Amounts, Wanted
+from longctx.core.measure.calibrate.span_search import Shape
+from longctx.core.measure.calibrate.wanted import Amounts, CalibrationPlan
 from longctx.core.profile import profile
 
 AMOUNTS = Amounts(samples=2, haystacks=1, needles=2, trials=3)
 LAYERS, HEADS, GROUPS = 3, 4, 2  # of the random model
-FIT = SpanFit(
+FIT = dict(
     theta=(0.9, 0.8, 0.7),
     phi=(0.1, 0.2, 0.3),
     lam=(20.0, 3.0, 2.0),
@@ -45,7 +44,7 @@ FIT = SpanFit(
 @pytest.fixture(scope="module")
 def folder(make_model_folder, tmp_path_factory):
     """The random model, with a tokenizer that knows the words of needles, and a wide window."""
-    words = " ".join(tasks.prose()[:200])
+    words = " ".join(tasks.prose().paragraphs[:200])
     return make_model_folder(tmp_path_factory.mktemp("calibrated") / "wide", words, 1500)
 
 
@@ -87,8 +86,8 @@ def undrawn(monkeypatch) -> None:
 
 
 @pytest.fixture
-def wanted(tmp_path) -> Wanted:
-    return Wanted(tmp_path / "mine.yaml", AMOUNTS, length=1200, seed=5)
+def wanted(tmp_path) -> CalibrationPlan:
+    return CalibrationPlan(tmp_path / "mine.yaml", AMOUNTS, length=1200, seed=5)
 
 
 def test_it_writes_a_profile_that_loads_and_tables_of_every_head(
@@ -102,7 +101,7 @@ def test_it_writes_a_profile_that_loads_and_tables_of_every_head(
     assert all(0 < row.mean <= 1 and row.error is not None for row in found.rows)
     assert len(found.heads) == 4
     assert len({*found.heads}) == 4
-    assert (found.needles, len(found.copying)) == (needles.NEEDLES, LAYERS * HEADS)
+    assert (found.needles, len(found.copying)) == (tasks.NEEDLES, LAYERS * HEADS)
     assert searched == [(2, 3, 5, Shape(128, 128, 4, 12, "row"))]
     assert told[0] == ("ranks of heads", 0, 4, "samples", 0)
     assert [each[0] for each in told[-2:]] == ["copy scores", "spans"]
@@ -304,7 +303,7 @@ def test_a_model_without_a_profile_and_with_a_window_too_short_is_refused(setup,
 
 
 def test_what_cannot_work_is_refused_before_anything_is_loaded(setup, wanted, tmp_path):
-    def refused(changed: Wanted) -> str:
+    def refused(changed: CalibrationPlan) -> str:
         with pytest.raises(UsageError) as error:
             run.run(replace(setup, model="nowhere"), changed)
         return str(error.value)

@@ -1,7 +1,7 @@
 """The search for Ltri-LLM's thresholds: constructed maps, and numbers worked out by hand."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -271,11 +271,11 @@ def test_a_search_is_decided_by_its_seed_and_can_be_written_down(engine):
     assert found == span_search.search(engine, SMALL, 5, 8, 3)
     assert found != span_search.search(engine, SMALL, 5, 8, 4)
     assert told == [(done, 5) for done in range(6)]  # two haystacks and three layers
-    assert all(f1 >= least for f1, least in zip(found.f1, found.reference_f1, strict=True))
+    assert all(f1 >= least for f1, least in zip(found["f1"], found["reference_f1"], strict=True))
     pairs = span_search.draw(8, 3)
-    assert all(pair in pairs for pair in zip(found.theta, found.phi, strict=True))
-    assert [span_search.least_lambda(table, 12) for table in found.vectors] == [*found.lam]
-    written = json.loads(json.dumps(asdict(found)))
+    assert all(pair in pairs for pair in zip(found["theta"], found["phi"], strict=True))
+    assert [span_search.least_lambda(table, 12) for table in found["vectors"]] == [*found["lam"]]
+    written = json.loads(json.dumps(found))
     assert {len(values) for values in written.values()} == {3}
 
 
@@ -283,6 +283,6 @@ def test_layers_with_a_sliding_window_keep_the_reference_values(engine, make_mod
     words = engine.files.config.vocab_size
     decoder = Decoder(make_model("qwen3-windows", vocab_size=words))
     found = span_search.search(replace(engine, _decoder=decoder), SMALL, 2, 3, 0)
-    assert [f1 is None for f1 in found.f1] == [False, True, True, False]
-    assert [*zip(found.theta, found.phi, strict=True)][1:3] == [REFERENCE] * 2
-    assert found.vectors[1] == ()
+    assert [f1 is None for f1 in found["f1"]] == [False, True, True, False]
+    assert [*zip(found["theta"], found["phi"], strict=True)][1:3] == [REFERENCE] * 2
+    assert found["vectors"][1] == ()

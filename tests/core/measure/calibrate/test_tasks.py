@@ -15,7 +15,7 @@ from longctx.core.measure.calibrate.tasks import (
     TASKS,
     Samples,
 )
-from longctx.core.measure.niah.drawing import Prose
+from longctx.core.measure.haystack import Builder
 from longctx.core.model.files import open_model_files
 
 LENGTH = 1500
@@ -28,7 +28,7 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def samples(tokenizer) -> Samples:
-    return Samples(tokenizer, LENGTH, seed=3)
+    return Samples(Builder(tokenizer, tasks.prose()), LENGTH, seed=3)
 
 
 def sentences(tokenizer, sample) -> list[str]:
@@ -37,15 +37,15 @@ def sentences(tokenizer, sample) -> list[str]:
 
 def test_a_pattern_sample_hides_the_sentence_that_is_asked_for_among_others(tokenizer, samples):
     sample = samples.make(PATTERN, 0)
-    key = sample.question.removesuffix("?").split()[-1]
-    assert sample.question == f"What is the value corresponding to the id {key}?"
-    assert (len(key), len(sample.answer)) == (10, 10)
+    key = sample.needle.question.removesuffix("?").split()[-1]
+    assert sample.needle.question == f"What is the value corresponding to the id {key}?"
+    assert (len(key), len(sample.needle.value)) == (10, 10)
     assert sentences(tokenizer, sample) == [
-        f"The value corresponding to the id {key} is {sample.answer}."
+        f"The value corresponding to the id {key} is {sample.needle.value}."
     ]
     text = tokenizer.decode(sample.ids)
     assert text.count("The value corresponding to the id") == SENTENCES
-    assert text.count(key) == text.count(sample.answer) == 1
+    assert text.count(key) == text.count(sample.needle.value) == 1
 
 
 def test_a_multi_hop_sample_needs_both_of_its_facts(tokenizer, samples):
@@ -55,14 +55,14 @@ def test_a_multi_hop_sample_needs_both_of_its_facts(tokenizer, samples):
         shared = set(facts[0].rstrip(".").split()) & set(facts[1].rstrip(".").split())
         named = [word for word in shared if word[0].isupper() and word not in ("The", "A")]
         assert len(named) == 2, facts  # first and last name
-        assert not any(name in sample.question for name in named)
-        assert sample.answer in facts[1]
-        assert sample.answer not in facts[0]
+        assert not any(name in sample.needle.question for name in named)
+        assert sample.needle.value in facts[1]
+        assert sample.needle.value not in facts[0]
         assert tokenizer.decode(sample.ids).count(facts[0]) == 1
 
 
 def test_every_frame_joins_two_facts_by_a_person():
-    prose = Prose(tasks.prose())
+    prose = tasks.prose()
     for first, second, question, answer in tasks.FRAMES:
         assert "{person}" in first
         assert "{person}" in second
@@ -71,8 +71,8 @@ def test_every_frame_joins_two_facts_by_a_person():
         assert "{city}" in question
         assert "{city}" not in second
         assert answer in second
-    written = tasks._multi_hop(random.Random(1), prose)
-    lines = [*written.asked, *written.others]
+    needle = tasks._multi_hop(random.Random(1), prose)
+    lines = [*needle.lines, *needle.near]
     assert len(set(lines)) == 2 * PAIRS
     assert not any(prose.has(line) for line in lines)
 
@@ -80,15 +80,15 @@ def test_every_frame_joins_two_facts_by_a_person():
 @pytest.mark.parametrize("task", TASKS)
 def test_samples_have_their_length_and_are_the_same_ones_again(tokenizer, samples, task):
     one, two = samples.make(task, 1), samples.make(task, 2)
-    again = Samples(tokenizer, LENGTH, seed=3).make(task, 1)
+    again = Samples(Builder(tokenizer, tasks.prose()), LENGTH, seed=3).make(task, 1)
     assert one.ids.shape == two.ids.shape == (LENGTH,)
     assert torch.equal(one.ids, again.ids)
-    assert (one.gold, one.question) == (again.gold, again.question)
+    assert (one.gold, one.needle) == (again.gold, again.needle)
     assert not torch.equal(one.ids, two.ids)
-    other = Samples(tokenizer, LENGTH, seed=4).make(task, 1)
-    assert one.question != other.question
+    other = Samples(Builder(tokenizer, tasks.prose()), LENGTH, seed=4).make(task, 1)
+    assert one.needle.question != other.needle.question
 
 
 def test_a_length_with_no_room_is_refused(tokenizer):
     with pytest.raises(UsageError, match=r"samples of 300 tokens are too short.*--length"):
-        Samples(tokenizer, 300, seed=0)
+        Samples(Builder(tokenizer, tasks.prose()), 300, seed=0)

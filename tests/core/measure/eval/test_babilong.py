@@ -5,7 +5,7 @@ import pytest
 from longctx.core.common.errors import UnreadableInput, UsageError
 from longctx.core.measure.eval.babilong import Babi, Story, read_all, read_babi, task
 from longctx.core.measure.eval.filling import counter
-from longctx.core.measure.eval.prose import Prose, read_prose
+from longctx.core.measure.prose import Prose, read_prose
 from longctx.core.model.files import open_model_files
 
 STORIES = """\

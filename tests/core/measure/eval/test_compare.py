@@ -11,7 +11,7 @@ import pytest
 from longctx.core.common.errors import UsageError
 from longctx.core.engine.choice import Setup
 from longctx.core.measure.eval import compare_job, tasks
-from longctx.core.measure.eval.compare import Wanted, run
+from longctx.core.measure.eval.compare import Comparison, run
 from longctx.core.measure.eval.compare_files import (
     HEADERS,
     NUMBERS,
@@ -26,7 +26,7 @@ from longctx.core.measure.eval.compare_process import Died, messages
 from longctx.core.measure.eval.compare_rows import make_row
 
 SETUP = Setup(device="cpu", dtype="fp32", threads=1)
-WANTED = Wanted(("reform", "reattention"), ("dense", "snapkv"), (1000,), ("niah",), samples=1)
+WANTED = Comparison(("reform", "reattention"), ("dense", "snapkv"), (1000,), ("niah",), samples=1)
 
 # Answers every piece of a job; `full` dies of memory, and what recycles does not fit.
 FAKE = """
@@ -65,7 +65,7 @@ def jobs(tmp_path) -> list[dict]:
 
 
 def test_two_methods_two_policies_and_the_ceiling(tmp_path):
-    wanted = Wanted(**{**vars(WANTED), "lengths": (400,), "in_window": 300})
+    wanted = Comparison(**{**vars(WANTED), "lengths": (400,), "in_window": 300})
     report = run(SETUP, wanted, tmp_path / "out")
     rows = {(row.method, row.decode): row for row in report.rows}
     assert [(row.method, row.decode, row.ceiling) for row in report.rows] == [
@@ -91,8 +91,10 @@ def test_two_methods_two_policies_and_the_ceiling(tmp_path):
 
 
 def test_what_dies_is_a_row_and_the_run_goes_on(tmp_path):
-    wanted = Wanted(("reattention", "reform"), ("dense", "recycled"), (900,), ("niah_single_2",))
-    wanted = Wanted(**{**vars(wanted), "samples": 3})
+    wanted = Comparison(
+        ("reattention", "reform"), ("dense", "recycled"), (900,), ("niah_single_2",)
+    )
+    wanted = Comparison(**{**vars(wanted), "samples": 3})
     told: list[str] = []
     report = run(
         SETUP, wanted, tmp_path / "out", lambda one: told.append(one.name), command=fake(tmp_path)
@@ -119,18 +121,18 @@ def test_what_dies_is_a_row_and_the_run_goes_on(tmp_path):
 
 
 def test_more_methods_and_lengths_go_on_in_the_same_folder_but_not_other_cases(tmp_path):
-    small = Wanted(("reform",), ("dense",), (900,), ("niah",), samples=1)
+    small = Comparison(("reform",), ("dense",), (900,), ("niah",), samples=1)
     run(SETUP, small, tmp_path / "out", command=fake(tmp_path))
-    larger = Wanted(("reform",), ("dense",), (900, 1000), ("niah",), samples=1)
+    larger = Comparison(("reform",), ("dense",), (900, 1000), ("niah",), samples=1)
     report = run(SETUP, larger, tmp_path / "out", command=fake(tmp_path))
     assert [row.length for row in report.rows] == [3648, 900, 1000]
     assert [job["length"] for job in jobs(tmp_path)] == [3648, 900, 1000]
     with pytest.raises(UsageError, match="seed was 0 there, and is 1 now"):
-        run(SETUP, Wanted(**{**vars(small), "seed": 1}), tmp_path / "out")
+        run(SETUP, Comparison(**{**vars(small), "seed": 1}), tmp_path / "out")
 
 
 def test_what_is_gathered_by_is_passed_on(tmp_path):
-    wanted = Wanted(("reform",), ("dense",), (900,), ("niah",), ("method", "bm25"), samples=1)
+    wanted = Comparison(("reform",), ("dense",), (900,), ("niah",), ("method", "bm25"), samples=1)
     report = run(SETUP, wanted, command=fake(tmp_path))
     assert [row.gather_by for row in report.rows] == ["method", "method", "bm25"]
     sources = [way["gather_by"] for way in jobs(tmp_path)[1]["pieces"][0]["ways"]]
@@ -153,13 +155,13 @@ def test_what_is_gathered_by_is_passed_on(tmp_path):
 )
 def test_what_cannot_be_is_told_before_any_work(tmp_path, change, said):
     with pytest.raises(UsageError, match=said):
-        run(SETUP, Wanted(**{**vars(WANTED), **change}), tmp_path / "out", command=["none"])
+        run(SETUP, Comparison(**{**vars(WANTED), **change}), tmp_path / "out", command=["none"])
     assert not (tmp_path / "out").exists()
 
 
 def test_a_task_that_does_not_fit_leaves_the_others(tmp_path):
     text = FAKE.replace('way["decode"] == "recycled"', 'piece["task"] == "vt"')
-    wanted = Wanted(("reform",), ("dense",), (2000,), ("vt", "niah"), samples=1)
+    wanted = Comparison(("reform",), ("dense",), (2000,), ("vt", "niah"), samples=1)
     report = run(SETUP, wanted, tmp_path / "out", command=fake(tmp_path, text))
     row = report.rows[-1]
     assert (row.method, row.not_applicable, row.failed) == ("reform", "vt: cannot", "")

@@ -7,7 +7,7 @@ import pytest
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.measure.eval import qa
-from longctx.core.measure.eval.qa import Wanted, as_dict, run, summed
+from longctx.core.measure.eval.qa import QuestionTest, as_dict, run, summed
 from longctx.core.measure.eval.qa_places import place
 from longctx.core.measure.eval.qa_questions import read_items
 from longctx.core.retrieve import gather_by
@@ -25,7 +25,7 @@ def session(letters_session):
 def found(session, questions, letter_lines):
     """Runs on the three questions, or on others."""
 
-    def call(wanted: Wanted, folder=None, lines=letter_lines):
+    def call(wanted: QuestionTest, folder=None, lines=letter_lines):
         placed = place(read_items(questions(*lines)), session.document)
         return run(session, placed, wanted, folder)
 
@@ -33,7 +33,7 @@ def found(session, questions, letter_lines):
 
 
 def test_recall_is_what_find_gives_and_answers_are_what_ask_gives(session, found):
-    report = found(Wanted(METHOD, budgets=(20, 60, 10**6)))
+    report = found(QuestionTest(METHOD, budgets=(20, 60, 10**6)))
     for trial in report.trials:
         for budget, hit in trial["recall"]["method"].items():
             runs = session.find(trial["question"], int(budget), "method").passages
@@ -60,7 +60,7 @@ def test_answers_are_judged_by_what_was_said(found, monkeypatch):
         return replace(real(session, query, how), answer="The Ёлка, dawn")
 
     monkeypatch.setattr(qa, "ask", say)
-    trials = found(Wanted(METHOD, budgets=(20,))).trials
+    trials = found(QuestionTest(METHOD, budgets=(20,))).trials
     judged = [trial["answers"]["method"] for trial in trials]
     assert [one["contained"] for one in judged] == [1, 1, 0]
     assert [one["exact_match"] for one in judged] == [0, 0, 0]
@@ -72,7 +72,7 @@ def test_a_second_run_asks_nothing_again(session, found, monkeypatch, tmp_path):
     ask, gathered = Session.ask, Session.gathered
     monkeypatch.setattr(Session, "ask", lambda s, *a, **k: asked.append(a) or ask(s, *a, **k))
     monkeypatch.setattr(Session, "gathered", lambda *a: scored.append(a) or gathered(*a))
-    wanted = Wanted(METHOD, budgets=(20, 40, 60))
+    wanted = QuestionTest(METHOD, budgets=(20, 40, 60))
     first = found(wanted, tmp_path / "out")
     assert (len(asked), len(scored)) == (3, 3)  # once for all budgets
     results = tmp_path / "out" / "results.jsonl"
@@ -88,8 +88,8 @@ def test_a_second_run_asks_nothing_again(session, found, monkeypatch, tmp_path):
 
     assert untimed(again) == untimed(first)
     with pytest.raises(UsageError, match="budgets was"):
-        found(Wanted(METHOD, budgets=(20,)), tmp_path / "out")
-    assert len(found(Wanted(METHOD, budgets=(20,), answers=False)).rates) == 1
+        found(QuestionTest(METHOD, budgets=(20,)), tmp_path / "out")
+    assert len(found(QuestionTest(METHOD, budgets=(20,), answers=False)).rates) == 1
 
 
 def test_text_that_is_gathered_stands_in_a_passage_that_find_gives(session, found):
@@ -98,7 +98,7 @@ def test_text_that_is_gathered_stands_in_a_passage_that_find_gives(session, foun
     lines += [{**lines[0], "where": {"path": "one.txt", "line": 4}}]
     lines += [{"question": "who?", "answer": "a wolf"}]
     budgets = (20, 60, 100)
-    report = found(Wanted(METHOD, budgets, answers=False), lines=lines)
+    report = found(QuestionTest(METHOD, budgets, answers=False), lines=lines)
     assert report.counted == {"place": 0, "line": 1, "text": 4, "absent": 1}
     hits = []
     for trial in report.trials:
@@ -117,17 +117,17 @@ def test_text_that_is_gathered_stands_in_a_passage_that_find_gives(session, foun
 
 
 def test_the_rank_is_the_smallest_budget_that_gathers(found):
-    trials = found(Wanted(METHOD, (10**6, 20, 60), answers=False)).trials
+    trials = found(QuestionTest(METHOD, (10**6, 20, 60), answers=False)).trials
     for trial in trials:
         hits = [int(budget) for budget, hit in trial["recall"]["method"].items() if hit]
         assert trial["rank"] == {"method": min(hits)}
     nowhere = [{"question": "who?", "answer": "a wolf"}]
-    (trial,) = found(Wanted(METHOD, (20,), answers=False), lines=nowhere).trials
+    (trial,) = found(QuestionTest(METHOD, (20,), answers=False), lines=nowhere).trials
     assert trial["rank"] == {"method": None}
 
 
 def test_everything_that_there_is_is_gathered_by(found):
-    report = found(Wanted(budgets=(20, 60), answers=False))
+    report = found(QuestionTest(budgets=(20, 60), answers=False))
     assert [*dict.fromkeys(rate.gather_by for rate in report.rates)] == gather_by.names()
     assert len(report.rates) == 2 * len(gather_by.names())
     assert report.left_out == {}
@@ -147,26 +147,26 @@ def refusing(monkeypatch, error: LongctxError, *refused: str) -> None:
 
 def test_what_cannot_be_gathered_by_is_left_out_unless_it_is_named(found, monkeypatch):
     refusing(monkeypatch, LongctxError("no embeddings"), "method", "hybrid")
-    report = found(Wanted(budgets=(20,), answers=False))
+    report = found(QuestionTest(budgets=(20,), answers=False))
     assert {"method", "hybrid"} <= {*report.left_out}
     assert report.left_out["hybrid"] == "no embeddings"
     assert "bm25" in {rate.gather_by for rate in report.rates}
     assert not {rate.gather_by for rate in report.rates} & {*report.left_out}
     with pytest.raises(LongctxError, match="no embeddings"):
-        found(Wanted(("bm25", "hybrid"), (20,), answers=False))
+        found(QuestionTest(("bm25", "hybrid"), (20,), answers=False))
     refusing(monkeypatch, LongctxError("no words"), "bm25", *gather_by.names())
     with pytest.raises(LongctxError, match="no words"):
-        found(Wanted(budgets=(20,), answers=False))
+        found(QuestionTest(budgets=(20,), answers=False))
 
 
 def test_a_damaged_state_is_not_left_out(found, monkeypatch):
     refusing(monkeypatch, StateMismatch("damaged"), "hybrid")
     with pytest.raises(StateMismatch):
-        found(Wanted(budgets=(20,), answers=False))
+        found(QuestionTest(budgets=(20,), answers=False))
 
 
 def test_the_sum_is_over_questions_and_over_what_all_documents_have(found, monkeypatch):
-    wanted = Wanted(("method", "bm25"), (20, 60), answers=False)
+    wanted = QuestionTest(("method", "bm25"), (20, 60), answers=False)
     nowhere = [{"question": "the boat", "answer": "a wolf"}]
     reports = [found(wanted), found(wanted, lines=nowhere)]
     first, total = reports[0].rates, summed(reports)
@@ -175,5 +175,5 @@ def test_the_sum_is_over_questions_and_over_what_all_documents_have(found, monke
         assert (one.total, both.total) == (3, 4)
         assert both.rate == round(one.rate * 3 / 4, 4)
     assert as_dict(reports)["sum"]["questions"] == 4
-    other = found(Wanted(("bm25",), (20, 60), answers=False))
+    other = found(QuestionTest(("bm25",), (20, 60), answers=False))
     assert {rate.gather_by for rate in summed([reports[0], other])} == {"bm25"}

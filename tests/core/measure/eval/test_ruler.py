@@ -8,12 +8,12 @@ import pytest
 
 from longctx.core.common.errors import UsageError
 from longctx.core.measure.eval.filling import counter
-from longctx.core.measure.eval.prose import read_prose
 from longctx.core.measure.eval.ruler import tracking
 from longctx.core.measure.eval.ruler.counting import ASK_COMMON, make_common, make_frequent
 from longctx.core.measure.eval.ruler.making import NOISE, Materials, Words, sample_words
 from longctx.core.measure.eval.ruler.squad import Asked, Squad
 from longctx.core.measure.eval.ruler.tasks import NAMES, NEEDLES, tasks
+from longctx.core.measure.prose import read_prose
 from longctx.core.model.files import open_model_files
 
 LENGTH = 1500

@@ -7,14 +7,13 @@ import pytest
 
 from longctx.core.common.errors import UsageError
 from longctx.core.engine.choice import Setup
+from longctx.core.measure.case import Case, Query, Task
 from longctx.core.measure.eval import run as runs
-from longctx.core.measure.eval.asking import Asked, How
-from longctx.core.measure.eval.case import Case, Query
-from longctx.core.measure.eval.intervals import wilson
-from longctx.core.measure.eval.journal import Journal
-from longctx.core.measure.eval.run import Telling, Wanted, run
+from longctx.core.measure.eval.run import Evaluation, Watch, run
 from longctx.core.measure.eval.summary import averages, cells
-from longctx.core.measure.eval.task import Task
+from longctx.core.measure.intervals import wilson
+from longctx.core.measure.journal import Journal
+from longctx.core.measure.runner import Asked, How
 
 ENGINE = SimpleNamespace(files=SimpleNamespace(tokenizer=None))
 
@@ -52,19 +51,19 @@ def asked(monkeypatch):
 
 
 def started(tasks, lengths, samples, journal, **more):
-    wanted = Wanted(tasks, lengths, samples, 0)
+    wanted = Evaluation(tasks, lengths, samples, 0)
     return run(wanted, ENGINE, Setup(), How(gather=5), journal, **more)
 
 
 def test_every_task_length_and_sample_is_asked_once(asked, tmp_path):
     told = []
-    telling = Telling(lambda *case: told.append(case))
+    watch = Watch(lambda *case: told.append(case))
     with Journal(None, {}) as journal:
         tasks = [make("a"), make("c", most=1)]
-        records = list(started(tasks, [30, 20, 30], 2, journal, telling=telling))
+        records = list(started(tasks, [30, 20, 30], 2, journal, watch=watch))
     assert asked == ["a/20/0", "a/20/1", "c/20/0", "a/30/0", "a/30/1", "c/30/0"]
     assert [record["sample"] for record in records] == asked
-    assert told[0] == ("a/20/0", 0, 8)
+    assert told[0] == ("a/20/0", 0, 8, 0)
     assert records[0] == {
         "task": "a",
         "length": 20,

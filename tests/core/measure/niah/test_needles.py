@@ -6,15 +6,16 @@ from collections import Counter
 import pytest
 
 from longctx.core.common.errors import UsageError
-from longctx.core.measure.haystack import depths
+from longctx.core.measure.eval.tasks import needles as task
+from longctx.core.measure.eval.text_match import occurs
+from longctx.core.measure.haystack import Builder, depths
 from longctx.core.measure.niah import words
-from longctx.core.measure.niah.drawing import Draw, Prose, occurs
+from longctx.core.measure.niah.drawing import Draw
 from longctx.core.measure.niah.kinds import MAKERS, NEAR
-from longctx.core.measure.niah.laying import Laid, Needles, make_cases
+from longctx.core.measure.niah.laying import Laid, NeedleChoice, make_cases
 from longctx.core.measure.niah.scoring import is_answered, is_right, score
-from longctx.core.measure.niah.task import task
 from longctx.core.measure.niah.variants import variant
-from longctx.core.measure.prose import sample_paragraphs
+from longctx.core.measure.prose import Prose, read_prose
 from longctx.core.model.files import open_model_files
 
 VARIANTS = [None, "passkey", "number", "uuid", "multikey", "mixed", "heldout"]
@@ -27,12 +28,12 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def prose():
-    return Prose(sample_paragraphs())
+    return read_prose()
 
 
 def laid_out(tokenizer, name, length, count, seed=0, trials=1, **more) -> list[Laid]:
-    needles = Needles(*variant(name), depths=count, seed=seed, **more)
-    return list(make_cases(tokenizer, sample_paragraphs(), needles, length, trials))
+    needles = NeedleChoice(*variant(name), depths=count, seed=seed, **more)
+    return list(make_cases(Builder(tokenizer, read_prose()), needles, length, trials))
 
 
 # --- what stands in a haystack ---
@@ -105,11 +106,11 @@ def test_no_two_layouts_are_alike(tokenizer):
     assert len(set(values)) == len(values)
 
 
-def test_kinds_have_equal_shares(prose):
+def test_kinds_have_equal_shares(tokenizer, prose):
     for name in ("mixed", "heldout"):
         chosen, makers = variant(name)
-        needles = Needles(chosen, makers, depths=13, times=1)
-        (plan,) = needles.plans(prose, 16_000, 0)
+        needles = NeedleChoice(chosen, makers, depths=13, times=1)
+        (plan,) = needles.plans(Builder(tokenizer, prose), 16_000, 0)
         found = Counter(each.needle.kind for each in plan.hidden)
         assert set(found) == set(chosen.kinds)
         assert max(found.values()) - min(found.values()) <= 1
@@ -140,28 +141,28 @@ def test_near_lines_stand_at_other_depths(tokenizer):
 
 
 def test_values_and_cities_of_the_prose_are_not_drawn():
-    drawn = [Draw(MAKERS, Prose([""]), str(n)).needle("passkey") for n in range(300)]
+    drawn = [Draw(MAKERS, Prose(("",)), str(n)).needle("passkey") for n in range(300)]
     text = " ".join(needle.value for needle in drawn[::2]) + " Oslo, Bergen and Turin"
-    fresh = [Draw(MAKERS, Prose([text]), str(n)).needle("passkey") for n in range(300)]
+    fresh = [Draw(MAKERS, Prose((text,)), str(n)).needle("passkey") for n in range(300)]
     assert any(needle.value in text for needle in drawn)
     assert not any(needle.value in text for needle in fresh)
     assert not any(city in n.question for n in fresh for city in ("Oslo", "Bergen", "Turin"))
 
 
-def test_too_many_needles_are_refused_with_their_number(prose):
-    few = Prose([" ".join(words.CITIES[5:])])
+def test_too_many_needles_are_refused_with_their_number(tokenizer, prose):
+    few = Prose((" ".join(words.CITIES[5:]),))
     assert few.cities == words.CITIES[:5]
-    needles = Needles(*variant(None), depths=3)
+    needles = NeedleChoice(*variant(None), depths=3)
     with pytest.raises(UsageError, match="so 5 can be told apart"):
-        needles.plans(few, 16_000, 0)
-    strict = Needles(*variant(None), depths=3, strict=True)
-    assert len(strict.plans(few, 16_000, 0)) == 6
+        needles.plans(Builder(tokenizer, few), 16_000, 0)
+    strict = NeedleChoice(*variant(None), depths=3, strict=True)
+    assert len(strict.plans(Builder(tokenizer, few), 16_000, 0)) == 6
     with pytest.raises(UsageError, match="too many needles of kind"):
-        Needles(*variant("heldout"), depths=80).plans(prose, 16_000, 0)
+        NeedleChoice(*variant("heldout"), depths=80).plans(Builder(tokenizer, prose), 16_000, 0)
 
 
 def test_there_are_many_cities_and_none_within_another():
-    assert len(Prose(sample_paragraphs()).cities) >= 120
+    assert len(read_prose().cities) >= 120
     for name in ("CITIES", "COLOURS", "ANIMALS", "THINGS", "FIRST_NAMES", "LAST_NAMES"):
         entries = getattr(words, name)
         assert len(set(entries)) == len(entries)

@@ -10,9 +10,9 @@ import pytest
 
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.engine.choice import Setup
-from longctx.core.measure.eval.asking import Asked, How
 from longctx.core.measure.niah import run as niah
-from longctx.core.measure.niah.report import Read, Report, Trial
+from longctx.core.measure.niah.report import NeedleReport, Read, Trial
+from longctx.core.measure.runner import Asked, How
 
 SETUP = Setup(dtype="fp32", threads=1)
 
@@ -61,7 +61,7 @@ def test_needles_are_found(temporary, tmp_path):
         on_progress=lambda plan, progress: told.append((plan.name, progress.tokens)),
         on_trial=lambda plan, number, trial, kept: trials.append((number, trial)),
     )
-    wanted = niah.Wanted((900,), depths=2, seed=2, how=How(gather=600), out=tmp_path / "out")
+    wanted = niah.NeedleTest((900,), depths=2, seed=2, how=How(gather=600), out=tmp_path / "out")
     report = niah.run(SETUP, wanted, watch)
     assert [(t.kind, t.depth, t.answer, t.gathered) for t in report.asked] == [
         (kind, depth, trial.expected, True)
@@ -83,10 +83,10 @@ def test_needles_are_found(temporary, tmp_path):
 
 
 def test_what_a_recalling_method_attends_to_counts_as_gathered():
-    wanted = niah.Wanted((700,), depths=1, variant="passkey")
+    wanted = niah.NeedleTest((700,), depths=1, variant="passkey")
     setup = Setup(method="reattention", dtype="fp32", threads=1)
     report = niah.run(setup, wanted)
-    assert report.method == "reattention"
+    assert report.settings["method"] == "reattention"
     assert [trial.gathered for trial in report.asked] == [True]
 
 
@@ -94,7 +94,7 @@ def test_what_a_recalling_method_attends_to_counts_as_gathered():
 
 
 def test_a_run_goes_on_where_it_stopped(answering, tmp_path):
-    wanted = niah.Wanted((900, 1200), depths=2, trials=2, out=tmp_path)
+    wanted = niah.NeedleTest((900, 1200), depths=2, trials=2, out=tmp_path)
     read = answering(stop_at=3)
     with pytest.raises(KeyboardInterrupt):
         niah.run(SETUP, wanted)
@@ -112,17 +112,17 @@ def test_a_run_goes_on_where_it_stopped(answering, tmp_path):
 
 def test_more_lengths_and_trials_may_come_later(answering, tmp_path):
     read = answering()
-    niah.run(SETUP, niah.Wanted((900,), depths=2, out=tmp_path))
-    report = niah.run(SETUP, niah.Wanted((900, 1200), depths=2, trials=2, out=tmp_path))
+    niah.run(SETUP, niah.NeedleTest((900,), depths=2, out=tmp_path))
+    report = niah.run(SETUP, niah.NeedleTest((900, 1200), depths=2, trials=2, out=tmp_path))
     assert read == ["900/0", "900/1", "1200/0", "1200/1"]
-    assert report.lengths == (900, 1200)
+    assert report.settings["lengths"] == (900, 1200)
     with pytest.raises(UsageError, match="seed was 0 there, and is 1 now"):
-        niah.run(SETUP, niah.Wanted((900,), depths=2, seed=1, out=tmp_path))
+        niah.run(SETUP, niah.NeedleTest((900,), depths=2, seed=1, out=tmp_path))
 
 
 def test_strict_reads_a_haystack_for_each_needle(answering):
     read = answering()
-    report = niah.run(SETUP, niah.Wanted((600,), depths=2, strict=True))
+    report = niah.run(SETUP, niah.NeedleTest((600,), depths=2, strict=True))
     assert read == [f"600/0/{number}" for number in range(4)]
     assert all(len(each.trials) == 1 for each in report.reads)
 
@@ -134,9 +134,9 @@ def test_nothing_is_left_after_an_error(temporary, monkeypatch, error):
         assert Path(paths[0]).read_text()
         raise error
 
-    monkeypatch.setattr("longctx.core.measure.eval.asking.ingest", fail)
+    monkeypatch.setattr("longctx.core.measure.runner.ingest", fail)
     with pytest.raises(error):
-        niah.run(SETUP, niah.Wanted((600,), depths=1))
+        niah.run(SETUP, niah.NeedleTest((600,), depths=1))
     assert list(temporary.iterdir()) == []
 
 
@@ -147,20 +147,20 @@ def test_another_count_of_tokens_read_is_an_error(monkeypatch):
 
     monkeypatch.setattr(niah, "opened", opened)
     with pytest.raises(LongctxError, match="read 601 tokens of a haystack of 600"):
-        niah.run(SETUP, niah.Wanted((600,), depths=1))
+        niah.run(SETUP, niah.NeedleTest((600,), depths=1))
 
 
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        (niah.Wanted((16_000, 50)), "too short"),
-        (niah.Wanted((900, 900)), "each must be there once"),
-        (niah.Wanted(depths=0), "0 depths"),
-        (niah.Wanted(needles=0), "0 needles"),
-        (niah.Wanted(trials=0), "0 trials"),
-        (niah.Wanted(variant="none"), "no variant"),
-        (niah.Wanted(needles=40), "can be told apart"),
-        (niah.Wanted(haystack=Path("no-such-file")), "No such file"),
+        (niah.NeedleTest((16_000, 50)), "too short"),
+        (niah.NeedleTest((900, 900)), "each must be there once"),
+        (niah.NeedleTest(depths=0), "0 depths"),
+        (niah.NeedleTest(needles=0), "0 needles"),
+        (niah.NeedleTest(trials=0), "0 trials"),
+        (niah.NeedleTest(variant="none"), "no variant"),
+        (niah.NeedleTest(needles=40), "can be told apart"),
+        (niah.NeedleTest(haystack=Path("no-such-file")), "No such file"),
     ],
 )
 def test_wrong_wishes_are_refused_before_anything_is_read(answering, wanted, message):
@@ -174,7 +174,7 @@ def test_a_missing_matplotlib_is_told_before_anything_is_read(answering, monkeyp
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     read = answering()
     with pytest.raises(UsageError, match=r"longctx\[plot\]"):
-        niah.run(SETUP, niah.Wanted((900,), depths=2, out=tmp_path / "out"))
+        niah.run(SETUP, niah.NeedleTest((900,), depths=2, out=tmp_path / "out"))
     assert not read
     assert not (tmp_path / "out").exists()
 
@@ -188,7 +188,7 @@ def test_a_missing_matplotlib_is_told_before_anything_is_read(answering, monkeyp
 )
 def test_the_bar_decides(answering, variant, bar, passed):
     answering(wrong="passkey")
-    wanted = niah.Wanted((3000,), depths=7, variant=variant, bar=bar)
+    wanted = niah.NeedleTest((3000,), depths=7, variant=variant, bar=bar)
     assert niah.run(SETUP, wanted).passed is passed
 
 
@@ -203,19 +203,8 @@ def test_report_counts_by_kind_and_cell():
         trial("passkey", 600, 1.0, True, False),
         trial("number", 600, 1.0, False, False),
     )
-    report = Report(
-        **{"variant": "default", "lengths": (600,), "depths": (0.0, 1.0), "needles": 1},
-        **{"trials": 1, "strict": False, "seed": 0, "bar": 1.0, "prose": "p", "model": "tiny"},
-        **{
-            "method": "reform",
-            "device": "cpu",
-            "dtype": "fp32",
-            "gather": None,
-            "gather_by": "method",
-            "decode": None,
-        },
-        reads=(Read("600/0", 600, 0.5, 0.1, trials),),
-    )
+    settings = {"lengths": (600,), "depths": (0.0, 1.0), "bar": 1.0}
+    report = NeedleReport(settings, (Read("600/0", 600, 0.5, 0.1, trials),))
     values = report.as_dict()
     assert not report.passed
     assert (values["schema_version"], values["asked"], values["answered"]) == (2, 4, 2)

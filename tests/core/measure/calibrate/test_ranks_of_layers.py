@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from longctx.core.measure.calibrate.measures import MAXSIM, MEASURES, MNR, layer_ranks
-from longctx.core.measure.calibrate.ranks import KINDS
+from longctx.core.measure.calibrate.ranks import KINDS, MAXSIM, MEASURES, MNR, layer_ranks
 from longctx.core.measure.calibrate.tapping import STATES, LayerStates, Unit
 
 H, G, N, T, D = 4, 2, 640, 3, 8

@@ -1,11 +1,12 @@
-"""A case is written to a file, ingested into a library that is thrown away, and asked.
+"""The runner of `niah` and `eval`: it reads a document and asks questions about it.
 
-The calls are those of any other document.
+A case is written to a file, ingested into a library that is deleted afterwards, and asked, by the
+calls that serve any other document. It also says what results depend on, for the journal.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,8 +14,10 @@ from longctx.core.ask.answer import Answer
 from longctx.core.ask.gather import Passage
 from longctx.core.ask.session import Session
 from longctx.core.engine.choice import Setup
+from longctx.core.engine.setup import Engine
 from longctx.core.ingest.ingest import Ingested, Progress, ingest
-from longctx.core.measure.eval.case import Case, Query, Span, is_named
+from longctx.core.measure.case import Case, Query, Span, is_named
+from longctx.core.measure.journal import Record
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve import gather_by as scoring
 
@@ -23,16 +26,16 @@ LIBRARY, FILE = "library", "document.txt"
 
 @dataclass(frozen=True)
 class How:
-    """How questions are asked, beside the setup.
+    """How questions are asked, in addition to the setup.
 
     Attributes:
-        gather: tokens to gather; None: the method's.
+        gather: tokens to gather; None: the method's number.
         decode: decode policy; None: the setup's.
-        max_new_tokens: of an answer; None: the profile's.
-        gather_by: what is gathered by; None: the usual.
+        max_new_tokens: of an answer; None: the profile's number.
+        gather_by: gather source; None: the usual one.
 
     Raises:
-        UsageError: nothing can be gathered by that here.
+        UsageError: there is no such gather source.
     """
 
     gather: int | None = None
@@ -52,10 +55,10 @@ class Asked:
     Attributes:
         kind, question, answers: of the query.
         answer: what the model said.
-        gathered: share of the query's spans that lie whole in a passage; None: it names none.
+        gathered: share of the query's spans that lie within a passage; None: it has no spans.
         tokens: counts: document, gathered, question, answer, dropped.
         timings: seconds, as `ask --json` has them.
-        tokens_per_s: of the answer's tokens after the first; None: there is none.
+        tokens_per_s: decoding speed after the first token; None: there was no second token.
     """
 
     kind: str
@@ -72,7 +75,7 @@ class Asked:
 def opened(
     case: Case, setup: Setup, on_progress: Callable[[Progress], None] = lambda progress: None
 ) -> Iterator[tuple[Ingested, Session]]:
-    """Reads a case's text and opens its state; both are deleted at the end, also on errors.
+    """Ingests a case's text and opens it; file and library are deleted at the end.
 
     Args:
         case: what to read.
@@ -86,17 +89,17 @@ def opened(
         file, library = Path(folder) / FILE, Path(folder) / LIBRARY
         file.write_bytes(case.text.encode())
         done = ingest(library, [str(file)], setup, on_progress=on_progress)
-        # A method that keeps two ways to ask is none of them; the document knows its usual one.
+        # A method with two ways to ask is neither of them; the document knows its usual one.
         asking = setup if setup.keep_kv else replace(setup, method=None)
         with Session(library, done.name, asking) as session:
             yield done, session
 
 
 def ask(session: Session, query: Query, how: How) -> Asked:
-    """One question to an open document.
+    """Asks an open document one question.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C while the answer came: part of an answer is not judged.
+        KeyboardInterrupt: Ctrl-C while the answer came; part of an answer is not judged.
         LongctxError: as `Session.ask`.
     """
     sampling = Sampling(max_new_tokens=how.max_new_tokens)
@@ -117,7 +120,7 @@ def ask(session: Session, query: Query, how: How) -> Asked:
 
 
 def gathered(spans: tuple[Span, ...], passages: list[Passage]) -> float | None:
-    """The share of spans of which one passage holds all bytes; None where there are no spans."""
+    """The share of spans that lie within one passage; None if there are no spans."""
     if not spans:
         return None
     return sum(any(_holds(passage, span) for passage in passages) for span in spans) / len(spans)
@@ -127,3 +130,27 @@ def _holds(passage: Passage, span: Span) -> bool:
     if not is_named(passage.source, span.source):
         return False
     return passage.start <= span.start and span.end <= passage.end
+
+
+# --- what results depend on: another model or prompt is another run ---
+
+
+def of_model(engine: Engine) -> Record:
+    """Model and weights, profile with prompt and sampling, device and number format."""
+    return {
+        "model": engine.files.name,
+        "weights": engine.files.fingerprint().weights,
+        "profile": asdict(engine.profile),
+        **engine.recorded(),
+    }
+
+
+def of_asking(engine: Engine, how: How) -> Record:
+    """Method, its options, and how questions are asked."""
+    return {
+        "method": engine.method_name,
+        "options": asdict(engine.options),
+        "decode": how.decode or str(engine.decoding),
+        "gather": how.gather,
+        "gather_by": how.gather_by,
+    }

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from longctx.core.common.errors import UsageError
-from longctx.core.measure.eval import figures
+from longctx.core.measure import figures
 
 
 def test_a_heat_map_is_a_png(tmp_path):

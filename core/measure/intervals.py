@@ -1,16 +1,16 @@
-"""How sure a rate is."""
+"""Confidence intervals of rates."""
 
 from math import sqrt
 
-Z = 1.959964  # of a normal distribution, 95% lie within so many standard deviations
+Z = 1.959964  # standard deviations that hold 95% of a normal distribution
 
 
 def wilson(hits: float, total: int) -> tuple[float, float]:
     """The 95% interval of a rate (E. B. Wilson, 1927, without continuity correction).
 
     Args:
-        hits: of `total` trials; of scores from 0 to 1 their sum, for which the interval is rather
-            too wide, because such scores vary less than hits and misses with the same mean.
+        hits: of `total` trials; or a sum of scores from 0 to 1, for which the interval is too
+            wide, because scores vary less than hits and misses with the same mean.
         total: at least one.
 
     Returns:

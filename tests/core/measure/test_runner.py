@@ -1,9 +1,12 @@
-"""Cases are asked like any document, and what was gathered is told by bytes."""
+"""Cases are asked like any document, what was gathered is told by bytes, runs are told apart."""
+
+from dataclasses import replace
 
 from longctx.core.ask.gather import Passage
 from longctx.core.engine.choice import Setup
-from longctx.core.measure.eval.asking import How, ask, gathered, opened
-from longctx.core.measure.eval.case import Case, Query, Span
+from longctx.core.engine.setup import prepare
+from longctx.core.measure.case import Case, Query, Span
+from longctx.core.measure.runner import How, ask, gathered, of_asking, of_model, opened
 
 
 def passage(start: int, end: int, source: str = "a/book.txt") -> Passage:
@@ -33,3 +36,20 @@ def test_a_case_is_read_and_asked():
     assert done.tokens == asked.tokens["document"]
     assert asked.gathered == 1
     assert asked.answer == "4471903"
+
+
+def test_another_prompt_or_number_format_is_another_run():
+    engine = prepare(Setup(device="cpu", dtype="fp32"))
+    usual = of_model(engine)
+    assert usual["weights"] == engine.files.fingerprint().weights
+    prompt = replace(engine.profile.prompt, question="Q: {question} A:")
+    assert of_model(replace(engine, profile=replace(engine.profile, prompt=prompt))) != usual
+    assert of_model(prepare(Setup(device="cpu", dtype="bf16"))) != usual
+
+
+def test_another_way_of_asking_is_another_run():
+    engine = prepare(Setup(device="cpu", dtype="fp32"))
+    hows = [How(), How(gather=500), How(decode="quest"), How(gather_by="method")]
+    told = [of_asking(engine, how) for how in hows]
+    told += [of_asking(prepare(Setup(device="cpu", dtype="fp32", method="full")), How())]
+    assert all(one not in told[:place] for place, one in enumerate(told))

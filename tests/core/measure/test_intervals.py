@@ -4,7 +4,7 @@ from math import sqrt
 
 import pytest
 
-from longctx.core.measure.eval.intervals import Z, wilson
+from longctx.core.measure.intervals import Z, wilson
 
 
 @pytest.mark.parametrize(("hits", "total"), [(1, 2), (9, 10), (45, 50), (330, 333)])

@@ -1,9 +1,7 @@
-"""What a long run has found so far, kept in a folder, so that a run that was stopped goes on.
+"""The finished results of a long run, kept in a folder, so that a stopped run can go on.
 
-    DIR/settings.json    what the run was asked for
-    DIR/results.jsonl    one finished piece a line, as it came
-
-Knows nothing of what the pieces are.
+DIR/settings.json    what the results depend on
+DIR/results.jsonl    one result a line, as they came
 """
 
 import json
@@ -22,18 +20,21 @@ from longctx.core.common.regular_files import open_regular, parsed_json, read_js
 SETTINGS, RESULTS, LOCK = "settings.json", "results.jsonl", ".lock"
 LONGEST = 80  # characters of a value in a message
 Record = dict[str, Any]
+# What is done, how much of it is, of how much, in which unit, and how much of that an earlier run
+# did. The first call for each `what` says that it begins.
+Tell = Callable[[str, int, int, str, int], None]
 
 
 class Journal:
-    """Finished pieces by name; a context, for another process must not write the same folder.
+    """Results by name. A context: it locks the folder against other processes.
 
     Args:
-        folder: where it is kept, made if absent; None: nowhere.
-        settings: what decides the results, as JSON; the same for a run that goes on.
+        folder: where results are kept, made if absent; None: nowhere.
+        settings: what results depend on, as JSON; a run that goes on must have the same.
 
     Raises:
-        UsageError: the folder holds a run of other settings, or something else.
-        Locked: another process is writing there.
+        UsageError: the folder has other settings, or holds something else.
+        Locked: another process writes there.
         LongctxError: the folder cannot be written.
     """
 
@@ -68,11 +69,11 @@ class Journal:
         return len(self._records)
 
     def get(self, name: str) -> Record | None:
-        """A finished piece, of this run or of one before; None: it is not finished."""
+        """A result of this run or of an earlier one; None: there is none yet."""
         return self._records.get(name)
 
     def put(self, name: str, record: Record) -> None:
-        """Keeps a finished piece.
+        """Keeps a result.
 
         Raises:
             LongctxError: it cannot be written.
@@ -91,25 +92,36 @@ class Journal:
             why = error.strerror or str(error)
             raise LongctxError(f"cannot write '{file}'", why, "Make room and run again.") from error
 
+    def fetch(self, name: str, make: Callable[[], Record]) -> Record:
+        """A result; a missing one is made and kept.
+
+        Raises:
+            LongctxError: it cannot be written.
+        """
+        if self.get(name) is None:
+            self.put(name, make())
+        return self._records[name]
+
     def complete(
-        self, pieces: Mapping[str, Callable[[], Record]], tell: Callable[[int, int, int], None]
-    ) -> None:
-        """Makes and keeps, in order, the pieces that are not finished.
+        self, what: str, unit: str, pieces: Mapping[str, Callable[[], Record]], tell: Tell
+    ) -> list[Record]:
+        """Results in order; missing ones are made and kept.
 
         Args:
-            pieces: what makes each, by name.
-            tell: called with how many are finished, of how many, and how many of them were so
-                before: at once, and after each.
+            what, unit: for `tell`.
+            pieces: by name, what makes the result.
+            tell: called at once, and after each new result.
 
         Raises:
             LongctxError: one cannot be written.
         """
         missing = [name for name in pieces if self.get(name) is None]
         total, kept = len(pieces), len(pieces) - len(missing)
-        tell(kept, total, kept)
+        tell(what, kept, total, unit, kept)
         for done, name in enumerate(missing, start=kept + 1):
             self.put(name, pieces[name]())
-            tell(done, total, kept)
+            tell(what, done, total, unit, kept)
+        return [self._records[name] for name in pieces]
 
     def _take_up(self, folder: Path, settings: Record) -> None:
         file = folder / SETTINGS
@@ -138,12 +150,11 @@ class Journal:
 
 
 def has_finished(folder: Path) -> bool:
-    """Whether a journal keeps a finished piece there; of which run, it does not look."""
+    """Whether a folder keeps results, of whatever run."""
     try:
         with open_regular(folder / RESULTS) as file:
-            return file.readline(file_limits.JOURNAL).endswith(
-                b"\n"
-            )  # one that was cut off is not finished
+            line = file.readline(file_limits.JOURNAL)
+            return line.endswith(b"\n")  # one that was cut off is not finished
     except OSError:
         return False
 
@@ -165,7 +176,7 @@ def _parsed(file: Path) -> Record:
 
 
 def _results(file: Path) -> dict[str, Record]:
-    """Whole lines; the rest of one that was cut off is dropped, from the file too."""
+    """Whole lines; an incomplete last line is dropped, from the file too."""
     if not file.exists():
         return {}
     data = read_regular(file, file_limits.JOURNAL)

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from longctx.core.common.errors import Locked, LongctxError, UsageError
-from longctx.core.measure.eval.journal import RESULTS, Journal, has_finished
-from longctx.core.measure.eval.journal import SETTINGS as SETTINGS_FILE
+from longctx.core.measure.journal import RESULTS, Journal, has_finished
+from longctx.core.measure.journal import SETTINGS as SETTINGS_FILE
 
 SETTINGS = {"length": 1000, "kinds": ["number"]}
 

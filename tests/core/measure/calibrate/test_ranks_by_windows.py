@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from longctx.core.measure.calibrate.window_ranks import sentence_ranks, window_scores
+from longctx.core.measure.calibrate.ranks import sentence_ranks, window_scores
 
 UNIT = 64
 

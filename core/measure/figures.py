@@ -1,4 +1,4 @@
-"""Plots of results, by matplotlib, which is an extra. Knows nothing of how they came about."""
+"""Plots of results, by matplotlib, an optional dependency."""
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -12,7 +12,7 @@ POINTS = 150  # pixels an inch
 
 
 def require() -> None:
-    """Makes sure that something can be drawn.
+    """Checks that plots can be drawn.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -32,10 +32,10 @@ def heat_map(
 
     Args:
         file: .png or .svg.
-        values: of each row its columns, 0 to 1; None: there is none.
-        columns, rows: what stands at each.
-        title: above all.
-        labels: what columns and rows are.
+        values: rows of columns, 0 to 1; None: an empty cell.
+        columns, rows: their names.
+        title: of the figure.
+        labels: of both axes.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -68,10 +68,10 @@ def lines(
 
     Args:
         file: .png or .svg.
-        series: by name, its points.
-        title: above all.
+        series: points by name.
+        title: of the figure.
         labels: of both axes.
-        logarithmic: the horizontal axis is.
+        logarithmic: use a logarithmic horizontal axis.
 
     Raises:
         UsageError: matplotlib is not installed.

@@ -1,0 +1,23 @@
+"""Tables in GitHub's Markdown."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()
+) -> str:
+    """A table, without the last line end.
+
+    Args:
+        headers: names of the columns.
+        rows: their cells.
+        right: columns of numbers.
+    """
+    rules = ["---:" if header in right else "---" for header in headers]
+    lines = [map(escaped, headers), rules, *(map(escaped, row) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def escaped(text: str) -> str:
+    """A text on one line, of which no bar ends a cell."""
+    return " ".join(text.split()).replace("|", "\\|")

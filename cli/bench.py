@@ -130,8 +130,8 @@ def run(
             "--at",
             metavar="N",
             show_default=False,
-            help="Reading: in place of whole documents, read 16 chunks after N tokens, over a "
-            "memory that is filled at random, and reckon what a document takes; nothing is "
+            help="Reading: instead of whole documents, read 16 chunks after N tokens, over "
+            "randomly filled keys and values, and estimate what a document takes; nothing is "
             "written. For methods that keep keys and values; may be given several times.",
         ),
     ] = None,
@@ -159,8 +159,8 @@ def run(
         bool,
         options.flag(
             "--no-save",
-            "Write no state; by default one is written. Reading keeps nothing then; answers are "
-            "given over a memory that is filled at random, by methods that keep keys and values.",
+            "Write no state; by default one is written. Reading then keeps nothing, and `ask` "
+            "needs a method that keeps keys and values, which are filled at random.",
         ),
     ] = False,
     baselines: Annotated[
@@ -187,10 +187,10 @@ def run(
 ) -> None:
     """Measures the speed of reading, answering or decoding here.
 
-    Documents are random tokens; states are written to the folder for temporary files (TMPDIR names
-    it) and deleted. What the device and the disk can do at most is measured in the same run; the
-    floor is what the layers that are run must compute, at this speed. What is decoded after is
-    random keys and values, and its bound is what each token must read, at a copy's speed.
+    Documents are random tokens; states are written to the temporary folder (TMPDIR) and deleted.
+    The same run measures the ceilings of device and disk; the floor of a reading is what its layers
+    must compute at that speed. Decoding follows random keys and values; its bound is what each
+    token must read, at the speed of a copy.
     """
     # Silences transformers and keeps it offline, as for every command.
     make_setup(model=model, profile=profile, method=None, device=device, dtype=dtype)

@@ -16,8 +16,8 @@ from longctx.cli.run import current
 from longctx.core.common.outputs import STANDARD
 
 if TYPE_CHECKING:
-    from longctx.core.measure.calibrate.run import Told
     from longctx.core.measure.calibrate.wanted import CalibrationPlan
+    from longctx.core.measure.journal import Tell
 
 EXAMPLES = """\
   longctx calibrate tiny --quick
@@ -40,8 +40,8 @@ def run(
         bool,
         options.flag(
             "--quick",
-            "A first look: 8 samples of each task and fewer of the rest; minutes on a CPU with "
-            "the bundled model. Off by default.",
+            "A quick run: 8 samples of each task and fewer of the rest; minutes on a CPU with the "
+            "bundled model. Off by default.",
         ),
     ] = False,
     samples: Annotated[
@@ -49,7 +49,7 @@ def run(
         option(
             "--samples",
             "N",
-            "Texts of each of the two tasks by which heads are ranked; by default 250.",
+            "Texts for each of the two tasks that rank heads; by default 250.",
         ),
     ] = None,
     out: Annotated[
@@ -58,10 +58,9 @@ def run(
             "--out",
             "PROFILE",
             "Profile to write, a .yaml file, or `-` for standard output; by default one named "
-            "after the model, here. "
-            "Tables, the heat map (matplotlib draws it: longctx[plot]) and what is finished stand "
-            "beside it in a folder NAME.calibration: the same command goes on after a stop, also "
-            "with more samples.",
+            "after the model, in the current folder. Tables, the heat map (needs longctx[plot]) "
+            "and finished results go beside it in a folder NAME.calibration: the same command "
+            "resumes after a stop, also with more samples.",
         ),
     ] = None,
     length: Annotated[
@@ -78,10 +77,10 @@ def run(
             metavar="MEASURE",
             show_default=False,
             autocompletion=completion.measures,
-            help="By what REFORM's heads are chosen: maxsim (where late interaction ranks the "
-            "windows that hold the answer, which documents are gathered by) or mnr (the mean "
-            "normalised rank of its tokens, as REFORM has it); by default maxsim. Both are "
-            "measured, so another choice takes no time.",
+            help="How REFORM's heads are chosen: maxsim (the rank of the answer's windows by late "
+            "interaction, the rule of --gather-by maxsim) or mnr (the mean normalised rank "
+            "of its tokens, as in REFORM); by default maxsim. Both are measured, so changing "
+            "this takes no time.",
         ),
     ] = "maxsim",
     profile: options.ProfileName = None,
@@ -92,10 +91,10 @@ def run(
 ) -> None:
     """Finds a model's heads, and writes a profile.
 
-    They are those of REFORM and Ltri-LLM. Sentences are hidden in the package's own prose. Every
-    head is ranked by how well its states find what a question needs, by late interaction and by
-    REFORM's own rule, and by how often it looks at what is being copied into an answer. Ltri-LLM's
-    thresholds come from a random search (docs/calibration.md).
+    Finds the heads of REFORM and Ltri-LLM by hiding sentences in the package's own prose. Every
+    head is ranked by how well its states find what a question needs (by late interaction and by
+    REFORM's own rule), and by how often it attends to what is being copied into an answer.
+    Ltri-LLM's thresholds come from a random search (docs/calibration.md).
     """
     setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
     from longctx.core.common.units import parse_tokens
@@ -133,7 +132,7 @@ def _out(model: str, out: Path | None) -> Path:
 
 
 @contextmanager
-def _told() -> "Iterator[Told]":
+def _told() -> "Iterator[Tell]":
     """Shows that the run starts, and then its progress."""
     pace = Pace(first_s=0)
     with ExitStack() as starting:

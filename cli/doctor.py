@@ -27,8 +27,8 @@ def run(
         bool,
         options.flag(
             "--fix",
-            "Take from others than the owner all rights in the library, after saying what there "
-            "is; off by default.",
+            "Remove all rights that others than the owner have in the library, after listing "
+            "them; off by default.",
         ),
     ] = False,
     library: options.LibraryDir = None,
@@ -36,9 +36,9 @@ def run(
 ) -> None:
     """Checks this installation.
 
-    Reports versions, devices, free memory and disk, and the library with who else may read it, and
-    runs the self-check of the bundled model. The exit code is 1 where something would keep longctx
-    from working.
+    Reports versions, devices, free memory and disk, and who else may read the library, and runs the
+    self-check of the bundled model. The exit code is 1 if something would keep longctx from
+    working.
     """
     offline = [name for name in OFFLINE if os.environ.get(name, "0") not in ("", "0")]
     make_setup(model=None)
@@ -176,13 +176,13 @@ def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
 def _rights(place: dict[str, Any]) -> list[tuple[str, str]]:
     """What is said of who else may read the library."""
     if place["made_private"]:
-        return [("", f"{place['made_private']:,} files and folders are its owner's alone now")]
+        return [("", f"{place['made_private']:,} files and folders are now private")]
     if not place["open_to_others"]:
         return []
     return [
         (
             "",
             f"others may read {place['open_to_others']:,} files and folders of it (mode "
-            f"{place['mode']}); --fix makes them its owner's alone",
+            f"{place['mode']}); --fix removes the rights of others",
         )
     ]

@@ -60,7 +60,7 @@ Verbose = Annotated[
 ]
 Quiet = Annotated[
     bool,
-    _option("--quiet", "-q", help="Show nothing but the result and errors; off by default."),
+    _option("--quiet", "-q", help="Show only the result and errors; off by default."),
 ]
 Progress = Annotated[
     Form | None,
@@ -76,8 +76,8 @@ LogFile = Annotated[
     _option(
         "--log-file",
         metavar="FILE",
-        help="Append the log to this file (`-`: standard output), with times and in full; by "
-        "default it is not kept.",
+        help="Append the full log, with times, to this file (`-`: standard output); by default it "
+        "is not kept.",
     ),
 ]
 Report = Annotated[
@@ -85,8 +85,8 @@ Report = Annotated[
     _option(
         "--report",
         metavar="FILE",
-        help="Write a JSON object to this file (`-`: standard output) at the end, also of a run "
-        "that fails: arguments, versions, device, model, result, times, exit code. By default "
+        help="Write a JSON object to this file (`-`: standard output) at the end, even if the run "
+        "fails: arguments, versions, device, model, result, times, exit code. By default "
         "nothing is written.",
     ),
 ]

@@ -31,16 +31,16 @@ def run(
         ),
     ],
     replace: Annotated[
-        bool, options.flag("--replace", "Write over a file that is there; off by default.")
+        bool, options.flag("--replace", "Replace an existing file; off by default.")
     ] = False,
     library: options.LibraryDir = None,
 ) -> None:
     """Writes a document to one file.
 
-    `longctx import` makes the document again from it, on any machine. The file is a plain tar of
-    the document's files, with their checksums in the first one. All is checked on its way, so what
-    is damaged is not exported, and the file has its name only when all is written. The same
-    document always gives the same bytes.
+    `longctx import` restores the document from it, on any machine. The file is a plain tar of the
+    document's files, with their checksums in the first one. Everything is checked, so nothing
+    damaged is exported, and the file gets its name only when it is complete. The same document
+    always gives the same bytes.
     """
     from longctx.core.store.archive import export, sound
     from longctx.core.store.library import Library

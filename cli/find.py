@@ -38,8 +38,8 @@ def run(
         typer.Argument(
             metavar="[QUERY]",
             show_default=False,
-            help='What to look for, in any words; what stands in "..." as it is. Needed without '
-            "--regexp.",
+            help='What to look for, in any words; text in "..." must match exactly. Required '
+            "without --regexp.",
         ),
     ] = "",
     docs: options.Documents = None,
@@ -56,8 +56,8 @@ def run(
         int | None,
         options.setting(
             "--gather",
-            "Tokens that the passages may have together, though the best one is always told; by "
-            "default any number.",
+            "Most tokens of all passages together (the best one is always shown); by default any "
+            "number.",
             metavar="N",
             min=1,
         ),
@@ -93,7 +93,7 @@ def run(
             "--files",
             "-l",
             show_default=False,
-            help="Print the names of files alone, each once; off by default.",
+            help="Print only the names of files, each once; off by default.",
         ),
     ] = False,
     regexp: Annotated[
@@ -103,8 +103,8 @@ def run(
             "-e",
             show_default=False,
             metavar="REGEX",
-            help="Only lines that this regular expression matches can be found; without words to "
-            "rank them by they are told in their order. By default all lines can.",
+            help="Find only lines that match this regular expression; without a query to rank "
+            "them they are listed in order. By default all lines.",
         ),
     ] = None,
     partial: options.Partial = False,
@@ -112,9 +112,9 @@ def run(
 ) -> None:
     """Finds passages by words and by meaning: a grep for people.
 
-    Each passage is told as `file:line: text`, best first, with the line of it that matches, after
-    the document's name where several are searched. A passage that has the query as it stands comes
-    before all others. Nothing is generated. JSON has the passages, whole.
+    Prints each passage as `file:line: text` with its matching line, best first, after the
+    document's name where several are searched. Passages with the exact query come first. Nothing is
+    generated. JSON has the whole passages.
     """
     from longctx.core.passages.line_filter import LineFilter
     from longctx.core.store.shards import FOR_WORDS

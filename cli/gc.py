@@ -22,12 +22,12 @@ def run(
     library: options.LibraryDir = None,
     json: options.Json = False,
 ) -> None:
-    """Deletes what is of no use in a library.
+    """Deletes unused files from a library.
 
-    That is what commands leave that were ended by force: half-written files, files that belong to
-    no document, readings that were stopped before anything of them was kept, locks of processes
-    that are gone. Documents and what is kept of stopped readings stay. Whatever another process
-    uses, or longctx cannot read, is left alone and named on standard error.
+    These are left by commands that were killed: half-written files, files that belong to no
+    document, readings that were stopped before their first checkpoint, locks of dead processes.
+    Documents and checkpoints stay. Whatever another process uses, or longctx cannot read, is left
+    alone and listed on standard error.
     """
     from longctx.core.store.library import Library
     from longctx.core.store.upkeep import sweep

@@ -40,8 +40,7 @@ def run(
         bool,
         options.flag(
             "--replace",
-            "Put it in the place of a document of this name, or of a reading that was stopped; "
-            "off by default.",
+            "Replace a document of this name, or a stopped reading; off by default.",
         ),
     ] = False,
     max_size: options.MaxSize = None,
@@ -51,9 +50,9 @@ def run(
 ) -> None:
     """Takes a document that `longctx export` wrote into the library.
 
-    The file is read as a stream, and nothing in it is believed: all is checked on its way, and the
-    document is there only when it is whole. A file that was cut off, changed, or made to do harm
-    is refused, and the library stays as it was.
+    The file is read as a stream and not trusted: everything is checked, and the document appears
+    only when it is whole. A truncated, changed or malicious file is refused, and the library stays
+    as it was.
     """
     from longctx.core.common.units import parse_bytes
     from longctx.core.store.archive import receive

@@ -18,8 +18,8 @@ EXAMPLES = """\
 def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
     """Lists the documents of a library.
 
-    With tokens, size of the text, method, model, status and size on disk of each, its title where
-    that is not its name, and the size on disk of all on standard error.
+    Shows tokens, size of the text, method, model, status and size on disk of each, and its title
+    where it differs from the name; the size of all on disk goes to standard error.
     """
     from longctx.core.store.library import Library
 

@@ -62,8 +62,8 @@ def run(
         option(
             "--needles",
             "N",
-            "So many times a depth's usual needles, which are one of a kind, and four of mixed and "
-            "heldout; by default 1.",
+            "How many times the usual number of needles at a depth (one of each kind; four for "
+            "mixed and heldout); by default 1.",
         ),
     ] = 1,
     trials: Annotated[
@@ -75,8 +75,7 @@ def run(
         bool,
         options.flag(
             "--strict",
-            "Give each needle a haystack of its own, read for it alone; by default one is read "
-            "once for all its needles.",
+            "Give each needle its own haystack and reading; by default all needles share one.",
         ),
     ] = False,
     haystack: measuring.Haystack = None,
@@ -95,9 +94,9 @@ def run(
         option(
             "--out",
             "DIR",
-            "Folder for report.json and heatmap.png (matplotlib draws it: longctx[plot]), and for "
-            "what is finished: the same command goes on after a stop, also with more lengths or "
-            "trials. By default nothing is written.",
+            "Folder for report.json, heatmap.png (needs longctx[plot]) and finished results: the "
+            "same command resumes after a stop, also with more lengths or trials. By default "
+            "nothing is written.",
         ),
     ] = None,
     model: options.Model = None,
@@ -113,10 +112,10 @@ def run(
 ) -> None:
     """Tests whether facts are found at every depth of a long text.
 
-    Needles are hidden at all depths of prose of exactly so many tokens, which is ingested into a
-    library that is thrown away, and asked like any document. `answered` means that the answer is
-    the right one and no other; `gathered` that all of the needle was in what the answer stands on.
-    The exit code is 1 when fewer are answered than --bar says.
+    Hides needles at all depths of prose of an exact number of tokens, ingests it into a temporary
+    library, and asks it like any document. `answered` means that the answer is right and names
+    nothing else; `gathered`, that the whole needle was in what the answer is based on. The exit
+    code is 1 if the share answered is below --bar.
     """
     setup = make_setup(
         model=model,

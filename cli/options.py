@@ -97,7 +97,7 @@ KvDtype = Annotated[
         "--kv-dtype",
         metavar="DTYPE",
         show_default=False,
-        help="How keys and values are kept by a method that keeps them: auto (as they are "
+        help="Number format of stored keys and values, for methods that keep them: auto (as "
         "computed), bf16 or int8; by default the profile's, or auto.",
     ),
 ]
@@ -105,8 +105,7 @@ Device = Annotated[
     str,
     setting(
         "--device",
-        "Where to compute: auto, cpu, mps, cuda or cuda:N; by default auto, which takes a GPU if "
-        "there is one.",
+        "Where to compute: auto, cpu, mps, cuda or cuda:N; by default auto: a GPU if there is one.",
         metavar="DEVICE",
     ),
 ]
@@ -114,8 +113,8 @@ Dtype = Annotated[
     str,
     setting(
         "--dtype",
-        "Number format: auto, bf16, fp16 or fp32; by default auto, which is bf16 where the device "
-        "multiplies it fast, else fp32.",
+        "Number format: auto, bf16, fp16 or fp32; by default auto: bf16 where the device is fast "
+        "at it, else fp32.",
         metavar="DTYPE",
     ),
 ]
@@ -141,8 +140,8 @@ MaxDocs = Annotated[
     int,
     setting(
         "--max-docs",
-        "Documents that a question is encoded for, at most; of more, those whose passages share "
-        "its words. By default 16.",
+        "Most documents that a question is encoded for; of more, those whose passages share its "
+        "words are selected. By default 16.",
         metavar="N",
         min=1,
     ),
@@ -183,8 +182,8 @@ Temperature = Annotated[
     float | None,
     setting(
         "--temperature",
-        "How freely the answer is drawn: 0 takes the most likely token always; by default the "
-        "profile's number, or 0.",
+        "Sampling temperature; 0 always takes the most likely token. By default the profile's, or "
+        "0.",
         metavar="T",
     ),
 ]
@@ -192,8 +191,8 @@ TopP = Annotated[
     float | None,
     setting(
         "--top-p",
-        "Share of probability to draw from when the temperature is above 0; by default the "
-        "profile's number, or 1.",
+        "Probability mass to sample from when the temperature is above 0; by default the "
+        "profile's, or 1.",
         metavar="P",
     ),
 ]
@@ -201,8 +200,8 @@ TopK = Annotated[
     int | None,
     setting(
         "--top-k",
-        "Number of tokens to draw from when the temperature is above 0; by default the profile's, "
-        "or all.",
+        "Number of tokens to sample from when the temperature is above 0; by default the "
+        "profile's, or all.",
         metavar="N",
     ),
 ]
@@ -210,8 +209,8 @@ MinP = Annotated[
     float | None,
     setting(
         "--min-p",
-        "Least probability to draw, as a share of the most likely token's, when the temperature is "
-        "above 0; by default the profile's number, or 0.",
+        "Lowest probability to sample, as a share of the most likely token's, when the "
+        "temperature is above 0; by default the profile's, or 0.",
         metavar="P",
     ),
 ]
@@ -219,8 +218,8 @@ RepetitionPenalty = Annotated[
     float | None,
     setting(
         "--repetition-penalty",
-        "Above 1 makes tokens less likely that were there before, in passages, question or answer; "
-        "by default the profile's number, or 1.",
+        "Above 1, tokens that already occurred in passages, question or answer become less "
+        "likely; by default the profile's, or 1.",
         metavar="R",
     ),
 ]
@@ -228,7 +227,7 @@ Seed = Annotated[
     int | None,
     setting(
         "--seed",
-        "Number that makes a drawn answer repeatable; by default the profile's, or none.",
+        "Seed that makes a sampled answer repeatable; by default the profile's, or none.",
         metavar="N",
     ),
 ]
@@ -246,7 +245,7 @@ Partial = Annotated[
     bool,
     setting(
         "--partial",
-        "Also take a document whose reading was stopped, as far as it was kept; off by default.",
+        "Also use a document whose reading was stopped, up to its last checkpoint; off by default.",
     ),
 ]
 DocumentName = Annotated[
@@ -261,8 +260,8 @@ MaxSize = Annotated[
     str | None,
     setting(
         "--max-size",
-        "Largest size of the library on disk, such as 500MB or 20GB; what would pass it is refused "
-        "before it is begun. By default only the disk limits it.",
+        "Largest size of the library on disk, such as 500MB or 20GB; what would exceed it is "
+        "refused at the start. By default only the disk limits it.",
         metavar="SIZE",
     ),
 ]
@@ -270,21 +269,21 @@ Shared = Annotated[
     bool,
     flag(
         "--shared",
-        "Where this makes the library, let others read it, as far as the umask does; by default it "
-        "is its owner's alone. One that is there keeps the rights of its folder.",
+        "If this creates the library, let others read it, as far as the umask allows; by default "
+        "only its owner can. An existing library keeps the mode of its folder.",
     ),
 ]
 Hidden = Annotated[
     bool,
     setting(
         "--hidden",
-        "Also read files in folders and archives whose names, or whose folders', begin with a dot, "
-        "but for .git; off by default.",
+        "Also read hidden files in folders and archives (a name in their path begins with a dot), "
+        "except .git; off by default.",
     ),
 ]
 NoIgnore = Annotated[
     bool,
-    setting("--no-ignore", "Also read what .gitignore files leave out; off by default."),
+    setting("--no-ignore", "Also read files that .gitignore excludes; off by default."),
 ]
 Raw = Annotated[
     bool,
@@ -298,8 +297,8 @@ MaxUnpacked = Annotated[
     str | None,
     setting(
         "--max-unpacked",
-        "Largest size of what one compressed file or archive holds, such as 500MB or 20GB; by "
-        "default 4GB, and no more than 500 times the file's own size.",
+        "Largest unpacked size of one compressed file or archive, such as 500MB or 20GB; by "
+        "default 4GB, and at most 500 times the file's own size.",
         metavar="SIZE",
     ),
 ]
@@ -307,8 +306,8 @@ ParserMemory = Annotated[
     str | None,
     setting(
         "--max-parser-memory",
-        "Memory that parsing one PDF, book, page, archive or other file that is not plain text may "
-        "take, such as 500MB or 4GB; by default 2GB.",
+        "Memory limit for parsing one file that is not plain text (PDF, book, page, archive), "
+        "such as 500MB or 4GB; by default 2GB.",
         metavar="SIZE",
     ),
 ]
@@ -316,7 +315,7 @@ ParserTime = Annotated[
     str | None,
     setting(
         "--max-parser-time",
-        "Time that parsing one such file may take, such as 90s or 10min; by default 2min, and 2 "
+        "Time limit for parsing one such file, such as 90s or 10min; by default 2min, and 2 "
         "seconds more for each MB of it.",
         metavar="TIME",
     ),

@@ -30,9 +30,9 @@ def run(
 ) -> None:
     """Gives a document another name.
 
-    A name is 1 to 100 letters of English, digits, . _ or -. What is none becomes the title of the
-    document, and its name is made of it. The document must be complete, nobody may be using it, and
-    no other may have the new name.
+    A name is 1 to 100 English letters, digits, . _ or -. Anything else becomes the title of the
+    document, and its name is made from it. The document must be complete and not in use, and no
+    other may have the new name.
     """
     from longctx.core.store.library import Library
     from longctx.core.store.naming import called

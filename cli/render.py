@@ -275,7 +275,7 @@ def warn_of_search(values: dict[str, Any]) -> None:
 def _warn_of_doubt(found: str, documents: Sequence[str]) -> None:
     if found == "no":
         who = "the documents seem" if len(documents) > 1 else "the document seems"
-        note(f"{who} not to say this: too few of the question's words stand together anywhere")
+        note(f"{who} not to say this: too few of the question's words occur together anywhere")
 
 
 def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:

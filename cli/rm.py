@@ -24,8 +24,7 @@ def run(
 ) -> None:
     """Deletes a document, finished or not.
 
-    The files that it was made from stay. Asks first; where there is no terminal to ask at, --yes
-    is needed.
+    The source files stay. Asks first; without a terminal, --yes is required.
     """
     from longctx.core.store.library import Library
 

@@ -32,12 +32,12 @@ def run(
     library: options.LibraryDir = None,
     json: options.Json = False,
 ) -> None:
-    """Brings documents of an older format up to this one.
+    """Upgrades documents of an older format.
 
-    Their word index is written, so that words are found without counting them at each search;
-    nothing is read through a model again. One that is missing or damaged is written anew. A
-    document can be asked before and after, and stays what it was if this is stopped. A line tells
-    of each; all are tried. Leaves with 13 if any is damaged, else with 11 if any is in use.
+    Writes their word index, so that searches need not count words; nothing is run through a model
+    again. A missing or damaged index is written again. A document can be asked before and after,
+    and stays unchanged if this is stopped. Prints one line for each; all are tried. Exits with 13
+    if any is damaged, else with 11 if any is in use.
     """
     from longctx.core.retrieve.word_tables import word_tables
     from longctx.core.store.library import Library

@@ -38,8 +38,8 @@ def run(
         bool,
         options.flag(
             "--weights",
-            "Also read all weights of the models that the documents were read with, and compare "
-            "them with what was recorded then; off by default.",
+            "Also read all weights of the models that read the documents, and compare them with "
+            "what was recorded; off by default.",
         ),
     ] = False,
     library: options.LibraryDir = None,
@@ -47,14 +47,14 @@ def run(
 ) -> None:
     """Checks that documents are what was written.
 
-    Reads every block of every file and compares its checksum, then unpacks the text and compares
-    it with what the sources were when they were read. Also checks what is kept of readings that
-    were stopped. A line tells of each document; all are checked, whatever is wrong with one. Leaves
-    with 13 if any is damaged, else with 11 if any is being written and could not be checked.
+    Reads every block of every file and compares its checksum, then unpacks the text and compares it
+    with the checksums of its sources. Also checks the checkpoints of stopped readings. Prints one
+    line for each document; all are checked, whatever is wrong with one. Exits with 13 if any is
+    damaged, else with 11 if any is being written and could not be checked.
 
-    With --weights, a line tells of each model: 13 if its weights are others by now. One that is not
-    on this computer cannot be checked, and is said. Otherwise weights are read in full once, and
-    again where size, times or inode of a file have changed.
+    With --weights, prints one line for each model, and exits with 13 if its weights have changed;
+    models that are not on this computer are listed as unchecked. Other commands read weights in
+    full only once, and again when size, times or inode of a file have changed.
     """
     from longctx.core.store.library import Library
     from longctx.core.store.verify import verify

@@ -23,5 +23,5 @@ EXAMPLES = """\
 def run() -> None:
     """Measures how well questions are answered.
 
-    Documents are read before their questions are known, by the same calls as any other.
+    Documents are read before their questions are known, by the same code as any other.
     """

@@ -65,8 +65,8 @@ def run(
         option(
             "--samples",
             "N",
-            "Questions of each task and length: those of niah to one text, others to a text "
-            "each; by default 11.",
+            "Questions for each task and length: niah asks all of one text, other tasks use one "
+            "text each; by default 11.",
         ),
     ] = 11,
     in_window: Annotated[
@@ -74,8 +74,8 @@ def run(
         option(
             "--in-window",
             "L",
-            "Tokens of the texts that full attention reads, within the model's window, as a "
-            "ceiling for the others; by default as many as leave room for question and answer.",
+            "Tokens of the texts that full attention reads within the model's window, as a "
+            "ceiling for the others; by default as many as fit beside question and answer.",
         ),
     ] = None,
     seed: measuring.Seed = 0,
@@ -89,8 +89,8 @@ def run(
         option(
             "--out",
             "DIR",
-            "Folder for compare.csv, compare.md and compare.png, which also keeps what is "
-            "done, so that a run that was stopped goes on; by default nothing is kept.",
+            "Folder for compare.csv, compare.md, compare.png and finished results, so that a "
+            "stopped run resumes; by default nothing is kept.",
         ),
     ] = None,
     csv: Annotated[
@@ -103,11 +103,11 @@ def run(
 ) -> None:
     """Compares methods and policies on the same tasks, in one table.
 
-    Each method reads each text once, in a process of its own, and is asked with every decode
-    policy and by everything that is gathered by. A row has the mean score with its 95% interval,
-    the share of needed places that were gathered, seconds to read, to the first token and in all,
-    tokens a second, peak memory and the size of the state; the first is full attention within the
-    window. What does not go together is said so in its row, like what fails.
+    Each method reads each text once, in a process of its own, and is asked with every decode policy
+    and every gather source. A row has the mean score with its 95% interval, the share of needed
+    places that were gathered, seconds to read, to the first token and in all, tokens a second, peak
+    memory and the size of the state; the first row is full attention within the window.
+    Combinations that cannot work say so in their row, as do failures.
     """
     if csv + markdown + json > 1:
         raise UsageError("cannot print several forms", "", "Give one of --csv, --markdown, --json.")

@@ -34,7 +34,7 @@ def run(
             "--qa",
             "FILE",
             "Questions for qa_1 (SQuAD in RULER): SQuAD's JSON, or JSON lines with context, "
-            "question and answers; without it qa_1 is left out.",
+            "question and answers; without it qa_1 is skipped.",
         ),
     ] = None,
     qa2: Annotated[
@@ -42,8 +42,7 @@ def run(
         option(
             "--qa2",
             "FILE",
-            "Questions for qa_2 (HotpotQA in RULER) in the same forms; without it qa_2 is "
-            "left out.",
+            "Questions for qa_2 (HotpotQA in RULER) in the same forms; without it qa_2 is skipped.",
         ),
     ] = None,
     haystack: measuring.Haystack = None,
@@ -61,9 +60,9 @@ def run(
 ) -> None:
     """Runs RULER's tasks: needles, variables, word counts, questions.
 
-    Each sample is a document of its own, filled up to the length. A score is the share of what had
-    to be named that was named; of the questions, whether any right answer was. docs/evaluation.md
-    says what differs from the published benchmark.
+    Each sample is a document of its own, filled up to the length. A score is the share of required
+    items that the answer names; for qa tasks, whether it names any right answer. docs/evaluation.md
+    lists the differences from the published benchmark.
     """
     setup = make_setup(
         model=model,

@@ -39,7 +39,7 @@ def run(
         str | None,
         typer.Option(
             "--name",
-            help="Name of the document, or its title in any script, of which a name is made; by "
+            help="Name of the document, or a title in any script, from which a name is made; by "
             "default that of the first file or folder.",
             metavar="NAME",
         ),
@@ -48,8 +48,8 @@ def run(
         str | None,
         typer.Option(
             "--append",
-            help="Make this document longer, as if all had been read at once: by what its last "
-            "source has grown, if the first PATH is that file or begins with its bytes; other "
+            help="Extend this document, as if all had been read at once: by the growth of its "
+            "last source, if the first PATH is that file or begins with its bytes; other "
             "files become further parts.",
             metavar="NAME",
         ),
@@ -58,16 +58,16 @@ def run(
         bool,
         options.flag(
             "--follow",
-            "Go on with the last PATH, a log that grows, until Ctrl-C: what came is appended "
-            "when it fills a chunk, or after ten seconds; off by default.",
+            "Follow the last PATH, a growing log, until Ctrl-C: new text is appended when it "
+            "fills a chunk, or after ten seconds; off by default.",
         ),
     ] = False,
     each: Annotated[
         bool,
         options.flag(
             "--each",
-            "Make one document of every file, named after its path, and go on past those that "
-            "fail; off by default.",
+            "Make one document of every file, named after its path, and continue past failures; "
+            "off by default.",
         ),
     ] = False,
     hidden: options.Hidden = False,
@@ -83,8 +83,8 @@ def run(
         bool,
         options.flag(
             "--keep-kv",
-            "Also keep the keys and values of every token, read as ReAttention reads: larger and "
-            "slower, and asked in either way; off by default.",
+            "Read with ReAttention and also keep the keys and values of every token: larger and "
+            "slower, but can be asked in either way; off by default.",
         ),
     ] = False,
     kv_dtype: options.KvDtype = None,
@@ -97,39 +97,38 @@ def run(
         bool,
         options.flag(
             "--replace",
-            "Put the new state in the place of a document of this name, and begin anew what was "
-            "begun from something else; off by default.",
+            "Replace a document of this name, and begin anew where a reading of something else "
+            "was begun; off by default.",
         ),
     ] = False,
     checkpoint: Annotated[
         str | None,
         options.setting(
             "--checkpoint",
-            "How often to save what was read: after so many tokens (64k) or so much time (90s); "
-            "by default after 256K tokens or 60s, whichever comes first.",
+            "How often to write a checkpoint: a number of tokens (64k) or a time (90s); by "
+            "default 256K tokens or 60s, whichever comes first.",
             metavar="TOKENS|TIME",
         ),
     ] = None,
     max_size: options.MaxSize = None,
     dry_run: Annotated[
         bool,
-        options.flag(
-            "--dry-run", "Say what it would take (tokens, disk, memory, time), and store nothing."
-        ),
+        options.flag("--dry-run", "Estimate tokens, disk, memory and time, and store nothing."),
     ] = False,
     json: options.Json = False,
 ) -> None:
     """Reads a document once and keeps its state.
 
-    Several files become one document. In folders, .gitignore files are followed and what is no text
-    is left out; docs/sources.md says which formats are read. Text is read as a stream, so its
-    length is limited by the disk alone. While it is read, progress is shown on standard error; the
-    result goes to standard output. A reading that was stopped, by Ctrl-C or by force, goes on from
-    its last checkpoint when the same command is given again.
+    Several files become one document. In folders, .gitignore files are respected, and non-text
+    files are skipped and listed; docs/sources.md lists the formats. Text is read as a stream, so
+    only the disk limits its length. Progress is shown on standard error; the result goes to
+    standard output. The same command resumes a reading that was stopped, by Ctrl-C or by force,
+    from its last checkpoint.
 
-    A document that is appended to can be asked all the while: it is as it was until the longer one
-    is whole. It is read on as it was begun, also in its number format. A source that has changed
-    otherwise than by growing is refused, and so is one that was unpacked or converted.
+    A document can be asked while it is appended to: it stays as it was until the longer one is
+    whole. New text is read with the document's own settings and number format. A source that
+    changed in any way but growing is refused, and so is a changed one that was unpacked or
+    converted.
     """
     require_fit(ctx, paths)
     # What takes no time is refused first; torch is not imported before `make_setup`.

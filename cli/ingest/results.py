@@ -30,13 +30,11 @@ def show(done: "Ingested", json: bool) -> None:
         render.note(note)
     for source in done.changed:
         name = render.one_line(source)
-        render.note(f"{name} has changed while it was read; the document is what was there first")
+        render.note(f"{name} changed while it was read; the document has the earlier content")
     left_out(done.left_out)
     missing(done.skipped, done.lost)
     if done.undecodable:
-        render.note(
-            f"{done.undecodable:,} places are no text in their encoding; they are read as U+FFFD"
-        )
+        render.note(f"{done.undecodable:,} undecodable places are read as U+FFFD")
     if done.forced_splits:
         render.note(
             f"{done.forced_splits:,} places in very long lines were cut; tokens may differ there"

@@ -1,4 +1,4 @@
-"""What comes of a question: passages, and an answer with what it took. Values alone.
+"""The result of a question: passages, the answer, and what it took. Values only.
 
 Their fields are those of the JSON objects of `ask` and `find`.
 """

@@ -1,4 +1,4 @@
-"""Which documents of a library may be asked together: those named, or all that are there.
+"""Which documents of a library may be asked together: the named ones, or all.
 
 They must have been read with one model. What is said of them is what their manifests say: no file
 of a state is opened here, and no model library imported.

@@ -1,4 +1,4 @@
-"""Choosing: which of the document's tokens a question needs, and the passages that they form.
+"""Gather: which tokens of a document a question needs, and the passages they form.
 
 Scores come from the method; the rule that turns them into a set of tokens is the same for all.
 """

@@ -1,4 +1,4 @@
-"""Asking several documents at once: their passages are ranked together, and share one budget.
+"""Several documents asked at once: their passages are ranked together and share one budget.
 
 Each document compares the question with its own state, one after another, so that one state at a
 time is in memory. Where methods' own rules choose tokens, the first and the last tokens of each

@@ -1,4 +1,4 @@
-"""Recomputing: the gathered tokens go through the whole model again, in order, with the question.
+"""Recompute: prefill of the gathered tokens, in order, with the question, by the whole model.
 
 REFORM, 3.3 ("on-demand cache recomputation"). The result is a cache to decode from.
 """

@@ -1,4 +1,4 @@
-"""The second half of the main job: store -> answering (gather -> recompute, or recall) -> decode.
+"""The second half of the pipeline: store -> (gather -> recompute, or recall) -> decode.
 
 A `Session` opens a document's state once and answers any number of questions from it. Nothing here
 asks which method is in use.

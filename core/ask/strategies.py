@@ -1,4 +1,4 @@
-"""The two ways to an answer: passages are gathered and recomputed, or all is attended to.
+"""The two ways to an answer: gather and recompute passages, or attend to all that was kept.
 
 Which one it is says the method (it is `Recallable`, or not), unless the user names what to gather
 by (`core/retrieve/gather_by/`). Both give a memory to decode from, and the tokens that the answer

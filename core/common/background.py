@@ -1,4 +1,4 @@
-"""Work beside the main thread: reading ahead of it, and writing behind it, each in one thread.
+"""Background threads: one reads ahead of the main thread, one writes behind it.
 
 Both keep the order, hold a bounded amount, raise what went wrong in the main thread as it was
 raised, and have ended when their context has. Knows nothing of what is read or written.

@@ -1,4 +1,4 @@
-"""The one family of errors that longctx raises on purpose.
+"""All errors that longctx raises on purpose.
 
     LongctxError         1    the command failed
     ├── UsageError       2    the command, an option or a profile is wrong

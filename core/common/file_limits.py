@@ -1,4 +1,4 @@
-"""How large the files may be that are read whole: all such limits in one place, in bytes.
+"""Size limits, in bytes, of files that are read whole: all in one place.
 
 What is held in memory takes a multiple of it: JSON up to 35 times its size (62 MB of `[]` take
 2.25 GB). So the limits are a few times what is known to be of use. Sources, which are streamed,

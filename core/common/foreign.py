@@ -1,4 +1,4 @@
-"""Errors that libraries make of files that other people wrote, such as a model's.
+"""Errors that libraries raise over foreign files, such as a model's.
 
 What is wrong there is the user's to mend, whatever kind of exception a library has for it. Only
 what reads such files stands inside `foreign`, so that our own faults stay what they are.

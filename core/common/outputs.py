@@ -1,4 +1,4 @@
-"""Files that a user names for what a run gives: reports, logs, profiles, exports, `--out`.
+"""Output files that a user names: reports, logs, profiles, exports, `--out`.
 
 A file is replaced whole, by a rename, or stays as it was; a link is followed, and stays a link.
 What is no regular file, a device or a pipe, is written to and never replaced. `-` is standard

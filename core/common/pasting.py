@@ -1,4 +1,4 @@
-"""Names in the commands that people are told to run: pasted, each is one word and runs nothing.
+"""Names in printed commands, quoted so that a pasted one is one word and runs nothing.
 
 What is printed passes `clean`, which takes away what steers a terminal. A name that does not come
 through that as it is would be another name, or break out of its quotes, so a word stands in its

@@ -1,4 +1,4 @@
-"""Reading ahead: a thread reads what will be needed while something else is loaded.
+"""Read-ahead: a thread reads what will be needed while something else loads.
 
 What is only warmed stays in the operating system's cache: it is read again, and checked, where it
 is used, and an error shows itself there. Imports no model library: a command begins to read

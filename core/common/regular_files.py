@@ -1,4 +1,4 @@
-"""Files that are no streams: regular ones alone are opened, and no more of them is read than said.
+"""Opens regular files only, and reads no more than a given number of bytes.
 
 Opening a pipe waits until somebody writes to it, opening a device may do anything, and reading
 either may have no end. So what a path leads to is looked at before it is opened and again

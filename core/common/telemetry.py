@@ -1,4 +1,4 @@
-"""What a run does, in a log for people and, beside each line, in a form for programs.
+"""Logging: each line as text for people and as data for programs.
 
 `--report` collects the second. Nothing here says where a log goes. Never log text of a document, of
 a question or of an answer: only names, counts, sizes, times.

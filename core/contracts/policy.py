@@ -1,4 +1,4 @@
-"""What a decode policy is: it decides what each token of an answer attends to.
+"""The contract of a decode policy, which decides what each token of an answer attends to.
 
 A policy is one file in `core/decode/policies/` with a frozen dataclass `Options` and a class
 `Policy` that inherits the one below. Nothing here knows any policy.

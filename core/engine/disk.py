@@ -1,4 +1,4 @@
-"""Room on the disk and in memory: what a token takes there, and whether a document will fit.
+"""Disk and memory: what a token takes, and whether a document will fit.
 
 Judges before a run; what a full disk does to a write is the store's affair.
 """

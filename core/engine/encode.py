@@ -1,4 +1,4 @@
-"""Reading: the tokens go through the model once, chunk by chunk, and leave rows in the store.
+"""The reading loop: tokens run through the model once, chunk by chunk; rows go to the store.
 
 Asks no method how it works: it cuts chunks, runs them, and hands on what the method keeps.
 """

@@ -1,4 +1,4 @@
-"""Checking models: their weights are read in full, and compared with what documents recorded.
+"""Checks models: reads their weights in full and compares them with what documents recorded.
 
 Knows nothing of running a model, nor of what a document holds but its manifest.
 """

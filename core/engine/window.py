@@ -1,4 +1,4 @@
-"""How many tokens of a document fit the model's window beside the question and its answer."""
+"""How many document tokens fit the model's window beside question and answer."""
 
 from dataclasses import dataclass
 

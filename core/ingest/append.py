@@ -1,4 +1,4 @@
-"""Making a document longer: by what its last source has grown, and by other sources behind it.
+"""Appends to a document: the growth of its last source, and further sources.
 
 The state is opened again at its boundary, in a copy beside it that shares its files, and read on
 from there: the result has the bytes of one reading of everything, and takes the document's place

@@ -1,4 +1,4 @@
-"""What comes behind a document: what its last source has grown, and other sources.
+"""What to append to a document: the growth of its last source, and further sources.
 
 Says which of the files that are named are which, and refuses those that have changed otherwise.
 Writes nothing, and knows nothing of models.

@@ -1,4 +1,4 @@
-"""Which chunk's end is the last one that a longer document will have too, while it is read.
+"""Tracks, while reading, the last chunk end that a longer document will share: the boundary.
 
 Tokens are safe when the text goes on behind a place where it can be cut. A snapshot is taken only
 where it may be the last: before a chunk that is not whole, or whose tokens are not safe. Asks no

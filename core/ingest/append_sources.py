@@ -1,4 +1,4 @@
-"""A source that a document has, and what its file has beyond that: read again from near its end.
+"""A source of a document and the growth of its file, read again from near the old end.
 
 Reading begins at a newline behind which the text can be cut (`cuts.py`), so the tokens from there
 on are those of the whole text. That is not believed: the tokens that the document has must come out

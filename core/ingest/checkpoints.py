@@ -1,4 +1,4 @@
-"""When a reading writes a checkpoint. Knows nothing of what one holds."""
+"""When a reading writes a checkpoint. Knows nothing of its content."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A document that grows with its file: appended to whenever enough has come, until Ctrl-C.
+"""Follows a growing file: appends to its document whenever enough has arrived, until Ctrl-C.
 
 The file is looked at once a second and never kept open; the model is loaded once. What an append
 does is `append.py`'s affair.

@@ -1,4 +1,4 @@
-"""The first half of the main job: sources -> tokens -> encode -> store.
+"""The first half of the pipeline: sources -> tokens -> encode -> store.
 
 Reads a document once and leaves its state in a library; `session.py` answers from it. Nothing here
 asks which method is in use.

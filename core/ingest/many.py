@@ -1,4 +1,4 @@
-"""Many documents in one run: each file that is found becomes one, with one load of the model.
+"""Many documents in one run: each file becomes one, and the model is loaded once.
 
 A file that cannot be read, or whose document is there with other content, does not keep the others
 from being read. What would fail for every file (the disk, the memory, the model) ends the run.

@@ -1,4 +1,4 @@
-"""What an ingest would take, said before it is run: tokens, disk, memory, time.
+"""Estimates an ingest before it runs: tokens, disk, memory, time.
 
 Tokens and compressed text are counted over the whole input; memory, time and the size of the
 snapshot are measured on a trial of a few chunks, until the snapshot grows no more. What grows with

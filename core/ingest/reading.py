@@ -1,4 +1,4 @@
-"""The sources on their way into the store: tokenized ahead of the model, stored behind it.
+"""Moves sources into the store: tokenized ahead of the model, stored behind it.
 
 Tokens and text go to the store only when the model has read them, so what is there is always a
 whole: the first n tokens, and the text up to the next one. A reading that was stopped goes on from

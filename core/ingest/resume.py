@@ -1,4 +1,4 @@
-"""Whether what a library has is, or begins, just what is asked for: the same text, read alike.
+"""Whether a stored document or checkpoint is what is asked for: the same text, read alike.
 
 Decides, and changes nothing. A state is gone on with, or called unchanged, only if model, method,
 options, profile and every byte of the sources agree.

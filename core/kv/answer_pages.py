@@ -1,4 +1,4 @@
-"""A prompt and the answer after it, whose pages turn over: memory does not grow.
+"""A prompt and an answer whose least recently used pages are evicted: memory does not grow.
 
 What policies of that kind have in common. Where an answer would pass the window that the model was
 trained on, positions are re-assigned: the prompt has its own, and the answer's tokens follow it

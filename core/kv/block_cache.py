@@ -1,4 +1,4 @@
-"""Retrieved blocks that stay in memory, those that received most attention lately.
+"""A cache of retrieved blocks: those that recently received most attention stay.
 
 Knows neither where blocks come from nor what they hold.
 """

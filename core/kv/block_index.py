@@ -1,4 +1,4 @@
-"""What is known of a layer's blocks: index rows of those that left the local window, and the rest.
+"""The index of a layer's blocks: rows of those that left the local window, and the rest.
 
 Knows neither keys nor values, nor what the rows mean.
 """

@@ -1,4 +1,4 @@
-"""How an input is divided into first tokens, blocks and a local window, and what fits a model.
+"""Divides an input into first tokens, blocks and a local window that fit a model.
 
 Knows no method: what all of those over blocks have is here, what one has besides stands with it.
 """

@@ -1,4 +1,4 @@
-"""What InfLLM keeps to find a block again: the mean of its most attended keys, for each query head.
+"""InfLLM's index vectors: the mean of a block's most attended keys, for each query head.
 
 Xiao et al., "InfLLM: Training-Free Long-Context Extrapolation for LLMs with an Efficient Context
 Memory", NeurIPS 2024. Pure functions; they know no method and no store.

@@ -1,4 +1,4 @@
-"""Rows of keys or values as they are kept: without position, in a dtype of their own.
+"""Stored rows of keys or values: position-free, in a number format of their own.
 
 Knows neither where they are nor what they are for.
 """

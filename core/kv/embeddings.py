@@ -1,4 +1,4 @@
-"""Embeddings of tokens: states of a few attention heads, tapped while a model runs, and searched.
+"""Token embeddings: states of a few attention heads, tapped while a model runs, and searched.
 
 REFORM, 3.2 and the search of 3.3 ("compressed cross-layer embeddings"). Knows no cache: whoever
 reads a document taps its layers here, whatever they attend to.

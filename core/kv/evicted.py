@@ -1,4 +1,4 @@
-"""Keys and values of one layer of which only some tokens are kept, and how such caches are saved.
+"""An evicted KV cache of one layer, and how it is saved.
 
 Each key/value head keeps tokens of its own, position-free, so that they can be given new positions.
 Knows no method: which tokens stay is said by others.

@@ -1,4 +1,4 @@
-"""Memories of bounded size: what is read goes through all layers, and is evicted after each chunk.
+"""Memories of bounded size: each chunk runs through all layers, then tokens are evicted.
 
 What StreamingLLM, H2O and TOVA share; which tokens stay is said by each of them. A question and
 its answer attend to what is left, at consecutive positions from 0. Knows no method by name.

@@ -1,4 +1,4 @@
-"""Host memory that a GPU copies to and from, and reads, while it computes.
+"""Pinned host memory that a GPU copies and reads while it computes.
 
 Blocks are pinned, and made ahead in another thread, for pinning takes time; copies run on a stream
 of their own. Where the model computes on the CPU, all of it is ordinary memory.

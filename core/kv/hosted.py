@@ -1,4 +1,4 @@
-"""Rows in pinned host memory beside the model's device, where the latest of them stay."""
+"""Rows in pinned host memory; the latest stay on the device."""
 
 import copy
 from collections.abc import Iterator

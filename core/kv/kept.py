@@ -1,4 +1,4 @@
-"""The keys and values of all layers, as a reading method keeps them: in memory, and as stored rows.
+"""Keys and values of all layers that a method keeps: in memory and as stored rows.
 
 Layers with full attention keep every token, layers with a sliding window those in it. What is kept
 of a document's prefix, which has no rows, goes to the snapshot. Knows nothing of selection.

@@ -1,4 +1,4 @@
-"""Pages of all that a reading method kept of one layer, and the choice among them.
+"""Pages over all that a method kept of one layer, and the choice among them.
 
 Keys have no position here: neither when pages are chosen, nor when they are handed out.
 """

@@ -1,4 +1,4 @@
-"""Keys that are scanned: on the device as far as there is room, and else in host memory."""
+"""Scanned keys: on the device as far as they fit, the rest in host memory."""
 
 import copy
 from functools import reduce

@@ -1,4 +1,4 @@
-"""Rows of a document on disk, read when they are wanted; later ones are on the device."""
+"""Rows of a document on disk, read on demand; later ones are on the device."""
 
 import copy
 

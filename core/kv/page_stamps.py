@@ -1,4 +1,4 @@
-"""The pages of an answer: when all are in use, the one that was least lately of use gives way.
+"""The pages of an answer: when all are in use, the least recently used one is evicted.
 
 RaaS (Hu et al., "Efficient Long-Decoding Inference with Reasoning-Aware Attention Sparsity", 3.2
 and 3.3), for all layers at once. Knows neither keys nor scores; all that a step needs is on the

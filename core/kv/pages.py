@@ -1,4 +1,4 @@
-"""Keys and values of one layer in pages, and what is known of each page.
+"""Keys and values of one layer in pages, with the bounds of each page.
 
 Knows no policy: which pages are attended to, and which give way to others, is said by those in
 `core/decode/policies/` and by `page_stamps.py`.

@@ -1,4 +1,4 @@
-"""Keys and values that a full step chose, and those since, in buffers of fixed size.
+"""Keys and values chosen by a full step, and those since, in buffers of fixed size.
 
 Knows no model and no schedule: who writes to it says when tokens are chosen anew.
 """

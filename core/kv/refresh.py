@@ -1,4 +1,4 @@
-"""One layer of Recycled Attention: when it attends to everything, and what it recycles of that.
+"""One layer of Recycled Attention: when it makes a full step, and what it recycles.
 
 Knows no model and no reading method; the rules are said in `core/decode/policies/recycled.py`.
 """

@@ -1,4 +1,4 @@
-"""Rows on the device where the model computes, in a buffer that grows at its end."""
+"""Rows on the model's device, in a buffer that grows at its end."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""How much a memory of bounded size keeps, and how that is cut to a model's window.
+"""The sizes of a bounded memory, cut to fit a model's window.
 
 Knows no method: what all of them have is here, what one has besides stands with it.
 """

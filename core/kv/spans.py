@@ -1,4 +1,4 @@
-"""Semantic spans of a block of tokens, by its attention map, and what stands for them in an index.
+"""Semantic spans of a block, by its attention map, and their index vectors.
 
 Tang et al., "Ltri-LLM: Streaming Long Context Inference for LLMs with Training-Free Dynamic
 Triangular Attention Pattern". Pure functions over B blocks of N tokens, with up to S spans each.

@@ -1,4 +1,4 @@
-"""Attention of a chunk to a local window and, at one distance, to tokens from far before it.
+"""Attention of a chunk to a local window and, at one fixed distance, to retrieved tokens.
 
 Local tokens stand at their true distances, far ones all at the same. The two are attended to apart
 and merged by their log-sum-exps, so that what the local window gives is known first: the attention

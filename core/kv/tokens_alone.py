@@ -1,4 +1,4 @@
-"""A memory of nothing: the document's tokens are all that is kept, and are recomputed when asked.
+"""A memory that keeps nothing but the document's tokens, which are recomputed when asked.
 
 What the methods share that run no layers before there is a question. Which tokens are recomputed is
 theirs to say.

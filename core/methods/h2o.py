@@ -1,4 +1,4 @@
-"""H2O: half of the budget for the latest tokens, half for those with most attention so far.
+"""H2O: half of the budget for the latest tokens, half for the most attended so far.
 
 Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language
 Models", NeurIPS 2023. A baseline; REFORM reads with a cache of this kind and answers otherwise.

@@ -1,4 +1,4 @@
-"""InfLLM: blocks of the past are found again by the keys that their neighbours attended to most.
+"""InfLLM: blocks are retrieved by the keys that their neighbours attended to most.
 
 Xiao et al., "InfLLM: Training-Free Long-Context Extrapolation for LLMs with an Efficient Context
 Memory", NeurIPS 2024. A baseline; Ltri-LLM keeps the same window and finds its blocks otherwise.

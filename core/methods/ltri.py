@@ -1,4 +1,4 @@
-"""Ltri-LLM: blocks are found again by the spans of text that the model's own attention shows.
+"""Ltri-LLM: blocks are retrieved by the spans that the model's own attention shows.
 
 Tang et al., "Ltri-LLM: Streaming Long Context Inference for LLMs with Training-Free Dynamic
 Triangular Attention Pattern". Spans are the triangles of the attention map (`core/kv/spans.py`);

@@ -1,4 +1,4 @@
-"""ReAttention: every key and value is kept without position, and some are selected for each chunk.
+"""ReAttention: all keys and values are kept position-free; each chunk selects some by top-k.
 
 Liu et al., "ReAttention: Training-Free Infinite Context with Finite Attention Scope", ICLR 2025.
 Before a layer attends, the chunk's queries vote for the keys that they fit best (2.1); what they

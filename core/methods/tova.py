@@ -1,4 +1,4 @@
-"""TOVA: the tokens to which the last one attends most, whatever was needed before.
+"""TOVA: keeps the tokens that the last one attends to most, whatever was needed before.
 
 Oren et al., "Transformers are Multi-State RNNs", EMNLP 2024: token omission via attention. A
 baseline.

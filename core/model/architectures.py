@@ -1,4 +1,4 @@
-"""The architectures that are run, one declarative row each, and those refused with their reason.
+"""The supported architectures, one row each, and the refused ones with the reason.
 
 A row says what of an attention module the adapter must be told; whatever a module or its
 configuration states itself (scales, heads, windows of its layers, types of rotary embedding) is

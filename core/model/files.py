@@ -1,4 +1,4 @@
-"""A model's files: where they are, who they are, its configuration and tokenizer.
+"""A model's files: where they are, their digests, its configuration and tokenizer.
 
 A model is named `tiny` (bundled), by a local folder, or by its name on the Hugging Face hub. Only
 the last may reach the network, and only safetensors weights are ever read. Knows nothing of

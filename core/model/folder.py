@@ -1,4 +1,4 @@
-"""What is looked at in a model's folder before anything opens a file there.
+"""Checks a model's folder before anything opens a file there.
 
 The libraries that read a model open what they find, wait where it is a pipe, and hold any file of
 JSON whole, at a multiple of its size. Knows nothing of what is in the files.

@@ -1,4 +1,4 @@
-"""The weights of a transformers model by their role, where its modules are the usual ones.
+"""The weights of a transformers model by role, if its modules have the common form.
 
 Usual is: a norm, q, k, v and o projections, a norm, and a gated MLP in each layer, and a norm at
 the end. What a layer does with them its modules do not say: whoever uses them tries it, with

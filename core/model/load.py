@@ -1,4 +1,4 @@
-"""Loading a model, and the self-check: does it run over memories exactly as it runs by itself?
+"""Loads a model and self-checks it: over a memory it must run exactly as by itself.
 
 The check compares small float32 copies of the model's own layers, once for each configuration,
 pair of versions and kind of device. A model that fails it is refused: it is never run wrongly.

@@ -1,4 +1,4 @@
-"""A model's weight files: which of its folder are loaded, what they weigh, and their digest.
+"""A model's weight files: which are loaded, their size, and their digest.
 
 Only safetensors are ever read, and only those of the model's own folder: an index may name no
 others. That a file is itself a link is the owner's affair; the hub's cache is made of such links.

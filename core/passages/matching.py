@@ -1,4 +1,4 @@
-"""What of a text a query means: its words with their weights, exact strings, and the line to show.
+"""Matches a query with a text: weighted words, exact strings, and the line to show.
 
 Of the lines of a passage that one is shown whose words of the query weigh most. A long line is
 prose, and is taken apart into sentences. Knows no scores and no documents.

@@ -1,4 +1,4 @@
-"""Lines around a place in a source, and those of all of it, read in parts."""
+"""The lines around a place in a source, or all of its lines, read in parts."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A piece of a source as text, with the byte of each character: where both are needed at once."""
+"""A snippet of a source: its text, with the byte offset of each character."""
 
 import codecs
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is known of a model beyond its own files: prompt, retrieval heads, sizes.
+"""Profiles: what is known of a model beyond its own files: prompt, heads, sizes.
 
 A profile is one YAML file, shipped in `profiles/` or the user's own. It is read here alone, into
 frozen dataclasses; a key that nothing reads is an error. Knows no options of methods and decode

@@ -1,4 +1,4 @@
-"""How an answer is chosen and where it ends: what a user or a profile may say of it.
+"""Sampling options and stop strings, as a user or a profile may set them.
 
 Values alone, each checked when it is given; what is done with them is in `decode.py`. Imports no
 model library, so that a wrong value is known before one is loaded.

@@ -1,4 +1,4 @@
-"""What a question must be, whoever asks it. Imports nothing heavy: a model comes after it."""
+"""Checks the text of a question. Imports nothing heavy, because a model loads after it."""
 
 from longctx.core.common.errors import UsageError
 

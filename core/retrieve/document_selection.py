@@ -1,4 +1,4 @@
-"""Which of many documents a question is asked of: BM25 over their tokens as they are stored.
+"""Document selection: which of many documents to ask, by BM25 over their stored tokens.
 
 A term is a token's text without case and spaces, so no document's text is unpacked and no word is
 counted beforehand: a million tokens take some hundredths of a second. Passages are 128 tokens of a

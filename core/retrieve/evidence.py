@@ -1,4 +1,4 @@
-"""Whether documents seem to say what a question is about: yes, unsure or no.
+"""The verdict `found`: whether documents seem to answer a question: yes, unsure or no.
 
 By the question's own words, weighed by how rare they are: how much of their weight stands together
 in one stretch of 512 tokens. A question about another text has words that this one lacks, or has

@@ -1,4 +1,4 @@
-"""Where a string stands in documents as it is: candidates by the word index, verified in the text.
+"""Exact strings in documents: candidates from the word index, verified in the text.
 
 A string without a word that is counted ("C++", "is it") is looked for in the whole text, a part of
 it in memory at a time.

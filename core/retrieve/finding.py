@@ -1,4 +1,4 @@
-"""Hits: from windows with scores to passages that people can read, each with a line that matches.
+"""Hits: from scored windows to readable passages, each with its matching line.
 
 The best windows come first that do not overlap; neighbours among them become one passage, which
 grows until it begins and ends with a sentence or a line. An exact string of the query comes before

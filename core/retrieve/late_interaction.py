@@ -1,4 +1,4 @@
-"""Late interaction over embeddings: which stretches of a document fit the tokens of a question.
+"""Late interaction over embeddings: which windows of a document fit the question's tokens.
 
 MaxSim of ColBERT (Khattab and Zaharia, SIGIR 2020, 3.3): of each question token the best cosine in
 a stretch, summed over the question. Ours is that it is standardised first: a token that everything

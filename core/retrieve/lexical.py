@@ -1,4 +1,4 @@
-"""BM25 by the words of documents: over windows of two units, from the word index that is stored.
+"""BM25 over windows of two units, from the stored word index.
 
 Where none is stored, or a part of it is damaged, that part is counted anew, in memory. Knows
 nothing of models and methods, and imports no torch.

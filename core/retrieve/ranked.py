@@ -1,4 +1,4 @@
-"""What a search gives of every window before anything is chosen: by what it is ranked, and why.
+"""The scores of every window, by words and by meaning, before anything is chosen.
 
 Every source of scores gives this, and hits are made from it (`core/retrieve/finding.py`).
 """

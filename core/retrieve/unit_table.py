@@ -1,4 +1,4 @@
-"""The units that documents are searched by, as numbers: made from manifests, nothing is read.
+"""Units and windows of documents, as arrays made from manifests; no file is read.
 
 A unit is 64 tokens of one source, the last one of a source what is left. A window is two
 neighbouring units of one source, so windows are shifted by half their length; a source of one unit

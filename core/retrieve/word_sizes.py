@@ -1,4 +1,4 @@
-"""How many bytes the word index of a text will take, judged by its first 65,536 tokens.
+"""Estimates the size of a text's word index from its first 65,536 tokens.
 
 Knows no documents: what is stored is `core/retrieve/word_tables.py`'s affair.
 """

@@ -1,4 +1,4 @@
-"""The word index of a document as tables: made from its text, and compared with one another.
+"""The word index of a document as tables: made from its text, and checked for consistency.
 
 A table has the units whose first tokens are among 65,536 of the document; `docs/format.md` has its
 tensors under the group "words". Any table can be made without the others. Knows no scores.

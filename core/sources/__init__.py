@@ -1,4 +1,4 @@
-"""What a document is read from: files, folders, patterns, archives, and formats that are not text.
+"""Sources: files, folders, patterns, archives, and formats that are not plain text.
 
 `find.py` turns what a user names into sources, `walk.py` goes through folders, `archive.py` through
 archives, `packed.py` unpacks, and `formats/` makes text of what is none, one file for each format.

@@ -1,4 +1,4 @@
-"""Which encoding a text is in, by its first bytes; or that they are no text.
+"""Detects a text's encoding by its first bytes, or that they are not text.
 
 Knows nothing of files: a source asks, and so does a format whose files do not say it themselves.
 What few texts need is imported for these: the program that parses formats starts often.

@@ -1,4 +1,4 @@
-"""Libraries that only some files need: they come with `longctx[documents]`.
+"""Optional libraries for some formats, installed with `longctx[documents]`.
 
 Says which one is missing, before it is imported.
 """

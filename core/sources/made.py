@@ -1,4 +1,4 @@
-"""Text that is made from a file on the disk: unpacked, taken out of an archive, or converted.
+"""Text made from a file on disk: unpacked, taken from an archive, or converted.
 
 Where each piece of the text comes from is told beside it. Nothing is written but to temporary
 files. All this happens in the program that parses (`program.py`); what the pipeline reads is

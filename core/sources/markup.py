@@ -1,4 +1,4 @@
-"""Text of HTML, line by line of its source; and the tags of XML that is only looked through.
+"""Text of HTML, line by line of its source; and a plain scanner for the tags of XML.
 
 Python's own parser is tolerant, expands nothing that a document defines, and knows the line of what
 it finds. Knows nothing of files.

@@ -1,4 +1,4 @@
-"""Compressed files: gzip, bzip2, xz and Zstandard, as streams that are counted while they are read.
+"""Compressed files (gzip, bzip2, xz, Zstandard) as streams that count what is read.
 
 Knows nothing of archives. What a damaged file makes a library raise leaves as UnreadableInput.
 """

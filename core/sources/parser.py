@@ -1,4 +1,4 @@
-"""The program that parses, as a command sees it: begun when it is needed, and again when it ended.
+"""The parsing process as a command sees it: started on demand, restarted when it ends.
 
 One runs at a time. A request that takes too long, or more memory than it may, is an error that
 says so; the program is ended for it, and the next request begins it anew. What it answers is

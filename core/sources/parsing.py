@@ -1,4 +1,4 @@
-"""What the program that parses does for a command: answers its requests, one after the other.
+"""The parsing process's work: answers a command's requests one by one.
 
 It looks into archives, unpacks, converts and compares paths with the patterns of `.gitignore`
 files. Answers are JSON objects with bytes beside them. Knows nothing of pipes, processes or limits

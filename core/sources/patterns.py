@@ -1,4 +1,4 @@
-"""The patterns of a `.gitignore`, as Git reads them, in time that grows with pattern and path only.
+"""`.gitignore` patterns as Git reads them, in time that grows only with pattern and path.
 
 Every pattern becomes one regular expression that never tries two ways for the same thing: what
 stands between two `**`, or two `*` of a name, has a fixed length, so the first place where it fits

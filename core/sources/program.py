@@ -1,4 +1,4 @@
-"""The program that parses what is not plain text, so that no file can harm who reads it.
+"""The entry point of the parsing process, which isolates files that are not plain text.
 
 It is started by `parser.py`, with pipes as standard input and output, and ends when these do. It
 bounds its own memory, processor time and open files where the system can do that; how long it may

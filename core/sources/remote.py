@@ -1,4 +1,4 @@
-"""Files that another program parses for this one, and their texts, as the pipeline reads them.
+"""Files that the parsing process reads for a command, and their texts, as sources.
 
 Nothing is unpacked, converted or looked into here. Answers are believed as far as they can do no
 harm: numbers and names are in bounds, and a text is bytes.

@@ -1,4 +1,4 @@
-"""What a user wants read of what is found."""
+"""The user's rules for which found files to read."""
 
 from dataclasses import dataclass
 

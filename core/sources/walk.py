@@ -1,4 +1,4 @@
-"""Going through a folder: every file that is to be read, always in the same order.
+"""Walks a folder: every file to read, always in the same order.
 
 Files come in the order of the bytes of their paths. Links are not followed, so loops do not
 matter and nothing outside the folder is read; pipes, sockets and devices are not opened.

@@ -1,4 +1,4 @@
-"""Frames between a command and the program that parses for it: a JSON object, and bytes.
+"""Frames between a command and its parsing process: a JSON object, and bytes.
 
 Nothing that comes is ever more than data, and none of it is larger than is said here, whichever
 side sends it. Knows nothing of what is said.

@@ -1,4 +1,4 @@
-"""Members of zip files as streams, of which no more is held than a read asks for.
+"""Members of zip files as streams that hold no more than a read asks for.
 
 Also zip files that are one document inside: their members by name, within a budget.
 """

@@ -1,4 +1,4 @@
-"""A document as one file: a tar of its manifest and of the files that this names, in its order.
+"""A document as one file: a tar of its manifest and the files it names, in its order.
 
 Nothing damaged is exported, and nothing is trusted on import: names and sizes must be those of the
 manifest, checksums are verified, and a document is published only when all of it has arrived. This

@@ -1,4 +1,4 @@
-"""Paths inside a library that never lead out of it: no link in it is followed.
+"""Paths inside a library that cannot lead out of it: no link is followed.
 
 Whoever can write a library can put a link there, to a home folder or a device. So each folder on
 the way is opened by the one before it, as a folder that is no link, and the work is done by its

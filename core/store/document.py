@@ -1,4 +1,4 @@
-"""Reading one document: its rows, its snapshot, its text, and where a token stands in it.
+"""Reads one document: its rows, its snapshot, its text, and where a token stands.
 
 This module knows nothing of models, methods or tokenizers: rows are tensors, positions are bytes.
 Opening a document, its text, its places and its word index need numpy alone; torch is imported

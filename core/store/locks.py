@@ -1,4 +1,4 @@
-"""Who is using what: shared and exclusive locks that die with their process.
+"""Shared and exclusive locks that die with their process.
 
 Every holder locks a file of its own under `locks/<key>/` and records beside it who it is, so that
 the next one can name it. The lock is the operating system's (filelock): what a killed process left

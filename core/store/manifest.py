@@ -1,4 +1,4 @@
-"""The manifest: what a document records of itself, as canonical JSON, checked when it is read.
+"""The manifest: a document's own record, as canonical JSON, checked when read.
 
 `docs/format.md` describes every field. This module knows nothing of libraries, models or methods:
 options are JSON, and of the files that it names it opens none.

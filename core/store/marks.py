@@ -1,4 +1,4 @@
-"""The marks of a document: from which page, line, ... of its original each piece of a text comes.
+"""The marks of a document: which page or line of the original each piece of text comes from.
 
 They are rows of the group "marks", which only documents with converted sources have; see
 docs/format.md. Knows no formats.

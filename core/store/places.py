@@ -1,4 +1,4 @@
-"""The folders of a library, and the moves between them that a kill at any moment leaves in order.
+"""The folders of a library, and moves between them that survive a kill at any moment.
 
 A document is written under `unfinished/` and renamed to `documents/` when it is complete; what it
 replaces is moved to a hidden name first. Whoever moves a folder holds its lock. Knows of a folder's

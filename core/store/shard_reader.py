@@ -1,4 +1,4 @@
-"""Reading the files of a document: in part, by offset, and every block verified when first touched.
+"""Reads the files of a document in part, by offset; each block is verified at first use.
 
 `docs/format.md` specifies the bytes. This module knows nothing of libraries, manifests or methods.
 torch is imported where its tensors are asked for: text, places and words are read with numpy alone.

@@ -1,4 +1,4 @@
-"""Writing the files of a document: rows and text come in pieces and leave as whole shards.
+"""Writes the files of a document: rows and text arrive in pieces and leave as whole shards.
 
 `docs/format.md` specifies the bytes. This module knows nothing of libraries, manifests or methods.
 torch is imported where tensors are handled, so that listing a library does not wait for it.

@@ -1,4 +1,4 @@
-"""What a document's files are: their names, sizes, element types, and the record of each.
+"""The files of a document: their names, sizes, element types and records.
 
 A document is tensors in safetensors and text in gzip; the manifest has a `Shard` for each file: its
 size and the xxh3-128 of every 1 MiB block. `shard_writer.py` writes the files, `shard_reader.py`

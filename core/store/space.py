@@ -1,4 +1,4 @@
-"""How much a library takes, and how much there is room for. Knows nothing of what is in it."""
+"""The size of a library, and the room left for it. Knows nothing of its content."""
 
 import shutil
 import stat

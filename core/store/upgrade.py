@@ -1,4 +1,4 @@
-"""Bringing documents of an older format up to this one: their word index, and what they are called.
+"""Upgrades documents of an older format: their word index and their titles.
 
 Nothing is read again and no model is needed. Documents are upgraded one by one; a kill leaves each
 either as it was or upgraded. The caller passes in what makes the tables of the index.

@@ -1,4 +1,4 @@
-"""Clearing a library: what no manifest names and no process uses is deleted.
+"""Garbage collection: deletes what no manifest names and no process uses.
 
 Folder by folder; what another process uses is left alone, and so is what cannot be read. A kill
 meanwhile does no harm. This module knows nothing of what a document holds.

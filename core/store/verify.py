@@ -1,4 +1,4 @@
-"""Checking documents: everything is read, and compared with what was written.
+"""Verifies documents: reads everything and compares it with what was written.
 
 Document by document, each under a lock that keeps it from being deleted meanwhile. This module
 knows nothing of what a document holds.

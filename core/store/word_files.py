@@ -1,4 +1,4 @@
-"""The word index of a document as files: which are written, and which a longer document keeps.
+"""The word index as files: which are written, and which a longer document keeps.
 
 What is in them somebody else makes: a callable is handed in that gives the tables of each file.
 `docs/format.md` specifies both. A file holds the units, of 64 tokens of one source, that begin in

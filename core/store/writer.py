@@ -1,4 +1,4 @@
-"""Writing one document: text, rows and sources come in pieces, checkpoints and the end make files.
+"""Writes one document: text, rows and sources arrive in pieces and become files.
 
 A writer continues from the last checkpoint of an earlier run. This module knows nothing of models,
 methods or tokenizers: rows are tensors, options are JSON.

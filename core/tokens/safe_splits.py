@@ -1,4 +1,4 @@
-"""Where a text can be cut so that its pieces have the tokens of the whole, shown for a tokenizer.
+"""Safe splits: where a text can be cut without changing its tokens, proven for a tokenizer.
 
 Knows nothing of texts that come in blocks, nor of what is done with the tokens.
 """

@@ -1,4 +1,4 @@
-"""Turns text into the tokens of the whole text, piece by piece, each with its byte offset.
+"""Tokenizes text piece by piece, as if in one piece, each token with its byte offset.
 
 Memory does not grow with the text: it is cut where that is shown to change no token
 (`cuts.py`); a little text on both sides is tokenized along and its tokens are dropped. Special

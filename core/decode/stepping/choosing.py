@@ -1,4 +1,4 @@
-"""The next token from logits, on the device alone: nothing here waits for it.
+"""The next token from logits, on the device: nothing here waits for the device.
 
 So a choice can be captured in a graph, and be made before the host knows the last one. Knows
 nothing of models and answers.

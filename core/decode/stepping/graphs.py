@@ -1,4 +1,4 @@
-"""Steps on a GPU recorded once and run again without the host's part in them: CUDA graphs.
+"""CUDA graphs: steps on a GPU, recorded once and replayed without the host.
 
 Knows nothing of what a step does. It must wait for nothing, and all that it changes must be changed
 in place.

@@ -1,4 +1,4 @@
-"""One token through a decoder in few operations, where the decoder is a usual one.
+"""The fast path of one token through a decoder of the common form, in few operations.
 
 Norms, projections, gates and sums are joined (`kernels/door.py`); attention is the
 memory's. That this computes what the model does is found by trying, layer by layer, whatever the

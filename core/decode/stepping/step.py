@@ -1,4 +1,4 @@
-"""One step of an answer: the latest token goes through the model, and the next is chosen.
+"""One step of an answer: the latest token runs through the model, and the next is chosen.
 
 All of it happens on the device, in buffers of fixed size, so that a step can be captured in a graph
 and run again for every token. Knows nothing of text, and of where an answer ends.

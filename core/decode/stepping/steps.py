@@ -1,4 +1,4 @@
-"""The steps of one answer in order, and their tokens on the way to the host.
+"""The steps of one answer in order, and the copies of their tokens to the host.
 
 Where steps are captured the host puts one in line before it reads the token of the one before, so
 that the GPU never waits for it. Knows nothing of what a step does, and of where an answer ends.

@@ -1,4 +1,4 @@
-"""Speed of reading, answering and decoding against what is possible; shapes have random weights.
+"""Speed of reading, answering and decoding, beside what the hardware allows.
 
     from longctx.core.measure.bench.shapes import Wanted
     from longctx.core.measure.bench.ingesting import ingest

@@ -1,4 +1,4 @@
-"""How fast questions are answered: from a state with a cold and a warm page cache, or from memory.
+"""How fast questions are answered: from disk with a cold or warm page cache, or from memory.
 
 The state is made here, without reading. The stages are those of `Session`, apart from tokens
 becoming text.

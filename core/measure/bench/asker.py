@@ -1,4 +1,4 @@
-"""One question to one document of random tokens, asked in each way that there is, with a clock.
+"""Times one question to a document of random tokens, in each way to ask it.
 
 The document is on disk, or only in the method's memory. What is asked, and how, are the pipeline's
 own stages; what is possible at most is given.

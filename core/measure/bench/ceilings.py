@@ -1,4 +1,4 @@
-"""What the device and the disk can do at most, measured now: the ceilings of all other figures.
+"""The ceilings: what device and disk can do at most, measured now.
 
 Each is what a run of equal calls takes together, the best of a few runs. Knows nothing of models
 but the shape of their heads.

@@ -1,4 +1,4 @@
-"""What was measured of the tokens after one prompt, and what they take at least.
+"""The measured times of tokens after one prompt, and their lower bound.
 
 Knows no way to decode.
 """

@@ -1,4 +1,4 @@
-"""How fast each decode policy gives tokens after so many others, against what it must read.
+"""How fast each decode policy decodes at a given length, beside what it must read.
 
 The cache of the prompt is filled at random, so nothing is read before; what decodes is the
 pipeline's own loop. Knows no policy: each says itself what it attended to.

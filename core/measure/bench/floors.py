@@ -1,4 +1,4 @@
-"""The least time a reading can take: what must be computed and written, at the measured ceilings.
+"""The floor of a reading: what must be computed and written, at the measured ceilings.
 
 Counts the multiplications of the layers that are really run, and nothing else: no norms, no
 eviction, no copies. Knows nothing of devices.

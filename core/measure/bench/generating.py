@@ -1,4 +1,4 @@
-"""The same answer by the `generate` of transformers, after a cache that is filled at random.
+"""The same answer by transformers' `generate`, over a randomly filled cache.
 
 With a cache that grows by a copy for each token, and with one of fixed size, for which `generate`
 compiles the model on a GPU by itself. Greedy; nothing ends the answer but its length.

@@ -1,4 +1,4 @@
-"""Time that a GPU spends on a call, for the scripts that measure kernels by themselves.
+"""GPU time of a call, for scripts that measure kernels alone.
 
 By CUDA events, with the calls queued before they are timed, so that the host is not in it. Knows
 nothing of what is called.

@@ -1,4 +1,4 @@
-"""How fast documents are read, and how near that is to what the device could do.
+"""How fast documents are read, beside what the device could do.
 
 Runs what `ingest` runs, from the tokens on: the same stages, with the state written meanwhile.
 """

@@ -1,4 +1,4 @@
-"""One prompt of random keys and values, and the time of the tokens after it, policy by policy.
+"""Times the tokens after one prompt of random keys and values, policy by policy.
 
 All policies decode from the same buffers, one after another: at the lengths that matter there is
 no room for a second cache. Each gets the prompt as if it were its own.

@@ -1,4 +1,4 @@
-"""Models to measure with: shapes of known models, filled with random weights, or a real model.
+"""Models to measure: known shapes with random weights, or a real model.
 
 Speed does not depend on what the weights are. Knows nothing of what is measured.
 """

@@ -1,4 +1,4 @@
-"""How long chunks take after so many tokens, over a memory that is filled at random.
+"""How long chunks take at a given length, over randomly filled keys and values.
 
 What a whole document would take follows from a few of them. Runs what `ingest` runs, but writes
 nothing.

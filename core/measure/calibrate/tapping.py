@@ -1,4 +1,4 @@
-"""Every head's states of a document and its question, read by recurrent chunks (REFORM, C.1).
+"""Taps every head's states of a document and its question, in recurrent chunks (REFORM, C.1).
 
 Chunks are read against a KV cache that evicts all but 256 heavy hitters (H2O) and the latest
 tokens; the question is read last. States stay on the device, each as a unit vector in half

@@ -1,4 +1,4 @@
-"""Which needles stand where: haystacks are planned, then built one at a time.
+"""Plans which needles stand where; haystacks are then built one at a time.
 
 Wrong wishes are refused while planning, before anything is read. Uses a model's tokenizer alone.
 """

@@ -1,4 +1,4 @@
-"""By what a document's passages are gathered, one file each; the folder is the registry.
+"""The gather sources, one file each; the folder is the registry.
 
 `--gather-by bm25` loads `bm25.py`, which defines a class `GatherSource` that inherits the one
 below. `method` has no file: it is the rule of the method that read the document, as its paper has

@@ -1,4 +1,4 @@
-"""Formats that text is made of before it is read, one file each; the folder is the registry.
+"""Formats that are converted to text, one file each; the folder is the registry.
 
 `book.html` is converted by `html.py`, which defines a class `Format` that inherits the one below.
 """

@@ -12,6 +12,7 @@ from longctx.core.measure.eval.qa_places import place
 from longctx.core.measure.eval.qa_questions import read_items
 from longctx.core.retrieve import gather_by
 
+pytestmark = pytest.mark.slow
 SAMPLES = Path(__file__).parent.parent / "samples"
 NAMES = sorted(path.stem for path in SAMPLES.glob("*.md"))  # the log's document is made, and long
 BUDGET = 1024

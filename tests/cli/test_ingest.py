@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_named_and_is_3(reading, longctx):
 def test_undecodable_text_is_counted(reading):
     result = reading({"book.txt": TEXT.encode() * 3 + b"\xff\xfe caf\xe9\n"})
     assert result.exit_code == 0
-    assert re.search(r"^\d places are no text", result.stderr)
+    assert re.search(r"^\d undecodable places are read as U\+FFFD", result.stderr)
 
 
 @pytest.mark.parametrize(

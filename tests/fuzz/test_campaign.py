@@ -150,6 +150,7 @@ def failures(journal: Path) -> dict[str, int]:
     return {kind: kinds.count(kind) for kind in kinds}
 
 
+@pytest.mark.slow
 def test_every_way_to_fail_is_told_and_every_case_counts(program, tmp_path):
     words = ["--cases", "200", "--jobs", "2", "--journal", str(tmp_path / "journal")]
     code, said = program("run", *words, "--targets", "told,fails,dies,loops,stands")
@@ -177,6 +178,7 @@ def test_every_way_to_fail_is_told_and_every_case_counts(program, tmp_path):
     assert kept["kind"] in said
 
 
+@pytest.mark.slow
 def test_a_campaign_goes_on_where_it_was_stopped(program, tmp_path):
     journal = tmp_path / "journal" / "journal.jsonl"
     words = ["run", "--cases", "100", "--jobs", "1", "--targets", "told"]

@@ -56,6 +56,7 @@ def test_inside_the_window_it_is_full_attention(reading):
     reading.is_full_attention_inside()
 
 
+@pytest.mark.slow
 def test_another_process_answers_the_same(begun, setup_random):
     """All of them at once: to start a process takes longer than to ask."""
     read = {one.name: one for one in (begun(setup_random, *case) for case in cases())}

@@ -64,6 +64,7 @@ def jobs(tmp_path) -> list[dict]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
+@pytest.mark.slow
 def test_two_methods_two_policies_and_the_ceiling(tmp_path):
     wanted = Comparison(**{**vars(WANTED), "lengths": (400,), "in_window": 300})
     report = run(SETUP, wanted, tmp_path / "out")

@@ -6,6 +6,7 @@ Knows nothing of models and of how cases are made.
 from collections.abc import Callable
 from typing import Any
 
+from longctx.core.measure.markdown import table
 from longctx.profiles.recipe.evaluation.scoring import rate, refusals
 
 Trial = dict[str, Any]
@@ -69,14 +70,14 @@ def markdown(found: dict[str, Any]) -> str:
         parts.append(_refusal_table(found["refusal"]))
     if "squad" in found:
         rows = [
-            [row["setting"], row["n"], f"{row['em']:.3f}", f"{row['f1']:.3f}"]
+            [row["setting"], str(row["n"]), f"{row['em']:.3f}", f"{row['f1']:.3f}"]
             for row in found["squad"]
         ]
-        parts.append(_table(["natural questions", "n", "EM", "F1"], rows))
+        parts.append(table(["natural questions", "n", "EM", "F1"], rows))
     if "bits_per_byte" in found:
         bits = found["bits_per_byte"]
         rows = [[name, f"{bits[name]:.3f}"] for name in ("model", "ngram") if name in bits]
-        parts.append(_table([f"bits per byte of {bits['bytes']:,} bytes", ""], rows))
+        parts.append(table([f"bits per byte of {bits['bytes']:,} bytes", ""], rows))
     return "\n\n".join(parts) + "\n"
 
 
@@ -90,7 +91,7 @@ def _retrieval_table(rows: list[Trial]) -> str:
         for kind in dict.fromkeys(row["kind"] for row in rows)
     ]
     names = [f"{length:,}" + ("" if hay == ALL else f" {hay}") for length, hay in columns]
-    return _table(["exact match (95% interval), n", *names], lines)
+    return table(["exact match (95% interval), n", *names], lines)
 
 
 def _depth_table(rows: list[Trial]) -> str:
@@ -99,7 +100,7 @@ def _depth_table(rows: list[Trial]) -> str:
     lines = [
         [f"{n:,}", *(_cell(cells.get((n, depth)), False) for depth in FIFTHS)] for n in lengths
     ]
-    return _table(["tokens, by depth", *FIFTHS], lines)
+    return table(["tokens, by depth", *FIFTHS], lines)
 
 
 def _refusal_table(rows: list[Trial]) -> str:
@@ -113,7 +114,7 @@ def _refusal_table(rows: list[Trial]) -> str:
         ]
         for row in rows
     ]
-    return _table(["tokens", "absent", "precision", "recall", "right where present"], lines)
+    return table(["tokens", "absent", "precision", "recall", "right where present"], lines)
 
 
 def _cell(row: Trial | None, whole: bool) -> str:
@@ -121,11 +122,6 @@ def _cell(row: Trial | None, whole: bool) -> str:
         return ""
     bounds = f" ({row['low']:.3f}-{row['high']:.3f}), {row['n']}" if whole else ""
     return f"{row['rate']:.3f}{bounds}"
-
-
-def _table(heads: list[str], lines: list[list[Any]]) -> str:
-    rows = [heads, ["---"] * len(heads), *lines]
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
 
 
 def _grouped(trials: list[Trial], keys: tuple[str, ...]) -> dict[tuple, list[Trial]]:

@@ -3,32 +3,22 @@
 Knows nothing of models, of documents, or of how cases are made.
 """
 
-import math
 import re
 import string
 from collections import Counter
 from collections.abc import Iterable
 
-Z = 1.959964  # of a 95% interval
+from longctx.core.measure.intervals import wilson
+
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-
-def wilson(right: int, count: int) -> tuple[float, float]:
-    """The 95% Wilson score interval of a rate; (0, 1) where nothing was tried."""
-    if not count:
-        return 0.0, 1.0
-    rate, spread = right / count, Z * Z / count
-    middle = (rate + spread / 2) / (1 + spread)
-    half = math.sqrt(rate * (1 - rate) * spread + spread * spread / 4) / (1 + spread)
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def rate(hits: Iterable[bool]) -> dict[str, float]:
     """Count, rate and interval of trials."""
     hits = list(hits)
     right, count = sum(hits), len(hits)
-    low, high = wilson(right, count)
+    low, high = wilson(right, count) if count else (0.0, 1.0)
     return {
         "n": count,
         "right": right,

@@ -3,11 +3,11 @@
 Knows nothing of models and of how cases are made.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from longctx.core.measure.intervals import wilson
 from longctx.core.measure.markdown import table
-from longctx.profiles.recipe.evaluation.scoring import rate, refusals
 
 Trial = dict[str, Any]
 ALL = "all"
@@ -59,6 +59,37 @@ def squad(trials: list[Trial], examples: int) -> dict[str, Any]:
         rows.append({"setting": setting, **bounds, "em": exact, "f1": f1})
     missed = _misses(trials, ("setting",), lambda trial: not trial["em"], examples)
     return {"squad": rows, "squad_misses": missed}
+
+
+def rate(hits: Iterable[bool]) -> dict[str, float]:
+    """Count, rate and interval of trials."""
+    hits = list(hits)
+    right, count = sum(hits), len(hits)
+    low, high = wilson(right, count) if count else (0.0, 1.0)
+    return {
+        "n": count,
+        "right": right,
+        "rate": right / count if count else 0.0,
+        "low": low,
+        "high": high,
+    }
+
+
+def refusals(refused: list[bool], absent: list[bool]) -> dict[str, float]:
+    """Precision and recall of saying that the document has no answer.
+
+    Args:
+        refused: whether the model said so.
+        absent: whether it is so.
+    """
+    true = sum(said and is_so for said, is_so in zip(refused, absent, strict=True))
+    return {
+        "n": len(refused),
+        "absent": sum(absent),
+        "refused": sum(refused),
+        "precision": true / sum(refused) if any(refused) else 0.0,
+        "recall": true / sum(absent) if any(absent) else 0.0,
+    }
 
 
 def markdown(found: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The kernels on this GPU, against their bars, with Llama-3.1-8B's heads.
 
-    python docs/evaluation/kernels.py                      # all, or: reading, scan, decoding
-    python docs/evaluation/kernels.py scan --keys DOCUMENT.txt --tokens 30000 --every 4
+    python docs/evaluation/kernel_speed.py                      # all, or: reading, scan, decoding
+    python docs/evaluation/kernel_speed.py scan --keys DOCUMENT.txt --tokens 30000 --every 4
 
 Prints JSON. Times are of the GPU alone (`core/measure/bench/gpu_time.py`), beside a copy and a
 matrix product in the same run; without a GPU there are none. Kernels that decode one token are

@@ -23,6 +23,7 @@ from tokenizers import Tokenizer
 
 from longctx.core.measure.eval.frames import Heldout
 from longctx.core.profile.prompt import PromptEncoder
+from longctx.profiles.recipe.data.corpus import read_records
 from longctx.profiles.recipe.evaluation import natural, report
 from longctx.profiles.recipe.evaluation.answers import Answerer
 from longctx.profiles.recipe.evaluation.cases import (
@@ -145,7 +146,7 @@ def _parts(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         trials = refusal(builder, answerer, heldout, options.cases, options.lengths)
         yield report.refusal(trials, options.examples)
     if options.squad:
-        records = natural.read_records(options.squad)[: options.squad_cases]
+        records = read_records(options.squad)[: options.squad_cases]
         length = max(options.lengths)
         trials = natural.ask(records, answerer, prompt, haystacks["prose"], length)
         yield report.squad(trials, options.examples)

@@ -3,11 +3,8 @@
 A record has `context`, `question` and `answers`. Knows nothing of frames.
 """
 
-import json
-import lzma
 import random
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,12 +20,6 @@ ROUNDS = 20  # draws until a paragraph stands in a text of the exact length
 SLACK = 1 / 24  # share of haystack tokens too many: pieces have fewer together than each alone
 
 Record = dict[str, Any]
-
-
-def read_records(path: Path) -> list[Record]:
-    """The records of a jsonl file (also .xz)."""
-    with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as stream:
-        return [json.loads(line) for line in stream]
 
 
 def ask(

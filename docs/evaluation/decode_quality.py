@@ -1,7 +1,7 @@
-"""What decode policies lose, with the bundled model on a CPU: attention, tokens, needles.
+"""What decode policies lose, with the bundled model on a CPU: attention and tokens.
 
     python docs/evaluation/decode_quality.py
-    python docs/evaluation/decode_quality.py --text BOOK.txt --only needles
+    python docs/evaluation/decode_quality.py --text BOOK.txt --only tokens
 
 Prints Markdown. Prompts of 2,500 tokens are cut from $LONGCTX_EVAL/anna-karenina.txt, or from the
 project's own samples, and dense decoding goes on from each, greedily.
@@ -13,8 +13,6 @@ project's own samples, and dense decoding goes on from each, greedily.
    those that are the same, and how many are before the first that is not. Policies of long answers
    do so again after prompts of 256 tokens, where they read what the text has next: this model soon
    repeats itself.
-3. Needles: a pass key or a number in prose of 2,400 tokens, recomputed with the question; the
-   answer is decoded with each policy, and right if it names the value and no other number.
 """
 
 import argparse
@@ -35,16 +33,11 @@ from longctx.core.decode.policies import Decoding
 from longctx.core.engine.setup import Engine, Setup, prepare
 from longctx.core.kv.prompt import LayerCache, Prompt
 from longctx.core.measure.bench.policies import policy_of
-from longctx.core.measure.haystack import Builder
-from longctx.core.measure.niah.laying import NeedleChoice, make_cases
-from longctx.core.measure.niah.scoring import is_answered
-from longctx.core.measure.niah.variants import variant
 from longctx.core.measure.prose import read_prose
 from longctx.core.profile.sampling import Sampling
 from longctx.kernels.door import best_tokens
 
 PROMPT, PROMPTS, ANSWER = 2500, 3, 100  # tokens, how many, tokens that dense decoding adds
-HAYSTACK, DEPTHS, LIMIT = 2400, 6, 24  # tokens, places of needles, tokens of an answer
 STRIDES, BUDGETS = (10, 25, 50, 100), (64, 128, 256, 512, 1024, 2048)
 POOLS = (7, 1)
 EACH = 10  # tokens of which one chooses for itself, where it does
@@ -64,7 +57,6 @@ ANSWERING = (
     f"raas:budget={SHORT + 64},rule=alpha",
     f"quest:budget={SHORT + 64}",
 )
-SEARCHING = ("recycled", "snapkv", "quest", "quest+raas")
 ROOM, OBSERVED = 16, 64  # tokens beyond an answer that there is room for; queries for policies
 
 
@@ -225,44 +217,6 @@ def show_agreeing(engine: Engine, given: list[Run], policies: Sequence[str]) -> 
         row(f"`{text}`", f"{attended:,.0f}", f"{100 * rate:.1f}%", f"{mean:.0f}", whole)
 
 
-# --- needles ---
-
-
-def questions(engine: Engine) -> Iterator[tuple[Run, Tensor, str]]:
-    """Recomputed haystacks with a question each, their tokens, and the value that is right."""
-    tokenizer, decoder = engine.files.tokenizer, engine.decoder
-    prefix, none = engine.prompt.prefix(), torch.zeros(0)
-    needles = NeedleChoice(*variant(None), DEPTHS, strict=True)
-    for laid in make_cases(Builder(tokenizer, read_prose()), needles, HAYSTACK):
-        ids = tokenizer(laid.case.text, add_special_tokens=False)["input_ids"]
-        (query,) = laid.case.queries
-        parts = prefix, torch.tensor(ids), engine.prompt.question(query.question)[0]
-        prompt, hidden = recompute(decoder, *parts, LIMIT + ROOM, OBSERVED)
-        yield Run(prompt, hidden, none, none), torch.cat(parts), query.answers[0]
-
-
-def answered(engine: Engine, run: Run, seen: Tensor, value: str, one: Decoding) -> bool:
-    """Whether the answer that is decoded with a policy is right."""
-    policy, ends = policy_of(engine, one, run.prompt), engine.files.eos_ids()
-    given = Generation(engine.decoder, policy, run.hidden, seen, Sampling(), LIMIT, ends)
-    return is_answered(value, "".join(given.texts(engine.files.tokenizer)))
-
-
-def show_needles(engine: Engine) -> None:
-    """Prints the table of needles."""
-    chosen = {f"{name}:budget={K}": (name, K) for name in SEARCHING for K in BUDGETS[1:]}
-    right = dict.fromkeys(["dense", *chosen], 0)
-    count = 0
-    for run, seen, value in questions(engine):
-        count += 1
-        for text in right:
-            right[text] += answered(engine, run, seen, value, decoding.choose(text, {}))
-    print(f"\nNeedles answered of {count}, in {HAYSTACK:,} tokens; dense: {right['dense']}:\n")
-    header("policy", *(f"budget {K:,}" for K in BUDGETS[1:]))
-    for name in SEARCHING:
-        row(f"`{name}`", *(right[f"{name}:budget={K}"] for K in BUDGETS[1:]))
-
-
 def header(*names: str) -> None:
     """The head of a Markdown table."""
     row(*names)
@@ -278,21 +232,18 @@ def main() -> None:
     """Prints all tables, or one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--text", type=Path, help="UTF-8; by default $LONGCTX_EVAL's novel")
-    parser.add_argument("--only", choices=("attention", "tokens", "needles"))
+    parser.add_argument("--only", choices=("attention", "tokens"))
     options = parser.parse_args()
     novel = Path(os.environ.get("LONGCTX_EVAL", "")) / "anna-karenina.txt"
     file = options.text or (novel if novel.exists() else None)
     engine, started = prepare(Setup(device="cpu", dtype="fp32")), time.perf_counter()
     print(f"{engine.files.name}, {file.name if file else 'samples'}", file=sys.stderr)
-    if options.only != "needles":
-        given = list(runs(engine, file, PROMPT, ANSWER))
-    if options.only in (None, "attention"):
+    given = list(runs(engine, file, PROMPT, ANSWER))
+    if options.only != "tokens":
         show_recovered(engine, given)
-    if options.only in (None, "tokens"):
+    if options.only != "attention":
         show_agreeing(engine, given, AGREEING)
         show_agreeing(engine, list(runs(engine, file, SHORT, LONG, follow=True)), ANSWERING)
-    if options.only in (None, "needles"):
-        show_needles(engine)
     print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
 
 

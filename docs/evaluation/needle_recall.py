@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 
 from longctx.core import methods
 from longctx.core.ask.session import Session
@@ -24,6 +25,7 @@ from longctx.core.common.units import parse_tokens
 from longctx.core.engine.setup import Setup, prepare, weights_stay
 from longctx.core.ingest.ingest import ingest
 from longctx.core.measure.haystack import Builder
+from longctx.core.measure.markdown import table
 from longctx.core.measure.niah.kinds import MAKERS
 from longctx.core.measure.niah.laying import Laid, NeedleChoice, lay
 from longctx.core.measure.niah.scoring import is_right
@@ -100,15 +102,12 @@ def measure(method: str, length: int, depths: int, setup: Setup, folder: Path) -
         f"index {index / length * 100_000 / 1e6:.2f} MB per 100,000 tokens\n"
     )
     layers = sorted({*recalls[True], *recalls[False]})
-    print("| needle recall by layer | n |", " | ".join(map(str, layers)), "|")
-    print("|---|---|", "---|" * len(layers))
+    rows = []
     for answered, name in ((True, "answered"), (False, "failed")):
-        found = recalls[answered]
-        count = len(next(iter(found.values()), []))
-        means = (f"{sum(found[x]) / max(1, len(found[x])):.2f}" for x in layers)
-        print(
-            f"| {name} | {count} |", " | ".join(means) if count else "| " * (len(layers) - 1), "|"
-        )
+        found = [recalls[answered][layer] for layer in layers]
+        count = max(map(len, found), default=0)
+        rows.append([name, str(count), *(f"{mean(x):.2f}" if x else "" for x in found)])
+    print(table(["needle recall by layer", "n", *map(str, layers)], rows))
 
 
 def main() -> None:

@@ -27,8 +27,7 @@ from longctx.core.profile.profile import build
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.core.tokens.safe_splits import plain_backend
 from longctx.kernels.door import sliding_max
-from longctx.profiles.recipe.evaluation import inputs
-from longctx.profiles.recipe.reading import Reading
+from longctx.profiles.recipe.reading import Reading, profile_of
 
 Head = tuple[int, str, int]  # layer, q | k | v, head
 Heads = tuple[Head, ...]
@@ -178,7 +177,7 @@ def read(options: argparse.Namespace) -> tuple[Search, Heads, Heads]:
     device = choose_device(options.device)
     dtype = choose_dtype(options.dtype, device)
     decoder = load_decoder(str(files.folder), files.config, device, dtype, {})
-    profile = inputs.profile_of(files, None)
+    profile = profile_of(files, None)
     sizes = {**SIZES, **profile.methods.get("reform", {})}
     own = tuple(tuple(head) for head in sizes.get("heads", ()))
     among = _of_layers(all_heads(decoder.layers), *options.layers)

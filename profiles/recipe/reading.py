@@ -1,7 +1,9 @@
-"""A document and questions as REFORM reads them, by its own code, for heads to be compared.
+"""A model's profile, and a document and questions as REFORM reads them, by its own code.
 
 Knows nothing of which heads are wanted.
 """
+
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -11,7 +13,25 @@ from longctx.core.engine.encode import chunks
 from longctx.core.kv.embeddings import GROUP
 from longctx.core.methods.reform import Method, Options
 from longctx.core.model.adapter import Decoder
+from longctx.core.model.files import ModelFiles
+from longctx.core.profile import profile
 from longctx.core.profile.prompt import PromptEncoder
+
+QUESTION = "\nQuestion: {question}\nAnswer:"  # where a model comes without a profile
+
+
+def profile_of(files: ModelFiles, path: Path | None) -> profile.Profile:
+    """The profile of a file, or of the model's folder; without either the bundled model's prompt.
+
+    Args:
+        files: the model.
+        path: a YAML file; None: profile.yaml in the model's folder, if there is one.
+    """
+    file = path or files.folder / "profile.yaml"
+    if path or file.is_file():
+        return profile.load(file.read_text("utf-8"), f"profile {file}")
+    prompt = profile.PromptTemplate(files.tokenizer.bos_token or "", QUESTION)
+    return profile.Profile(files.name, prompt=prompt)
 
 
 class Reading:

@@ -17,8 +17,7 @@ from longctx.profiles.recipe.data import tokenizer as tokenizers
 from longctx.profiles.recipe.data.documents.document import ANSWER
 from longctx.profiles.recipe.data.documents.questions import occurrences
 from longctx.profiles.recipe.data.facts import frames, templates
-from longctx.profiles.recipe.data.facts.grammar import Grammar
-from longctx.profiles.recipe.data.facts.inflection import participle, past
+from longctx.profiles.recipe.data.facts.grammar import Grammar, participle, past
 from longctx.profiles.recipe.data.logs import LogFile
 from longctx.profiles.recipe.data.needles.tasks import Tasks
 from longctx.profiles.recipe.data.sequences import Sequences

@@ -3,9 +3,11 @@
 Order is fixed (sorted paths), so that runs agree. Knows nothing of tokens.
 """
 
+import json
 import lzma
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 PLAIN = {".txt", ".md", ".py", ".log"}
 
@@ -39,6 +41,11 @@ def text_files(folder: Path) -> list[Path]:
 def read_texts(folder: Path) -> Iterator[str]:
     """The texts of `text_files`, one at a time."""
     return map(read_text, text_files(folder))
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The records of a file of JSON lines (also .xz)."""
+    return [json.loads(line) for line in read_text(path).rstrip("\n").split("\n")]
 
 
 def chunks(text: str, size: int = 400_000) -> Iterator[str]:

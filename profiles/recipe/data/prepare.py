@@ -7,7 +7,6 @@ found in the books) and held.txt (the end of the last book file, never trained o
 
 import argparse
 import json
-import lzma
 import random
 import re
 from collections import Counter
@@ -20,7 +19,13 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from longctx.profiles.recipe.data.corpus import chunks, read_text, read_texts, text_files
+from longctx.profiles.recipe.data.corpus import (
+    chunks,
+    read_records,
+    read_text,
+    read_texts,
+    text_files,
+)
 from longctx.profiles.recipe.data.logs import LogFile
 from longctx.profiles.recipe.data.mine import mine
 from longctx.profiles.recipe.data.values.draws import Pools
@@ -97,16 +102,14 @@ def encode_logs(seed: int, tokenizer: str, pools: Pools) -> np.ndarray:
 
 def licensed(path: Path) -> list[dict[str, str]]:
     """The question records, without the sources that state no licence."""
-    opened = lzma.open if path.suffix == ".xz" else open
     kept = []
-    with opened(path, "rt", encoding="utf-8") as lines:
-        for record in map(json.loads, lines):
-            if record["source"].startswith(UNLICENSED) or not record["answers"][0].strip():
-                continue
-            fields = (record["context"], record["question"], record["answers"][0])
-            context, question, answer = (" ".join(field.split()) for field in fields)
-            source = record["source"].split("-")[0]
-            kept.append(dict(context=context, question=question, answer=answer, source=source))
+    for record in read_records(path):
+        if record["source"].startswith(UNLICENSED) or not record["answers"][0].strip():
+            continue
+        fields = (record["context"], record["question"], record["answers"][0])
+        context, question, answer = (" ".join(field.split()) for field in fields)
+        source = record["source"].split("-")[0]
+        kept.append(dict(context=context, question=question, answer=answer, source=source))
     return kept
 
 

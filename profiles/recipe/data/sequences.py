@@ -14,9 +14,8 @@ from tokenizers import Tokenizer
 
 from longctx.profiles.recipe.data.documents.document import Document
 from longctx.profiles.recipe.data.documents.needles import NeedleDocuments
-from longctx.profiles.recipe.data.documents.prose import ProseDocuments
+from longctx.profiles.recipe.data.documents.prose import ProseDocuments, RecordDocuments
 from longctx.profiles.recipe.data.documents.questions import Questions
-from longctx.profiles.recipe.data.documents.records import RecordDocuments
 from longctx.profiles.recipe.data.haystacks import Corpus, Haystacks, Ids
 from longctx.profiles.recipe.data.needles.tasks import Tasks
 from longctx.profiles.recipe.settings import Settings

@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from longctx.core.measure.eval.frames import Heldout
 from longctx.core.profile.prompt import PromptEncoder
-from longctx.profiles.recipe.evaluation import inputs, natural, report
+from longctx.profiles.recipe.data.corpus import read_records
+from longctx.profiles.recipe.evaluation import natural, report
 from longctx.profiles.recipe.evaluation.answers import Answerer
 from longctx.profiles.recipe.evaluation.cases import (
     Case,
@@ -30,10 +32,13 @@ from longctx.profiles.recipe.evaluation.cases import (
     refusal_plans,
     retrieval_plans,
 )
-from longctx.profiles.recipe.evaluation.filler import read_texts
+from longctx.profiles.recipe.evaluation.filler import Haystack, read_texts
 from longctx.profiles.recipe.evaluation.ngram import ByteNgram
+from longctx.profiles.recipe.reading import profile_of
 
 TRAIN_LIMIT, HELD_OUT_LIMIT = 16 << 20, 2 << 20  # characters for the n-gram model, and to predict
+
+HAYSTACKS = ("prose", "code", "log")
 
 Trial = dict[str, Any]
 
@@ -126,9 +131,10 @@ def main(arguments: list[str] | None = None) -> None:
 def _parts(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The parts of the report, each as soon as it is known."""
     answerer = Answerer(options.model, options.device, options.dtype)
-    prompt = inputs.prompt_encoder(answerer.files, options.profile)
+    profile = profile_of(answerer.files, options.profile)
+    prompt = PromptEncoder(profile.prompt, answerer.files.tokenizer)
     heldout = Heldout.load(options.frames)
-    haystacks = inputs.haystacks(options, answerer.backend)
+    haystacks = _haystacks(options, answerer.backend)
     parameters = answerer.files.num_parameters()
     yield {"model": options.model, "parameters": parameters, "seed": options.seed}
     if haystacks:
@@ -140,7 +146,7 @@ def _parts(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         trials = refusal(builder, answerer, heldout, options.cases, options.lengths)
         yield report.refusal(trials, options.examples)
     if options.squad:
-        records = natural.read_records(options.squad)[: options.squad_cases]
+        records = read_records(options.squad)[: options.squad_cases]
         length = max(options.lengths)
         trials = natural.ask(records, answerer, prompt, haystacks["prose"], length)
         yield report.squad(trials, options.examples)
@@ -150,9 +156,27 @@ def _parts(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield {"bits_per_byte": bits_per_byte(answerer, prompt, held_out, train)}
 
 
+def _haystacks(options: argparse.Namespace, backend: Tokenizer) -> dict[str, Haystack]:
+    """The haystacks that paths were given for, by name."""
+    started = time.perf_counter()
+    given = {name: paths for name in HAYSTACKS if (paths := getattr(options, name))}
+    found = {n: Haystack(n, paths, backend, options.seed) for n, paths in given.items()}
+    seconds = time.perf_counter() - started
+    print(f"read {', '.join(found) or 'no haystacks'} in {seconds:.0f} s", file=sys.stderr)
+    return found
+
+
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    inputs.add_arguments(parser)
+    parser.add_argument("model", help="folder of the model, in Hugging Face format")
+    parser.add_argument("--frames", type=Path, required=True, help="YAML file of held-out frames")
+    for name in HAYSTACKS:
+        text = f"files (also .xz, .gz) or folders of {name} to hide needles in"
+        parser.add_argument(f"--{name}", type=Path, nargs="+", default=[], help=text)
+    parser.add_argument("--profile", type=Path, help="YAML file; default: the model folder's own")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--dtype", default="auto", help="auto, bf16, fp16 or fp32")
     parser.add_argument("--squad", type=Path, help="jsonl with context, question, answers")
     parser.add_argument("--squad-cases", type=int, help="records taken; all by default")
     parser.add_argument("--held-out", type=Path, nargs="+", default=[], help="bits per byte of it")

@@ -3,32 +3,23 @@
 A record has `context`, `question` and `answers`. Knows nothing of frames.
 """
 
-import json
-import lzma
 import random
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from longctx.core.common.errors import LongctxError
+from longctx.core.measure.eval.text_match import exact_match, f1
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.profiles.recipe.evaluation.answers import Answerer
 from longctx.profiles.recipe.evaluation.filler import Haystack
 from longctx.profiles.recipe.evaluation.fitting import Draft, fit
-from longctx.profiles.recipe.evaluation.scoring import squad_scores
 
 ROUNDS = 20  # draws until a paragraph stands in a text of the exact length
 SLACK = 1 / 24  # share of haystack tokens too many: pieces have fewer together than each alone
 
 Record = dict[str, Any]
-
-
-def read_records(path: Path) -> list[Record]:
-    """The records of a jsonl file (also .xz)."""
-    with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as stream:
-        return [json.loads(line) for line in stream]
 
 
 def ask(
@@ -66,9 +57,9 @@ def ask(
 
 
 def _trial(setting: str, record: Record, answer: str) -> Record:
-    exact, f1 = squad_scores(answer, record["answers"])
+    scores = {"em": exact_match(record["answers"], answer), "f1": f1(record["answers"], answer)}
     asked = {"question": record["question"], "expected": record["answers"][0]}
-    return {"setting": setting, **asked, "answer": answer, "em": exact, "f1": f1}
+    return {"setting": setting, **asked, "answer": answer, **scores}
 
 
 def _embedded(

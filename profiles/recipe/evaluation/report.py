@@ -3,10 +3,11 @@
 Knows nothing of models and of how cases are made.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from longctx.profiles.recipe.evaluation.scoring import rate, refusals
+from longctx.core.measure.intervals import wilson
+from longctx.core.measure.markdown import table
 
 Trial = dict[str, Any]
 ALL = "all"
@@ -60,6 +61,37 @@ def squad(trials: list[Trial], examples: int) -> dict[str, Any]:
     return {"squad": rows, "squad_misses": missed}
 
 
+def rate(hits: Iterable[bool]) -> dict[str, float]:
+    """Count, rate and interval of trials."""
+    hits = list(hits)
+    right, count = sum(hits), len(hits)
+    low, high = wilson(right, count) if count else (0.0, 1.0)
+    return {
+        "n": count,
+        "right": right,
+        "rate": right / count if count else 0.0,
+        "low": low,
+        "high": high,
+    }
+
+
+def refusals(refused: list[bool], absent: list[bool]) -> dict[str, float]:
+    """Precision and recall of saying that the document has no answer.
+
+    Args:
+        refused: whether the model said so.
+        absent: whether it is so.
+    """
+    true = sum(said and is_so for said, is_so in zip(refused, absent, strict=True))
+    return {
+        "n": len(refused),
+        "absent": sum(absent),
+        "refused": sum(refused),
+        "precision": true / sum(refused) if any(refused) else 0.0,
+        "recall": true / sum(absent) if any(absent) else 0.0,
+    }
+
+
 def markdown(found: dict[str, Any]) -> str:
     """All figures of a report as Markdown tables."""
     parts = [f"Model `{found['model']}`, {found['parameters']:,} parameters, seed {found['seed']}."]
@@ -69,14 +101,14 @@ def markdown(found: dict[str, Any]) -> str:
         parts.append(_refusal_table(found["refusal"]))
     if "squad" in found:
         rows = [
-            [row["setting"], row["n"], f"{row['em']:.3f}", f"{row['f1']:.3f}"]
+            [row["setting"], str(row["n"]), f"{row['em']:.3f}", f"{row['f1']:.3f}"]
             for row in found["squad"]
         ]
-        parts.append(_table(["natural questions", "n", "EM", "F1"], rows))
+        parts.append(table(["natural questions", "n", "EM", "F1"], rows))
     if "bits_per_byte" in found:
         bits = found["bits_per_byte"]
         rows = [[name, f"{bits[name]:.3f}"] for name in ("model", "ngram") if name in bits]
-        parts.append(_table([f"bits per byte of {bits['bytes']:,} bytes", ""], rows))
+        parts.append(table([f"bits per byte of {bits['bytes']:,} bytes", ""], rows))
     return "\n\n".join(parts) + "\n"
 
 
@@ -90,7 +122,7 @@ def _retrieval_table(rows: list[Trial]) -> str:
         for kind in dict.fromkeys(row["kind"] for row in rows)
     ]
     names = [f"{length:,}" + ("" if hay == ALL else f" {hay}") for length, hay in columns]
-    return _table(["exact match (95% interval), n", *names], lines)
+    return table(["exact match (95% interval), n", *names], lines)
 
 
 def _depth_table(rows: list[Trial]) -> str:
@@ -99,7 +131,7 @@ def _depth_table(rows: list[Trial]) -> str:
     lines = [
         [f"{n:,}", *(_cell(cells.get((n, depth)), False) for depth in FIFTHS)] for n in lengths
     ]
-    return _table(["tokens, by depth", *FIFTHS], lines)
+    return table(["tokens, by depth", *FIFTHS], lines)
 
 
 def _refusal_table(rows: list[Trial]) -> str:
@@ -113,7 +145,7 @@ def _refusal_table(rows: list[Trial]) -> str:
         ]
         for row in rows
     ]
-    return _table(["tokens", "absent", "precision", "recall", "right where present"], lines)
+    return table(["tokens", "absent", "precision", "recall", "right where present"], lines)
 
 
 def _cell(row: Trial | None, whole: bool) -> str:
@@ -121,11 +153,6 @@ def _cell(row: Trial | None, whole: bool) -> str:
         return ""
     bounds = f" ({row['low']:.3f}-{row['high']:.3f}), {row['n']}" if whole else ""
     return f"{row['rate']:.3f}{bounds}"
-
-
-def _table(heads: list[str], lines: list[list[Any]]) -> str:
-    rows = [heads, ["---"] * len(heads), *lines]
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
 
 
 def _grouped(trials: list[Trial], keys: tuple[str, ...]) -> dict[tuple, list[Trial]]:

@@ -10,10 +10,9 @@ import random
 from pathlib import Path
 from string import Template
 
-from longctx.profiles.recipe.data.facts.inflection import participle, past
 from longctx.profiles.recipe.data.facts.templates import Fact, read_facts
 from longctx.profiles.recipe.data.values.every import Values
-from longctx.profiles.recipe.data.words import groups, phrases, sentences
+from longctx.profiles.recipe.data.words import groups, phrases, sentences, words
 
 ALIKE_VERBS, ALIKE_NOUNS = groups("alike_verbs"), groups("alike_nouns")
 SUBJECTS, OBJECTS, MEANS = phrases("subjects"), phrases("objects"), phrases("means")
@@ -23,6 +22,7 @@ STATES = [state.split("; ") for state in sentences("states")]
 DEED, DONE_WITH, DID_WITH, OFFICE, COUNT, LABEL, RELATIVE, STATE = read_facts(
     Path(__file__).with_name("grammar.txt")
 )
+IRREGULAR = dict(entry.split("/", 1) for entry in words("irregular"))
 SYNONYMS = {word: group for group in (*ALIKE_VERBS, *ALIKE_NOUNS) for word in group}
 
 
@@ -40,6 +40,25 @@ def written(pattern: Fact, **parts: str) -> Fact:
         tuple(map(write, pattern.statements)),
         tuple((write(question), write(answer)) for question, answer in pattern.questions),
     )
+
+
+def past(verb: str) -> str:
+    """bought, carried, stopped"""
+    return IRREGULAR[verb].split("/")[0] if verb in IRREGULAR else regular(verb)
+
+
+def participle(verb: str) -> str:
+    """taken, carried"""
+    return IRREGULAR[verb].split("/")[1] if verb in IRREGULAR else regular(verb)
+
+
+def regular(verb: str) -> str:
+    """The regular past."""
+    if verb.endswith("e"):
+        return verb + "d"
+    if verb.endswith("y") and verb[-2:-1] not in "aeiou":
+        return verb[:-1] + "ied"
+    return verb + "ed"
 
 
 def forms(verb: str, mark: str = "") -> dict[str, str]:

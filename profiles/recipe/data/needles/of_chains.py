@@ -8,20 +8,19 @@ import itertools
 from longctx.profiles.recipe.data.facts import frames
 from longctx.profiles.recipe.data.facts.phrasing import choose, stated, turned
 from longctx.profiles.recipe.data.facts.slots import Filling
-from longctx.profiles.recipe.data.facts.templates import Fact
 from longctx.profiles.recipe.data.needles.needle import Needle
 from longctx.profiles.recipe.data.values.every import Values
 
 
 class ChainNeedles:
-    """Makes needles of several steps; `chains` are the frames of two steps to draw from."""
+    """Makes needles of several steps."""
 
-    def __init__(self, values: Values, chains: tuple[Fact, ...]):
-        self.values, self.rng, self.chains = values, values.rng, chains
+    def __init__(self, values: Values):
+        self.values, self.rng = values, values.rng
 
     def chain(self, count: int) -> list[Needle]:
         """`count` facts of two steps, of one frame."""
-        fact = self.rng.choice(self.chains)
+        fact = self.rng.choice(frames.CHAINS)
         statements = [choose(statement, self.rng) for statement in fact.statements]
         question, answer = self.rng.choice(fact.questions)
         question = choose(question, self.rng)

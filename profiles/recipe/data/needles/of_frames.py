@@ -19,14 +19,10 @@ from longctx.profiles.recipe.data.values.every import Values
 
 
 class FrameNeedles:
-    """Makes needles of frames.
+    """Makes needles of frames."""
 
-    `facts`, `reworded`: the frames to draw from, beside those that the grammar invents.
-    """
-
-    def __init__(self, values: Values, facts: tuple[Fact, ...], reworded: tuple[Fact, ...]):
+    def __init__(self, values: Values):
         self.values, self.rng = values, values.rng
-        self.facts, self.reworded = facts, reworded
         self.grammar = Grammar(values, values.rng)
 
     def frame(self) -> Needle:
@@ -62,7 +58,7 @@ class FrameNeedles:
         kind = kind if kind not in {"clause", "phrase", "action", "uuid"} else "num"
         count = self.rng.choice([2, 2, 3, 4])
         values = list(dict.fromkeys(self.values.make(kind) for _ in range(count)))
-        statement = self.statement(self.facts[0])
+        statement = self.statement(frames.FACTS[0])
         texts = []
         for value in values:
             filling.made["value"] = value
@@ -76,8 +72,8 @@ class FrameNeedles:
         if chance < 0.28:
             return self.grammar.fact()
         if chance < 0.53:
-            return self.rng.choice(self.reworded)
-        return self.rng.choice(self.facts[:5] if chance < 0.68 else self.facts)
+            return self.rng.choice(frames.REWORDED)
+        return self.rng.choice(frames.FACTS[:5] if chance < 0.68 else frames.FACTS)
 
     def statement(self, fact: Fact) -> str:
         """A statement of the fact; its slots not yet filled."""

@@ -8,8 +8,6 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from longctx.profiles.recipe.data.facts import frames
-from longctx.profiles.recipe.data.facts.templates import Fact
 from longctx.profiles.recipe.data.needles.needle import Needle
 from longctx.profiles.recipe.data.needles.of_chains import ChainNeedles
 from longctx.profiles.recipe.data.needles.of_frames import FrameNeedles
@@ -20,11 +18,7 @@ from longctx.profiles.recipe.settings import Settings
 
 
 class Tasks:
-    """Makes needles from a random source, the word pools and question records of short contexts.
-
-    `facts`, `reworded`, `chains`: the frames to draw from; a share of them may be left out to
-    test on.
-    """
+    """Makes needles from a random source, the word pools and question records of short contexts."""
 
     def __init__(
         self,
@@ -32,13 +26,10 @@ class Tasks:
         records: list[dict[str, Any]],
         rng: random.Random,
         settings: Settings,
-        facts: tuple[Fact, ...] = frames.FACTS,
-        reworded: tuple[Fact, ...] = frames.REWORDED,
-        chains: tuple[Fact, ...] = frames.CHAINS,
     ):
         self.rng, self.values, self.settings = rng, Values(pools, rng), settings
-        self.frames = FrameNeedles(self.values, facts, reworded)
-        self.chains = ChainNeedles(self.values, chains)
+        self.frames = FrameNeedles(self.values)
+        self.chains = ChainNeedles(self.values)
         self.records = RecordNeedles(self.values, records)
 
     def mixture(self, count: int) -> list[Needle]:

@@ -5,7 +5,7 @@ The pools are word lists found in the books (pools.json). Knows nothing of what 
 
 import random
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from longctx.profiles.recipe.data.words import words
 
@@ -41,3 +41,13 @@ class Draws:
     def letters(self, size: int, alphabet: str = string.ascii_uppercase) -> str:
         """Random characters."""
         return "".join(self.pick(alphabet) for _ in range(size))
+
+
+def of_pool(name: str) -> Callable[[Draws], str]:
+    """A method that draws a word of a pool."""
+    return lambda draws: draws.word(name)
+
+
+def one_of(choices: Sequence[str]) -> Callable[[Draws], str]:
+    """A method that draws one of some words."""
+    return lambda draws: draws.pick(choices)

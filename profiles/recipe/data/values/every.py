@@ -1,19 +1,16 @@
 """What fills the slots of a frame: a value of every kind, made anew each time.
 
-The kinds are made in the values_*.py files beside this one: names, words, numbers, dates, codes,
-computers. A slot's name may end in a digit: {person2} is another person. Knows nothing of
-sentences.
+The kinds are made in the files beside this one: names and words, numbers and dates, codes. A slot's
+name may end in a digit: {person2} is another person. Knows nothing of sentences.
 """
 
 import random
 import string
 from collections.abc import Callable
 
-from longctx.profiles.recipe.data.values.codes import Codes
-from longctx.profiles.recipe.data.values.computers import Computers
-from longctx.profiles.recipe.data.values.dates import Dates
+from longctx.profiles.recipe.data.values.codes import Codes, Computers
 from longctx.profiles.recipe.data.values.draws import Pools
-from longctx.profiles.recipe.data.values.numbers import Numbers
+from longctx.profiles.recipe.data.values.numbers import Dates, Numbers
 
 
 class Values(Codes, Computers, Numbers, Dates):

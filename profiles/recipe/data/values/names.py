@@ -1,11 +1,12 @@
-"""Values that name somebody or something: people, places, institutions, titles, streets.
+"""Values in words: names of people, places, institutions and works, things, phrases, trades.
 
-Names come from word lists, from the books and from syllables, so that none is seen often.
+Names come from word lists, from the books and from syllables, so that none is seen often. Most
+other words are the books' own.
 """
 
 import string
 
-from longctx.profiles.recipe.data.values.draws import Draws
+from longctx.profiles.recipe.data.values.draws import Draws, of_pool, one_of
 from longctx.profiles.recipe.data.words import phrases, words
 
 GIVEN, TOWNS, PLACE_ENDS = words("given"), words("towns"), words("place_ends")
@@ -13,6 +14,11 @@ TITLES, FIRMS = words("titles"), phrases("firms")
 FRONTS = ["Port", "New", "Upper", "Saint", "North", "East", "Fort", "Lake"]
 LAND_ENDS = ["ia", "land", "stan", "ana", "or", "mark", "istan"]
 WAYS = ["Street", "Road", "Lane", "Avenue", "Square", "Alley", "Hill"]
+COLOURS, MATERIALS = words("colours"), words("materials")
+FOODS, ANIMALS = words("foods"), words("animals")
+JOBS, RELATIONS = words("jobs"), words("relations")
+PLACES = phrases("places")
+SHADES = ["dark", "pale", "light", "deep", "bright", "dull"]
 
 
 class Names(Draws):
@@ -84,3 +90,67 @@ class Names(Draws):
     def make_street(self) -> str:
         """A street."""
         return f"{self.make_last()} {self.pick(WAYS)}"
+
+
+class Words(Draws):
+    """Makes words and phrases."""
+
+    make_noun, make_adj = of_pool("nouns"), of_pool("adjectives")
+    make_verb = of_pool("verbs")  # one that takes an object
+    make_plural = of_pool("plurals")
+    make_clause = of_pool("clauses")  # a piece of a sentence
+    make_material, make_relation = one_of(MATERIALS), one_of(RELATIONS)
+
+    def make_word(self) -> str:
+        """One word."""
+        return self.word(self.pick(["nouns", "nouns", "adjectives", "verbs"]))
+
+    def make_thing(self) -> str:
+        """A thing without its article: brass lamp."""
+        front = self.pick([self.make_adj, self.make_color, self.make_material, self.make_noun])()
+        return self.make_noun() if self.rng.random() < 0.25 else f"{front} {self.make_noun()}"
+
+    def make_phrase(self) -> str:
+        """A value of several words."""
+        chance = self.rng.random()
+        if chance < 0.35:
+            return self.word("phrases")
+        if chance < 0.7:
+            return " ".join(self.make_word() for _ in range(self.rng.randint(2, 5)))
+        joint = self.pick(["and", "of", "with", "under"])
+        return f"{self.make_adj()} {self.make_noun()} {joint} {self.make_noun()}"
+
+    def make_action(self) -> str:
+        """What one may do: carry the lamp to the river."""
+        end = f" {self.pick(['to', 'near', 'under', 'with'])} the {self.make_noun()}"
+        deed = f"{self.make_verb()} the {self.make_thing()}"
+        return deed + end if self.rng.random() < 0.6 else deed
+
+    def make_color(self) -> str:
+        """A colour."""
+        front = f"{self.pick(SHADES)} " if self.rng.random() < 0.3 else ""
+        return front + self.pick(COLOURS)
+
+    def make_food(self) -> str:
+        """Something to eat, at times an odd one."""
+        chance = self.rng.random()
+        if chance < 0.6:
+            return self.pick(FOODS)
+        return f"{self.word('nouns' if chance < 0.8 else 'adjectives')} {self.pick(FOODS)}"
+
+    def make_animal(self) -> str:
+        """An animal."""
+        if self.rng.random() >= 0.4:
+            return self.pick(ANIMALS)
+        front = self.make_color() if self.rng.random() < 0.5 else self.make_adj()
+        return f"{front} {self.pick(ANIMALS)}"
+
+    def make_job(self) -> str:
+        """A trade."""
+        return (
+            self.pick(JOBS) if self.rng.random() < 0.7 else f"{self.make_noun()} {self.pick(JOBS)}"
+        )
+
+    def make_spot(self) -> str:
+        """Where a thing lies."""
+        return f"{self.pick(PLACES)} the {self.make_thing()}"

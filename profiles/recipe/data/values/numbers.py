@@ -1,15 +1,20 @@
-"""Values that are numbers: counts, shares, sums of money, quantities, lengths of time."""
+"""Values that are numbers or say when: counts, money, quantities, dates, times, time stamps."""
 
-from longctx.profiles.recipe.data.values.draws import Draws
+from longctx.profiles.recipe.data.values.draws import Draws, one_of
 from longctx.profiles.recipe.data.words import words
 
 NUMBERS, ORDINALS, UNITS = words("numbers"), words("ordinals"), words("units")
 COINS = ["dollars", "euros", "pounds", "crowns", "francs", "marks", "yen", "rupees"]
 PERIODS = ["minutes", "hours", "days", "weeks", "months", "years", "seconds"]
+MONTHS, DAYS = words("months"), words("days")
+HOURS = words("numbers")[:10]
+ORDINAL_ENDS = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd"}
 
 
 class Numbers(Draws):
     """Makes numbers, in digits or words, with or without a unit."""
+
+    make_ordinal = one_of(ORDINALS)
 
     def make_num(self) -> str:
         """A number of three to nine digits."""
@@ -55,6 +60,59 @@ class Numbers(Draws):
         """A length of time."""
         return f"{self.make_small()} {self.pick(PERIODS)}"
 
-    def make_ordinal(self) -> str:
-        """first, second ..."""
-        return self.pick(ORDINALS)
+
+class Dates(Draws):
+    """Makes dates and times in many forms."""
+
+    make_day, make_month = one_of(DAYS), one_of(MONTHS)
+
+    def make_year(self) -> str:
+        """A year."""
+        return str(self.rng.randint(1100, 2089))
+
+    def make_date(self) -> str:
+        """A date in one of many forms."""
+        day, month, year = self.rng.randint(1, 28), self.pick(MONTHS), self.rng.randint(1500, 2079)
+        end = ORDINAL_ENDS.get(day, "th")
+        number = MONTHS.index(month) + 1
+        return self.pick(
+            [
+                f"{day} {month} {year}",
+                f"{month} {day}, {year}",
+                f"{month} {day}",
+                f"{day} {month}",
+                f"the {day}{end} of {month}",
+                f"{month} {day}{end}",
+                f"{year}-{number:02}-{day:02}",
+                f"{day:02}/{number:02}/{year}",
+                f"{day:02}.{number:02}.{year}",
+                f"{month} {year}",
+            ]
+        )
+
+    def make_time(self) -> str:
+        """A time of day."""
+        hour, minute = self.rng.randint(1, 12), self.rng.randint(0, 59)
+        return self.pick(
+            [
+                f"{self.rng.randint(0, 23):02}:{minute:02}",
+                f"{hour}:{minute:02} {self.pick(['am', 'pm', 'a.m.', 'p.m.'])}",
+                f"{hour} o'clock",
+                f"half past {self.pick(HOURS)}",
+                f"{hour} {self.pick(['am', 'pm'])}",
+            ]
+        )
+
+    def make_stamp(self) -> str:
+        """A log's time stamp."""
+        r = self.rng.randint
+        clock = f"{r(0, 23):02}:{r(0, 59):02}:{r(0, 59):02}"
+        date = f"{r(2010, 2034)}-{r(1, 12):02}-{r(1, 28):02}"
+        return self.pick(
+            [
+                f"{date} {clock}",
+                f"{date}T{clock}Z",
+                f"{self.pick(MONTHS)[:3]} {r(1, 28):2} {clock}",
+                f"{date}T{clock}.{r(0, 999):03}Z",
+            ]
+        )

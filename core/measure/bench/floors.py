@@ -130,8 +130,11 @@ def pairs_of(options: MethodOptions, tokens: int, window: int | None) -> Pairs:
         tokens: of the document.
         window: of the layer, if it slides.
     """
+    assert options.chunk is not None
     if options.budget is not None or window is not None:
         return Pairs(evicting_pairs(tokens, options.chunk, options.budget or 0, window))
+    assert options.near is not None
+    assert options.window is not None
     return selecting_pairs(tokens, options.near, options.chunk, options.window)
 
 

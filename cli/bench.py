@@ -9,6 +9,7 @@ import typer
 
 from longctx.cli import bench_tables, options, progress, render
 from longctx.cli.loading import make_setup
+from longctx.cli.measuring import option
 
 EXAMPLES = """\
   longctx bench ingest --tokens 128K --tokens 1M
@@ -57,7 +58,7 @@ def run(
     what: Annotated[What, typer.Argument(metavar="WHAT", help="What to measure.")],
     shapes: Annotated[
         str,
-        options.value(
+        option(
             "--shapes",
             "NAME",
             "Model shape to fill with random weights: llama-3.1-8b, llama-3.2-1b, "
@@ -66,25 +67,21 @@ def run(
     ] = "llama-3.1-8b",
     model: Annotated[
         str | None,
-        options.value(
-            "--model",
-            "MODEL",
-            "A real model in place of a shape: 'tiny', a folder, or a hub name.",
+        option(
+            "--model", "MODEL", "A real model in place of a shape: 'tiny', a folder, or a hub name."
         ),
     ] = None,
     profile: options.ProfileName = None,
     method: Annotated[
         str | None,
-        options.value(
-            "--method",
-            "METHOD",
-            "Reading method: reform, reattention or both; by default reform.",
+        option(
+            "--method", "METHOD", "Reading method: reform, reattention or both; by default reform."
         ),
     ] = None,
     kv_dtype: options.KvDtype = None,
     tokens: Annotated[
         list[str] | None,
-        options.value(
+        option(
             "--tokens",
             "N",
             "Tokens of a document, or before an answer: 16k (= 16,000), 128K (= 131,072), 1M "
@@ -93,7 +90,7 @@ def run(
     ] = None,
     chunk: Annotated[
         list[str] | None,
-        options.value(
+        option(
             "--chunk",
             "N",
             "Tokens read at a time; by default 8K, 512 where everything is kept, or the "
@@ -102,7 +99,7 @@ def run(
     ] = None,
     budget: Annotated[
         list[str] | None,
-        options.value(
+        option(
             "--budget",
             "N",
             "Tokens that each layer's cache keeps; by default as many as --chunk. Not for "
@@ -111,7 +108,7 @@ def run(
     ] = None,
     at: Annotated[
         list[str] | None,
-        options.value(
+        option(
             "--at",
             "N",
             "Reading: instead of whole documents, read 16 chunks after N tokens, over randomly "
@@ -122,7 +119,7 @@ def run(
     gather: options.Gather = None,
     decode: Annotated[
         list[str] | None,
-        options.value(
+        option(
             "--decode",
             "NAME[:OPTION=VALUE,...]",
             "Decoding: a decode policy to measure; by default each there is. May be given "
@@ -131,7 +128,7 @@ def run(
     ] = None,
     answer: Annotated[
         str | None,
-        options.value("--answer", "N", "Decoding: tokens that are timed; by default 256."),
+        option("--answer", "N", "Decoding: tokens that are timed; by default 256."),
     ] = None,
     no_save: Annotated[
         bool,
@@ -151,7 +148,7 @@ def run(
     ] = False,
     gpu_memory: Annotated[
         str | None,
-        options.value(
+        option(
             "--gpu-memory",
             "SIZE",
             "Use only so much of the GPU's memory, such as 24GB; by default all of it.",

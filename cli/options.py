@@ -42,11 +42,6 @@ def flag(name: str, help_text: str) -> typer.models.OptionInfo:
     return typer.Option(name, help=help_text, show_default=False)
 
 
-def value(name: str, metavar: str, help_text: str) -> typer.models.OptionInfo:
-    """An option with a value, for this run only."""
-    return typer.Option(name, metavar=metavar, help=help_text, show_default=False)
-
-
 LibraryDir = Annotated[
     Path | None,
     setting(

@@ -1,7 +1,4 @@
-"""The measured times of tokens after one prompt, and their lower bound.
-
-Knows no way to decode.
-"""
+"""The measured times of tokens after one prompt, and their lower bound."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
-"""The floor of a reading: what must be computed and written, at the measured ceilings.
+"""The floor of a reading: the least time to compute and write it at the measured ceilings.
 
-Counts the multiplications of the layers that are really run, and nothing else: no norms, no
-eviction, no copies. Knows nothing of devices.
+Counts only the multiplications of the layers that run: no norms, no eviction, no copies.
 """
 
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ from longctx.core.store.writer import Writer
 
 @dataclass(frozen=True)
 class Reading:
-    """One document that was read.
+    """One document.
 
     Attributes:
         tokens, chunk, budget: of the document; read at a time; kept in each layer's cache, None:

@@ -1,7 +1,7 @@
 """Times the tokens after one prompt of random keys and values, policy by policy.
 
-All policies decode from the same buffers, one after another: at the lengths that matter there is
-no room for a second cache. Each gets the prompt as if it were its own.
+All policies decode from the same buffers, one after another: long prompts leave no room for a
+second KV cache. Each policy gets the prompt as if it were its own.
 """
 
 import copy

@@ -1,7 +1,7 @@
-"""How long chunks take at a given length, over randomly filled keys and values.
+"""How long a chunk takes after a given number of tokens, over randomly filled keys and values.
 
-What a whole document would take follows from a few of them. Runs what `ingest` runs, but writes
-nothing.
+The time of a whole document is estimated from a few such places. Runs what `ingest` runs, but
+writes nothing.
 """
 
 from collections.abc import Callable, Sequence

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from enum import StrEnum
 from itertools import count, zip_longest
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from longctx.cli import bench_tables, options, progress, render
 from longctx.cli.loading import make_setup
+from longctx.cli.measuring import option
 
 EXAMPLES = """\
   longctx bench ingest --tokens 128K --tokens 1M
@@ -57,103 +58,77 @@ def run(
     what: Annotated[What, typer.Argument(metavar="WHAT", help="What to measure.")],
     shapes: Annotated[
         str,
-        typer.Option(
+        option(
             "--shapes",
-            metavar="NAME",
-            show_default=False,
-            help="Model shape to fill with random weights: llama-3.1-8b, llama-3.2-1b, "
+            "NAME",
+            "Model shape to fill with random weights: llama-3.1-8b, llama-3.2-1b, "
             "mistral-nemo-12b or tiny; by default llama-3.1-8b.",
         ),
     ] = "llama-3.1-8b",
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model",
-            metavar="MODEL",
-            show_default=False,
-            help="A real model in place of a shape: 'tiny', a folder, or a hub name.",
+        option(
+            "--model", "MODEL", "A real model in place of a shape: 'tiny', a folder, or a hub name."
         ),
     ] = None,
     profile: options.ProfileName = None,
     method: Annotated[
         str | None,
-        typer.Option(
-            "--method",
-            metavar="METHOD",
-            show_default=False,
-            help="Reading method: reform, reattention or both; by default reform.",
+        option(
+            "--method", "METHOD", "Reading method: reform, reattention or both; by default reform."
         ),
     ] = None,
-    kv_dtype: Annotated[
-        str | None,
-        typer.Option(
-            "--kv-dtype",
-            metavar="DTYPE",
-            show_default=False,
-            help="How keys and values are kept, by methods that keep them: auto, bf16 or int8; by "
-            "default auto, or as the profile says.",
-        ),
-    ] = None,
+    kv_dtype: options.KvDtype = None,
     tokens: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--tokens",
-            metavar="N",
-            show_default=False,
-            help="Tokens of a document, or before an answer: 16k (= 16,000), 128K (= 131,072), 1M "
+            "N",
+            "Tokens of a document, or before an answer: 16k (= 16,000), 128K (= 131,072), 1M "
             "(= 1,048,576); by default 128K. May be given several times.",
         ),
     ] = None,
     chunk: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--chunk",
-            metavar="N",
-            show_default=False,
-            help="Tokens read at a time; by default 8K, 512 where everything is kept, or the "
+            "N",
+            "Tokens read at a time; by default 8K, 512 where everything is kept, or the "
             "profile's. May be given several times, each with a --budget where there is one.",
         ),
     ] = None,
     budget: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--budget",
-            metavar="N",
-            show_default=False,
-            help="Tokens that each layer's cache keeps; by default as many as --chunk. Not for "
+            "N",
+            "Tokens that each layer's cache keeps; by default as many as --chunk. Not for "
             "methods that keep everything.",
         ),
     ] = None,
     at: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--at",
-            metavar="N",
-            show_default=False,
-            help="Reading: instead of whole documents, read 16 chunks after N tokens, over "
-            "randomly filled keys and values, and estimate what a document takes; nothing is "
-            "written. For methods that keep keys and values; may be given several times.",
+            "N",
+            "Reading: instead of whole documents, read 16 chunks after N tokens, over randomly "
+            "filled keys and values, and estimate what a document takes; nothing is written. For "
+            "methods that keep keys and values; may be given several times.",
         ),
     ] = None,
     gather: options.Gather = None,
     decode: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--decode",
-            metavar="NAME[:OPTION=VALUE,...]",
-            show_default=False,
-            help="Decoding: a decode policy to measure; by default each there is. May be given "
+            "NAME[:OPTION=VALUE,...]",
+            "Decoding: a decode policy to measure; by default each there is. May be given "
             "several times.",
         ),
     ] = None,
     answer: Annotated[
         str | None,
-        typer.Option(
-            "--answer",
-            metavar="N",
-            show_default=False,
-            help="Decoding: tokens that are timed; by default 256.",
-        ),
+        option("--answer", "N", "Decoding: tokens that are timed; by default 256."),
     ] = None,
     no_save: Annotated[
         bool,
@@ -173,11 +148,10 @@ def run(
     ] = False,
     gpu_memory: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--gpu-memory",
-            metavar="SIZE",
-            show_default=False,
-            help="Use only so much of the GPU's memory, such as 24GB; by default all of it.",
+            "SIZE",
+            "Use only so much of the GPU's memory, such as 24GB; by default all of it.",
         ),
     ] = None,
     device: options.Device = "auto",
@@ -205,7 +179,6 @@ def run(
     _require(what is What.DECODE or not (decode or answer), DECODING)
     reading = method or kv_dtype or chunk or budget or no_save
     _require(what is not What.DECODE or not reading, NOT_DECODING)
-    limit = None if gpu_memory is None else parse_bytes(gpu_memory)
     wanted = Wanted(
         shape=shapes,
         model=model,
@@ -215,32 +188,29 @@ def run(
         device=device,
         dtype=dtype,
         threads=threads,
-        gpu_memory=limit,
+        gpu_memory=None if gpu_memory is None else parse_bytes(gpu_memory),
     )
     lengths = [parse_tokens(text) for text in at or tokens or ["128K"]]
-    sizes = _pairs(
-        [parse_tokens(text) for text in chunk or []], [parse_tokens(text) for text in budget or []]
-    )
+    sizes = _pairs(*([parse_tokens(text) for text in texts or []] for texts in (chunk, budget)))
     if at:
         from longctx.core.measure.bench.stretches import measure_at
 
-        _show(measure_at(wanted, lengths, sizes, _steps()), bench_tables.show_curves, json)
+        report = measure_at(wanted, lengths, sizes, _steps())
     elif what is What.INGEST:
         from longctx.core.measure.bench.ingesting import ingest
 
-        read = ingest(wanted, lengths, sizes, not no_save, baselines, _steps())
-        _show(read, bench_tables.show_readings, json)
+        report = ingest(wanted, lengths, sizes, not no_save, baselines, _steps())
     elif what is What.DECODE:
         from longctx.core.measure.bench.decoding import decode as measure
 
-        length = parse_tokens(answer or "256")
-        timed = measure(wanted, lengths, decode or (), length, baselines, _steps())
-        _show(timed, bench_tables.show_decoded, json)
+        timed = parse_tokens(answer or "256")
+        report = measure(wanted, lengths, decode or (), timed, baselines, _steps())
     else:
         from longctx.core.measure.bench.answering import ask
 
-        asked = ask(wanted, lengths, sizes, gather, not no_save, _steps())
-        _show(asked, bench_tables.show_answers, json)
+        report = ask(wanted, lengths, sizes, gather, not no_save, _steps())
+    if not render.result(report.as_dict(), json):
+        bench_tables.show(report)
 
 
 def _pairs(chunks: list[int], budgets: list[int]) -> list[tuple[int | None, int | None]]:
@@ -268,8 +238,3 @@ def _steps() -> Callable[[str], None]:
     """Says which of its measurements is made; how many there will be is not known."""
     numbers = count()
     return lambda text: progress.step(text, next(numbers), unit="measurements")
-
-
-def _show(report: Any, show: Callable[[Any], None], json: bool) -> None:
-    if not render.result(report.as_dict(), json):
-        show(report)

@@ -1,5 +1,6 @@
 """What `longctx bench` has measured, as tables for people."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from longctx.cli import render
@@ -7,15 +8,10 @@ from longctx.cli.text import size
 
 if TYPE_CHECKING:
     from longctx.core.measure.bench import answering, decoding, ingesting, stretches
-    from longctx.core.measure.bench.ceilings import Ceilings
-    from longctx.core.measure.bench.machine import Machine
 
 
-def show_readings(report: "ingesting.Report") -> None:
-    """The table of `bench ingest`."""
-    _show_machine(report.machine, report.ceilings)
-    headers = ("method", "tokens", "chunk/cache", "seconds", "tokens/s", "floor", "over floor")
-    headers = (*headers, "peak memory", "state")
+def _show_readings(report: "ingesting.IngestReport") -> None:
+    headers = "method, tokens, chunk/cache, seconds, tokens/s, floor, over floor, peak memory"
     rows = [
         (
             f"{report.machine.method}, {r.floor.layers} layers",
@@ -41,18 +37,14 @@ def show_readings(report: "ingesting.Report") -> None:
         )
         for b in report.baselines
     ]
-    render.line("")
-    render.table(headers, rows, right=headers[1:])
+    _show(report, f"{headers}, state", rows)
     for g in report.growth:
         sizes = f"chunk {_count(g.chunk)}, cache {_count(g.budget)}"
         render.line(f"{sizes}: {g.tokens:g} times the tokens take {g.seconds:.2f} times the time")
 
 
-def show_answers(report: "answering.Report") -> None:
-    """The table of `bench ask`."""
-    _show_machine(report.machine, report.ceilings)
-    headers = ("method", "by", "tokens", "chunk/cache", "page cache", "opening", "gather", "least")
-    headers = (*headers, "first token", "tokens/s", "at most", "peak memory")
+def _show_answers(report: "answering.AskReport") -> None:
+    headers = "method, by, tokens, chunk/cache, page cache, opening, gather, least, first token"
     rows = [
         (
             r.method,
@@ -60,24 +52,20 @@ def show_answers(report: "answering.Report") -> None:
             f"{r.tokens:,}",
             _sizes(r),
             r.cache,
-            f"{r.open_s * 1000:,.0f} ms" if r.open_s else "",
-            f"{r.gather_s * 1000:,.0f} ms",
-            "" if r.gather_floor_s is None else f"{r.gather_floor_s * 1000:,.0f} ms",
-            f"{r.first_token_s * 1000:,.0f} ms",
+            _ms(r.open_s or None),
+            _ms(r.gather_s),
+            _ms(r.gather_floor_s),
+            _ms(r.first_token_s),
             f"{r.decode_tokens_per_s:,.1f}",
             f"{r.decode_ceiling:,.1f}",
             size(r.peak_memory),
         )
         for r in report.answers
     ]
-    render.line("")
-    render.table(headers, rows, right=headers[2:])
+    _show(report, f"{headers}, tokens/s, at most, peak memory", rows, names=2)
 
 
-def show_curves(report: "stretches.Report") -> None:
-    """The table of `bench ingest --at`, and what whole documents would take."""
-    _show_machine(report.machine, report.ceilings)
-    headers = ("chunk", "after", "ms a chunk", "tokens/s", "peak memory")
+def _show_curves(report: "stretches.CurveReport") -> None:
     rows = [
         (
             f"{curve.chunk:,}",
@@ -89,8 +77,7 @@ def show_curves(report: "stretches.Report") -> None:
         for curve in report.curves
         for s in curve.stretches
     ]
-    render.line("")
-    render.table(headers, rows, right=headers)
+    _show(report, "chunk, after, ms a chunk, tokens/s, peak memory", rows, names=0)
     for curve in report.curves:
         whole = curve.whole
         render.line(
@@ -100,11 +87,8 @@ def show_curves(report: "stretches.Report") -> None:
         )
 
 
-def show_decoded(report: "decoding.Report") -> None:
-    """The table of `bench decode`."""
-    _show_machine(report.machine, report.ceilings)
-    headers = ("decoded by", "after", "tokens", "tokens/s", "at most", "over bound", "attended")
-    headers = (*headers, "held", "ready", "peak memory")
+def _show_decoded(report: "decoding.DecodeReport") -> None:
+    headers = "decoded by, after, tokens, tokens/s, at most, over bound, attended, held, ready"
     rows = [
         (
             _decoded_by(r),
@@ -115,8 +99,28 @@ def show_decoded(report: "decoding.Report") -> None:
         )
         for r in report.decoded
     ]
+    _show(report, f"{headers}, peak memory", rows)
+
+
+def _show(report: Any, headers: str, rows: Sequence[Sequence[str]], names: int = 1) -> None:
+    """A table under what it was measured on; all columns but the first `names` are numbers."""
+    columns = headers.split(", ")
+    _show_machine(report)
     render.line("")
-    render.table(headers, rows, right=headers[1:])
+    render.table(columns, rows, right=columns[names:])
+
+
+_SHOWN = {
+    "ingest": _show_readings,
+    "ask": _show_answers,
+    "ingest --at": _show_curves,
+    "decode": _show_decoded,
+}
+
+
+def show(report: Any) -> None:
+    """The table of a benchmark's report."""
+    _SHOWN[report.bench](report)
 
 
 def _decoded(row: Any) -> tuple[str, ...]:
@@ -136,7 +140,8 @@ def _decoded_by(row: Any) -> str:
     return f"{row.name}:{','.join(options)}" if options else row.name
 
 
-def _show_machine(machine: "Machine", ceilings: "Ceilings") -> None:
+def _show_machine(report: Any) -> None:
+    machine, ceilings = report.machine, report.ceilings
     attention = ", ".join(f"{name} {_tera(flops)}" for name, flops in ceilings.attention_by.items())
     facts = [
         ("model", f"{machine.model}, {machine.dtype}"),
@@ -159,6 +164,10 @@ def _sizes(row: Any) -> str:
 
 def _count(tokens: int | None) -> str:
     return "all" if tokens is None else f"{tokens:,}"
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1000:,.0f} ms"
 
 
 def _tera(flops: float) -> str:

@@ -1,4 +1,4 @@
-"""What `niah`, `eval` and `calibrate` share on the command line: options, and lists in options."""
+"""Options that `niah`, `eval`, `calibrate` and `bench` share, and lists in options."""
 
 from collections.abc import Iterable
 from pathlib import Path

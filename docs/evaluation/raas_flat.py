@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--decode", action="append", help="a policy with its options; repeatable")
     options = parser.parse_args()
     if options.json:
-        wanted = Wanted(options.shapes, device=options.device, dtype=options.dtype)
+        wanted = Wanted(shape=options.shapes, device=options.device, dtype=options.dtype)
         policies = options.decode or list(POLICIES)
         for report in measured(wanted, options.prompt, options.answer, policies):
             options.json.write_text(json.dumps(report, indent=1), "utf-8")  # it takes long

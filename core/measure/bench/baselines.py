@@ -5,16 +5,18 @@ Full attention as transformers runs it, and a cache of sinks and recent tokens a
 about what it read, so nothing is written.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from longctx.core.common.device import empty_cache, is_out_of_memory, peak_memory, reset_peak_memory
+from longctx.core.common.errors import LongctxError
 from longctx.core.engine.setup import Engine
-from longctx.core.measure.bench.ceilings import wait_for
+from longctx.core.measure.bench.ceilings import Clock
+from longctx.core.measure.bench.workbench import Workbench, attempt
 from longctx.core.model.adapter import Decoder, Layer
 
 FULL = (32768, 65536, 131072, 262144)  # tokens
@@ -23,14 +25,14 @@ SINKS = 4
 
 @dataclass(frozen=True)
 class Baseline:
-    """One document that was read in another way.
+    """One document read in another way.
 
     Attributes:
         name: of the way.
         tokens: of the document.
-        chunk, budget: read at a time, and kept; None: all at once, and all.
+        chunk, budget: tokens read at a time, and kept; None: all.
         seconds, tokens_per_s: None where it failed.
-        peak_memory: bytes at most on the device; None where unknown.
+        peak_memory: most bytes used on the device; None where unknown.
         failed: why; empty where it did not.
     """
 
@@ -44,52 +46,40 @@ class Baseline:
     failed: str = ""
 
 
-def measure_baselines(
-    engine: Engine,
-    tokens: Sequence[int],
-    sizes: Sequence[tuple[int, int]],
-    on_note: Callable[[str], None],
-) -> list[Baseline]:
-    """Full attention as far as it goes, and a recent window for each pair of chunk and budget.
+def measure_baselines(bench: Workbench, tokens: Sequence[int]) -> list[Baseline]:
+    """Full attention up to the length where it fails, and a recent window for each size.
 
     Args:
-        engine: the model.
+        bench: the model, and the sizes.
         tokens: lengths of documents. The window reads the shortest: its rate is that of any.
-        sizes: pairs of chunk and budget.
-        on_note: gets a line at each step.
     """
-    found: list[Baseline] = []
-    for length in [n for n in FULL if n <= max(tokens)] or [min(tokens)]:
-        on_note(f"reading {length:,} tokens with the full attention of transformers")
-        found.append(_full(engine, length))
+    found, engine, shortest = [], bench.engine, min(tokens)
+    for length in [n for n in FULL if n <= max(tokens)] or [shortest]:
+        bench.note(f"reading {length:,} tokens with the full attention of transformers")
+        read = partial(_read_full, engine, length)
+        found.append(_timed("transformers, full attention", engine, length, None, None, read))
         if found[-1].failed:
             break
-    for chunk, budget in sizes:
-        on_note(f"reading {min(tokens):,} tokens with a recent window of {budget:,}")
-        found.append(_recent(engine, min(tokens), chunk, budget))
+    for part in (options.reading for options in bench.sizes):
+        chunk, budget = part.chunk, part.budget or part.window
+        bench.note(f"reading {shortest:,} tokens with a recent window of {budget:,}")
+        read = partial(_read_recent, engine.decoder, shortest, chunk, budget)
+        found.append(_timed("sinks and recent tokens", engine, shortest, chunk, budget, read))
     return found
 
 
-def _full(engine: Engine, tokens: int) -> Baseline:
-    decoder = engine.decoder
+def _read_full(engine: Engine, tokens: int) -> None:
     ids = torch.zeros(1, tokens, dtype=torch.long, device=engine.device)
-
-    def read() -> None:
-        with decoder.as_it_is() as model, torch.inference_mode():
-            model.base_model(ids, use_cache=True)
-
-    return _timed("transformers, full attention", engine, tokens, None, None, read)
-
-
-def _recent(engine: Engine, tokens: int, chunk: int, budget: int) -> Baseline:
-    def read() -> None:
-        read_recent(engine.decoder, tokens, chunk, Recent(budget))
-
-    return _timed("sinks and recent tokens", engine, tokens, chunk, budget, read)
+    with engine.decoder.as_it_is() as model, torch.inference_mode():
+        base: Any = model.base_model
+        try:
+            base(ids, use_cache=True)
+        except ValueError as error:  # transformers has no such attention for this architecture
+            raise LongctxError(str(error).splitlines()[0]) from error
 
 
-def read_recent(decoder: Decoder, tokens: int, chunk: int, memory: "Recent") -> None:
-    """Reads zeros through all layers over a memory."""
+def _read_recent(decoder: Decoder, tokens: int, chunk: int, budget: int) -> None:
+    memory = Recent(budget)
     for ids in torch.zeros(tokens, dtype=torch.long).split(chunk):
         decoder.read(ids, memory)
 
@@ -103,21 +93,13 @@ def _timed(
     read: Callable[[], None],
 ) -> Baseline:
     """Reads once; running out of memory is a result."""
-    reset_peak_memory(engine.device)
-    seconds, failed = None, ""
-    started = time.perf_counter()
-    try:
+
+    def run() -> float:
+        clock = Clock(engine.device)
         read()
-        wait_for(engine.device)
-        seconds = round(time.perf_counter() - started, 4)
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        failed = "out of memory"
-    except ValueError as error:  # transformers has no such attention for this architecture
-        failed = str(error).splitlines()[0]
-    peak = peak_memory(engine.device)
-    empty_cache(engine.device)
+        return round(clock.seconds(), 4)
+
+    seconds, failed, peak = attempt(engine.device, run)
     rate = round(tokens / seconds, 1) if seconds else None
     return Baseline(name, tokens, chunk, budget, seconds, rate, peak, failed)
 

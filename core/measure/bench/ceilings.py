@@ -8,6 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from longctx.core.common.errors import LongctxError
 from longctx.core.model.adapter import Layer
+from longctx.core.store.confined import Confined
 
 BACKENDS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,
@@ -76,12 +78,20 @@ def measure(layer: Layer, device: str, dtype: torch.dtype, folder: Path | None) 
     )
 
 
-def wait_for(device: str) -> None:
-    """Returns when the device has done all that it was given."""
-    if device.startswith("cuda"):
-        torch.cuda.synchronize(device)
-    elif device == "mps":
-        torch.mps.synchronize()
+class Clock:
+    """Measures the seconds since it was made; both ends wait until the device is idle."""
+
+    def __init__(self, device: str):
+        self._device, self._started = device, 0.0
+        self._started = self.seconds()
+
+    def seconds(self) -> float:
+        """Seconds until now."""
+        if self._device.startswith("cuda"):
+            torch.cuda.synchronize(self._device)
+        elif self._device == "mps":
+            torch.mps.synchronize()
+        return time.perf_counter() - self._started
 
 
 def seconds(call: Callable[[], object], device: str) -> float:
@@ -98,12 +108,10 @@ def seconds(call: Callable[[], object], device: str) -> float:
 
 
 def _run(call: Callable[[], object], count: int, device: str) -> float:
-    wait_for(device)
-    started = time.perf_counter()
+    clock = Clock(device)
     for _ in range(count):
         call()
-    wait_for(device)
-    return time.perf_counter() - started
+    return clock.seconds()
 
 
 def _matmul(device: str, dtype: torch.dtype, size: int) -> float:
@@ -118,19 +126,14 @@ def _attention(layer: Layer, device: str, dtype: torch.dtype, size: int) -> dict
     k, v = torch.randn(2, 1, G, size, D, device=device, dtype=dtype)
     flop, found = 4 * H * size * size * D, {}
     for name, backend in BACKENDS.items():
-        # Why a backend does not run here is told in warnings beside the error.
-        # That backend takes no grouped heads.
+        # The efficient backend takes no grouped heads. Why a backend does not run here is told in
+        # warnings beside the error.
         groups = H // G if name == "efficient" else 1
         keys, values = (x.repeat_interleave(groups, dim=1) for x in (k, v))
-        grouped = {"enable_gqa": groups == 1}
-        with sdpa_kernel(backend), warnings.catch_warnings(action="ignore"):
-            try:
-                took = seconds(
-                    partial(F.scaled_dot_product_attention, q, keys, values, **grouped), device
-                )
-            except RuntimeError:
-                continue
-        found[name] = flop / took
+        attend = partial(F.scaled_dot_product_attention, enable_gqa=groups == 1)
+        quiet = warnings.catch_warnings(action="ignore")
+        with suppress(RuntimeError), sdpa_kernel(backend), quiet:
+            found[name] = flop / seconds(partial(attend, q, keys, values), device)
     if not found:
         raise LongctxError(
             f"no fused attention runs on {device} in {dtype}", "", "Use --dtype bf16."
@@ -169,12 +172,8 @@ def _disk(folder: Path, size: int) -> tuple[float, float | None]:
     return write, read
 
 
-def forget(path: Path) -> bool:
-    """Takes a file out of the page cache, so that it is read from the disk next time.
-
-    Returns:
-        Whether this system can.
-    """
+def forget(path: Path | Confined) -> bool:
+    """Evicts a file from the page cache; False where this system cannot."""
     if not hasattr(os, "posix_fadvise"):
         return False
     with path.open("rb") as file:
@@ -183,12 +182,8 @@ def forget(path: Path) -> bool:
     return True
 
 
-def remember(path: Path) -> bool:
-    """Reads a file from end to end, so that it is in the page cache, if that has room for it.
-
-    Returns:
-        True: every system can.
-    """
+def remember(path: Path | Confined) -> bool:
+    """Reads a whole file into the page cache, if there is room; True, as every system can."""
     block = bytearray(BLOCK)
     with path.open("rb", buffering=0) as file:
         while file.readinto(block):

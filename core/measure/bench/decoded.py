@@ -1,18 +1,12 @@
-"""The measured times of tokens after one prompt, and their lower bound.
-
-Knows no way to decode.
-"""
+"""The measured times of tokens after one prompt, and their lower bound."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from longctx.core.common.device import empty_cache, is_out_of_memory, peak_memory, reset_peak_memory
-from longctx.core.common.errors import LongctxError
 from longctx.core.contracts.policy import Spent
-from longctx.core.engine.setup import Engine
-from longctx.core.measure.bench.ceilings import Ceilings
 from longctx.core.measure.bench.floors import entry_bytes, weight_bytes
+from longctx.core.measure.bench.workbench import Workbench, attempt
 
 
 @dataclass(frozen=True)
@@ -77,55 +71,45 @@ class Timed:
 
 
 def decoded(
-    engine: Engine,
-    found: Ceilings,
+    bench: Workbench,
     name: str,
     options: dict[str, Any],
     tokens: int,
     answer: int,
-    timed: Callable[[], Timed],
+    run: Callable[[], Timed],
 ) -> Decoded:
-    """Measures one way to decode; that it cannot, or has no room, is a result.
+    """Measures one way to decode; failing, or running out of memory, is a result.
 
     Args:
-        engine: the model.
-        found: what is possible here.
+        bench: the model.
         name, options, tokens, answer: see `Decoded`.
-        timed: decodes.
+        run: decodes.
     """
-    reset_peak_memory(engine.device)
-    figures: dict[str, Any] = {}
-    try:
-        figures = _figures(engine, found, timed())
-    except LongctxError as error:
-        figures = {"failed": f"{error.what}: {error.why}" if error.why else error.what}
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        figures = {"failed": "out of memory"}
-    peak = peak_memory(engine.device)
-    empty_cache(engine.device)
-    return Decoded(name, options, tokens, answer, peak_memory=peak, **figures)
-
-
-def _figures(engine: Engine, found: Ceilings, timed: Timed) -> dict[str, Any]:
+    timed, failed, peak = attempt(bench.engine.device, run)
+    if timed is None:
+        return Decoded(name, options, tokens, answer, peak_memory=peak, failed=failed)
     spent = timed.spent
-    bound = bound_s(engine, found, spent.attended, timed.scored)
-    return {
-        "ready_s": round(timed.ready_s, 4),
-        "tokens_per_s": round(1 / timed.seconds, 2),
-        "bound_tokens_per_s": round(1 / bound, 2),
-        "over_bound": round(timed.seconds / bound, 3),
-        "attended": round(spent.attended, 1),
-        "scored": round(timed.scored, 1),
-        "refreshes": spent.refreshes,
-        "held": spent.held,
-        "captured": timed.captured,
-    }
+    bound = bound_s(bench, spent.attended, timed.scored)
+    return Decoded(
+        name,
+        options,
+        tokens,
+        answer,
+        ready_s=round(timed.ready_s, 4),
+        tokens_per_s=round(1 / timed.seconds, 2),
+        bound_tokens_per_s=round(1 / bound, 2),
+        over_bound=round(timed.seconds / bound, 3),
+        attended=round(spent.attended, 1),
+        scored=round(timed.scored, 1),
+        refreshes=spent.refreshes,
+        held=spent.held,
+        peak_memory=peak,
+        captured=timed.captured,
+    )
 
 
-def bound_s(engine: Engine, found: Ceilings, attended: float, scored: float) -> float:
-    """Seconds that a token takes at least.
+def bound_s(bench: Workbench, attended: float, scored: float) -> float:
+    """The least seconds that a token takes.
 
     It reads the matrices of all layers and of the output once; the keys and values that it attends
     to, where a step that chooses anew attends to all, once; and the smallest and the largest key of
@@ -133,11 +117,11 @@ def bound_s(engine: Engine, found: Ceilings, attended: float, scored: float) -> 
     what it writes, of weights that an attention leaves behind for a choice, or of the choice.
 
     Args:
-        engine: the model.
-        found: how fast the device copies.
+        bench: the model, and how fast the device copies.
         attended: entries that it attends to, mean over layers and key/value heads.
         scored: pages that it scores, likewise.
     """
+    engine = bench.engine
     config, layers, itemsize = engine.files.config, engine.decoder.layers, engine.dtype.itemsize
     entries = (attended + scored) * entry_bytes(layers, itemsize)
-    return (weight_bytes(config, layers, itemsize) + entries) / found.copy_bytes_s
+    return (weight_bytes(config, layers, itemsize) + entries) / bench.ceilings.copy_bytes_s

@@ -1,7 +1,6 @@
-"""The floor of a reading: what must be computed and written, at the measured ceilings.
+"""The floor of a reading: the least time to compute and write it at the measured ceilings.
 
-Counts the multiplications of the layers that are really run, and nothing else: no norms, no
-eviction, no copies. Knows nothing of devices.
+Counts only the multiplications of the layers that run: no norms, no eviction, no copies.
 """
 
 from dataclasses import dataclass
@@ -130,8 +129,11 @@ def pairs_of(options: MethodOptions, tokens: int, window: int | None) -> Pairs:
         tokens: of the document.
         window: of the layer, if it slides.
     """
+    assert options.chunk is not None
     if options.budget is not None or window is not None:
         return Pairs(evicting_pairs(tokens, options.chunk, options.budget or 0, window))
+    assert options.near is not None
+    assert options.window is not None
     return selecting_pairs(tokens, options.near, options.chunk, options.window)
 
 

@@ -4,7 +4,6 @@ With a cache that grows by a copy for each token, and with one of fixed size, fo
 compiles the model on a GPU by itself. Greedy; nothing ends the answer but its length.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -15,68 +14,54 @@ from longctx.core.common.device import is_out_of_memory
 from longctx.core.common.errors import LongctxError
 from longctx.core.contracts.policy import Spent
 from longctx.core.engine.setup import Engine
-from longctx.core.measure.bench.ceilings import Ceilings, wait_for
+from longctx.core.measure.bench.ceilings import Clock
 from longctx.core.measure.bench.decoded import Decoded, Timed, decoded
+from longctx.core.measure.bench.workbench import Workbench
 
 UNCOUNTED, ROUNDS = 8, 2  # tokens, and answers of so many before the one that is timed
 
 
-def measure_generate(
-    engine: Engine,
-    tokens: int,
-    answer: int,
-    found: Ceilings,
-    on_note: Callable[[str], None],
-) -> Iterator[Decoded]:
+def measure_generate(bench: Workbench, tokens: int, answer: int) -> Iterator[Decoded]:
     """Times `generate` with each kind of cache.
 
     Args:
-        engine: the model.
+        bench: the model.
         tokens: of the prompt.
         answer: tokens to time.
-        found: what is possible here.
-        on_note: gets a line at each step.
     """
-    compiled = ", compiled" if engine.device.startswith("cuda") else ""
+    from transformers import DynamicCache, StaticCache
+
+    room = tokens + ROUNDS * UNCOUNTED + answer
+    compiled = ", compiled" if bench.engine.device.startswith("cuda") else ""
     for name, make in (
-        ("generate of transformers, growing cache", _growing),
-        (f"generate of transformers, static cache{compiled}", _static),
+        ("generate of transformers, growing cache", DynamicCache),
+        (
+            f"generate of transformers, static cache{compiled}",
+            partial(StaticCache, max_cache_len=room),
+        ),
     ):
-        on_note(f"decoding {answer:,} tokens after {tokens:,} with {name}")
-        timed = partial(_timed, engine, make, tokens, answer)
-        yield decoded(engine, found, name, {}, tokens, answer, timed)
+        bench.note(f"decoding {answer:,} tokens after {tokens:,} with {name}")
+        timed = partial(_timed, bench.engine, make, tokens, answer)
+        yield decoded(bench, name, {}, tokens, answer, timed)
 
 
-def _growing(config: Any, room: int) -> Any:
-    from transformers import DynamicCache
-
-    return DynamicCache(config=config)
-
-
-def _static(config: Any, room: int) -> Any:
-    from transformers import StaticCache
-
-    return StaticCache(config=config, max_cache_len=room)
-
-
-def _timed(engine: Engine, make: Callable[[Any, int], Any], tokens: int, answer: int) -> Timed:
-    clock, room = time.perf_counter, tokens + ROUNDS * UNCOUNTED + answer
-    started = clock()
+def _timed(engine: Engine, make: Callable[..., Any], tokens: int, answer: int) -> Timed:
+    before, clock = tokens + ROUNDS * UNCOUNTED, Clock(engine.device)
     with engine.decoder.as_it_is() as model, torch.no_grad():
-        cache = make(model.config, room)
+        cache = make(config=model.config)
         _fill(engine, cache, tokens)
         try:
             for _ in range(ROUNDS):
                 _generate(engine, model, cache, UNCOUNTED)
-            begun = clock()
+            ready = clock.seconds()
             _generate(engine, model, cache, answer)
         except Exception as error:  # a compiler's, of whatever kind: the others are measured still
             if is_out_of_memory(error):
                 raise
-            raise LongctxError(type(error).__name__, _first_line(error)) from error
-        seconds = (clock() - begun) / answer
-    before = tokens + ROUNDS * UNCOUNTED
-    return Timed(begun - started, seconds, Spent(before + (answer + 1) / 2, None, room))
+            first_line = (str(error).strip().splitlines() or [""])[0]
+            raise LongctxError(type(error).__name__, first_line) from error
+        seconds = (clock.seconds() - ready) / answer
+    return Timed(ready, seconds, Spent(before + (answer + 1) / 2, None, before + answer))
 
 
 def _fill(engine: Engine, cache: Any, tokens: int) -> None:
@@ -100,8 +85,3 @@ def _generate(engine: Engine, model: Any, cache: Any, count: int) -> None:
         eos_token_id=None,
         pad_token_id=0,
     )
-    wait_for(engine.device)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0]

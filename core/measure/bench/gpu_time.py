@@ -1,7 +1,6 @@
 """GPU time of a call, for scripts that measure kernels alone.
 
-By CUDA events, with the calls queued before they are timed, so that the host is not in it. Knows
-nothing of what is called.
+Measured by CUDA events around calls that were queued beforehand, so host time does not count.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,12 @@
 """Times the tokens after one prompt of random keys and values, policy by policy.
 
-All policies decode from the same buffers, one after another: at the lengths that matter there is
-no room for a second cache. Each gets the prompt as if it were its own.
+All policies decode from the same buffers, one after another: long prompts leave no room for a
+second KV cache. Each policy gets the prompt as if it were its own.
 """
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
@@ -14,16 +14,15 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from longctx.core.contracts.memory import Memory
 from longctx.core.contracts.policy import Policy
 from longctx.core.decode import policies
-from longctx.core.decode.decode import Generation
+from longctx.core.decode.decode import Generation, Model
 from longctx.core.decode.policies import Decoding
 from longctx.core.engine.setup import Engine
 from longctx.core.kv.prompt import Prompt
-from longctx.core.measure.bench.ceilings import Ceilings
 from longctx.core.measure.bench.decoded import Decoded, Timed, decoded
-from longctx.core.model.adapter import Decoder
+from longctx.core.measure.bench.workbench import Workbench
+from longctx.core.model.adapter import Attends, Decoder
 from longctx.core.profile.sampling import Sampling
 from longctx.kernels.door import PAGE
 
@@ -34,51 +33,37 @@ SURE = 2  # periods at least, for the same
 
 
 def measure_policies(
-    engine: Engine,
-    tokens: int,
-    chosen: Sequence[Decoding],
-    answer: int,
-    found: Ceilings,
-    on_note: Callable[[str], None],
-    beside: bool = False,
+    bench: Workbench, tokens: int, chosen: Sequence[Decoding], answer: int, beside: bool = False
 ) -> Iterator[Decoded]:
     """Times each policy after the same prompt.
 
     Args:
-        engine: the model.
+        bench: the model.
         tokens: of the prompt.
         chosen: the policies.
-        answer: tokens to time; whole strides of a policy that has them are.
-        found: what is possible here.
-        on_note: gets a line at each step.
+        answer: tokens to time, rounded up to whole strides of a policy that has them.
         beside: also the usual policy in the same loop with the layers as transformers runs them.
     """
-    ways = [(one.name, one, engine.decoder) for one in chosen]
+    engine = bench.engine
+    ways: list[tuple[str, Decoding, Model]] = [(one.name, one, engine.decoder) for one in chosen]
     if beside:
         usual = policies.USUAL
         ways.append((f"{usual.name}, layers of transformers", usual, Plain(engine.decoder)))
     lengths = [steps_of(one, answer) for _, one, _ in ways]
     prompt = filled(engine, tokens, chosen, max(map(sum, lengths)))
     for (name, one, reader), (before, timed) in zip(ways, lengths, strict=True):
-        on_note(f"decoding {timed:,} tokens after {tokens:,} with {name}")
+        bench.note(f"decoding {timed:,} tokens after {tokens:,} with {name}")
         run = partial(_timed, engine, reader, prompt, one, before, timed)
-        yield decoded(engine, found, name, asdict(one.options), tokens, timed, run)
+        yield decoded(bench, name, asdict(one.options), tokens, timed, run)
 
 
 class Plain:
-    """A decoder that is run as it is, where something faster would go in the place of a `Decoder`.
-
-    Args:
-        decoder: the model.
-
-    Attributes:
-        device: where it computes.
-    """
+    """Runs a decoder as it is: the decoding loop replaces only a `Decoder` by something faster."""
 
     def __init__(self, decoder: Decoder):
         self._decoder, self.device = decoder, decoder.device
 
-    def read(self, ids: Tensor, memory: Memory) -> Tensor:
+    def read(self, ids: Tensor, memory: Attends) -> Tensor:
         """As `Decoder.read`."""
         return self._decoder.read(ids, memory)
 
@@ -124,31 +109,18 @@ def policy_of(engine: Engine, one: Decoding, prompt: Prompt) -> Policy:
 
 
 def generation_of(
-    engine: Engine, reader: Decoder | Plain, policy: Policy, tokens: int, limit: int
+    engine: Engine, reader: Model, policy: Policy, tokens: int, limit: int
 ) -> Generation:
-    """An answer of so many tokens after a prompt of random ones.
-
-    Args:
-        engine: the model.
-        reader: its decoder, or what goes in its place.
-        policy: over the prompt.
-        tokens: of the prompt.
-        limit: tokens of the answer.
-    """
+    """An answer of `limit` tokens after a prompt of `tokens` random ones, which `policy` holds."""
     hidden = torch.randn(1, engine.files.config.hidden_size).to(engine.device, engine.dtype)
     seen = torch.zeros(tokens, dtype=torch.long)
     return Generation(reader, policy, hidden, seen, Sampling(), limit, set())
 
 
 def _timed(
-    engine: Engine,
-    reader: Decoder | Plain,
-    prompt: Prompt,
-    one: Decoding,
-    before: int,
-    timed: int,
+    engine: Engine, reader: Model, prompt: Prompt, one: Decoding, before: int, timed: int
 ) -> Timed:
-    """A token is read when it is there: between two that are read lie whole steps."""
+    """Whole steps lie between two tokens that were read, as reading one waits for it."""
     clock = time.perf_counter
     started = clock()
     policy = policy_of(engine, one, prompt)

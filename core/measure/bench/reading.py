@@ -1,4 +1,4 @@
-"""Random tokens to read, which need no tokenizer, and a writer that keeps nothing."""
+"""Random tokens to read, which need no tokenizer, a state of them, and a writer of nothing."""
 
 import hashlib
 import sys
@@ -13,9 +13,18 @@ from longctx.core.common.device import empty_cache
 from longctx.core.contracts.memory import Groups
 from longctx.core.contracts.method import Growing, Method
 from longctx.core.engine.setup import Engine
+from longctx.core.ingest.reading import SourceReading
+from longctx.core.ingest.resume import header
+from longctx.core.kv.kept import GROUP as KV
+from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.store.behind import WriterBehind
+from longctx.core.store.library import Library
+from longctx.core.store.writer import Writer
 
+NAME = "random"  # of a document
+PREFIX = 1  # tokens before the document, as most models have one
 PIECE = 1 << 16  # tokens
+BLOCK = 4096  # rows that are written at a time
 TOKEN_BYTES = 4  # of text
 
 
@@ -48,6 +57,21 @@ def full_cache(engine: Engine) -> int:
     return 1 + -(-(options.budget or 0) // options.chunk)
 
 
+def filled(engine: Engine, tokens: int, room: int) -> Method:
+    """A memory as if so many tokens had been read, with room for more.
+
+    Args:
+        engine: the model, with a method whose memory grows.
+        tokens: that it holds, with random contents.
+        room: tokens that will be read.
+    """
+    empty_cache(engine.device)
+    method = engine.new_method(tokens=tokens + room)
+    assert isinstance(method, Growing)
+    method.fill(tokens)
+    return method
+
+
 def warm_up(engine: Engine, tokens: int) -> None:
     """Reads over a full memory: a GPU's kernels are chosen and compiled when first used.
 
@@ -66,8 +90,8 @@ def warm_up(engine: Engine, tokens: int) -> None:
     method.snapshot()
 
 
-class RandomReading:
-    """Reads random tokens, each with four bytes of text; goes in the place of a `SourceReading`.
+class RandomReading(SourceReading):
+    """Reads random tokens, each with four bytes of text.
 
     Args:
         tokens: of the document.
@@ -119,16 +143,55 @@ def text_of(ids: Tensor) -> bytes:
     )
 
 
-class Nowhere:
-    """Keeps nothing of what it is given; goes in the place of a `Writer`."""
+class Nowhere(Writer):
+    """Keeps nothing of what it is given."""
 
-    begun = None
+    def __init__(self):
+        self.begun = None
 
-    def ignore(self, *args: Any, **named: Any) -> None:
+    def ignore(self, *args: Any, **named: Any) -> Any:
         """Takes anything."""
 
     work_beside = begin_source = add_bytes = end_source = append = checkpoint = complete = ignore
 
-    def growth(self, *snapshots: Any) -> int:
+    def growth(self, *args: Any, **named: Any) -> int:
         """No bytes."""
         return 0
+
+
+def make_state(library: Library, engine: Engine, tokens: int) -> None:
+    """Writes a document as if it had been read.
+
+    Keys and values are random, so that those which a question selects lie all over the document;
+    other rows are drawn from those of one chunk.
+    """
+    method = engine.new_method()
+    like = read_chunks(engine, method, full_cache(engine), PREFIX)
+    snapshot = {**method.snapshot(), "seen": torch.tensor(PREFIX + tokens)}
+    with library.writer(NAME, header(engine)) as writer:
+        behind = WriterBehind(writer, engine.device)
+        reading = RandomReading(tokens, engine.files.config.vocab_size, behind)
+        with behind:
+            for start in range(0, tokens, BLOCK):
+                count = min(BLOCK, tokens - start)
+                for group, rows in _drawn(like, count).items():
+                    behind.append(group, rows)
+                reading.store(start + count)
+        writer.complete(snapshot, words=word_tables, report=reading.report())
+
+
+def _drawn(like: Groups, count: int) -> Groups:
+    """So many rows of each group, on the device of the given ones."""
+    return {
+        group: {name: (_random if group == KV else _repeated)(x, count) for name, x in rows.items()}
+        for group, rows in like.items()
+    }
+
+
+def _random(like: Tensor, count: int) -> Tensor:
+    x = like.new_empty(count, *like.shape[1:])
+    return x.normal_() if x.is_floating_point() else x.random_(-127, 128)
+
+
+def _repeated(like: Tensor, count: int) -> Tensor:
+    return like[torch.randint(len(like), (count,), device=like.device)]

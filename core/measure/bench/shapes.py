@@ -3,7 +3,7 @@
 Speed does not depend on what the weights are. Knows nothing of what is measured.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,62 +14,50 @@ from longctx.core import methods
 from longctx.core.common.device import choose_device, choose_dtype, limit_memory, set_threads
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.method import MethodOptions
-from longctx.core.engine.setup import Engine, Setup, prepare
+from longctx.core.engine.choice import Setup
+from longctx.core.engine.setup import Engine, prepare
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.files import Fingerprint, ModelFiles
 from longctx.core.model.load import random_decoder
 from longctx.core.profile.profile import Profile
+from longctx.core.profile.prompt import PromptEncoder
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "llama-3.1-8b": {
-        "model_type": "llama",
-        "vocab_size": 128256,
-        "hidden_size": 4096,
-        "intermediate_size": 14336,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "max_position_embeddings": 131072,
-        "rope_parameters": {
-            "rope_type": "llama3",
-            "rope_theta": 500000.0,
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 8192,
-        },
+LLAMA_8B: dict[str, Any] = {
+    "model_type": "llama",
+    "vocab_size": 128256,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "max_position_embeddings": 131072,
+    "rope_parameters": {
+        "rope_type": "llama3",
+        "rope_theta": 500000.0,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
     },
+}
+SHAPES: dict[str, dict[str, Any]] = {
+    "llama-3.1-8b": LLAMA_8B,
     "llama-3.2-1b": {
-        "model_type": "llama",
-        "vocab_size": 128256,
+        **LLAMA_8B,
         "hidden_size": 2048,
         "intermediate_size": 8192,
         "num_hidden_layers": 16,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
         "head_dim": 64,
-        "max_position_embeddings": 131072,
         "tie_word_embeddings": True,
-        "rope_parameters": {
-            "rope_type": "llama3",
-            "rope_theta": 500000.0,
-            "factor": 32.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 8192,
-        },
+        "rope_parameters": {**LLAMA_8B["rope_parameters"], "factor": 32.0},
     },
     "mistral-nemo-12b": {
+        **LLAMA_8B,
         "model_type": "mistral",
         "vocab_size": 131072,
         "hidden_size": 5120,
-        "intermediate_size": 14336,
         "num_hidden_layers": 40,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "max_position_embeddings": 131072,
         "sliding_window": None,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
     },
@@ -90,52 +78,42 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to measure with.
+class Wanted(Setup):
+    """What to measure with: the fields of `Setup`, where a shape may stand in for a model.
 
     Attributes:
-        shape: a name of `SHAPES`; not looked at where there is a model.
-        model: a real model, as in `Setup`.
-        profile: of the real model, as in `Setup`.
-        method, kv_dtype: as in `Setup`.
-        device, dtype, threads: as in `Setup`.
-        gpu_memory: bytes of the GPU's memory to use at most; None: all.
+        shape: a name of `SHAPES`; ignored where `model` is given.
+        gpu_memory: limit in bytes on the GPU memory used; None: no limit.
     """
 
-    shape: str = "llama-3.1-8b"
-    model: str | None = None
-    profile: str | None = None
     method: str = "reform"
-    kv_dtype: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    threads: int | None = None
+    shape: str = "llama-3.1-8b"
     gpu_memory: int | None = None
 
 
 @dataclass(frozen=True)
 class RandomFiles(ModelFiles):
-    """A model that is in no files."""
+    """A model without files."""
 
     def fingerprint(self) -> Fingerprint:
-        """Nobody."""
+        """A name, and no digests."""
         return Fingerprint(self.name, "random", "random", "random")
 
 
-@dataclass
-class NoPrompt:
+class NoPrompt(PromptEncoder):
     """A prompt without text, for models without a tokenizer."""
 
-    nothing: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+    def __init__(self):
+        pass
 
     def prefix(self) -> Tensor:
         """(0,) token ids."""
-        return self.nothing
+        return torch.zeros(0, dtype=torch.long)
 
 
 @dataclass
 class RandomEngine(Engine):
-    """A model of random weights, made when it is first needed."""
+    """A model with random weights, made when first needed."""
 
     @property
     def decoder(self) -> Decoder:
@@ -146,13 +124,13 @@ class RandomEngine(Engine):
 
 
 def open_engine(wanted: Wanted) -> Engine:
-    """A model ready to run, with the published share of its layers, or as its profile says.
+    """A model ready to run: of random weights with the published options, or with its profile.
 
     Raises:
         UsageError: no such shape, model, profile, method, device or dtype, or options that the
             method or the device does not have.
     """
-    engine = _real(wanted) if wanted.model is not None else _random(wanted)
+    engine = _random(wanted) if wanted.model is None else prepare(wanted)
     if engine.options.reading.chunk is None:
         raise UsageError(
             f"the method {wanted.method!r} cannot be measured here",
@@ -162,20 +140,6 @@ def open_engine(wanted: Wanted) -> Engine:
     if wanted.gpu_memory is not None:
         limit_memory(engine.device, wanted.gpu_memory)
     return engine
-
-
-def _real(wanted: Wanted) -> Engine:
-    return prepare(
-        Setup(
-            model=wanted.model,
-            profile=wanted.profile,
-            method=wanted.method,
-            kv_dtype=wanted.kv_dtype,
-            device=wanted.device,
-            dtype=wanted.dtype,
-            threads=wanted.threads,
-        )
-    )
 
 
 def _random(wanted: Wanted) -> Engine:
@@ -204,17 +168,17 @@ def config_of(shape: str) -> Any:
 
     if shape not in SHAPES:
         raise UsageError(f"unknown shape {shape!r}", "", f"Known: {', '.join(SHAPES)}.")
-    ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    return AutoConfig.for_model(**SHAPES[shape], **ids)
+    no_ids: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+    return AutoConfig.for_model(**SHAPES[shape], **no_ids)
 
 
 def options_of(config: Any, method: str, kv_dtype: str | None = None) -> MethodOptions:
-    """A method's options for a shape.
+    """A method's options for the configuration of a shape.
 
     Args:
-        config: the shape's.
+        config: as of `config_of`.
         method: its name.
-        kv_dtype: how keys and values are kept; None: as the method does.
+        kv_dtype: number format of stored keys and values; None: the method's own.
 
     Raises:
         UsageError: no such method, or it cannot choose how keys and values are kept.

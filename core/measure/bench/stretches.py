@@ -1,14 +1,13 @@
-"""How long chunks take at a given length, over randomly filled keys and values.
+"""How long a chunk takes after a given number of tokens, over randomly filled keys and values.
 
-What a whole document would take follows from a few of them. Runs what `ingest` runs, but writes
-nothing.
+The time of a whole document is estimated from a few such places. Runs what `ingest` runs, but
+writes nothing.
 """
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
 from longctx.core import methods
 from longctx.core.common.device import empty_cache, peak_memory, reset_peak_memory
@@ -16,16 +15,14 @@ from longctx.core.common.errors import UsageError
 from longctx.core.contracts.method import Growing, Method
 from longctx.core.engine.encode import encode
 from longctx.core.engine.setup import Engine
-from longctx.core.measure.bench import ceilings
-from longctx.core.measure.bench.ceilings import Ceilings
+from longctx.core.measure.bench.ceilings import Ceilings, Clock
 from longctx.core.measure.bench.floors import Floor, floor_of
-from longctx.core.measure.bench.machine import Machine, machine_of
-from longctx.core.measure.bench.reading import Nowhere, random_ids
-from longctx.core.measure.bench.shapes import Wanted, open_engine
-from longctx.core.measure.bench.sizes import Size, sized
+from longctx.core.measure.bench.machine import machine_of
+from longctx.core.measure.bench.reading import Nowhere, filled, random_ids
+from longctx.core.measure.bench.shapes import Wanted
+from longctx.core.measure.bench.workbench import Report, Size, Workbench, workbench
 from longctx.core.store.behind import WriterBehind
 
-SCHEMA_VERSION = 1
 CHUNKS = 16  # that are measured in one place
 UNCOUNTED = 2  # chunks before them
 
@@ -86,22 +83,17 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Report:
+class CurveReport(Report):
     """What was measured.
 
     Attributes:
-        machine: where and with what.
         ceilings: what is possible here.
         curves: one for each size of a chunk.
     """
 
-    machine: Machine
+    bench = "ingest --at"
     ceilings: Ceilings
     curves: list[Curve]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON object of `bench ingest --at`."""
-        return {"schema_version": SCHEMA_VERSION, "bench": "ingest --at", **asdict(self)}
 
 
 def measure_at(
@@ -109,7 +101,7 @@ def measure_at(
     places: Sequence[int],
     sizes: Sequence[Size] = (),
     on_note: Callable[[str], None] = lambda text: None,
-) -> Report:
+) -> CurveReport:
     """Measures the reading of a few chunks in each of some places.
 
     Args:
@@ -123,44 +115,38 @@ def measure_at(
             place inside the first chunk.
         LongctxError: no room for the model or what it would have read.
     """
-    engine = open_engine(wanted)
-    if not issubclass(methods.load(wanted.method).Method, Growing):
+    with workbench(wanted, on_note, sizes, require=partial(_require, places)) as bench:
+        curves = [_curve(bench, sorted({*places})) for _ in bench.each_size()]
+    return CurveReport(machine_of(bench.engine), bench.ceilings, curves)
+
+
+def _require(places: Sequence[int], engine: Engine) -> None:
+    if not issubclass(methods.load(engine.method_name).Method, Growing):
         raise UsageError(
-            f"--at is not for the method {wanted.method!r}",
+            f"--at is not for the method {engine.method_name!r}",
             "each of its chunks takes as long as any other",
             "Leave it out.",
         )
-    every = [sized(engine.options, *size) for size in sizes or [(None, None)]]
-    on_note("making the model")
-    layer = engine.decoder.layers[0]
-    first = engine.new_method().chunk
+    first = engine.options.reading.near
     if min(places) <= first:
         raise UsageError(
             f"cannot measure after {min(places):,} tokens",
             f"a document begins with a chunk of {first:,}",
             "Give --at more tokens.",
         )
-    on_note("measuring the ceilings")
-    found = ceilings.measure(layer, engine.device, engine.dtype, None)
-    curves = []
-    for options in every:
-        engine.options = options
-        curves.append(_curve(engine, sorted({*places}), found, on_note))
-    return Report(machine_of(engine), found, curves)
 
 
-def _curve(
-    engine: Engine, places: list[int], found: Ceilings, on_note: Callable[[str], None]
-) -> Curve:
-    on_note("reading the first chunks")
+def _curve(bench: Workbench, places: list[int]) -> Curve:
+    engine = bench.engine
+    bench.note("reading the first chunks")
     _beginning(engine, places[-1])  # once uncounted, so that a GPU's kernels are chosen
     first_tokens, first_s, stretch = _beginning(engine, places[-1])
     stretches = [stretch]
     for tokens in places:
-        on_note(f"reading {CHUNKS} chunks after {tokens:,} tokens")
+        bench.note(f"reading {CHUNKS} chunks after {tokens:,} tokens")
         stretches.append(_after(engine, tokens))
     config, layers, method = engine.files.config, engine.decoder.layers, engine.new_method()
-    floor = floor_of(config, method, layers, places[-1], found, None)
+    floor = floor_of(config, method, layers, places[-1], bench.ceilings, None)
     seconds = first_s + between(stretches)
     return Curve(
         chunk=engine.options.reading.chunk,
@@ -187,10 +173,7 @@ def _beginning(engine: Engine, tokens: int) -> tuple[int, float, Stretch]:
 
 def _after(engine: Engine, tokens: int) -> Stretch:
     """Chunks after so many tokens."""
-    empty_cache(engine.device)
-    size = engine.options.reading.chunk
-    method = engine.new_method(tokens=tokens + (UNCOUNTED + CHUNKS) * size)
-    method.fill(tokens)
+    method = filled(engine, tokens, (UNCOUNTED + CHUNKS) * engine.options.reading.chunk)
     _read(engine, method, UNCOUNTED)
     return _stretch(engine, method, tokens)
 
@@ -214,11 +197,8 @@ def _stretch(engine: Engine, method: Method, after: int) -> Stretch:
 def _read(engine: Engine, method: Method, chunks: int) -> float:
     """Seconds of reading so many chunks, until their rows are in host memory."""
     ids = random_ids(chunks * method.chunk, engine.files.config.vocab_size)
-    nothing = ids[:0]
-    ceilings.wait_for(engine.device)
-    started = time.perf_counter()
-    with WriterBehind(Nowhere(), engine.device) as sink:
-        for _ in encode(engine.decoder, method, nothing, [ids], sink):
+    sink, clock = WriterBehind(Nowhere(), engine.device), Clock(engine.device)
+    with sink:
+        for _ in encode(engine.decoder, method, ids[:0], [ids], sink):
             pass
-    ceilings.wait_for(engine.device)
-    return time.perf_counter() - started
+    return clock.seconds()

@@ -25,10 +25,10 @@ from longctx.core.measure.bench.floors import (
     selecting_pairs,
 )
 from longctx.core.measure.bench.ingesting import ingest
+from longctx.core.measure.bench.reading import NAME, make_state
 from longctx.core.measure.bench.shapes import SHAPES, Wanted, config_of, open_engine, options_of
-from longctx.core.measure.bench.sizes import sized
-from longctx.core.measure.bench.states import NAME, make_state
 from longctx.core.measure.bench.stretches import Stretch, between, measure_at
+from longctx.core.measure.bench.workbench import sized
 from longctx.core.methods.reform import Method as Reform
 from longctx.core.model.adapter import Layer
 from longctx.core.store.library import Library
@@ -43,7 +43,7 @@ TOY = {
     "num_attention_heads": 4,
     "head_dim": 8,
 }
-WANTED = Wanted("toy", device="cpu", dtype="fp32", threads=1)
+WANTED = Wanted(shape="toy", device="cpu", dtype="fp32", threads=1)
 # First 32, last 256 and seven spans of 32: chunks of 288 at first, then 256, a window of 512.
 SHORT = {**TOY, "max_position_embeddings": 512}
 KEEPING = replace(WANTED, shape="short", method="reattention")
@@ -116,7 +116,7 @@ def test_out_of_memory_ends_full_attention_and_is_told(monkeypatch):
             raise torch.OutOfMemoryError("can't allocate memory")
 
     engine.decoder._base.embed_tokens.register_forward_pre_hook(forward)
-    monkeypatch.setattr("longctx.core.measure.bench.ingesting.open_engine", lambda wanted: engine)
+    monkeypatch.setattr("longctx.core.measure.bench.workbench.open_engine", lambda wanted: engine)
     report = ingest(WANTED, [300], [(32, 64)], save=False, baselines=True)
     full = [b for b in report.baselines if b.chunk is None]
     assert [(b.tokens, b.failed) for b in full] == [(64, ""), (128, "out of memory")]

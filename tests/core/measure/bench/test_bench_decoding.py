@@ -19,6 +19,7 @@ from longctx.core.measure.bench.decoded import bound_s
 from longctx.core.measure.bench.decoding import decode
 from longctx.core.measure.bench.policies import Plain, filled, policy_of, steps_of
 from longctx.core.measure.bench.shapes import SHAPES, Wanted, open_engine
+from longctx.core.measure.bench.workbench import Workbench
 from longctx.core.model.adapter import Decoder
 
 TOY = {
@@ -30,7 +31,7 @@ TOY = {
     "num_attention_heads": 4,
     "head_dim": 8,
 }
-WANTED = Wanted("toy", device="cpu", dtype="fp32", threads=1)
+WANTED = Wanted(shape="toy", device="cpu", dtype="fp32", threads=1)
 FOUND = Ceilings(2e9, 1e9, {"flash": 1e9}, 1e10, None, None, 1e6, 1e8)
 # four bytes of: q and o, k and v, three of the MLP, in four layers; and the output matrix
 WEIGHTS = 4 * (4 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 48) + 61 * 32)
@@ -47,6 +48,11 @@ def toy(monkeypatch):
 @pytest.fixture
 def engine():
     return open_engine(WANTED)
+
+
+@pytest.fixture
+def bench(engine):
+    return Workbench(engine, FOUND, lambda text: None)
 
 
 def test_all_figures_are_there():
@@ -78,11 +84,11 @@ def test_all_figures_are_there():
     ]
 
 
-def test_the_bound_is_what_a_token_reads(engine):
-    assert bound_s(engine, FOUND, 0, 0) == pytest.approx(WEIGHTS / 1e10)
-    assert bound_s(engine, FOUND, 100.5, 0) == pytest.approx((WEIGHTS + 100.5 * ENTRY) / 1e10)
+def test_the_bound_is_what_a_token_reads(bench):
+    assert bound_s(bench, 0, 0) == pytest.approx(WEIGHTS / 1e10)
+    assert bound_s(bench, 100.5, 0) == pytest.approx((WEIGHTS + 100.5 * ENTRY) / 1e10)
     # The smallest and the largest key of a page are as large as one key and its value.
-    assert bound_s(engine, FOUND, 0, 7) == pytest.approx((WEIGHTS + 7 * ENTRY) / 1e10)
+    assert bound_s(bench, 0, 7) == pytest.approx((WEIGHTS + 7 * ENTRY) / 1e10)
 
 
 def test_layers_that_slide_attend_to_their_window(engine):
@@ -254,7 +260,7 @@ def test_other_errors_are_not_hidden(monkeypatch):
         decode(WANTED, [50], ["dense"], 2)
 
 
-def test_generate_reads_one_token_at_a_time(monkeypatch, engine):
+def test_generate_reads_one_token_at_a_time(monkeypatch, engine, bench):
     read = []
     forward = engine.decoder._model.forward
 
@@ -263,7 +269,7 @@ def test_generate_reads_one_token_at_a_time(monkeypatch, engine):
         return forward(*args, **named)
 
     engine.decoder._model.forward = noting
-    rows = list(generating.measure_generate(engine, 90, 10, FOUND, lambda text: None))
+    rows = list(generating.measure_generate(bench, 90, 10))
     assert [row.failed for row in rows] == ["", ""]
     assert {*read} == {(1, 1)}
     assert len(read) == 2 * (8 + 8 + 10)

@@ -160,7 +160,7 @@ class Method(contract.Growing, contract.Recallable, Whole):
             q, k = layer.rotate(q, slice(S - 1, S), S), layer.rotate(k, slice(0, S), S)
             return Seen(q, k, v, torch.full((1,), S, device=q.device), S)
         q, k = _in_place(layer, q, kv.keys, near, self.options.window)
-        k, v = (x.transpose(0, 1).contiguous() for x in (k, kv.values.gather(near.index)))
+        k, v = (x.transpose(0, 1).contiguous() for x in (k, kv.values.gather(near.tokens)))
         return Seen(q, k, v, near.total, self.options.window)
 
     def add(self, layer: Layer, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -201,9 +201,9 @@ class Method(contract.Growing, contract.Recallable, Whole):
     def _selected(self, layer: Layer, q: Tensor, kv: LayerKV, near: Window) -> Tensor:
         """Attention (H, T, D) of the last T tokens of a window to it, at positions from 0 on."""
         more = {"softcap": layer.softcap, "sinks": layer.sinks}
-        values = kv.values.gather(near.index)  # (W, G, D)
+        values = kv.values.gather(near.tokens)  # (W, G, D)
         if q.shape[1] == 1 and layer.rope.half_split and (held := kv.keys.resident):
-            given = held.rows, values, near.index, near.total, layer.scale
+            given = held.rows, values, near.tokens, near.total, layer.scale
             tables = layer.rope.tables(self.options.window, q)
             return selected_attention(q, *given, *tables, held.scales, gathered=True, **more)
         q, k = _in_place(layer, q, kv.keys, near, self.options.window)
@@ -303,10 +303,10 @@ def _in_place(layer: Layer, q: Tensor, keys: Keys, near: Window, W: int) -> tupl
     if held and layer.rope.half_split:
         tables = layer.rope.tables(W, q)
         own = rotated_rows(q.transpose(0, 1), None, *tables, dtype=q.dtype, total=near.total)
-        k = rotated_rows(held.rows, near.index, *tables, held.scales, q.dtype)
+        k = rotated_rows(held.rows, near.tokens, *tables, held.scales, q.dtype)
         return own.transpose(0, 1), k
     q = layer.rotate(q, near.total - T + torch.arange(T, device=q.device), W)
-    k = keys.gather(near.index).transpose(0, 1)  # (G, W, D)
+    k = keys.gather(near.tokens).transpose(0, 1)  # (G, W, D)
     return q, layer.rotate(k, slice(0, W), W).transpose(0, 1)
 
 

@@ -17,6 +17,7 @@ from longctx.core.common.errors import UsageError
 from longctx.core.contracts import method as contract
 from longctx.core.contracts.memory import (
     HERE,
+    Columns,
     Groups,
     Held,
     Place,
@@ -126,7 +127,7 @@ class Method(contract.Growing, contract.Recallable, Whole):
         self.gather = options.gather
         stored = KV_DTYPES[options.kv_dtype] or place.dtype
         self._kept = Kept(layers, stored, place, options.local)
-        self._votes: Tensor | None = None  # (N,) of a question, summed over the layers
+        self._votes = torch.zeros(0)  # (N,) of a question, summed over the layers
         self._steps: int | None = None  # tokens of the answer so far; None: it has not begun
         self._looks = 0  # of these tokens in all layers
         self._seen = torch.zeros(1, dtype=torch.int64, device=place.device)  # entries in all looks
@@ -268,9 +269,10 @@ class Method(contract.Growing, contract.Recallable, Whole):
         """All tokens so far."""
         return self._kept.seen
 
-    def kept_layer(self, index: int) -> LayerKV:
+    def kept_layer(self, index: int) -> Columns:
         """Keys and values of a layer without a sliding window, position-free."""
-        return self._kept.layer(index)
+        kv = self._kept.layer(index)
+        return Columns(kv.keys, kv.values)
 
     def attended(self) -> float:
         """Tokens in the windows of the answer's tokens."""
@@ -292,7 +294,7 @@ class Method(contract.Growing, contract.Recallable, Whole):
 
     def _note(self, votes: Tensor) -> None:
         """Counts a layer's votes for the middle of the document."""
-        if self._votes is not None and (self._steps or 0) <= VOTING_STEPS:
+        if len(self._votes) and (self._steps or 0) <= VOTING_STEPS:
             middle = self._votes[self.options.first :][: len(votes)]
             middle += votes[: len(middle)]
 

@@ -183,6 +183,8 @@ def _attend(
     own = q + (first * GROUP + heads) * D
     last = tl.maximum(count - 1, 0) + tl.arange(0, 1)
     q_low, q_high = _rotated(own, cos, sin, last, R, 1, BLOCK_HALF, mine) if R else (own, own)
+    if R:
+        q_low, q_high = q_low.to(dtype), q_high.to(dtype)
     q_rest = _columns(own, R, D - R, BLOCK_REST, mine) if R < D else own
     # A row of a tile is one token's key of one head; a query head counts those of its own head.
     token, head = tl.arange(0, TILE) // PACK, first + tl.arange(0, TILE) % PACK

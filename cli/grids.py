@@ -97,7 +97,7 @@ class _JsonGrid(Grid):
         self._of(f"{what}: asking", "questions").tell(total, kept, done, milliseconds)
 
     def _of(self, what: str, unit: str) -> Lines:
-        if what != self._what:
+        if self._lines is None or what != self._what:
             self._what, self._lines = what, progress.lines(what, unit)
         return self._lines
 
@@ -112,8 +112,8 @@ def live_grid(corner: str, columns: Sequence[str], rows: Sequence[str]) -> Itera
     from rich.live import Live
 
     grid, console = Grid(corner, columns, rows), render.open_console(sys.stderr)
-    options = {"transient": True, "redirect_stdout": False, "redirect_stderr": False}
-    with progress.drawing(Live(grid, console=console, refresh_per_second=2, **options)):
+    more: dict[str, Any] = {"transient": True, "redirect_stdout": False, "redirect_stderr": False}
+    with progress.drawing(Live(grid, console=console, refresh_per_second=2, **more)):
         yield grid
 
 

@@ -8,13 +8,11 @@ sums are in float32, each rounded to the dtype by itself, as PyTorch does it.
 from collections.abc import Sequence
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from longctx.kernels.append_rotated_ref import PAGE, Pages, Store
-from longctx.kernels.launch import starts_early
+from longctx.kernels.launch import starts_early, tl, triton
 from longctx.kernels.split_attention import DTYPES
 
 

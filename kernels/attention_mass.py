@@ -6,9 +6,9 @@ and sums are in float32. `attention_mass_ref.py` is the definition.
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
+
+from longctx.kernels.launch import tl, triton
 
 SPAN = 2048  # most keys whose log-sum-exp one program takes; the parts are merged afterwards
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)

@@ -7,10 +7,9 @@ order of programs. `best_tokens_ref.py` is the definition.
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
+from longctx.kernels.launch import tl, triton
 from longctx.kernels.select_window import cut
 
 RUN, MOST = 16384, 8192  # tokens of a program, and of these what it keeps at most

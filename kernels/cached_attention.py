@@ -6,13 +6,11 @@ what merges the parts. `cached_attention_ref.py` is the definition.
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from longctx.kernels import split_attention as split_module
-from longctx.kernels.launch import starts_early
+from longctx.kernels.launch import starts_early, tl, triton
 from longctx.kernels.split_attention import attended, logits_of, rows_at, store_part
 
 PROGRAMS = 1  # of a multiprocessor

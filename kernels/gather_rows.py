@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from math import gcd
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
+
+from longctx.kernels.launch import tl, triton
 
 TILE, WARPS = 4096, 4  # entries of one program
 KINDS = {

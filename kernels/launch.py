@@ -1,8 +1,21 @@
-"""What a kernel must know of the device that it is launched on."""
+"""What a kernel must know of the device that it is launched on, and the language it is written in.
+
+Triton is Python in form only: what its names stand for on a device, a type checker cannot know.
+"""
 
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+else:
+    import triton
+
+    tl = triton.language
 
 
 @cache

@@ -10,12 +10,10 @@ always the same. `matvec_ref.py` is the definition.
 from typing import NamedTuple
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from longctx.kernels.launch import multiprocessors, starts_early
+from longctx.kernels.launch import multiprocessors, starts_early, tl, triton
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -151,8 +149,7 @@ def _multiply(
     dtype: tl.constexpr = x.dtype.element_ty
     first, programs, blocks = tl.program_id(0), tl.num_programs(0), tl.cdiv(N, ROWS)
     tile = _tile(weight, first, 0, N, K, stride, GATED, ROWS, COLUMNS)
-    if NORM:
-        scale = _columns(norm, 0, K, COLUMNS)
+    scale = _columns(norm, 0, K, COLUMNS) if NORM else 1.0
     if EARLY:
         gdc_launch_dependents()
         gdc_wait()
@@ -168,6 +165,7 @@ def _multiply(
         place = block * ROWS + tl.arange(0, ROWS)
         row = place // 2 + place % 2 * (N // 2) if GATED else place
         # What the end of a block needs is asked for at its beginning.
+        more, before = 0.0, 0.0
         if BIAS:
             more = tl.load(bias + row, mask=place < N, other=0.0).to(tl.float32)
         if RESIDUAL and not GATED:

@@ -5,11 +5,10 @@ are those of `maxsim_windows_ref.py` in its order, unfused, so that the values a
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from longctx.kernels import similarity_max
+from longctx.kernels.launch import tl, triton
 
 UNIT = 64  # tokens of a unit at most
 

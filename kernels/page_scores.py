@@ -5,13 +5,11 @@ what is negative. `page_scores_ref.py` is the definition.
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from longctx.kernels import split_attention as split_module
-from longctx.kernels.launch import starts_early
+from longctx.kernels.launch import starts_early, tl, triton
 from longctx.kernels.split_attention import rows_at
 
 PROGRAMS = 3  # of a multiprocessor

@@ -6,13 +6,11 @@ parts. `paged_attention_ref.py` is the definition.
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from longctx.kernels import split_attention as split_module
-from longctx.kernels.launch import starts_early
+from longctx.kernels.launch import starts_early, tl, triton
 from longctx.kernels.split_attention import attended, logits_of, rows_at, store_part
 
 PROGRAMS = 3  # of a multiprocessor
@@ -52,7 +50,7 @@ def paged_attention(
     """As defined."""
     (H, _, D), (G, C, _), q = q.shape, keys.shape, q.contiguous()
     filled, listed = filled.contiguous(), pages is not None
-    pages = pages.contiguous() if listed else filled
+    pages = filled if pages is None else pages.contiguous()
     splits = split_module.splits(q.device, G, PROGRAMS)
     parts, early = split_module.empty_parts(q, splits), starts_early(q.device)
     _attend[G, splits](

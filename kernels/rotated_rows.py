@@ -6,9 +6,9 @@ Products and sums are in float32, each rounded to the result's dtype by itself, 
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
+
+from longctx.kernels.launch import tl, triton
 
 TILE, WARPS = 4096, 4  # entries of one program
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -25,7 +25,7 @@ def refusal(
 ) -> str | None:
     """Why the kernel does not compute this; None if it does."""
     D, R = rows.shape[-1], 0 if cos is None else cos.shape[-1]
-    dtype = dtype or cos.dtype
+    dtype = dtype or (rows if cos is None else cos).dtype
     if dtype not in DTYPES or rows.dtype not in (*DTYPES, torch.int8):
         return f"it makes no {dtype} rows from {rows.dtype}"
     if (rows.dtype == torch.int8) != (scales is not None):
@@ -38,7 +38,7 @@ def refusal(
         return f"it does not rotate {R} of {D} dimensions"
     if rows.stride(-1) != 1 or not len(rows):
         return "there are no rows, or they are not contiguous in their last dimension"
-    if cos is not None and not (cos.is_contiguous() and sin.is_contiguous()):
+    if not all(one is None or one.is_contiguous() for one in (cos, sin)):
         return "cos or sin are not contiguous"
     if rows.device.type == "cpu" and dtype == torch.bfloat16:
         return "Triton's interpreter rounds to no bfloat16"
@@ -57,7 +57,8 @@ def rotated_rows(
     """As defined."""
     (N, G, D), S = rows.shape, len(rows if index is None else index)
     half = 0 if cos is None else cos.shape[-1] // 2
-    out = torch.empty(S, G, D, dtype=dtype or cos.dtype, device=rows.device)
+    dtype = dtype or (rows if cos is None else cos).dtype
+    out = torch.empty(S, G, D, dtype=dtype, device=rows.device)
     if not out.numel():
         return out
     widest = max(triton.next_power_of_2(half), triton.next_power_of_2(D - 2 * half))

@@ -24,14 +24,14 @@ def rotated_rows(
         index: (S,) int64, clamped to 0..N-1; None: all of them in order, S = N.
         cos, sin: (P, R) by position, for `rotate_half`; None: nothing is rotated.
         scales: (N, G) float16; a row is its int8 entries times its scale.
-        dtype: of the result, and what is computed in; None: that of cos.
+        dtype: of the result, and what is computed in; None: that of cos, or of rows.
         total: (1,) int on the device, from S to P: row s stands at position total - S + s; None: at
             position s, S <= P. It does not leave the device.
 
     Returns:
         (S, G, D). Every product and sum is rounded to the dtype, as in the models.
     """
-    dtype = dtype or cos.dtype
+    dtype = dtype or (rows if cos is None else cos).dtype
     if index is not None:
         index = index.clamp(0, len(rows) - 1)
         rows = rows.index_select(0, index)

@@ -8,10 +8,9 @@ chosen stays in the order of the keys. Nothing depends on the order of programs.
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
+from longctx.kernels.launch import tl, triton
 from longctx.kernels.select_window_ref import Window
 
 RUN, LAST = 16384, 8192  # entries of a program that shortens, and of the one that writes

@@ -17,11 +17,11 @@ class Window(NamedTuple):
     """The tokens that a chunk attends to, in order.
 
     Attributes:
-        index: (W,) int64 token numbers, ascending; behind `total` of them the last one repeats.
+        tokens: (W,) int64 numbers, ascending; behind `total` of them the last one repeats.
         total: (1,) int64, how many there are.
     """
 
-    index: Tensor
+    tokens: Tensor
     total: Tensor
 
 

@@ -8,12 +8,10 @@ rotated queries and keys and the weights rounded to the inputs' dtype.
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from longctx.kernels.launch import starts_early
+from longctx.kernels.launch import starts_early, tl, triton
 
 PROGRAMS = 256  # most programs of a call, up to a factor of two: about two for each multiprocessor
 PACK = 1  # most key heads of a program, whose queries share the rows of a product
@@ -183,12 +181,11 @@ def _attend(
     heads, count = tl.arange(0, BLOCK_ROWS), tl.minimum(tl.load(total), S).to(tl.int32)
     mine = heads < GROUP * PACK
     own = q + (first * GROUP + heads) * D
+    last = tl.maximum(count - 1, 0) + tl.arange(0, 1)
+    q_low, q_high = _rotated(own, cos, sin, last, R, 1, BLOCK_HALF, mine) if R else (own, own)
     if R:
-        last = tl.maximum(count - 1, 0) + tl.arange(0, 1)
-        q_low, q_high = _rotated(own, cos, sin, last, R, 1, BLOCK_HALF, mine)
         q_low, q_high = q_low.to(dtype), q_high.to(dtype)
-    if R < D:
-        q_rest = _columns(own, R, D - R, BLOCK_REST, mine)
+    q_rest = _columns(own, R, D - R, BLOCK_REST, mine) if R < D else own
     # A row of a tile is one token's key of one head; a query head counts those of its own head.
     token, head = tl.arange(0, TILE) // PACK, first + tl.arange(0, TILE) % PACK
     theirs = (first + heads // GROUP)[:, None] == head[None, :]

@@ -5,9 +5,9 @@ are those of `similarity_max_ref.py` in its order, unfused, so that the bits are
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
+
+from longctx.kernels.launch import tl, triton
 
 FAN = 8  # entries of one level of the sliding maximum that make one of the next
 

@@ -6,10 +6,9 @@ definition.
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
+from longctx.kernels.launch import tl, triton
 from longctx.kernels.span_boxes_ref import Boxes
 
 LONGEST = 1024  # tokens of a block

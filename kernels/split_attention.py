@@ -7,12 +7,10 @@ the values. Knows nothing of where entries lie.
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from longctx.kernels.launch import multiprocessors, starts_early
+from longctx.kernels.launch import multiprocessors, starts_early, tl, triton
 
 COLUMNS = 32  # of a head that a program merges
 MERGED = 4096  # numbers that it merges at most, or of which a program makes weights
@@ -136,19 +134,20 @@ def merged(
         window: and of these the last so many.
     """
     out, early = torch.empty_like(q), starts_early(q.device)
-    (H, _, D), kept = q.shape, weights is not None
+    H, _, D = q.shape
     BLOCK_P = triton.next_power_of_2(count)
     BLOCK_D = max(1, min(COLUMNS, triton.next_power_of_2(D), MERGED // BLOCK_P))
     heads = H * triton.cdiv(D, BLOCK_D)  # programs of outputs; those of weights follow
-    G, C = weights.shape if kept else (H, 0)
+    G, C = (H, 0) if weights is None else weights.shape
     BLOCK_H = triton.next_power_of_2(H // G)
     entries = max(1, MERGED // BLOCK_H)  # of a program of weights
     _merge[(heads + G * triton.cdiv(C, entries),)](
         parts, q if sinks is None else sinks.contiguous(), out, q if weights is None else weights,
         q if logits is None else logits, q if seen is None else seen,
-        count, H, heads, C, weights.stride(0) if kept else 0, window,
-        GROUP=H // G, BLOCK_H=BLOCK_H, D=D, SINKS=sinks is not None, KEPT=entries if kept else 0,
-        BLOCK_P=BLOCK_P, BLOCK_D=BLOCK_D, EARLY=early, launch_pdl=early,
+        count, H, heads, C, 0 if weights is None else weights.stride(0), window,
+        GROUP=H // G, BLOCK_H=BLOCK_H, D=D, BLOCK_P=BLOCK_P, BLOCK_D=BLOCK_D,
+        SINKS=sinks is not None, KEPT=0 if weights is None else entries,
+        EARLY=early, launch_pdl=early,
     )  # fmt: skip
     return out
 

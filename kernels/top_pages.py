@@ -6,12 +6,10 @@ definition.
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from longctx.kernels.launch import starts_early
+from longctx.kernels.launch import starts_early, tl, triton
 from longctx.kernels.top_pages_ref import Stamps
 
 RUN, LONGEST = 2048, 8192  # pages of a program that looks for the best, and the most of them
@@ -111,12 +109,8 @@ def _ordered(x):
 def _reaching(values, a, b, c):
     """How many values reach each of three ascending numbers."""
     # Counted as one integer, for which one sum suffices.
-    if values.shape[0] <= SMALL:
-        BITS: tl.constexpr = 10
-        kind: tl.constexpr = tl.int32
-    else:
-        BITS: tl.constexpr = 21
-        kind: tl.constexpr = tl.int64
+    BITS: tl.constexpr = 10 if values.shape[0] <= SMALL else 21
+    kind: tl.constexpr = tl.int32 if values.shape[0] <= SMALL else tl.int64
     first = (values >= a.to(tl.int32)).to(kind)
     second = (values >= b.to(tl.int32)).to(kind)
     third = (values >= c.to(tl.int32)).to(kind)

@@ -9,11 +9,10 @@ depends on the order of programs. `topk_scan_ref.py` is the definition.
 from dataclasses import dataclass
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from longctx.kernels.launch import tl, triton
 from longctx.kernels.topk_scan_ref import Top
 
 MOST = 4  # best keys of a query that the kernel finds

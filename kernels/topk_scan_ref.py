@@ -22,14 +22,14 @@ class Top(NamedTuple):
 
     Attributes:
         scores: (H, T, n) q·k, descending; float32, or float64 for float64 inputs.
-        index: (H, T, n) int64, the keys.
+        keys: (H, T, n) int64, their numbers.
         votes: (N,) int32, how often each key was chosen over all heads and queries.
         best: (N,) in the dtype of scores, the highest score with which each key was chosen; -inf
             where it never was.
     """
 
     scores: Tensor
-    index: Tensor
+    keys: Tensor
     votes: Tensor
     best: Tensor
 

@@ -125,7 +125,7 @@ def run(
         gather_by=measuring.names(gather_by or ["method"]),
         samples=samples,
         seed=seed,
-        in_window=None if in_window is None else measuring.tokens([in_window])[0],
+        in_window=0 if in_window is None else measuring.tokens([in_window])[0],
     )
     folder, plot = out and out.expanduser(), _can_plot(out)
     told = _Told()
@@ -165,7 +165,7 @@ class _Told:
             self._pace.tell(what, reading["processed"], reading["total"], "bytes")
         if asked := message.get("asked"):
             what = f"{self._name}, asking text {self._texts}"
-            self._pace.tell(what, *asked, "ways")
+            self._pace.tell(what, *asked, unit="ways")
 
 
 def _print(report: "ComparisonReport", csv: bool, markdown: bool, json: bool) -> None:

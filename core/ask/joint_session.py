@@ -129,7 +129,7 @@ class JointSession(Asking):
         return Joint(engines, documents, gather_by, self._index_of(documents), self._kept)
 
     def _engine_of(self, document: Document) -> Engine:
-        return beside(self.engine, recorded(document.manifest))
+        return beside(self.engine, document.manifest)
 
     def _index_of(self, documents: tuple[Document, ...]) -> PassageIndex:
         """The words of documents, counted once as long as the same ones are asked."""

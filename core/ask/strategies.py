@@ -90,7 +90,6 @@ class Answering(Protocol):
     Attributes:
         name: of the method that answers.
         gathers_by: what its scores are, as `--gather-by` names it.
-        without: names of documents without embeddings, where these would have counted.
         index: the words of the documents' windows.
         documents: that are asked. Of several, scores and chosen tokens are counted on from one to
             the next.
@@ -98,9 +97,13 @@ class Answering(Protocol):
 
     name: str
     gathers_by: str
-    without: Sequence[str]
     index: PassageIndex
     documents: tuple[Document, ...]
+
+    @property
+    def without(self) -> Sequence[str]:
+        """Names of documents without embeddings, where these would have counted."""
+        ...
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
         """Reads the question; `on_gathered` is called when it is known what it needs."""
@@ -246,7 +249,7 @@ class Gatherer(ABC):
         """
         self.require_search()
         room(self._engine.window, *self._lengths(question), self._gather)
-        counts = [self._gather if budget is None else budget for budget in budgets]
+        counts = [self._gather or self._total if n is None else n for n in budgets]
         return self._chosen(question, counts, (0, 0))
 
     def score(self, question: Question) -> Scores:
@@ -368,6 +371,7 @@ class Gathering(Gatherer):
         Raises:
             StateMismatch: the embeddings are not what was written.
         """
+        assert isinstance(self._method, Scoring), "it has embeddings"
         found = self._method.embed(partial(self._read, question))
         require_numbers(found[1], self.documents)
         rows = self._stored.rows(embeddings.GROUP)
@@ -506,7 +510,7 @@ class Recalling:
 
     def _chosen(self, memory: Recalled, budget: int | None) -> Chosen:
         scores = self._scores(memory)
-        wanted = self._method.gather if budget is None else budget
+        wanted = (self._method.gather or sys.maxsize) if budget is None else budget
         count = min(wanted, int((scores.pooled >= 0).sum()))
         return Chosen(scores, top_tokens(scores, count, self._document.manifest.tokens, (0, 0)))
 

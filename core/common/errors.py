@@ -22,8 +22,8 @@ class LongctxError(Exception):
 
     exit_code = 1
 
-    def __init__(self, what: str, why: str = "", remedy: str = ""):
-        self.what, self.why, self.remedy = what, why, remedy
+    def __init__(self, what: str, why: str | None = "", remedy: str = ""):
+        self.what, self.why, self.remedy = what, why or "", remedy
         message = f"{what}: {why}" if why else what
         super().__init__(f"{message}. {remedy}" if remedy else message)
 

@@ -76,7 +76,7 @@ def _cases(hint: Any, reader: Reader) -> Cases:
     kind, parts = get_origin(hint) or hint, get_args(hint)
     if isinstance(hint, UnionType):
         return {t: make for part in parts for t, make in _cases(part, reader).items()}
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         return {hint: _keep, dict: lambda v, key, at: reader.read(hint, v, f"`{key}` of {at}")}
     if kind is tuple:
         endless = parts[-1] is ...

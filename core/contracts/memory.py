@@ -102,13 +102,12 @@ class Scores:
 
 
 class Chunked(Memory, Protocol):
-    """A memory for a question.
+    """A memory for a question."""
 
-    Attributes:
-        chunk: tokens of the question read at a time, at most.
-    """
-
-    chunk: int
+    @property
+    def chunk(self) -> int:
+        """Tokens of the question read at a time, at most."""
+        ...
 
 
 class Seen(NamedTuple):
@@ -130,20 +129,19 @@ class Seen(NamedTuple):
 
 
 class Column(Protocol):
-    """Keys or values of one layer, all tokens that were kept.
+    """Keys or values of one layer, all tokens that were kept."""
 
-    Attributes:
-        length: tokens.
-    """
-
-    length: int
+    @property
+    def length(self) -> int:
+        """How many."""
+        ...
 
     def gather(self, index: Tensor) -> Tensor:
         """Chosen rows (S, G, D) on the device, decoded; `index` (S,) there, ascending."""
         ...
 
 
-class Columns(Protocol):
+class Columns(NamedTuple):
     """Position-free keys, and values, of one layer."""
 
     keys: Column

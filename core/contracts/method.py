@@ -48,11 +48,11 @@ class MethodOptions:
     """
 
     parts: ClassVar[tuple[str, ...]] = ()
-    chunk: int | None = None
-    budget: int | None = None
-    kv_dtype: str | None = None
-    window: int | None = None
-    near: int | None = None
+    chunk: Any = None
+    budget: Any = None
+    kv_dtype: Any = None
+    window: Any = None
+    near: Any = None
 
     def fitted(self, window: int) -> Self:
         """The options as they fit a model's window, in tokens; the user is told what changed.
@@ -196,7 +196,7 @@ class Method(Memory, Way, abstract=True):
     @property
     def chunk(self) -> int:
         """Tokens of the input that it reads next; it may change from chunk to chunk."""
-        return self.options.chunk
+        return self.options.chunk or 4096  # where no layer is computed, the size matters little
 
     @abstractmethod
     def snapshot(self) -> Snapshot:

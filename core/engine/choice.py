@@ -54,7 +54,7 @@ class Recorded:
     """
 
     model: str | None = None
-    profile: dict[str, Any] | None = None
+    profile: dict[str, Any] | str | None = None
     method: str | None = None
     options: dict[str, Any] | None = None
 
@@ -139,7 +139,8 @@ def _values(setup: Setup, chosen: Profile, method: str) -> dict[str, Any]:
         UsageError: the user gives some that the method does not have.
     """
     given, parts = chosen.methods, methods.load(method).Options.parts
-    values = {part: _section(given, part) for part in parts} or _section(given, method)
+    values: dict[str, Any] = {part: _section(given, part) for part in parts}
+    values = values or _section(given, method)
     if setup.kv_dtype is None:
         return values
     taken = False

@@ -37,7 +37,7 @@ from longctx.core.profile.profile import Profile
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.core.retrieve import gather_by
 from longctx.core.store.document import Document
-from longctx.core.store.manifest import UNITS
+from longctx.core.store.manifest import UNITS, Manifest
 from longctx.core.store.shards import AGAIN
 from longctx.kernels import choice
 
@@ -270,7 +270,7 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     set_threads(setup.threads)
     files = open_model_files(name)
     chosen = profile_of(setup, recorded, name)
-    chosen = replace(chosen, prompt=resolve(chosen.prompt, files.tokenizer))
+    chosen = replace(chosen, prompt=(prompt := resolve(chosen.prompt, files.tokenizer)))
     policies.check(chosen.decoding)
     gather_by.check(chosen.gather_by)
     window = chosen.window or files.config.max_position_embeddings
@@ -282,7 +282,7 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         options=options,
         device=device,
         dtype=dtype,
-        prompt=PromptEncoder(chosen.prompt, files.tokenizer),
+        prompt=PromptEncoder(prompt, files.tokenizer),
         window=window,
         asked_with=setup.method if recorded.method else None,
         decoding=policy(setup.decode, chosen),
@@ -329,18 +329,18 @@ def _tell(engine: Engine) -> None:
         _log.info("%s", note)
 
 
-def beside(engine: Engine, recorded: Recorded) -> Engine:
+def beside(engine: Engine, manifest: Manifest) -> Engine:
     """The same model for another document: with the method and options by which that was read.
 
     Args:
         engine: whose profile, device and weights, if they are loaded, stay in use.
-        recorded: what the document says of itself.
+        manifest: of the document.
 
     Raises:
         UsageError: an option that does not fit the method.
     """
-    _, options = options_of(recorded.method, recorded.options, engine.window)
-    return replace(engine, method_name=recorded.method, options=options, notes=())
+    _, options = options_of(manifest.method, manifest.options, engine.window)
+    return replace(engine, method_name=manifest.method, options=options, notes=())
 
 
 def policy(text: str | None, chosen: Profile) -> Decoding:

@@ -8,6 +8,7 @@ again, or the source is read from its first byte. Knows nothing of models or of 
 import hashlib
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from longctx.core.sources.detect import NotText
 from longctx.core.sources.naming import heading
 from longctx.core.sources.reader import READ_BYTES, Source
 from longctx.core.store.document import Document
-from longctx.core.store.manifest import SourceRecord
+from longctx.core.store.manifest import Origin, SourceRecord
 from longctx.core.store.marks import marks_of
 from longctx.core.tokens.tokens import TokenStream
 
@@ -71,14 +72,14 @@ class StoredSource(Source):
         super().__init__(
             name or self.known.name,
             file,
-            made=_Remade(document, number, self.start.byte) if origin else None,
+            made=_Remade(document, number, self.start.byte, origin) if origin else None,
             header="" if self.start.byte else header,
             part=origin.part if origin else "",
         )
         self.begin, self.back = self.start.byte, int(self.start.byte > 0)
         self._document, self._number = document, number
 
-    @property
+    @cached_property
     def file(self) -> str | None:
         """The path by which it is recorded."""
         return super().file if self.path else self.known.path
@@ -126,7 +127,7 @@ class LeftOut(Source):
         super().__init__(name, None, refused=why, found=quiet, part=part)
         self._entry = entry
 
-    @property
+    @cached_property
     def file(self) -> str | None:
         """The path by which it is recorded."""
         return self._entry["path"]
@@ -140,11 +141,11 @@ class LeftOut(Source):
 class _Remade:
     """A text that was made from a file, as the document has it: what `reader.Made` asks for."""
 
-    def __init__(self, document: Document, number: int, begin: int):
+    def __init__(self, document: Document, number: int, begin: int, origin: Origin):
         known = document.manifest.sources[number]
         self._document, self._number, self._begin = document, number, begin
-        self._origin, self._told = known.origin, False
-        self.marks, self.size = known.origin.marks, known.size
+        self._origin, self._told = origin, False
+        self.marks, self.size = origin.marks, known.size
         converted = self.marks is not None
         self.encoding = known.encoding or "" if converted else ""
         # Of what was only unpacked, reading it again tells.

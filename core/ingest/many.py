@@ -151,5 +151,5 @@ def _label(path: str, name: str) -> str:
         return name
     root = path
     if not os.path.exists(path):  # a pattern: from its first folder that is none
-        root = path[: re.search(r"[*?[]", path).start()] + "x"
+        root = re.split(r"[*?[]", path)[0] + "x"
     return os.path.relpath(os.path.abspath(name), os.path.dirname(os.path.abspath(root)))

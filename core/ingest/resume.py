@@ -91,8 +91,8 @@ def as_begun(store: Library, name: str, sources: list[Source], engine: Engine) -
     except StateMismatch:
         return engine
     own = read_in_dtype(begun)
-    settled = own is None or engine.dtype_chosen or own == dtype_name(engine.dtype)
-    if settled or difference(engine, sources, begun):
+    settled = engine.dtype_chosen or own == dtype_name(engine.dtype)
+    if own is None or settled or difference(engine, sources, begun):
         return engine
     return told_dtype(replace(engine, dtype=DTYPES[own], _decoder=None))
 
@@ -106,6 +106,7 @@ def told_dtype(engine: Engine) -> Engine:
     return replace(engine, notes=(*engine.notes, note))
 
 
-def _reading_part(profile: dict[str, Any]) -> dict[str, Any]:
+def _reading_part(profile: dict[str, Any] | str) -> dict[str, Any]:
     """A profile without what only says how an answer is drawn and decoded."""
-    return {key: value for key, value in profile.items() if key not in OF_ANSWERS}
+    fields = profile.items() if isinstance(profile, dict) else ()
+    return {key: value for key, value in fields if key not in OF_ANSWERS}

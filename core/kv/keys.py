@@ -82,7 +82,7 @@ class Keys:
         beyond = self._near.length
         far = self._far.pieces(max(0, first - beyond), last - beyond)
         found = (
-            (here.scores, here.index + (low - first))
+            (here.scores, here.keys + (low - first))
             for low, part in chain(parts, ((beyond + low, part) for low, part in far))
             for here in [topk_scan(q, part.rows, k, part.scales)]
         )

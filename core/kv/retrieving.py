@@ -43,14 +43,14 @@ class Read(NamedTuple):
             the local window; R as in `Retrieving.index`.
         maps: (B, H, N, N) attention of its queries within the blocks of N tokens that it lies in:
             row and column are places in the block, rows of others and the upper triangle are 0.
-            None where the layer has no `note_forms`.
+            None of them where the layer has no `note_forms`.
         offset: tokens of the first of these blocks that were read before the chunk.
     """
 
     q: Tensor
     k: Tensor
     given: Tensor
-    maps: Tensor | None
+    maps: Tensor
     offset: int
 
 
@@ -215,7 +215,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         """What a chunk gives to the local window is added to what is known of it."""
         known, given = self._known[layer.index], near.given(self.per_head)
         known.give(given)
-        maps, offset = None, 0
+        maps, offset = given[:0], 0
         if self.note_forms(layer):
             maps, offset = own_maps(near, self.options.block)
             known.add_maps(maps, lambda whole: self.note(layer, whole))

@@ -17,7 +17,6 @@ class TokensAlone(Method, abstract=True):
     """Keeps no memory while reading; see `Method` for the arguments."""
 
     capabilities = Capabilities(searches=False)
-    chunk = 4096
 
     def __init__(self, options: Any, layers: tuple[Layer, ...], place: Place = HERE):
         super().__init__(options, layers, place)

@@ -103,8 +103,9 @@ def ask(session: Session, query: Query, how: How) -> Asked:
         LongctxError: as `Session.ask`.
     """
     sampling = Sampling(max_new_tokens=how.max_new_tokens)
-    by = {"decode": how.decode, "gather_by": how.gather_by}
-    answer: Answer = session.ask(query.question, how.gather, sampling, **by)
+    answer: Answer = session.ask(
+        query.question, how.gather, sampling, decode=how.decode, gather_by=how.gather_by
+    )
     if answer.interrupted:
         raise KeyboardInterrupt
     return Asked(

@@ -25,7 +25,8 @@ from longctx.core.contracts.memory import (
     Stored,
 )
 from longctx.core.kv.embeddings import GROUP, Taps, embedding_bytes, search
-from longctx.core.methods import reattention, reform
+from longctx.core.methods import reattention as by_reattention
+from longctx.core.methods import reform as by_reform
 from longctx.core.model.adapter import EarlyExit, Layer
 
 
@@ -41,26 +42,26 @@ class Options(contract.MethodOptions):
 
     parts = ("reform", "reattention")
 
-    reform: reform.Options
-    reattention: reattention.Options
+    reform: by_reform.Options
+    reattention: by_reattention.Options
 
     def fitted(self, window: int) -> Self:
         """Those of the reading are made to fit; see `MethodOptions.fitted`."""
         return self.with_reading(self.reading.fitted(window))
 
     @property
-    def reading(self) -> reattention.Options:
+    def reading(self) -> by_reattention.Options:
         """ReAttention's; see `MethodOptions.reading`."""
         return self.reattention
 
-    def with_reading(self, part: reattention.Options) -> Self:
+    def with_reading(self, part: by_reattention.Options) -> Self:
         """The same with others of ReAttention; see `MethodOptions.with_reading`."""
         return replace(self, reattention=part)
 
     @classmethod
     def measured(cls, layers: int, window: int) -> Self:
         """Both methods' own; see `MethodOptions.measured`."""
-        return cls(*(part.Options.measured(layers, window) for part in (reform, reattention)))
+        return cls(*(one.Options.measured(layers, window) for one in (by_reform, by_reattention)))
 
 
 class Method(contract.Growing):
@@ -75,7 +76,7 @@ class Method(contract.Growing):
         super().__init__(options, layers, place)
         self._heads = options.reform.heads
         self._taps = Taps(self._heads, layers)
-        self._kv = reattention.Method(options.reattention, layers, place)
+        self._kv = by_reattention.Method(options.reattention, layers, place)
         recomputing = Recomputing(options.reform, layers, self._kv)
         self.gather, self.edges = recomputing.gather, recomputing.edges
         self.ways = dict(zip(options.parts, (recomputing, self._kv), strict=True))
@@ -128,7 +129,9 @@ class Recomputing(contract.Scoring):
         kv: what a question attends to while it is embedded.
     """
 
-    def __init__(self, options: reform.Options, layers: tuple[Layer, ...], kv: reattention.Method):
+    def __init__(
+        self, options: by_reform.Options, layers: tuple[Layer, ...], kv: contract.Recallable
+    ):
         self._options, self._layers, self._kv = options, layers, kv
         self.gather, self.edges = options.gather, (options.first, options.last)
         self.depth = Taps(options.heads, layers).depth

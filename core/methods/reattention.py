@@ -17,6 +17,7 @@ from longctx.core.common.errors import UsageError
 from longctx.core.contracts import method as contract
 from longctx.core.contracts.memory import (
     HERE,
+    Columns,
     Groups,
     Held,
     Place,
@@ -126,7 +127,7 @@ class Method(contract.Growing, contract.Recallable, Whole):
         self.gather = options.gather
         stored = KV_DTYPES[options.kv_dtype] or place.dtype
         self._kept = Kept(layers, stored, place, options.local)
-        self._votes: Tensor | None = None  # (N,) of a question, summed over the layers
+        self._votes = torch.zeros(0)  # (N,) of a question, summed over the layers
         self._steps: int | None = None  # tokens of the answer so far; None: it has not begun
         self._looks = 0  # of these tokens in all layers
         self._seen = torch.zeros(1, dtype=torch.int64, device=place.device)  # entries in all looks
@@ -160,7 +161,7 @@ class Method(contract.Growing, contract.Recallable, Whole):
             q, k = layer.rotate(q, slice(S - 1, S), S), layer.rotate(k, slice(0, S), S)
             return Seen(q, k, v, torch.full((1,), S, device=q.device), S)
         q, k = _in_place(layer, q, kv.keys, near, self.options.window)
-        k, v = (x.transpose(0, 1).contiguous() for x in (k, kv.values.gather(near.index)))
+        k, v = (x.transpose(0, 1).contiguous() for x in (k, kv.values.gather(near.tokens)))
         return Seen(q, k, v, near.total, self.options.window)
 
     def add(self, layer: Layer, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -201,9 +202,9 @@ class Method(contract.Growing, contract.Recallable, Whole):
     def _selected(self, layer: Layer, q: Tensor, kv: LayerKV, near: Window) -> Tensor:
         """Attention (H, T, D) of the last T tokens of a window to it, at positions from 0 on."""
         more = {"softcap": layer.softcap, "sinks": layer.sinks}
-        values = kv.values.gather(near.index)  # (W, G, D)
+        values = kv.values.gather(near.tokens)  # (W, G, D)
         if q.shape[1] == 1 and layer.rope.half_split and (held := kv.keys.resident):
-            given = held.rows, values, near.index, near.total, layer.scale
+            given = held.rows, values, near.tokens, near.total, layer.scale
             tables = layer.rope.tables(self.options.window, q)
             return selected_attention(q, *given, *tables, held.scales, gathered=True, **more)
         q, k = _in_place(layer, q, kv.keys, near, self.options.window)
@@ -268,9 +269,10 @@ class Method(contract.Growing, contract.Recallable, Whole):
         """All tokens so far."""
         return self._kept.seen
 
-    def kept_layer(self, index: int) -> LayerKV:
+    def kept_layer(self, index: int) -> Columns:
         """Keys and values of a layer without a sliding window, position-free."""
-        return self._kept.layer(index)
+        kv = self._kept.layer(index)
+        return Columns(kv.keys, kv.values)
 
     def attended(self) -> float:
         """Tokens in the windows of the answer's tokens."""
@@ -292,7 +294,7 @@ class Method(contract.Growing, contract.Recallable, Whole):
 
     def _note(self, votes: Tensor) -> None:
         """Counts a layer's votes for the middle of the document."""
-        if self._votes is not None and (self._steps or 0) <= VOTING_STEPS:
+        if len(self._votes) and (self._steps or 0) <= VOTING_STEPS:
             middle = self._votes[self.options.first :][: len(votes)]
             middle += votes[: len(middle)]
 
@@ -303,10 +305,10 @@ def _in_place(layer: Layer, q: Tensor, keys: Keys, near: Window, W: int) -> tupl
     if held and layer.rope.half_split:
         tables = layer.rope.tables(W, q)
         own = rotated_rows(q.transpose(0, 1), None, *tables, dtype=q.dtype, total=near.total)
-        k = rotated_rows(held.rows, near.index, *tables, held.scales, q.dtype)
+        k = rotated_rows(held.rows, near.tokens, *tables, held.scales, q.dtype)
         return own.transpose(0, 1), k
     q = layer.rotate(q, near.total - T + torch.arange(T, device=q.device), W)
-    k = keys.gather(near.index).transpose(0, 1)  # (G, W, D)
+    k = keys.gather(near.tokens).transpose(0, 1)  # (G, W, D)
     return q, layer.rotate(k, slice(0, W), W).transpose(0, 1)
 
 

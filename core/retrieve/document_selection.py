@@ -82,7 +82,7 @@ def best_documents(documents: Iterable[Document], numbered: Tensor, count: int) 
 def _best_scores(counted: Sequence[tuple[Tensor, int]]) -> list[float]:
     """The score of each document's best passage: Lucene's BM25, as `lexical` has it."""
     passages = sum(len(counts) for counts, _ in counted)
-    having = sum((counts > 0).sum(dim=0) for counts, _ in counted)
+    having = torch.stack([(counts > 0).sum(dim=0) for counts, _ in counted]).sum(dim=0)
     mean = sum(tokens for _, tokens in counted) / max(1, passages)
     rarity = torch.log(1 + (passages - having + 0.5) / (having + 0.5))
     scores = []

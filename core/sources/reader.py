@@ -11,7 +11,7 @@ import codecs
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -148,7 +148,7 @@ class Source:
         except (OSError, UnreadableInput):
             return b""  # reading it will say what is wrong
 
-    def blocks(self, on_bytes: Callable[[bytes], None] | None = None) -> Iterator[Block]:
+    def blocks(self, on_bytes: Callable[[bytes], None] | None = None) -> Generator[Block]:
         """Decodes the source from its first byte to its last.
 
         Args:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from longctx.core.store.confined import Confined
 from longctx.core.store.shards import Rows, damaged
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def folded(snapshot: Rows, end: Rows) -> Rows:
     return found
 
 
-def unfolded(stored: Rows, end: Rows, path: Path) -> Rows:
+def unfolded(stored: Rows, end: Rows, path: Confined | Path) -> Rows:
     """What `folded` was given.
 
     Args:
@@ -69,8 +70,8 @@ def unfolded(stored: Rows, end: Rows, path: Path) -> Rows:
         if whole == name:
             found[name] = tensor
             continue
-        shape = tensor.tolist() if tensor.dim() == 1 else [None]
-        whole_numbers = all(type(n) is int for n in shape)
+        shape: list[int] = tensor.tolist()
+        whole_numbers = tensor.dim() == 1 and all(type(n) is int for n in shape)
         of = end.get(whole)
         if of is None or not whole_numbers or len(shape) != of.dim():
             raise damaged(path, f"the snapshot has no tensor {whole!r} with such a part")

@@ -58,7 +58,7 @@ class Document:
         groups = by_group(self.manifest.shards)
         self._manifest_size = (folder / MANIFEST).stat().st_size
         # What neighbouring passages share is kept: a file's newlines, a member's text.
-        self._lines: tuple[int, np.ndarray | None] = (-1, None)
+        self._lines: tuple[int, np.ndarray | tuple[()]] = (-1, ())
         self._members: dict[int, bytes] = {}
         self._text = [TextFile(folder, shard) for shard in groups.pop("text", [])]
         self._words = [_lenient(folder, shard) for shard in groups.pop(shards.WORDS, [])]
@@ -293,10 +293,9 @@ class Document:
             A line number, or what else the original is divided into: "p. 12", "cell 4".
         """
         origin = self.manifest.sources[source].origin
-        number = self._mark(source, offset) if origin and origin.marks else None
-        if number is None:
-            return str(self.line(source, offset))
-        return formats.cited(origin.marks, number)
+        if origin and origin.marks and (number := self._mark(source, offset)) is not None:
+            return formats.cited(origin.marks, number)
+        return str(self.line(source, offset))
 
     def _mark(self, source: int, offset: int) -> int | None:
         """The number of the last mark of a source up to a byte; None where it has none there."""

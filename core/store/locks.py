@@ -144,11 +144,11 @@ class Locks:
         return _Held(key, path, handle)
 
     def _release(self, held: _Held) -> None:
-        if held.path is None:
+        if held.path is None or held.handle is None:
             self._behind_gate.remove(held.key)
-            if not self._behind_gate:
-                gate, self._kept_gate = self._kept_gate, None
-                os.close(gate)
+            if self._kept_gate is not None and not self._behind_gate:
+                os.close(self._kept_gate)
+                self._kept_gate = None
             return
         closed = False
         # A library that vanished, or whose disk is full, has no lock worth keeping.

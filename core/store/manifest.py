@@ -234,7 +234,7 @@ class Manifest:
         encodings = {source.encoding for source in self.sources} - ENCODINGS
         if encodings - {None} or (encodings and self.status == "complete"):
             raise ValueError("its sources are in encodings that are not read")
-        raw = [shard.raw for shard in self.shards if shard.group == "text"]
+        raw = [shard.raw or 0 for shard in self.shards if shard.group == "text"]
         rows = sum(shard.rows for shard in self.shards if shard.group == "tokens")
         text, lines = (
             [shard.checkpoint for shard in self.shards if shard.group == group]

@@ -121,7 +121,7 @@ def _room(size: int) -> memoryview:
         return memoryview(bytearray(size))
     import numpy as np
 
-    return memoryview(np.empty(size, np.uint8))  # a bytearray would be half as fast
+    return np.empty(size, np.uint8).data  # a bytearray would be half as fast
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int, int]:
@@ -139,18 +139,19 @@ class TextFile(ShardFile):
 
     def __init__(self, folder: Confined, shard: Shard):
         super().__init__(folder, shard)
-        self._starts = [0, *accumulate(shard.members)]
+        self._sizes, self._raw = shard.members or (), shard.raw or 0
+        self._starts = [0, *accumulate(self._sizes)]
 
     def member(self, index: int) -> bytes:
         """The raw bytes of one member: MEMBER of them, fewer in the last one of the document."""
-        packed = self.read(self._starts[index], self.shard.members[index])
+        packed = self.read(self._starts[index], self._sizes[index])
         inflate = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
         try:
             # never more, whatever the file says
             raw = inflate.decompress(packed, shards.MEMBER + 1)
         except zlib.error as exc:
             raise self._damaged(str(exc)) from exc
-        expected = min(shards.MEMBER, self.shard.raw - index * shards.MEMBER)
+        expected = min(shards.MEMBER, self._raw - index * shards.MEMBER)
         if not inflate.eof or len(raw) != expected:
             raise self._damaged(f"member {index} does not hold {expected:,} bytes")
         return raw

@@ -27,7 +27,7 @@ SHARD_BYTES = 1 << 27  # bounds the memory that a group's buffer takes
 _GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")  # deflate, no flags, no time, unknown system
 
 
-def compress_member(data: bytes) -> bytes:
+def compress_member(data: bytes | bytearray) -> bytes:
     """`data` as one gzip member: level 6, no name, no time; equal text gives equal bytes."""
     deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(data) + deflate.flush()

@@ -70,7 +70,7 @@ class Shard:
     def __post_init__(self) -> None:
         is_text = self.group == "text"
         parts = _parts(self.file)
-        if not parts or parts[1] != self.group or (parts[4] == "gz") != is_text:
+        if not parts or parts[0] != self.group or (parts[3] == "gz") != is_text:
             raise ValueError(f"{self.file!r} is no file name of group {self.group!r}")
         if self.rows < 0 or self.size < 0 or len(self.blocks) != -(-self.size // BLOCK):
             raise ValueError(f"{self.file}: rows, size and blocks do not fit together")
@@ -80,25 +80,25 @@ class Shard:
             raise ValueError(f"{self.file}: rows, members and raw do not fit together")
 
     def _is_text_consistent(self) -> bool:
-        count = len(self.members)
-        sizes_fit = min(self.members, default=0) > 0 and sum(self.members) == self.size
-        return sizes_fit and self.rows == count == -(-self.raw // MEMBER) <= MEMBERS
+        members, raw = self.members or (), self.raw or 0
+        sizes_fit = min(members, default=0) > 0 and sum(members) == self.size
+        return sizes_fit and self.rows == len(members) == -(-raw // MEMBER) <= MEMBERS
 
     @property
     def number(self) -> int:
         """The position of this file in its group, from its name."""
-        return int(_parts(self.file)[2])
+        return int(_parts(self.file)[1])
 
     @property
     def checkpoint(self) -> int | None:
         """The checkpoint that this file was written for, whose successor replaces it, if any."""
-        suffix = _parts(self.file)[3]
+        suffix = _parts(self.file)[2]
         return None if suffix is None else int(suffix[1:])
 
 
 @lru_cache(1 << 12)  # documents have many names in common
-def _parts(name: str) -> "re.Match[str] | None":
-    return _NAME.fullmatch(name)
+def _parts(name: str) -> tuple[str, ...]:
+    return found.groups() if (found := _NAME.fullmatch(name)) else ()
 
 
 def is_group(name: str) -> bool:

@@ -109,5 +109,5 @@ def _is_over(document: Document, end: int, tokens: int) -> bool:
     if first >= stop:
         return True
     last = min(first + _LOOK, tokens, stop)
-    text = document.text(*document.span(first, last)).decode(source.encoding, errors="replace")
-    return any(character.isspace() for character in text)
+    text, encoding = document.text(*document.span(first, last)), source.encoding or "utf-8"
+    return any(character.isspace() for character in text.decode(encoding, errors="replace"))

@@ -107,8 +107,8 @@ class Writer:
         A source that was begun before and got nothing is forgotten. The encoding may be given here,
         so that a checkpoint can be read.
         """
-        if self._source_so_far():
-            raise ValueError(f"source {self._open.name!r} is still open")
+        if so_far := self._source_so_far():
+            raise ValueError(f"source {so_far[0].name!r} is still open")
         self._sha256 = hashlib.sha256()
         before = self._sources[-1] if self._sources else None
         self._open = SourceRecord(
@@ -155,7 +155,7 @@ class Writer:
         """
         if not self._open or (size, sha256) != (self._open.size, self._sha256.hexdigest()):
             raise ValueError(f"{size} bytes {sha256} end {self._open}")
-        source = replace(self._closed_now(), encoding=encoding, undecodable=undecodable)
+        source = replace(self._closed_now(self._open), encoding=encoding, undecodable=undecodable)
         self._sources.append(replace(source, mtime_ns=mtime_ns or source.mtime_ns))
         self._open = None
 
@@ -214,8 +214,8 @@ class Writer:
             ValueError: a source is open.
             LongctxError: something cannot be written; the document is not there then.
         """
-        if self._source_so_far():
-            raise ValueError(f"source {self._open.name!r} is still open")
+        if so_far := self._source_so_far():
+            raise ValueError(f"source {so_far[0].name!r} is still open")
         manifest = self._save("complete", snapshot, boundary, None, changes, words)
         self._publish()
         return manifest
@@ -324,9 +324,9 @@ class Writer:
 
     def _source_so_far(self) -> list[SourceRecord]:
         """The open source, if anything of it has come."""
-        source = self._closed_now() if self._open else None
+        source = self._open and self._closed_now(self._open)
         return [source] if source and (source.size or source.tokens) else []
 
-    def _closed_now(self) -> SourceRecord:
-        tokens = self._groups["tokens"].rows - self._open.first_token
-        return replace(self._open, sha256=self._sha256.hexdigest(), tokens=tokens)
+    def _closed_now(self, source: SourceRecord) -> SourceRecord:
+        tokens = self._groups["tokens"].rows - source.first_token
+        return replace(source, sha256=self._sha256.hexdigest(), tokens=tokens)

@@ -60,8 +60,8 @@ def definition(votes, best, count, span, first, last, total):
 
 
 def check(found, *given):
-    assert found.index.dtype == found.total.dtype == torch.int64
-    assert (found.index.tolist(), found.total.tolist()) == definition(*given)
+    assert found.tokens.dtype == found.total.dtype == torch.int64
+    assert (found.tokens.tolist(), found.total.tolist()) == definition(*given)
 
 
 def sizes_of(size):

@@ -55,7 +55,7 @@ def definition(q, keys, k, scales=None):
 def check(top, q, keys, k, scales=None):
     """Every field is what the definition says."""
     scores, index = definition(q, keys, k, scales)
-    assert torch.equal(top.index, index)
+    assert torch.equal(top.keys, index)
     assert torch.equal(top.scores.double(), scores)
     check_votes(top, len(keys))
 
@@ -63,7 +63,7 @@ def check(top, q, keys, k, scales=None):
 def check_votes(top, N):
     """Votes and best scores by counting, one choice at a time."""
     votes, best = [0] * N, [-float("inf")] * N
-    for key, score in zip(top.index.flatten().tolist(), top.scores.flatten().tolist(), strict=True):
+    for key, score in zip(top.keys.flatten().tolist(), top.scores.flatten().tolist(), strict=True):
         votes[key] += 1
         best[key] = max(best[key], score)
     assert top.votes.dtype == torch.int32
@@ -130,10 +130,10 @@ def test_no_keys():
 def test_ranges_scanned_apart_merge(cut):
     q, keys = integers(4, 2, 6, 500, 64, most=1)  # ties across the cut
     first, second = (scan(q, part, 4) for part in (keys[:cut], keys[cut:]))
-    merged = reference.merge(first[:2], (second.scores, second.index + cut), 4)
+    merged = reference.merge(first[:2], (second.scores, second.keys + cut), 4)
     whole = scan(q, keys, 4)
     assert torch.equal(merged[0], whole.scores)
-    assert torch.equal(merged[1], whole.index)
+    assert torch.equal(merged[1], whole.keys)
     votes, best = reference.count_votes(*merged, 500)
     assert torch.equal(votes, whole.votes)
     assert torch.equal(best, whole.best)
@@ -186,7 +186,7 @@ def test_real_scores_are_the_highest(kernel, device, random_states):
     keys = keys.transpose(0, 1)
     expected = definition(q, keys, 4)[0]
     for top in (kernel.topk_scan(q, keys, 4), scan(q, keys, 4)):
-        chosen = logits_of(q, keys).gather(-1, top.index)
+        chosen = logits_of(q, keys).gather(-1, top.keys)
         assert bool((chosen >= expected[..., 3:] - 1e-4 * expected[..., 3:].abs()).all())
         assert torch.allclose(top.scores.double(), chosen, rtol=1e-5)
         check_votes(top, 900)
@@ -199,7 +199,7 @@ def test_of_identical_keys_the_earliest(kernel, device):
     for top in (kernel.topk_scan(q, keys, 4), scan(q, keys, 4)):
         check(top, q, keys, 4)
         assert {(0, 1, 2, 3), (777, 0, 1, 2)} >= {
-            tuple(row) for row in top.index.view(-1, 4).tolist()
+            tuple(row) for row in top.keys.view(-1, 4).tolist()
         }
 
 
@@ -213,7 +213,7 @@ def test_sets_of_a_tile_with_equal_maxima(kernel, device, sets):
     keys[[390, 392, 394, 400, 600], 0, 0] = 5
     tile = kernel.Tile(16, 128, 4, 1, programs=1, sets=sets)
     top = kernel.topk_scan(q, keys, 4, tile=tile)
-    assert top.index.tolist() == [[[700, 300, 390, 392]]]
+    assert top.keys.tolist() == [[[700, 300, 390, 392]]]
     check(top, q, keys, 4)
 
 
@@ -255,8 +255,8 @@ def test_a_query_head_reads_its_groups_key_head(kernel, device):
     other = other.view(2, 2, 2, 4).transpose(0, 1).reshape(4, 2, 4)  # head h reads h % G
     for top in (kernel.topk_scan(q, keys, 4), scan(q, keys, 4)):
         check(top, q, keys, 4)
-        assert not torch.equal(top.index, other)
-        assert torch.equal(top.index[0], other[0])  # head 0 reads key head 0 either way
+        assert not torch.equal(top.keys, other)
+        assert torch.equal(top.keys[0], other[0])  # head 0 reads key head 0 either way
 
 
 def test_what_it_refuses(kernel):
@@ -306,7 +306,7 @@ def test_real_sizes(kernel, random_states, dtype, T):
     q, keys = random_states(16, 4, T, 20_001, 128, dtype, "cuda")
     keys = keys.transpose(0, 1).contiguous()
     top, expected = kernel.topk_scan(q, keys, 4), definition(q, keys, 4)[0][..., 3:]
-    chosen = logits_of(q, keys).gather(-1, top.index)
+    chosen = logits_of(q, keys).gather(-1, top.keys)
     assert bool((chosen >= expected - 1e-3 * expected.abs()).all())
     check_votes(top, len(keys))
     again = kernel.topk_scan(q, keys, 4)
@@ -320,6 +320,6 @@ def test_more_keys_than_32_bits_address(kernel):
     keys[-1] = 1
     q = torch.ones(8, 2, D, dtype=torch.bfloat16, device="cuda")
     top = kernel.topk_scan(q, keys, 4)
-    assert top.index.view(-1, 4).unique(dim=0).tolist() == [[N - 1, 0, 1, 2]]
+    assert top.keys.view(-1, 4).unique(dim=0).tolist() == [[N - 1, 0, 1, 2]]
     assert int(top.votes[-1]) == 16
     assert float(top.best[-1]) == 128.0

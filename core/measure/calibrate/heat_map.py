@@ -63,9 +63,9 @@ def _draw_ranks(axes: Any, found: Calibration, measure: str, colours: Any) -> An
     for place, task in zip(axes, TASKS, strict=True):
         for axis, kind in zip(place, KINDS, strict=True):
             cells = _ranks(found, measure, task, kind)
-            shown = axis.imshow(cells, cmap="viridis_r", norm=colours, aspect="auto")
+            axis.imshow(cells, cmap="viridis_r", norm=colours, aspect="auto")
             axis.set_title(f"{task}: {kind}", fontsize=7)
-    return shown
+    return axes[0][0].images[0]
 
 
 def grid(entries: Sequence[tuple[int, int, float]]) -> Cells:
@@ -73,7 +73,7 @@ def grid(entries: Sequence[tuple[int, int, float]]) -> Cells:
 
     Layers may have different numbers of heads; missing heads are NaN.
     """
-    layers, heads = (max(entry[i] for entry in entries) + 1 for i in range(2))
+    layers, heads = (int(max(entry[i] for entry in entries)) + 1 for i in range(2))
     cells = [[float("nan")] * heads for _ in range(layers)]
     for layer, head, value in entries:
         cells[layer][head] = value

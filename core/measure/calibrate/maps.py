@@ -165,7 +165,7 @@ class Tap(Memory):
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attends causally to all tokens of the pass; see `Memory.attend`."""
         if layer.window is None:
-            near = near_of(layer, *(x[:, self._first :] for x in (q, k, v)), q.shape[1])
+            near = near_of(layer, *(x[:, self._first :] for x in (q, k, v)), length=q.shape[1])
             own = own_maps(near, self._block)[0][self._blocks]  # (B, H, N, N)
             # Block by block: sorted together, all of them take more room.
             thetas = torch.cat([spans.quantiles(each, self._shares) for each in own.split(1)])

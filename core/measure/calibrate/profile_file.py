@@ -15,6 +15,7 @@ from longctx.core.engine.setup import Engine
 from longctx.core.measure.calibrate.choosing import Head
 from longctx.core.measure.calibrate.copying import RetrievalHead
 from longctx.core.profile import profile
+from longctx.core.profile.chat import resolve
 from longctx.core.profile.profile import Profile
 from longctx.core.profile.sampling import Sampling
 
@@ -53,7 +54,7 @@ def text(
         "models": [engine.files.name],
         "description": description,
         "window": engine.window,
-        "prompt": asdict(before.prompt),
+        "prompt": asdict(resolve(before.prompt, engine.files.tokenizer)),
         "max_new_tokens": before.max_new_tokens,
         **_changed(before),
         "method": before.method,
@@ -134,12 +135,12 @@ def _with(section: Any, found: dict[str, Any]) -> Any:
 class _Dumper(yaml.SafeDumper):
     """Writes texts with line feeds on one line, in quotes."""
 
-    def represent_str(self, text: str) -> yaml.Node:
+    def represent_text(self, text: str) -> yaml.Node:
         style = '"' if "\n" in text else None
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _Dumper.represent_str)
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def _plain(values: Any) -> Any:

@@ -99,8 +99,7 @@ def dots(keys: Unit, queries: Unit) -> Tensor:
 def pooled(scores: Tensor) -> Tensor:
     """Scores averaged with those of neighbours, fewer at the ends: (heads, N)."""
     half = NEIGHBOURS // 2
-    shape = {"kernel_size": NEIGHBOURS + 1, "stride": 1, "padding": half}
-    return F.avg_pool1d(scores[:, None], **shape, count_include_pad=False)[:, 0]
+    return F.avg_pool1d(scores[:, None], NEIGHBOURS + 1, 1, half, count_include_pad=False)[:, 0]
 
 
 def normalised_ranks(scores: Tensor, gold: Tensor) -> Tensor:

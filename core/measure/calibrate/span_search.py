@@ -132,8 +132,8 @@ def evidence_of(samples: list[Sample], block: int) -> Tensor:
 
 def joined(parts: list[LayerMaps]) -> LayerMaps:
     """The blocks of several passes, in order."""
-    summed, thetas = (torch.cat([part[i] for part in parts]) for i in range(2))
-    return LayerMaps(summed, thetas, parts[0].heads)
+    summed, thetas, heads = zip(*parts, strict=True)
+    return LayerMaps(torch.cat(summed), torch.cat(thetas), heads[0])
 
 
 def fit(

@@ -109,7 +109,7 @@ def require_no_less(wanted: CalibrationPlan, before: Record | None) -> None:
     """
     now = asdict(wanted.amounts)
     more = [name for name, amount in (before or {}).items() if amount > now[name]]
-    if more and not wanted.printed and wanted.out.is_file():
+    if before and more and not wanted.printed and wanted.out.is_file():
         name = more[0]
         raise UsageError(
             f"will not replace '{wanted.out}'",

@@ -42,7 +42,7 @@ class Comparison:
         gather_by: gather sources.
         samples: questions of each task and length.
         seed: of the cases.
-        in_window: tokens of the ceiling's texts; None: as many as fit the window.
+        in_window: tokens of the ceiling's texts; 0: as many as fit the window.
     """
 
     methods: tuple[str, ...]
@@ -52,7 +52,7 @@ class Comparison:
     gather_by: tuple[str, ...] = (METHOD,)
     samples: int = 11
     seed: int = 0
-    in_window: int | None = None
+    in_window: int = 0
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,7 +21,7 @@ class Died(Exception):
     """A process failed; the text says how."""
 
 
-def messages(job: str, command: Sequence[str] = COMMAND) -> Iterator[dict[str, Any]]:
+def messages(job: str, command: Sequence[str] = COMMAND) -> Generator[dict[str, Any]]:
     """Runs a job and yields its messages.
 
     Ctrl-C, an error or `close` ends the process too and deletes its temporary files.
@@ -52,6 +52,8 @@ def messages(job: str, command: Sequence[str] = COMMAND) -> Iterator[dict[str, A
 
 
 def _listen(process: subprocess.Popen, job: str) -> Iterator[dict[str, Any]]:
+    assert process.stdin  # both are pipes
+    assert process.stdout
     try:
         process.stdin.write(job.encode())
         process.stdin.close()

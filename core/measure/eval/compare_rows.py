@@ -40,7 +40,7 @@ class Row:
     quality: float | None
     low: float | None
     high: float | None
-    tasks: dict[str, float]
+    tasks: dict[str, float | None]
     gathered: float | None
     read_s: float | None
     read_tokens_per_s: float | None

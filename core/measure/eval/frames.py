@@ -205,7 +205,7 @@ def _kind(name: str, frames: list[dict[str, Any]], **settings: Any) -> Kind:
 def _is_sound(fact: Fact, taken: Set[str]) -> bool:
     """Whether values are different and not taken, and the question does not give the answer."""
     values = list(fact.values.values())
-    fresh = len(set(values)) == len(values) and not taken.intersection(values)
+    fresh = len(set(values)) == len(values) and not taken & {*values}
     return fresh and not holds(fact.question, fact.answer)
 
 

@@ -119,7 +119,7 @@ def _pattern(words: str) -> re.Pattern[str]:
 
 def _placed(item: Item, sources: Sequence[_Source]) -> Placed:
     if item.offset is not None:
-        return _at_offset(item, _only(item, sources))
+        return _at_offset(item, item.offset, _only(item, sources))
     if item.line is not None:
         return _on_line(item, _only(item, sources))
     named = sources if not item.source else [_only(item, sources)]
@@ -127,8 +127,8 @@ def _placed(item: Item, sources: Sequence[_Source]) -> Placed:
     return _of_text(item, TEXT, found)
 
 
-def _at_offset(item: Item, source: _Source) -> Placed:
-    offset, name = item.offset, source.info.name
+def _at_offset(item: Item, offset: int, source: _Source) -> Placed:
+    name = source.info.name
     remedy = "Correct 'byte_offset', or ingest the right text."
     if offset >= source.info.size:
         why = f"its byte {offset:,} is beyond '{name}', which has {source.info.size:,}"

@@ -127,7 +127,7 @@ class _Reading:
             raise self.wrong("its 'answer' is no text: words and numbers stand in quotes")
         if more is not None and not _is_list(more):
             raise self.wrong("its 'accept' is no list of one or more in words")
-        return tuple(listed) if listed is not None else (one, *(more or ()))
+        return tuple(listed) if listed is not None else (str(one), *(more or ()))
 
     def _where(self, values: Mapping[str, Any], source: str) -> tuple[str, int | None, int | None]:
         where = values.get("where")

@@ -4,7 +4,7 @@
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator
 from functools import cache
 from pathlib import PurePath
 from typing import BinaryIO, ClassVar
@@ -32,7 +32,7 @@ class Format(Contract, abstract=True):
     streams: ClassVar[bool] = False
 
     @abstractmethod
-    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Generator[Piece]:
         """The pieces of its text, in order.
 
         Args:

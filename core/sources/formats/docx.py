@@ -4,7 +4,7 @@ Notes count on. A file that declares a document type, as none does that Word wri
 such declarations can grow without end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import BinaryIO
 from xml.parsers import expat
 
@@ -22,7 +22,7 @@ class Format(formats.Format):
 
     marks = "paragraph"
 
-    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Generator[Piece]:
         """See `formats.Format`."""
         number = 0
         with members_of(file, name, share) as (names, read):

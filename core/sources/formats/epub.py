@@ -5,7 +5,7 @@ count too.
 """
 
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
@@ -26,7 +26,7 @@ class Format(formats.Format):
 
     marks = "chapter"
 
-    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Generator[Piece]:
         """See `formats.Format`."""
         found, lost = False, ""
         with members_of(file, name, share) as (names, read):

@@ -1,6 +1,6 @@
 """HTML: what people see, and texts in place of pictures; no scripts."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import BinaryIO
 
 from longctx.core.sources import formats
@@ -15,7 +15,7 @@ class Format(formats.Format):
 
     marks = "line"
 
-    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Generator[Piece]:
         """See `formats.Format`."""
         text, bad = page_text(file.read(), name)
         yield Piece("", 1, undecodable=bad)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any, BinaryIO
 
 from longctx.core.sources import formats
@@ -17,7 +17,7 @@ class Format(formats.Format):
 
     marks = "cell"
 
-    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Generator[Piece]:
         """See `formats.Format`."""
         book = json.loads(file.read())
         if not isinstance(book, dict):

@@ -1,7 +1,7 @@
 """JSON lines: each record as `key: value` lines, strings as they read; other lines as they are."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, BinaryIO
 
 from longctx.core.sources import formats
@@ -16,7 +16,7 @@ class Format(formats.Format):
     marks = "line"
     streams = True
 
-    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Generator[Piece]:
         """See `formats.Format`."""
         number = 0
         while line := file.readline(CONVERTED + 1):

@@ -4,7 +4,7 @@ What is malformed is read as far as it can be.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from email import message_from_bytes
 from email.errors import MessageError
 from email.header import decode_header, make_header
@@ -29,7 +29,7 @@ class Format(formats.Format):
     marks = "message"
     streams = True
 
-    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Generator[Piece]:
         """See `formats.Format`."""
         for number, data in enumerate(_messages(file, name), 1):
             yield _piece(_QUOTED.sub(rb"\1", data), number)

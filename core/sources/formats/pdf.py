@@ -1,7 +1,7 @@
 """PDF: text of the pages, in the order of the file."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, BinaryIO
 
 from longctx.core.common.errors import UnreadableInput
@@ -22,7 +22,7 @@ class Format(formats.Format):
     marks = "page"
     needs = "pypdfium2"
 
-    def convert(self, file: BinaryIO, name: str, share: Share) -> Iterator[Piece]:
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Generator[Piece]:
         """See `formats.Format`."""
         from pypdfium2 import PdfDocument
 

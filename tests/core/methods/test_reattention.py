@@ -40,7 +40,7 @@ class Watched(Method):
         self.chosen = {}
 
     def _selected(self, layer, q, kv, near):
-        index = near.index[: int(near.total)].tolist()
+        index = near.tokens[: int(near.total)].tolist()
         o = self.options
         key = len([k for k in self.chosen if k[1] == layer.index]), layer.index
         self.chosen[key] = index[o.first : len(index) - o.local]
@@ -205,7 +205,7 @@ def test_another_map_of_query_heads_to_key_heads_is_noticed(make_model, monkeypa
 def test_original_positions_are_noticed(make_model, monkeypatch):
     def original(self, layer, q, kv, near):
         n, S = int(near.total), kv.keys.length
-        index = near.index[:n]
+        index = near.tokens[:n]
         q = layer.rotate(q, slice(S - q.shape[1], S), S)
         k = layer.rotate(kv.keys.gather(index).transpose(0, 1), index, S)
         return layer.attention(q, k, kv.values.gather(index).transpose(0, 1))

@@ -275,7 +275,7 @@ class Watch(Recent):
         """Scans all keys before this chunk; then see `Recent.attend`."""
         earlier = self._keys.setdefault(layer.index, [])
         if earlier and self._chunk % self._every == 0:
-            self._count(layer.index, door.topk_scan(q, torch.cat(earlier), K).index)
+            self._count(layer.index, door.topk_scan(q, torch.cat(earlier), K).keys)
         earlier.append(k.transpose(0, 1).contiguous())  # (T, G, D)
         return super().attend(layer, q, k, v)
 

@@ -357,7 +357,7 @@ def _refused(archive: Archive, member: Member, name: str, error: UnreadableInput
 
 
 def _too_long(name: str) -> UnreadableInput | None:
-    """The refusal of a member with a name longer than any file's; None if it is not."""
+    """The refusal of a member whose name is longer than any file's, or None."""
     if len(name) <= NAME:
         return None
     why = f"its name has {len(name):,} characters, and over {NAME:,} are not read"
@@ -365,7 +365,7 @@ def _too_long(name: str) -> UnreadableInput | None:
 
 
 def _unsafe(name: str) -> UnreadableInput | None:
-    """The refusal of a member with a name that no file in a folder can have; None if it is fine."""
+    """The refusal of a member whose name no file in a folder can have, or None."""
     parts = re.split(r"[/\\]", name)
     if name[:1] in ("/", "\\") or _DRIVE.match(name) or ".." in parts or "\0" in name or not name:
         return UnreadableInput(f"cannot read '{name}'", "its path leads out of the archive")

@@ -12,7 +12,7 @@ from longctx.core.sources.encodings import BOMS, LEGACY
 
 LOOKED_AT = 1 << 20  # bytes that are enough to tell UTF-16
 UNMARKED = ("utf-16-le", "utf-16-be")  # tried where there are zero bytes but no byte order mark
-ALIKE = 0.1  # language coherence of tied guesses: French scores higher in cp1250 than in cp1252
+ALIKE = 0.1  # lead in language coherence that is a tie: French scores higher in cp1250 than cp1252
 SPACES = 100  # characters of UTF-16, at least one of which is white space
 # Found in binary data mistaken for UTF-16: control and private-use characters, noncharacters, and
 # a newline with its bytes swapped.
@@ -30,7 +30,7 @@ def detect(data: bytes, name: str, found: bool = False, whole: bool = True) -> t
     Args:
         data: the first bytes.
         name: the source's name.
-        found: it was not named by the user, who so cannot leave it out.
+        found: it was found, not named, so the user cannot simply leave it out.
         whole: nothing follows; else the last character may be incomplete.
 
     Raises:

@@ -31,7 +31,7 @@ class Pattern:
 def patterns(lines: Iterable[str]) -> tuple[Pattern, ...]:
     """The patterns of lines, the last first; invalid ones are left out, as in Git."""
     with warnings.catch_warnings():
-        # About characters that a later Python may read otherwise; patterns are not the users' code.
+        # Warns of characters that a later Python may read otherwise; patterns are not users' code.
         warnings.simplefilter("ignore", FutureWarning)
         return tuple(_patterns(lines))[::-1]
 

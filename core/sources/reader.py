@@ -94,7 +94,7 @@ class Source:
         refused: why it is not opened; None if it is.
         found: it was found in a folder or archive, not named by the user.
         header: text that the model sees before it; not part of the source.
-        part: its place among an archive's members; empty if it is the whole file.
+        part: its path inside the file, for a member of an archive; empty if it is the whole file.
     """
 
     name: str

@@ -129,7 +129,7 @@ class Member:
 
     @property
     def part(self) -> str:
-        """Its path in the file on disk."""
+        """Its path inside the file on disk."""
         return self.level.inside + self.name
 
 

@@ -244,7 +244,7 @@ class Method(Memory, Way, abstract=True):
         return 0
 
     def held_bytes(self, tokens: int) -> Held:
-        """Memory held after `tokens` tokens, only what grows beyond the first chunks."""
+        """Memory held after `tokens` tokens: only what grows beyond what one or two chunks show."""
         return Held()
 
 

@@ -1,8 +1,8 @@
 """Chat templates: what an instruct model expects to see around a document and its question.
 
 transformers renders the template once, with a message that has placeholders for document and
-question, and the result is cut at these. So the part before the document is read once, before it,
-and the rest with every question. Knows nothing of tokens.
+question, and the result is cut at these. So the part before the document is read only once, and
+the part after it with every question. Knows nothing of tokens.
 """
 
 import inspect

@@ -1,7 +1,7 @@
 """Background threads: one reads ahead of the main thread, one writes behind it.
 
-Both keep the order, hold a bounded amount, raise what went wrong in the main thread as it was
-raised, and have ended when their context has. Knows nothing of what is read or written.
+Both keep the order, hold a bounded amount, re-raise errors unchanged in the main thread, and have
+ended when their context ends. Knows nothing of what is read or written.
 """
 
 import threading
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class _End:
-    """Nothing more comes, because of an error or because that was all."""
+    """Marks the end of the items, by an error or because there are no more."""
 
     def __init__(self, error: BaseException | None = None):
         self.error = error
@@ -23,16 +23,16 @@ class _End:
 
 @contextmanager
 def prefetched(items: Generator[T], depth: int) -> Iterator[Iterator[T]]:
-    """Runs a generator in another thread, ahead of who takes its items.
+    """Runs a generator in another thread, ahead of its consumer.
 
-    What the generator does must not wait for ever: leaving the context waits for its next item.
+    The generator must not block forever: leaving the context waits for its next item.
 
     Args:
         items: a generator.
-        depth: items that may wait to be taken.
+        depth: items that may wait to be consumed.
 
     Yields:
-        The same items in the same order; where the generator raised, it is raised there.
+        The same items in the same order; an error of the generator is raised at its place.
     """
     ready: Queue[T | _End] = Queue(depth)
     left = threading.Event()
@@ -63,7 +63,7 @@ def prefetched(items: Generator[T], depth: int) -> Iterator[Iterator[T]]:
         yield taken()
     finally:
         left.set()
-        _empty(ready)  # makes room for the one item that the thread may wait to put
+        _empty(ready)  # makes room for the one item that the thread may be waiting to put
         thread.join()
 
 
@@ -76,22 +76,22 @@ def _empty(queue: Queue) -> None:
 
 
 class Behind:
-    """Makes calls one after another in one other thread, while its context lasts.
+    """Makes calls one after another in another thread, while its context lasts.
 
-    Once a call has raised, no later one is made, and the error is raised by what is called here
-    next. When the context ends, all calls have been made, also where it is left by an exception:
-    they were due before it.
+    Once a call has raised, no later one is made, and the next use of this object raises the error.
+    When the context ends, all calls have been made, even if an exception ends it: they were due
+    before it.
 
     Args:
-        depth: calls that may wait; `do` waits while there are more. 0: each is made at once, in
-            the caller's thread, and what it raises is raised there.
+        depth: calls that may wait; `do` blocks while there are more. 0: each is made at once, in
+            the caller's thread, and raises there.
     """
 
     def __init__(self, depth: int):
         self._beside = depth > 0
         self._waiting: Queue[Callable[[], object] | None] = Queue(depth)
         self._error: BaseException | None = None
-        # A daemon, so that a second Ctrl-C, while the first one waits here, ends the process too.
+        # A daemon, so that a second Ctrl-C ends the process while the first one waits here.
         self._thread = threading.Thread(target=self._work, name="longctx-behind", daemon=True)
 
     def __enter__(self) -> "Behind":
@@ -105,7 +105,7 @@ class Behind:
         try:
             self._waiting.put(None)
             self._thread.join()
-        except BaseException as interrupted:  # a second Ctrl-C: what waits is dropped
+        except BaseException as interrupted:  # a second Ctrl-C: waiting calls are dropped
             self._error = self._error or interrupted
             self._end()
             raise
@@ -113,14 +113,14 @@ class Behind:
             self._raise()
 
     def _end(self) -> None:
-        """Ends the thread after the call that it is in."""
+        """Ends the thread after its current call."""
         while self._thread.is_alive():
             with suppress(Full):
                 self._waiting.put_nowait(None)
             self._thread.join(0.05)
 
     def do(self, call: Callable[..., object], *args: Any, **named: Any) -> None:
-        """Makes a call soon."""
+        """Queues a call."""
         if not self._beside:
             call(*args, **named)
             return
@@ -128,7 +128,7 @@ class Behind:
         self._waiting.put(partial(call, *args, **named))
 
     def wait(self) -> None:
-        """Returns when all calls so far have been made."""
+        """Waits until all calls so far have been made."""
         self._waiting.join()
         self._raise()
 

@@ -1,16 +1,16 @@
-"""Contracts: what a class lacks of one is told when the class is made, not when it is used."""
+"""Contracts: missing members are reported when a class is created, not when it is used."""
 
 from inspect import get_annotations
 from typing import ClassVar, get_origin
 
 
 class Contract:
-    """A base whose abstract methods, and class variables without a value, every class must have.
+    """A base whose abstract methods, and class variables without a value, every subclass must have.
 
-    A class that is itself a base for others says so: `class Answer(Policy, abstract=True)`.
+    A subclass that is itself a base declares it: `class Answer(Policy, abstract=True)`.
 
     Raises:
-        TypeError: when a class is made that lacks members, naming them.
+        TypeError: a class is created without some members; the message names them.
     """
 
     def __init_subclass__(cls, abstract: bool = False, **more: object) -> None:
@@ -24,7 +24,7 @@ class Contract:
 
     @classmethod
     def _members(cls) -> set[str]:
-        """What its bases ask for."""
+        """The members that its bases require."""
         methods = {n for base in cls.__mro__ for n, it in vars(base).items() if _is_abstract(it)}
         hints = [item for base in cls.__mro__ for item in get_annotations(base).items()]
         return methods | {name for name, hint in hints if get_origin(hint) is ClassVar}

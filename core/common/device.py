@@ -1,4 +1,4 @@
-"""Where and in what precision to compute, and how much memory is free there.
+"""The device and precision to compute with, and how much memory is free there.
 
 Knows nothing of models.
 """
@@ -12,14 +12,14 @@ import torch
 from longctx.core.common.errors import UsageError
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-_limits: dict[int, int] = {}  # number of a GPU -> bytes that this process may take of it
+_limits: dict[int, int] = {}  # index of a GPU -> bytes of it that this process may use
 
 
 def choose_device(name: str = "auto") -> str:
     """A torch device name for `auto`, `cpu`, `mps`, `cuda` or `cuda:N`.
 
     Raises:
-        UsageError: there is no such device here.
+        UsageError: there is no such device.
     """
     if name == "auto":
         if torch.cuda.is_available():
@@ -56,17 +56,17 @@ def choose_dtype(name: str, device: str) -> torch.dtype:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """The short name of a dtype, as `choose_dtype` takes it."""
+    """The short name of a dtype, as `choose_dtype` accepts it."""
     return {value: key for key, value in DTYPES.items()}.get(dtype, str(dtype).split(".")[-1])
 
 
 def device_name(device: str) -> str:
-    """What the device is: a GPU's name, or the kind of the machine's processor."""
+    """The name of a GPU, or the machine's processor type."""
     return torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
 
 
 def set_threads(threads: int | None) -> None:
-    """Uses `threads` CPU threads; None leaves PyTorch's choice."""
+    """Uses `threads` CPU threads; None keeps PyTorch's choice."""
     if threads is not None:
         if threads < 1:
             raise UsageError(f"cannot use {threads} threads", "", "Give --threads 1 or more.")
@@ -74,7 +74,7 @@ def set_threads(threads: int | None) -> None:
 
 
 def free_memory(device: str) -> int | None:
-    """Bytes free on a device, for this process; None where the platform does not tell."""
+    """Bytes free for this process on a device; None if the platform does not report it."""
     if not device.startswith("cuda"):
         return _free_host_memory()
     free, limit = torch.cuda.mem_get_info(device)[0], memory_limit(device)
@@ -84,14 +84,14 @@ def free_memory(device: str) -> int | None:
 
 
 def limit_memory(device: str, limit: int) -> None:
-    """Lets this process use no more of a GPU's memory; the CUDA context comes on top.
+    """Limits how much of a GPU's memory this process uses, CUDA context not included.
 
     Args:
         device: a GPU.
-        limit: bytes.
+        limit: in bytes.
 
     Raises:
-        UsageError: the device is no GPU.
+        UsageError: the device is not a GPU.
     """
     if not device.startswith("cuda"):
         raise UsageError(
@@ -105,7 +105,7 @@ def limit_memory(device: str, limit: int) -> None:
 
 
 def memory_limit(device: str) -> int | None:
-    """Bytes that `limit_memory` allows; None: any number."""
+    """Bytes that `limit_memory` allows; None if unlimited."""
     return _limits.get(_number(device)) if _limits else None
 
 
@@ -115,7 +115,7 @@ def _number(device: str) -> int:
 
 
 def peak_memory(device: str) -> int | None:
-    """The largest number of bytes that this process has held on a device; None if unknown."""
+    """The most bytes that this process has held on a device; None if unknown."""
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated(device)
     try:
@@ -127,13 +127,13 @@ def peak_memory(device: str) -> int | None:
 
 
 def reset_peak_memory(device: str) -> None:
-    """Lets `peak_memory` begin anew; on the CPU it goes on, for a process cannot."""
+    """Resets `peak_memory`; has no effect on the CPU, where a process cannot reset it."""
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def synchronize(device: str) -> None:
-    """Returns when the device has done all that it was given."""
+    """Waits until the device has finished all queued work."""
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
     elif device == "mps":
@@ -141,15 +141,15 @@ def synchronize(device: str) -> None:
 
 
 def empty_cache(device: str) -> None:
-    """Gives memory that nothing uses back to the device."""
+    """Returns unused cached memory to the device."""
     if device.startswith("cuda"):
         torch.cuda.empty_cache()
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error says that a device, or the computer, has no more memory."""
+    """Whether an error means that a device, or the computer, is out of memory."""
     named = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return named or "can't allocate memory" in str(error)  # the CPU's is told by its words alone
+    return named or "can't allocate memory" in str(error)  # the CPU's is known only by its message
 
 
 def _free_host_memory() -> int | None:

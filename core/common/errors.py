@@ -16,7 +16,7 @@ class LongctxError(Exception):
 
     Args:
         what: what failed, with the value in question ("cannot read 'a.txt'").
-        why: the reason; may be empty where `what` says it all.
+        why: the reason; may be empty if `what` says it all.
         remedy: what to do about it, as a sentence.
     """
 

@@ -1,7 +1,7 @@
 """Errors that libraries raise over foreign files, such as a model's.
 
-What is wrong there is the user's to mend, whatever kind of exception a library has for it. Only
-what reads such files stands inside `foreign`, so that our own faults stay what they are.
+The user can fix such a file, whatever kind of exception a library raises for it. Only code that
+reads such files runs inside `foreign`, so that our own bugs keep their exceptions.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ REMEDY = "Fetch it again, or name another model."
 
 @contextmanager
 def foreign(what: str, remedy: str = REMEDY) -> Iterator[None]:
-    """Turns what comes of a broken file into an error of ours.
+    """Turns any exception over a broken file into a UsageError.
 
     Args:
         what: what cannot be done, with the value in question.
         remedy: what to do about it.
 
     Raises:
-        UsageError: of any exception, but for one of ours and running out of memory.
+        UsageError: for any exception except our own errors and running out of memory.
     """
     try:
         yield
@@ -33,16 +33,16 @@ def foreign(what: str, remedy: str = REMEDY) -> Iterator[None]:
 
 
 def is_memory(error: BaseException) -> bool:
-    """Whether it says that there is no more memory."""
-    # torch is not imported for this: its CUDA error is known by name, its CPU one by its words; so
-    # is that of the loader, which has no room for a library.
+    """Whether an error means that memory ran out."""
+    # torch is not imported for this: its CUDA error is known by name, its CPU error by its message;
+    # so is the loader's, when there is no memory for a library.
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     said = {RuntimeError: "can't allocate memory", ImportError: "failed to map segment"}
     return named or any(isinstance(error, k) and words in str(error) for k, words in said.items())
 
 
 def reason(error: BaseException) -> str:
-    """What a library says of it, on one line, with the kind of error where that tells more."""
+    """A library's message on one line, with the error's type if that adds something."""
     if isinstance(error, OSError) and error.strerror:
         at = f": {str(error.filename)!r}" if error.filename else ""
         return f"{error.strerror}{at}"

@@ -1,11 +1,11 @@
 """Output files that a user names: reports, logs, profiles, exports, `--out`.
 
-A file is replaced whole, by a rename, or stays as it was; a link is followed, and stays a link.
-What is no regular file, a device or a pipe, is written to and never replaced. `-` is standard
-output. New files are for their owner alone, whatever the umask; one that takes another's place
-gets its mode. What a killed process has left in a folder goes when the next one writes there.
+A file is replaced atomically, by a rename, or stays as it was; a link is followed and stays a link.
+Devices and pipes are written to, never replaced. `-` is standard output. New files are accessible
+only to their owner, whatever the umask; a replacement gets the old file's mode. Files left behind
+by a killed process are deleted when the next one writes to that folder.
 
-The library's own files are the store's affair.
+The library's own files are written by the store.
 """
 
 import errno
@@ -25,26 +25,26 @@ from longctx.core.common.errors import LongctxError, UsageError
 
 try:
     import fcntl
-except ImportError:  # Windows, where nobody can delete a file that is open
+except ImportError:  # Windows, where open files cannot be deleted
     fcntl = None
 
 STANDARD = Path("-")
 PRIVATE = 0o600  # mode of a new file
 PRIVATE_FOLDER = 0o700
-PATIENCE = 30.0  # seconds that a pipe may wait for its reader
+PATIENCE = 30.0  # seconds to wait for a pipe's reader
 POLL = 0.05  # seconds
-LINKS = 40  # that are followed, as Linux does
+LINKS = 40  # links that are followed, as in Linux
 REMEDY = "Make room or allow writing there, or name another file."
 _UNFINISHED = re.compile(r"\.longctx-[0-9a-f]{16}\.new")
 _FLAGS = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_NO_CLAIM = getattr(os, "O_NOCTTY", 0)  # a terminal does not become this process's own
+_NO_CLAIM = getattr(os, "O_NOCTTY", 0)  # a terminal does not become this process's controlling one
 
-_kept: list[TextIO] = []  # standard output, while what is printed goes to standard error
+_kept: list[TextIO] = []  # standard output, while prints go to standard error
 
 
 @contextmanager
 def standard_output_kept() -> Iterator[None]:
-    """Inside, standard output has what is written to `-` alone: what is printed goes aside."""
+    """Inside, standard output carries only what is written to `-`; prints go to standard error."""
     _kept.append(sys.stdout)
     try:
         with redirect_stdout(sys.stderr):
@@ -58,9 +58,9 @@ class Output:
     """A file that a user named.
 
     Attributes:
-        path: as it was named; `-` is standard output.
-        what: it is, for errors, such as "the report "; may be empty.
-        remedy: what to do where it cannot be written.
+        path: as the user named it; `-` is standard output.
+        what: its description for errors, such as "the report "; may be empty.
+        remedy: what to do if it cannot be written.
     """
 
     path: Path
@@ -69,18 +69,18 @@ class Output:
 
     @property
     def is_standard(self) -> bool:
-        """Whether it is standard output."""
+        """Whether this is standard output."""
         return self.path == STANDARD
 
     def require_writable(self, replace: bool = True) -> None:
-        """Refuses, before any work, a place where nothing can be written.
+        """Refuses, before any work, a path that cannot be written.
 
         Args:
-            replace: a file that is there may give way.
+            replace: an existing file may be replaced.
 
         Raises:
-            UsageError: it is a folder or a socket, or its folder is not there or not writable; or
-                it is there, and `replace` is false.
+            UsageError: it is a folder or a socket; its folder is missing or not writable; or it
+                exists and `replace` is false.
         """
         try:
             why = self._why_not(replace)
@@ -91,15 +91,15 @@ class Output:
 
     @contextmanager
     def whole(self, replace: bool = True) -> Iterator[IO[bytes]]:
-        """What to write to; a regular file has its name when the context ends without an error.
+        """A file to write to; a regular file gets its name if the context ends without an error.
 
         Args:
-            replace: a file that is there gives way.
+            replace: an existing file is replaced.
 
         Raises:
-            UsageError: as `require_writable`.
-            LongctxError: it cannot be written; a file that was there is as it was.
-            BrokenPipeError: nobody reads standard output any more.
+            UsageError: see `require_writable`.
+            LongctxError: it cannot be written; an existing file is unchanged.
+            BrokenPipeError: standard output has no reader any more.
         """
         if self.is_standard:
             with self._standard() as out:
@@ -114,19 +114,19 @@ class Output:
                 return
             with _renamed(place) as out:
                 yield out
-                self.require_writable(replace)  # another process may have put one there
+                self.require_writable(replace)  # another process may have created it
 
     def write(self, data: bytes | str, replace: bool = True) -> None:
-        """Writes all of it; text is UTF-8. Raises as `whole`."""
+        """Writes all of `data`, text as UTF-8. Raises the errors of `whole`."""
         with self.whole(replace) as out:
             out.write(data.encode() if isinstance(data, str) else data)
 
     @contextmanager
     def appending(self) -> Iterator[IO[bytes]]:
-        """What to write to, behind what a file holds; it is unbuffered.
+        """A file to append to, unbuffered.
 
         Raises:
-            UsageError, LongctxError: as `whole`.
+            UsageError, LongctxError: see `whole`.
         """
         if self.is_standard:
             with self._standard() as out:
@@ -156,7 +156,7 @@ class Output:
             return ""
         place = _place(self.path)
         if isinstance(place, int):
-            os.fstat(place)  # OSError: it is not open
+            os.fstat(place)  # raises OSError if it is not open
             return ""
         there = _status(place)
         if there is None and not place.parent.is_dir():
@@ -187,24 +187,24 @@ class Output:
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a file of this name is one that was being written when its process was killed."""
+    """Whether a file name is that of an output left unfinished by a killed process."""
     return bool(_UNFINISHED.fullmatch(name))
 
 
 def make_folder(path: Path) -> None:
-    """A folder of the user's choice; for its owner alone, where it was not there."""
+    """Makes a folder that the user named; a new one is accessible only to its owner."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         path.mkdir(PRIVATE_FOLDER)
 
 
-# --- where a path leads ---
+# --- resolving paths ---
 
 
 def _place(path: Path) -> int | Path:
-    """Behind all links: the file's own path; or the descriptor that it names, as /dev/stdout does.
+    """A path with all links followed; or the descriptor that it names, as /dev/stdout does.
 
-    A descriptor's file is never replaced: whoever opened it goes on with the one that he has.
+    A descriptor's file is never replaced: the process that opened it keeps using it.
     """
     at = os.path.join(os.getcwd(), path)
     for _ in range(LINKS):
@@ -220,7 +220,7 @@ def _place(path: Path) -> int | Path:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """None: there is nothing."""
+    """None if nothing exists there."""
     try:
         return os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -228,7 +228,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _standing(place: Path) -> int | None:
-    """The standard descriptor, output or error, that writes to this file already."""
+    """The standard output or error descriptor that already writes to this file."""
     for number in (1, 2):
         with suppress(OSError):
             if os.path.samestat(os.fstat(number), os.stat(place)):
@@ -237,7 +237,7 @@ def _standing(place: Path) -> int | None:
 
 
 def _is_special(place: Path) -> bool:
-    """Whether it is written to as it is, and not replaced."""
+    """Whether it is written to in place, not replaced."""
     there = _status(place)
     if there is None:
         return False
@@ -245,7 +245,7 @@ def _is_special(place: Path) -> bool:
 
 
 def _opened(place: int | Path) -> int:
-    """A handle of what is not replaced."""
+    """A handle of a file that is not replaced."""
     if isinstance(place, int):
         return _doubled(place)
     if (number := _standing(place)) is not None:
@@ -256,15 +256,15 @@ def _opened(place: int | Path) -> int:
 
 
 def _doubled(number: int) -> int:
-    """A descriptor of one's own for a file that a descriptor writes to."""
-    for stream in (sys.stdout, sys.stderr):  # what they hold comes first
+    """A duplicate of a descriptor."""
+    for stream in (sys.stdout, sys.stderr):  # what they have buffered comes first
         if stream is not None:
             stream.flush()
     return os.dup(number)
 
 
 def _opened_pipe(path: Path) -> int:
-    """A handle of a pipe, for whose reader is waited, but not without end."""
+    """A handle of a pipe; waits for its reader, up to PATIENCE."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
@@ -285,7 +285,7 @@ def _opened_pipe(path: Path) -> int:
 
 @contextmanager
 def _renamed(place: Path) -> Iterator[IO[bytes]]:
-    """A file beside this one, which takes its place at the end of the context."""
+    """A file beside this one, which replaces it at the end of the context."""
     _clear(place.parent)
     temporary, file = _begun(place.parent)
     try:
@@ -304,7 +304,7 @@ def _renamed(place: Path) -> Iterator[IO[bytes]]:
 
 
 def _begun(folder: Path) -> tuple[Path, IO[bytes]]:
-    """A new file, held by this process as long as it is open."""
+    """A new file, locked by this process while it is open."""
     while True:
         path = folder / f".longctx-{secrets.token_hex(8)}.new"
         flags = _FLAGS | os.O_CREAT | os.O_EXCL
@@ -312,23 +312,23 @@ def _begun(folder: Path) -> tuple[Path, IO[bytes]]:
         with suppress(OSError):
             _hold(file.fileno())
         _make_private(file.fileno())
-        if path.exists():  # else somebody took it for a dead process's
+        if path.exists():  # else it was taken for a dead process's file
             return path, file
         file.close()
 
 
 def _hold(handle: int) -> None:
-    """Locks a file; OSError where another process holds it, or the file system has no locks."""
+    """Locks a file; OSError if another process holds it, or the file system has no locks."""
     if fcntl is not None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _clear(folder: Path) -> None:
-    """Deletes unfinished files of processes that are gone."""
+    """Deletes unfinished files of processes that have ended."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _UNFINISHED.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                with suppress(OSError):  # it is held, or another user's
+                with suppress(OSError):  # it is locked, or another user's
                     _delete_unheld(Path(entry.path))
 
 
@@ -346,9 +346,9 @@ def _delete_unheld(path: Path) -> None:
 
 
 def _make_like(handle: int, place: Path) -> None:
-    """Gives a new file the mode and owner of the one in whose place it comes; else it is private.
+    """Gives a new file the mode and owner of the one it replaces; else it is private.
 
-    Where its group cannot stay, no group may read it.
+    If the group cannot be kept, no group may read it.
     """
     if fcntl is None:
         return
@@ -364,7 +364,7 @@ def _make_like(handle: int, place: Path) -> None:
 
 
 def _at_end(place: Path) -> int:
-    """A handle that writes behind what a file holds; made private where there is none."""
+    """A handle that appends to a file; a new file is private."""
     flags = _FLAGS | os.O_APPEND
     try:
         handle = os.open(place, flags | os.O_CREAT | os.O_EXCL, PRIVATE)
@@ -375,7 +375,7 @@ def _at_end(place: Path) -> int:
 
 
 def _make_private(handle: int) -> None:
-    """Whatever the umask took."""
+    """Sets the private mode, whatever the umask removed."""
     if fcntl is not None:
         os.fchmod(handle, PRIVATE)
 
@@ -384,7 +384,7 @@ def _sync_folder(folder: Path) -> None:
     """Makes a rename survive a power cut."""
     try:
         handle = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # it may be written and not read; and Windows opens no folder
+    except PermissionError:  # a folder may be writable but not readable; Windows opens none
         return
     try:
         os.fsync(handle)

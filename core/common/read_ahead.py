@@ -1,8 +1,8 @@
 """Read-ahead: a thread reads what will be needed while something else loads.
 
-What is only warmed stays in the operating system's cache: it is read again, and checked, where it
-is used, and an error shows itself there. Imports no model library: a command begins to read
-before it imports them.
+Warmed files only stay in the operating system's cache: they are read again, and checked, where they
+are used, and errors appear there. Imports no model library: a command begins to read before it
+imports them.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class ReadAhead:
-    """One thread that does its tasks in order, and is over when the context is."""
+    """One thread that runs its tasks in order and ends with the context."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead")
@@ -32,11 +32,11 @@ class ReadAhead:
         self._pool.shutdown(cancel_futures=True)
 
     def submit(self, task: Callable[[], T]) -> Future[T]:
-        """Does a task; its result, or what it raised, is the future's."""
+        """Queues a task; the future has its result or its error."""
         return self._pool.submit(task)
 
     def warm(self, files: Iterable[T], opened: Callable[[T], BufferedReader]) -> None:
-        """Reads files so that they are in memory when they are needed; nothing is raised."""
+        """Reads files so that they are in memory when needed; raises nothing."""
         self._pool.submit(self._warm, [*files], opened)
 
     def _warm(self, files: list[T], opened: Callable[[T], BufferedReader]) -> None:

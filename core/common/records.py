@@ -1,8 +1,8 @@
-"""Dataclasses made of parsed JSON or YAML: every key is known, and every value of its field's type.
+"""Dataclasses from parsed JSON or YAML: every key is known, and every value has its field's type.
 
-A field's annotation says what fits it: plain types, `X | None`, tuples, for which there are lists,
-and dataclasses, for which there are mappings. A bool is no int, and an int is a float; no number
-becomes another. What a `dict` holds is not checked.
+A field's annotation says what fits it: plain types, `X | None`, tuples (from lists) and dataclasses
+(from mappings). A bool is not an int, but an int is a float; no number changes its value. The
+contents of a `dict` are not checked.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from longctx.core.common.errors import UsageError
 
-Cases = dict[type, Callable[[Any, str, str], Any]]  # of a value, its key, what has it
+Cases = dict[type, Callable[[Any, str, str], Any]]  # called with a value, its key, and where it is
 
 
 class _Unfit(Exception):
@@ -22,7 +22,7 @@ class _Unfit(Exception):
 
 @dataclass(frozen=True)
 class Reader:
-    """Makes dataclasses of mappings.
+    """Makes dataclasses from mappings.
 
     Args:
         remedy: what to do about a value that does not fit.
@@ -33,7 +33,7 @@ class Reader:
     sized: bool = True
 
     def read(self, kind: type, values: Any, where: str) -> Any:
-        """Makes a dataclass of a mapping.
+        """Makes a dataclass from a mapping.
 
         Args:
             kind: the dataclass.
@@ -41,8 +41,8 @@ class Reader:
             where: what to call the mapping in a message.
 
         Raises:
-            UsageError: `values` is no mapping, has an unknown key, lacks one, or has a value that
-                does not fit.
+            UsageError: `values` is not a mapping, has an unknown key, lacks one, or has a value
+                that does not fit.
         """
         plan, needed = _plan(self, kind)
         if not isinstance(values, dict) or not needed <= values.keys() <= plan.keys():
@@ -65,14 +65,14 @@ class Reader:
 
 @cache
 def _plan(reader: Reader, kind: type) -> tuple[dict[str, tuple[Any, Cases]], set[str]]:
-    """Of each field of a dataclass its type and cases; and the fields without a default."""
+    """The type and cases of each field of a dataclass, and the fields without a default."""
     own, hints = fields(kind), get_type_hints(kind)
     plan = {f.name: (hints[f.name], _cases(hints[f.name], reader)) for f in own}
     return plan, {f.name for f in own if f.default is MISSING and f.default_factory is MISSING}
 
 
 def _cases(hint: Any, reader: Reader) -> Cases:
-    """What fits a type: what is made of each type of value."""
+    """What fits a type: for each type of value, the function that converts it."""
     kind, parts = get_origin(hint) or hint, get_args(hint)
     if isinstance(hint, UnionType):
         return {t: make for part in parts for t, make in _cases(part, reader).items()}

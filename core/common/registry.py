@@ -11,25 +11,25 @@ from longctx.core.common.errors import UsageError
 
 @dataclass(frozen=True)
 class Registry:
-    """The things that the files of a folder define; `a+b` is defined by `a_b.py`.
+    """What the files of a folder define; `a+b` is defined by `a_b.py`.
 
     Args:
         package: the folder's dotted name; only `load` imports it.
-        kind: of things, for errors.
+        kind: what they define, for errors.
     """
 
     package: str
     kind: str
 
     def names(self) -> list[str]:
-        """What there is, in order."""
+        """All names, in order."""
         return sorted(self._files())
 
     def load(self, name: str) -> ModuleType:
-        """The module that defines one.
+        """The module that defines a name.
 
         Raises:
-            UsageError: there is none, naming those there are.
+            UsageError: there is none; the message lists those that exist.
         """
         known = self.names()
         if name not in known:
@@ -37,12 +37,12 @@ class Registry:
         return importlib.import_module(f"{self.package}.{name.replace('+', '_')}")
 
     def docstrings(self) -> dict[str, str]:
-        """How each file describes what it defines, by name; none of them is imported."""
+        """The docstring of each file, by name; no file is imported."""
         texts = {name: file.read_text("utf-8") for name, file in sorted(self._files().items())}
         return {name: text.split('"""', 2)[1] for name, text in texts.items()}
 
     def summaries(self) -> dict[str, str]:
-        """What follows `Title: ` in the first line of each docstring, without the full stop."""
+        """The text after `Title: ` in the first line of each docstring, without the full stop."""
         lines = {name: text.partition("\n")[0] for name, text in self.docstrings().items()}
         return {name: line.partition(": ")[2].removesuffix(".") for name, line in lines.items()}
 

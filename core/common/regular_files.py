@@ -1,10 +1,9 @@
 """Opens regular files only, and reads no more than a given number of bytes.
 
-Opening a pipe waits until somebody writes to it, opening a device may do anything, and reading
-either may have no end. So what a path leads to is looked at before it is opened and again
-afterwards; in between it may have been exchanged, and opening waits for nothing. All errors are of
-`OSError` with a `strerror` that says why, so whoever names the file in a message need not tell them
-apart.
+Opening a pipe blocks until a writer opens it, opening a device may do anything, and reading either
+may never end. So a path is checked before it is opened and again afterwards, since it may have been
+swapped in between; opening never blocks. All errors are `OSError`s with a `strerror` that says why,
+so callers that name the file in a message need not distinguish them.
 """
 
 import errno
@@ -16,21 +15,21 @@ from pathlib import Path
 from typing import Any
 
 NO_FILE = "it is a pipe, a socket or a device"
-# What the user's shell has opened for this process: `--questions <(command)`.
+# Opened by the user's shell for this process: `--questions <(command)`.
 HANDED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-# Opening waits for no writer and makes no terminal the process's own; Windows has neither.
+# Do not wait for a writer, nor take a controlling terminal; Windows has neither.
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
 class NotRegular(OSError):
-    """A path leads to what is no file: a pipe, a socket, a device."""
+    """A path leads to something that is not a file: a pipe, a socket, a device."""
 
     def __init__(self, path: Path | str):
         super().__init__(errno.EINVAL, NO_FILE, str(path))
 
 
 class TooLarge(OSError):
-    """A file has more bytes than are read of it."""
+    """A file is larger than the limit."""
 
     def __init__(self, path: Path | str, most: int, size: int):
         held = f"{size:,} bytes" if size > most else f"more than {most:,} bytes"
@@ -38,7 +37,7 @@ class TooLarge(OSError):
 
 
 def open_regular(path: Path | str) -> BufferedReader:
-    """Opens a file to read its bytes; never waits for anybody.
+    """Opens a file to read its bytes; never blocks.
 
     Args:
         path: a file, or a link to one.
@@ -46,13 +45,13 @@ def open_regular(path: Path | str) -> BufferedReader:
     Raises:
         NotRegular: it is a pipe, a socket or a device; it was not opened, or not read.
         OSError: it is a folder, or cannot be opened.
-        ValueError: no file can have this name.
+        ValueError: the name is invalid for a file.
     """
     return open(path, "rb", opener=_opened)
 
 
 def is_regular(path: Path | str) -> bool:
-    """Whether a path leads to a file; nothing is opened, and no error raised."""
+    """Whether a path leads to a file; opens nothing and raises nothing."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except (OSError, ValueError):
@@ -65,11 +64,11 @@ def read_regular(path: Path | str, most: int, handed: bool = False) -> bytes:
     Args:
         path: a file, or a link to one.
         most: bytes that it may have; a larger one is not read.
-        handed: also what the shell has opened for this process, of any kind.
+        handed: also accept what the shell opened for this process, of any kind.
 
     Raises:
-        TooLarge: it has more; a file that grows is known by reading one byte too many.
-        OSError, ValueError: as `open_regular`.
+        TooLarge: it has more; reading one byte too many detects a growing file.
+        OSError, ValueError: see `open_regular`.
     """
     is_stream = handed and str(path).startswith(HANDED)
     with open(path, "rb") if is_stream else open_regular(path) as file:
@@ -89,28 +88,28 @@ def read_text(
     errors: str = "strict",
     handed: bool = False,
 ) -> str:
-    """All text of a file, every line end as `\\n`.
+    """All text of a file, with `\\n` for every line end.
 
     Raises:
         UnicodeDecodeError: it is in another encoding.
-        OSError, ValueError: as `read_regular`.
+        OSError, ValueError: see `read_regular`.
     """
     text = read_regular(path, most, handed).decode(encoding, errors)
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_json(path: Path | str, most: int) -> Any:
-    """What a file of JSON says.
+    """The parsed contents of a JSON file.
 
     Raises:
-        ValueError: it is none, no UTF-8, or nested deeper than Python follows.
-        OSError: as `read_regular`.
+        ValueError: it is not JSON, not UTF-8, or nested deeper than Python can parse.
+        OSError: see `read_regular`.
     """
     return parsed_json(read_regular(path, most).decode("utf-8"))
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """What a text of JSON says; ValueError also where it is nested deeper than Python follows."""
+    """Parsed JSON; ValueError also if it is nested deeper than Python can parse."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -118,14 +117,14 @@ def parsed_json(text: str | bytes) -> Any:
 
 
 def _opened(path: str, flags: int) -> int:
-    """The descriptor of a regular file, which reads as any other."""
+    """The descriptor of a regular file, reset to blocking reads."""
     _require_regular(os.stat(path), path)
     number = os.open(path, flags | _AT_ONCE)
     try:
         _require_regular(os.fstat(number), path)
         if hasattr(os, "O_NONBLOCK"):
             os.set_blocking(number, True)
-    except BaseException:  # Ctrl-C too: nobody else has the descriptor
+    except BaseException:  # Ctrl-C too: nothing else would close the descriptor
         os.close(number)
         raise
     return number

@@ -1,7 +1,7 @@
 """Logging: each line as text for people and as data for programs.
 
-`--report` collects the second. Nothing here says where a log goes. Never log text of a document, of
-a question or of an answer: only names, counts, sizes, times.
+`--report` collects the data. Nothing here decides where a log goes. Never log the text of a
+document, question or answer: only names, counts, sizes and times.
 """
 
 import logging
@@ -13,18 +13,18 @@ from typing import Any
 
 @contextmanager
 def stage(log: logging.Logger, name: str, what: str) -> Iterator[None]:
-    """Logs how long something took, also where it failed.
+    """Logs how long something took, even if it failed.
 
     Args:
-        log: the module's.
-        name: the stage, as `timings` of a report call it, without its unit.
-        what: the same for people.
+        log: the module's logger.
+        name: the stage's key in a report's `timings`, without the unit.
+        what: the stage, for people.
     """
     began = time.perf_counter()
     log.debug("%s: begins", what)
     try:
         yield
-    except BaseException:  # Ctrl-C too: a stage that it ended is logged like one that failed
+    except BaseException:  # Ctrl-C too: an interrupted stage is logged as failed
         _told(log, name, f"{what}: failed", began)
         raise
     _told(log, name, what, began)
@@ -39,8 +39,8 @@ def facts(log: logging.Logger, text: str, *values: Any, **known: Any) -> None:
     """Logs what was chosen or found.
 
     Args:
-        log: the module's.
-        text, values: the line, as `logging` takes it.
-        known: the same for programs.
+        log: the module's logger.
+        text, values: the line and its arguments, as for `logging`.
+        known: the same facts as data.
     """
     log.info(text, *values, extra={"facts": known})

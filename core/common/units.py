@@ -18,7 +18,7 @@ def parse_tokens(text: str) -> int:
     """Tokens: 16000, 16_000, 16k (= 16,000), 16K (= 16,384), 1m, 1M (= 1,048,576), 1.5M.
 
     Raises:
-        UsageError: anything else, or not a whole number of one or more.
+        UsageError: anything else, or not a positive whole number.
     """
     count = _parse(text, _TOKENS)
     if count is None:
@@ -31,7 +31,7 @@ def parse_tokens(text: str) -> int:
 
 
 def show_tokens(count: int) -> str:
-    """Tokens as `parse_tokens` reads them, the shortest way: 16k, 128K, 1M, or 1,457."""
+    """Tokens as `parse_tokens` reads them, in the shortest form: 16k, 128K, 1M, or 1,457."""
     for unit in ("M", "m", "k", "K"):  # thousands first: 256,000 is both 256k and 250K
         if count % _TOKENS[unit] == 0:
             return f"{count // _TOKENS[unit]:,}{unit}"
@@ -42,7 +42,7 @@ def parse_bytes(text: str) -> int:
     """Bytes: 5000, 300kB, 1.5GB (powers of 1,000), 2GiB (powers of 1,024).
 
     Raises:
-        UsageError: anything else, or not a whole number of one or more.
+        UsageError: anything else, or not a positive whole number.
     """
     count = _parse(text, _BYTES)
     if count is None:
@@ -65,7 +65,7 @@ def parse_tokens_or_seconds(text: str) -> tuple[int | None, int | None]:
     """(tokens, None) for what `parse_tokens` reads, (None, seconds) for 90s, 5min, 1h.
 
     Raises:
-        UsageError: anything else, or not a whole number of one or more.
+        UsageError: anything else, or not a positive whole number.
     """
     seconds = _parse(text, _SECONDS)
     if seconds is not None:
@@ -84,7 +84,7 @@ def parse_seconds(text: str) -> int:
     """Seconds: 90s, 5min, 1h.
 
     Raises:
-        UsageError: anything else, or not a whole number of one or more.
+        UsageError: anything else, or not a positive whole number.
     """
     seconds = _parse(text, _SECONDS)
     if seconds is None:
@@ -93,7 +93,7 @@ def parse_seconds(text: str) -> int:
 
 
 def _parse(text: str, units: dict[str, int]) -> int | None:
-    """A whole number of one or more; None where it is none, or has another unit."""
+    """A positive whole number; None if it is not one, or has another unit."""
     found = re.fullmatch(r"(\d+(?:_\d+)*(?:\.\d+)?)([A-Za-z]*)", text.strip(), re.ASCII)
     if not found or found[2] not in units:
         return None

@@ -26,9 +26,9 @@ class Place:
     """Where a method keeps its tensors.
 
     Attributes:
-        device, dtype: of the model in use.
-        tokens: about how many tokens it will hold; 0: nobody knows.
-        room: bytes that they may take there; None: any number.
+        device, dtype: those of the model in use.
+        tokens: roughly how many tokens it will hold; 0 if unknown.
+        room: bytes that they may take there; None for no limit.
     """
 
     device: str = "cpu"
@@ -37,7 +37,7 @@ class Place:
     room: int | None = None
 
     def put(self, tensor: Tensor) -> Tensor:
-        """The tensor on this device; floating-point ones in this dtype."""
+        """The tensor on this device; a floating-point one in this dtype."""
         return tensor.to(self.device, self.dtype if tensor.is_floating_point() else tensor.dtype)
 
 
@@ -61,13 +61,13 @@ class Stored(Protocol):
         Args:
             group: the group's name.
             rows: ascending row numbers (S,), int64 on the CPU.
-            names: the tensors wanted; all where None.
+            names: the tensors needed; None for all.
         """
         ...
 
 
 class Memory(Protocol):
-    """What the model sees: each layer's new tokens attend to what it keeps."""
+    """What the model sees of a method: each layer's new tokens attend to what it keeps."""
 
     @abstractmethod
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class Memory(Protocol):
 
 @dataclass(frozen=True)
 class Scores:
-    """How well each document token fits a question.
+    """How well each document token matches a question.
 
     Attributes:
         raw: (N,) the token's own score.
@@ -116,9 +116,9 @@ class Seen(NamedTuple):
     Attributes:
         q: its queries (H, 1, D), rotated to the last position.
         keys, values: (G, S, D), keys rotated to the positions 0, 1, ...
-        total: (1,) int64 on the device, how many of them there are: the first ones, the token
-            itself the last.
-        length: of the window that they were rotated in; see `Rope.rotate`.
+        total: (1,) int64 on the device, how many of these S count: the first ones, of which the
+            token itself is the last.
+        length: of the window in which they were rotated; see `Rope.rotate`.
     """
 
     q: Tensor
@@ -137,7 +137,7 @@ class Column(Protocol):
         ...
 
     def gather(self, index: Tensor) -> Tensor:
-        """Chosen rows (S, G, D) on the device, decoded; `index` (S,) there, ascending."""
+        """Chosen rows (S, G, D) on the device, decoded; `index` is (S,), there too, ascending."""
         ...
 
 
@@ -158,38 +158,38 @@ class Recalled(Chunked, Contract, abstract=True):
 
     @abstractmethod
     def begin_answer(self) -> None:
-        """Says that the question has been read: what comes now are the answer's tokens."""
+        """Marks the end of the question: the tokens from now on are the answer's."""
 
     @abstractmethod
     def attended(self) -> float:
-        """Tokens that a token of the answer attended to, mean over tokens and layers so far."""
+        """Tokens attended to by an answer token, mean over tokens and layers so far."""
 
     @abstractmethod
     def scores(self, tokens: int) -> Scores:
-        """How much each of the document's tokens was attended to; under 0: not at all."""
+        """How much each document token was attended to; below 0: not at all."""
 
 
 class Whole(Recalled, abstract=True):
-    """Such a memory over everything: of a method that lets go of nothing.
+    """A recalled memory of a method that evicts nothing.
 
-    A token of the answer attends by `attend`, or whoever decodes looks at what it would attend to.
+    An answer token attends by `attend`, or the decode policy looks at what it would attend to.
     """
 
     @abstractmethod
     def narrow(self, window: int) -> bool:
-        """From now on attends to at most so many tokens at once; whether that is fewer than before.
+        """Limits attention to `window` tokens from now on; whether that is fewer than before.
 
         Raises:
-            UsageError: it cannot be so few.
+            UsageError: the limit is too small.
         """
 
     @abstractmethod
     def look(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Seen:
-        """Keeps one token of a layer with full attention, and selects for it; see `attend`."""
+        """Keeps one token of a full-attention layer, and selects for it; see `attend`."""
 
     @abstractmethod
     def add(self, layer: Layer, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Keeps one token of such a layer; its keys and values (G, 1, D) as they are kept."""
+        """Keeps one token of such a layer; returns its keys and values (G, 1, D) as kept."""
 
     @abstractmethod
     def kept_layer(self, index: int) -> Columns:
@@ -201,8 +201,8 @@ class Held:
     """Bytes of memory that a method holds while it reads.
 
     Attributes:
-        device: where the model computes.
-        host: pinned, beside a device that is not the CPU.
+        device: on the device where the model computes.
+        host: pinned host memory, if the device is not the CPU.
     """
 
     device: int = 0

@@ -1,9 +1,9 @@
-"""What a reading method is: all that one file in `core/methods/` has to define.
+"""What a reading method is: everything that a file in `core/methods/` has to define.
 
 Such a file has a frozen dataclass `Options(MethodOptions)` and a class `Method`, which inherits
-`Method` below, and `Scoring` or `Recallable` where it answers so. What is abstract must be defined,
-or the class cannot be made; all else has a default. The folder is the registry. Nothing here knows
-any method.
+`Method` below, and `Scoring` or `Recallable` if it answers that way. Abstract members must be
+defined, or the class cannot be created; all others have a default. The folder is the registry.
+Nothing here knows any method.
 """
 
 import sys
@@ -32,19 +32,19 @@ from longctx.core.model.adapter import Layer
 
 
 class MethodOptions:
-    """What a user may choose of a method: the base of every frozen dataclass `Options`.
+    """A method's options: the base of every frozen dataclass `Options`.
 
-    It is no dataclass itself: a field would stand where this has it, and manifests keep the order.
-    Its attributes are for `bench` and `--kv-dtype`; a field or property replaces each.
+    Not a dataclass itself: its fields would come first, and manifests keep the order of fields.
+    Its attributes are for `bench` and `--kv-dtype`; a field or property may override each.
 
     Attributes:
-        parts: names of other methods of which it is composed. Its options then have a field of
-            each name, filled from that method's section of the profile.
-        chunk: tokens read at a time; None: nothing is computed while reading.
-        budget: tokens that each layer's cache keeps after a chunk; None: all.
-        kv_dtype: how keys and values are kept; None: that cannot be chosen.
-        window: where all is kept, tokens attended to at most.
-        near: where all is kept, tokens of the first chunk: as many are always attended to.
+        parts: names of the methods it is composed of. Its options then have a field of each name,
+            filled from that method's section of the profile.
+        chunk: tokens read at a time; None if nothing is computed while reading.
+        budget: tokens that each layer's cache keeps after a chunk; None for all.
+        kv_dtype: how keys and values are kept; None if this cannot be chosen.
+        window: if nothing is evicted, most tokens attended to.
+        near: if nothing is evicted, tokens of the first chunk: as many are always attended to.
     """
 
     parts: ClassVar[tuple[str, ...]] = ()
@@ -55,7 +55,7 @@ class MethodOptions:
     near: Any = None
 
     def fitted(self, window: int) -> Self:
-        """The options as they fit a model's window, in tokens; the user is told what changed.
+        """The options fitted to a model's window, in tokens; changes are reported to the user.
 
         Raises:
             UsageError: they cannot be made to fit.
@@ -64,31 +64,31 @@ class MethodOptions:
 
     @property
     def reading(self) -> "MethodOptions":
-        """The options by which it reads: its own, or those of a part."""
+        """The options used for reading: its own, or those of a part."""
         return self
 
     def with_reading(self, part: Any) -> Self:
-        """The same with another `reading`."""
+        """A copy with another `reading`."""
         return part
 
     @classmethod
     def measured(cls, layers: int, window: int) -> Self:
-        """Options to measure speed with, for random weights with so many layers.
+        """Options for measuring speed, on random weights with `layers` layers.
 
         Args:
-            layers: of the model.
-            window: tokens that it was trained on.
+            layers: number of layers of the model.
+            window: the model's window in tokens.
         """
         return cls()
 
     def sized(self, chunk: int | None, budget: int | None) -> Self:
-        """The same with another chunk and budget (None: as the other one, or as they are).
+        """A copy with another chunk and budget (None: as the other one, or unchanged).
 
         Raises:
-            UsageError: everything is kept, so that there is no budget.
-            ValueError: they do not fit one another.
+            UsageError: everything is kept, so there is no budget.
+            ValueError: the two do not fit together.
         """
-        own: Any = self  # of a subclass, a dataclass
+        own: Any = self  # an instance of a subclass, a dataclass
         if own.budget is not None:
             chunk, budget = chunk or budget or own.chunk, budget or chunk or own.budget
             return replace(own, chunk=chunk, budget=budget, **own.shortened(chunk, budget))
@@ -101,19 +101,19 @@ class MethodOptions:
         return replace(own, chunk=chunk or own.chunk)
 
     def shortened(self, chunk: int, budget: int) -> dict[str, int]:
-        """Other options that have to be smaller with such a chunk and budget."""
+        """Other options that must be smaller with this chunk and budget."""
         return {}
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What is known of a method's class, before there is a model.
+    """What is known about a method's class before a model is loaded.
 
     Attributes:
-        searches: it keeps what tells which tokens fit a question.
-        rereads: a document of less than a chunk may leave its snapshot out; it is read again.
+        searches: it keeps data for retrieval.
+        rereads: a document shorter than a chunk may have no snapshot; it is read again instead.
         last_in_part: of the last layer that it runs, only the projections are computed.
-        with_kv: the method that `ingest --keep-kv` reads with in its place; None: there is none.
+        with_kv: the method that `ingest --keep-kv` uses instead; None if there is none.
     """
 
     searches: bool = True
@@ -123,11 +123,11 @@ class Capabilities:
 
 
 class Way(Contract, abstract=True):
-    """Answers questions about what was read; by itself, it recomputes tokens without any scores.
+    """Answers questions about what was read; by itself, it recomputes tokens without scores.
 
     Attributes:
-        depth: layers that the model runs (0: none, the tokens are all that is kept).
-        gather: document and prefix tokens that are gathered for a question; None: all of them.
+        depth: layers that the model runs (0: none, only tokens are kept).
+        gather: document and prefix tokens that are gathered for a question; None for all.
         edges: (first, last) document tokens that are always gathered.
     """
 
@@ -138,28 +138,28 @@ class Way(Contract, abstract=True):
 
 
 class Scoring(Way, abstract=True):
-    """Gives every document token a score; those that fit best are recomputed with the question."""
+    """Scores every document token; the best tokens are recomputed with the question."""
 
     @abstractmethod
     def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
         """Scores every document token against a question; leaves the memory as it was.
 
         Args:
-            read: runs the question's T tokens through the model into the memory it is given,
-                `chunk` of that memory at a time.
+            read: runs the question's T tokens through the model into a given memory, `chunk` of
+                that memory at a time.
             scored: (T,) bool, the tokens of the user's own words: only they score.
             stored: the document's rows.
 
         Raises:
-            StateMismatch: the rows are not such as `rows` gives.
+            StateMismatch: the rows are not what `rows` gives.
         """
 
     @abstractmethod
     def embed(self, read: Callable[[Chunked], None]) -> tuple[Tensor, Tensor]:
-        """A question's own embeddings, to compare with the rows of the group `embeddings`.
+        """A question's embeddings, to compare with the rows of the group `embeddings`.
 
         Args:
-            read: as of `score`.
+            read: see `score`.
 
         Returns:
             int8 vectors (T, heads, D) and float16 scales (T, heads).
@@ -171,20 +171,20 @@ class Recallable(Way, abstract=True):
 
     @abstractmethod
     def recall(self) -> Recalled:
-        """A memory for one question; this one stays as it is."""
+        """A memory for one question; this one does not change."""
 
 
 class Method(Memory, Way, abstract=True):
     """Reads documents: a memory that can be saved and restored.
 
     Args:
-        options: of the method.
+        options: the method's options.
         layers: the model's layers.
         place: where to keep tensors.
 
     Attributes:
-        ways: what answers from its state, by the name of the method, the usual one first; none:
-            only this one does.
+        ways: what can answer from its state, by method name, the default first; empty if only
+            this method can.
     """
 
     ways: Mapping[str, Way] = {}
@@ -200,70 +200,70 @@ class Method(Memory, Way, abstract=True):
 
     @abstractmethod
     def snapshot(self) -> Snapshot:
-        """What the store must keep for a later process to go on from here.
+        """What the store must keep for a later process to resume from here.
 
-        It is written while reading goes on: nothing changes these tensors any more.
+        It is written while reading continues: these tensors must not change any more.
         """
 
     @abstractmethod
     def restore(self, snapshot: Snapshot, stored: Stored, reading: bool) -> None:
-        """Takes up a snapshot and what else it needs of a document.
+        """Restores a snapshot and whatever else it needs of a document.
 
         Args:
             snapshot: tensors on the CPU, in the dtype in which they were computed.
             stored: the document's rows.
-            reading: reading will go on, which may replace the files under `stored`; else they
+            reading: reading will continue, which may replace the files under `stored`; else they
                 stay as long as this method is used.
 
         Raises:
-            StateMismatch: it is none of this method with these options and layers.
+            StateMismatch: it is not a snapshot of this method with these options and layers.
         """
 
     @abstractmethod
     def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
-        """The most bytes that a snapshot after so many tokens takes.
+        """The most bytes that a snapshot takes after `tokens` tokens.
 
         Args:
-            tokens: of prefix and document.
-            itemsize: bytes of an element of keys and values.
+            tokens: number of tokens of prefix and document.
+            itemsize: bytes per element of keys and values.
         """
 
     def rows(self, skip: int = 0) -> Groups:
-        """Per-token rows of the chunk just read, first dimension T - skip; handed out once.
+        """Per-token rows of the chunk just read, first dimension T - skip; returned only once.
 
-        They are written while reading goes on: nothing changes these tensors any more.
+        They are written while reading continues: these tensors must not change any more.
 
         Args:
-            skip: first tokens of the chunk that get no rows: they are of the prefix, and not of
+            skip: first tokens of the chunk that get no rows, as they belong to the prefix, not to
                 the document. What is needed of them is kept for the snapshot.
         """
         return {}
 
     def row_bytes(self) -> int:
-        """Bytes of rows that the store keeps for each token."""
+        """Bytes of rows that the store keeps per token."""
         return 0
 
     def held_bytes(self, tokens: int) -> Held:
-        """Memory held after so many tokens, beside what a chunk or two show: of what grows."""
+        """Memory held after `tokens` tokens: only what grows beyond what one or two chunks show."""
         return Held()
 
 
 class Growing(Method, abstract=True):
-    """Lets go of nothing: a chunk takes the longer, the more tokens were read before it."""
+    """Evicts nothing: the more tokens were read before a chunk, the longer it takes."""
 
     @abstractmethod
     def fill(self, tokens: int) -> None:
-        """Makes its memory as if so many tokens had been read, with random contents.
+        """Fills its memory with random contents, as if `tokens` tokens had been read.
 
-        So the speed of late chunks is measured without reading what comes before.
+        So the speed of late chunks is measured without reading the earlier ones.
         """
 
 
 def can_be_made_again(method: Method, tokens: int) -> bool:
-    """Whether a snapshot may be left out: to read the tokens again is less than an answer takes.
+    """Whether a snapshot may be left out: reading the tokens again costs less than an answer.
 
     Args:
-        method: that has read.
+        method: a method that has read them.
         tokens: of prefix and document.
     """
     return method.capabilities.rereads and tokens < min(method.chunk, method.gather or 0)

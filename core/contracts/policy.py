@@ -18,10 +18,10 @@ from longctx.core.model.adapter import Layer
 
 @dataclass(frozen=True)
 class PolicyOptions:
-    """What all options of policies can say.
+    """What the options of every policy provide.
 
     Attributes:
-        less: what a user can do for an answer to need fewer places; empty: nothing.
+        less: what a user can do so that an answer needs fewer places; empty if nothing.
     """
 
     less: ClassVar[str] = (
@@ -30,24 +30,24 @@ class PolicyOptions:
     )
 
     def reserve(self, answer: int) -> int:
-        """Places beyond the prompt that an answer of at most so many tokens needs in the window."""
+        """Places after the prompt that an answer of at most `answer` tokens needs in the window."""
         return answer
 
     def require(self, prompt: int) -> None:
-        """Checks that an answer can follow a prompt of so many tokens, before it is read.
+        """Checks, before a prompt of `prompt` tokens is read, that an answer can follow it.
 
         Raises:
-            UsageError: it cannot, with what to do about it.
+            UsageError: it cannot; the error says what to do.
         """
 
     @property
     def observed(self) -> int:
-        """Latest queries of the prompt that the policy wants to see."""
+        """Number of the prompt's latest queries that the policy needs."""
         return 0
 
     @property
     def period(self) -> int:
-        """Steps after which their kinds repeat."""
+        """Number of steps after which their kinds repeat."""
         return 1
 
 
@@ -57,13 +57,13 @@ class Spent:
 
     Attributes:
         attended: entries attended to by a token, mean over tokens, layers and key/value heads.
-        refreshes: steps that attended to everything to choose anew, mean over the layers; None: the
-            policy knows no such steps.
-        held: most tokens that were held for a layer and key/value head, copies counted.
-        reassigned: the answer came to the end of the trained window, from where on positions are
+        refreshes: steps that attended to everything to choose again, mean over the layers; None if
+            the policy has no such steps.
+        held: most tokens held for a layer and key/value head, copies counted.
+        reassigned: the answer reached the end of the trained window; from there on, positions are
             consecutive over what is held.
-        narrowed: of all that a reading method kept, fewer tokens were selected than usual, for the
-            answer's to have room in the trained window.
+        narrowed: of all that a reading method kept, fewer tokens were selected than usual, so that
+            the answer fits in the trained window.
     """
 
     attended: float
@@ -77,11 +77,11 @@ class Looks:
     """Counts what the tokens of an answer attend to, on the host.
 
     Args:
-        windows: of all layers by their index, in tokens; None: full attention.
+        windows: the window of each layer by index, in tokens; None for full attention.
 
     Attributes:
-        windows: likewise; layers may be added before the first token is counted.
-        steps: tokens so far.
+        windows: the same; layers may be added before the first token is counted.
+        steps: tokens counted so far.
     """
 
     def __init__(self, windows: Mapping[int, int | None]):
@@ -89,14 +89,14 @@ class Looks:
         self.steps, self._entries = 0, 0.0
 
     def add(self, tokens: int, full: int) -> None:
-        """Counts a token, the last of `tokens`; full attention is to `full` of them."""
+        """Counts a token, the last of `tokens`; full-attention layers attend to `full` of them."""
         seen = [full if n is None else min(tokens, n) for n in self.windows.values()]
         self._entries += sum(seen) / len(seen)
         self.steps += 1
 
     @property
     def mean(self) -> float:
-        """Entries that a token attended to, mean over tokens and layers."""
+        """Entries attended to by a token, mean over tokens and layers."""
         return self._entries / max(1, self.steps)
 
     @property
@@ -109,18 +109,18 @@ class Policy(Contract, Memory, abstract=True):
     """The memory of one prompt and the answer after it; each pass reads one token.
 
     A step is `begin_token`, a pass through the model, `end_token`, `advance`. All but the last only
-    give work to the device, in buffers of fixed size, with every count and place on the device:
-    steps of one kind can be captured in a graph once and run again. Parts of a step that a policy
-    does not define do nothing; nor is there a chunk to close.
+    queue work on the device, in buffers of fixed size, with every count and place on the device:
+    steps of one kind can be captured in a graph once and replayed. Parts of a step that a policy
+    does not define do nothing, and there is no chunk to close.
 
-    Each is made with:
+    Each is created with:
         options: its module's `Options`.
-        prompt: read in full, with room for the answer (`core/kv/prompt.py`); it belongs to the
-            policy, which may cut it down.
-        window: tokens that the model was trained on.
+        prompt: read in full, with room for the answer (`core/kv/prompt.py`); the policy owns it
+            and may shrink it.
+        window: the model's window in tokens.
 
     Attributes:
-        recalling: how the policy decodes over all that a reading method kept; None: it does not.
+        recalling: how the policy decodes over all that a reading method kept; None if it cannot.
     """
 
     recalling: "ClassVar[type[Recalling] | None]" = None
@@ -128,7 +128,7 @@ class Policy(Contract, Memory, abstract=True):
     @property
     @abstractmethod
     def kind(self) -> str | None:
-        """What sort of step comes next; None: it waits for the device, so it cannot be captured."""
+        """The kind of the next step; None if it waits for the device, so cannot be captured."""
 
     def begin_token(self) -> None:
         """Work before the pass."""
@@ -141,31 +141,31 @@ class Policy(Contract, Memory, abstract=True):
         """Work after the pass."""
 
     def advance(self) -> None:
-        """Says that the step is done, for what the host counts; gives the device no work."""
+        """Ends the step for the host's counts; gives the device no work."""
 
     @abstractmethod
     def spent(self) -> Spent:
         """What was attended to so far."""
 
     def scored(self) -> float:
-        """Pages whose bounds a token read to choose, mean over tokens, layers and heads."""
+        """Pages whose bounds a token read to select pages, mean over tokens, layers and heads."""
         return 0.0
 
 
 class Recalling(Policy, abstract=True):
-    """A policy over a reading method's memory of a question in place of a prompt.
+    """A policy over a reading method's memory of a question instead of a prompt.
 
-    Each is made with `options` and `window` as a `Policy`, and between them `recalled`: the memory,
-    which has read the question.
+    Each is created with `options` and `window` like a `Policy`, and between them `recalled`: the
+    memory, which has read the question.
 
     Attributes:
-        chooses: it chooses by itself among all that was kept, so it goes with those methods alone
-            that keep everything (`Whole` in `core/contracts/memory.py`).
+        chooses: it selects by itself among all that was kept, so it works only with methods that
+            keep everything (`Whole` in `core/contracts/memory.py`).
     """
 
     chooses: ClassVar[bool] = False
 
     @property
     def kind(self) -> str | None:
-        """None: what is selected decides what is read from host memory or disk."""
+        """None: the selection decides what is read from host memory or disk."""
         return None

@@ -1,8 +1,8 @@
-"""The one adapter to Hugging Face models: attention without position, and early exit.
+"""The one adapter to Hugging Face models: position-free attention, and early exit.
 
 A model is run with q and k as they are before the rotary embedding; a `Memory` decides what they
-attend to and rotates them with the model's own embedding. Only this file, `load.py` and `parts.py`
-touch a transformers model. What differs between architectures is a row of `architectures.py`.
+attend to and rotates them with the model's own embedding. Only this file, `load.py` and
+`fused_weights.py` touch a transformers model. Each architecture is a row of `architectures.py`.
 """
 
 import sys
@@ -24,7 +24,7 @@ from longctx.core.model.attention import causal_attention_lse
 from longctx.core.model.fused_weights import Parts, Trace, beginning_from, parts_of
 from longctx.core.model.rope import NoRope, Rope
 
-ATTENTION = "longctx"  # the name of our attention function; "flash" in it would mean something else
+ATTENTION = "longctx"  # our attention function; "flash" in the name would mean something else
 
 
 class EarlyExit(Exception):
@@ -33,16 +33,16 @@ class EarlyExit(Exception):
 
 @dataclass(frozen=True)
 class Layer:
-    """What a memory needs of one decoder layer and must not guess.
+    """What a memory must know about one decoder layer.
 
     Attributes:
         index: 0-based.
         query_heads, kv_heads, head_dim: H, G and D.
         scale: factor on q·k.
-        window: sliding window in tokens; None: full attention.
-        rope: the model's own rotary embedding of this layer.
-        softcap: bound of the attention logits; None: none.
-        sinks: (H,) logit of each query head that takes attention and gives no value; None: none.
+        window: sliding window in tokens; None for full attention.
+        rope: the model's own rotary embedding for this layer.
+        softcap: bound of the attention logits; None if unbounded.
+        sinks: (H,) logit of each query head that takes attention but has no value; None if none.
     """
 
     index: int
@@ -56,7 +56,7 @@ class Layer:
     sinks: Tensor | None = field(default=None, compare=False)
 
     def within(self, tokens: int) -> int:
-        """How many of the latest tokens one attends to at most, itself among them."""
+        """How many of the latest tokens a token attends to at most, itself included."""
         return tokens if self.window is None else min(tokens, self.window)
 
     def rotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
@@ -68,12 +68,12 @@ class Layer:
         return self.attention_lse(q, k, v)[0]
 
     def attention_lse(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The same with its log-sum-exps, where there are any; see `causal_attention_lse`."""
+        """The same with its log-sum-exps, if available; see `causal_attention_lse`."""
         return causal_attention_lse(q, k, v, self.scale, self.window, self.softcap, self.sinks)
 
 
 class Attends(Protocol):
-    """What a pass through a model needs of a memory; see `Memory` in `core/contracts/memory.py`."""
+    """What a forward pass needs of a memory; see `Memory` in `core/contracts/memory.py`."""
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor, /) -> Tensor:
         """The attention output (H, T, D) of one layer's new tokens."""
@@ -84,13 +84,13 @@ class Decoder:
     """A causal language model that runs over memories.
 
     Args:
-        model: of transformers.
-        checks: what `checks` is; None: nothing is remembered yet.
+        model: a transformers model.
+        checks: initial value of `checks`; None if no check is remembered.
 
     Attributes:
         layers: one `Layer` for each decoder layer.
-        device, dtype: where and in what it computes.
-        checks: checks that were passed, by names that say what they depend on.
+        device, dtype: device and precision of its computations.
+        checks: passed checks, by names that say what they depend on.
     """
 
     def __init__(self, model: Module, checks: MutableMapping[str, bool] | None = None):
@@ -110,9 +110,9 @@ class Decoder:
 
     @contextmanager
     def watched(self, keep: Callable[[int, str, Tensor], None]) -> Iterator[None]:
-        """Calls `keep(layer, "hidden", states)` with what each layer gives, (1, T, E), meanwhile.
+        """Inside, calls `keep(layer, "hidden", states)` with each layer's output (1, T, E).
 
-        A memory sees what a layer's attention gets, not the hidden states that leave the layer.
+        A memory sees the input of a layer's attention, not the hidden states that leave the layer.
         """
 
         def note(index: int) -> Callable[..., None]:
@@ -141,19 +141,19 @@ class Decoder:
         Args:
             ids: (T,) token ids.
             memory: gets every layer's position-free q, k and v.
-            depth: layers to run; None: all; 0: nothing is run.
+            depth: layers to run; None for all; 0 to run nothing.
 
         Returns:
-            The hidden states (T, E) after the last norm; None where a memory ended the pass early.
+            The hidden states (T, E) after the last norm; None if a memory ended the pass early.
 
         Raises:
-            EarlyExit: it did so where all layers were to run.
+            EarlyExit: it did so although all layers were to run.
         """
         if depth == 0:
             return None
         if ids.device.type == "cpu" and len(ids):
             self._require_known(ids)
-        # A GPU may still be computing the last chunk: what it reads next is put in line.
+        # A GPU may still be computing the last chunk: the next copy is queued.
         ids = ids[None].to(self.device, non_blocking=self.device.type == "cuda")
         try:
             return run(self._base, self.layers, memory, depth, input_ids=ids)
@@ -163,13 +163,13 @@ class Decoder:
             return None
 
     def _require_known(self, ids: Tensor) -> None:
-        """Refuses tokens for which there are no weights: a GPU would fail for good.
+        """Refuses tokens for which there are no weights: a GPU would fail irrecoverably.
 
         Args:
-            ids: (T,) on the host, where looking waits for no device.
+            ids: (T,) on the host, where checking does not wait for the device.
 
         Raises:
-            UsageError: there is one.
+            UsageError: there is such a token.
         """
         largest = int(ids.max())
         rows = self._base.get_input_embeddings().num_embeddings
@@ -183,20 +183,20 @@ class Decoder:
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits (n, vocabulary), float32 or wider, of hidden states (n, E)."""
-        # The model's own forward: some scale or cap what their output embedding gives.
+        # The model's own forward: some scale or cap their output logits.
         with standing_in(self._base, hidden[None]):
             logits = self._model(use_cache=False).logits[0]
         return logits.float() if logits.dtype.itemsize < 4 else logits
 
     def parts(self) -> Parts | None:
-        """Its weights by their role, where it has the usual ones; see `parts_of`."""
+        """Its weights by role, if it has the usual ones; see `parts_of`."""
         return parts_of(self._model)
 
     def traced(self, ids: Tensor, memory: Attends, states: Tensor) -> tuple[Trace, Tensor]:
-        """Reads ids (T,) while each part begins from states of its own; see `beginning_from`.
+        """Reads ids (T,) while each part begins from given states; see `beginning_from`.
 
         Returns:
-            What went through the layers, and what the last norm gave (T, E) for its states.
+            What went through the layers, and the last norm's output (T, E) for its states.
         """
         with beginning_from(self._base, states) as trace:
             return trace, self.read(ids, memory)
@@ -212,7 +212,7 @@ class Decoder:
 
 
 def layers_of(base: Module, row: Adapter) -> tuple[Layer, ...]:
-    """What memories need of each layer of a decoder."""
+    """What memories must know about each layer of a decoder."""
     attentions = [getattr(layer, row.attention) for layer in base.layers]
     ropes = ropes_of(base, attentions, row)
     heads = base.config.num_attention_heads
@@ -233,10 +233,10 @@ def layers_of(base: Module, row: Adapter) -> tuple[Layer, ...]:
 
 
 def ropes_of(base: Module, attentions: list[Module], row: Adapter) -> list[Rope | NoRope]:
-    """Each layer's rotary embedding; layers that rotate alike share one, and so its tables."""
+    """Each layer's rotary embedding; layers that rotate alike share one and its tables."""
     module = base.rotary_emb
     apply = sys.modules[type(attentions[0]).__module__].apply_rotary_pos_emb
-    # A module with a type for each type of layer takes the layer's type as an argument.
+    # A module with several rope types takes the layer's type as an argument.
     typed = isinstance(getattr(module, "rope_type", None), dict)
     kinds = base.config.layer_types if typed else [None] * len(attentions)
     none = NoRope()
@@ -253,11 +253,11 @@ def ropes_of(base: Module, attentions: list[Module], row: Adapter) -> list[Rope 
 
 
 def register() -> None:
-    """Makes our attention function known by name; the model picks it up through its config."""
+    """Registers our attention function by name; the model finds it through its config."""
     AttentionInterface.register(ATTENTION, _attend)
 
 
-# The memory of the pass that runs, and the layers: some architectures hand no keywords down.
+# The memory and layers of the running pass: some architectures do not pass keywords on.
 _running: ContextVar[tuple[Attends, tuple[Layer, ...]]] = ContextVar("longctx")
 
 
@@ -271,7 +271,7 @@ def _attend(
 
 @contextmanager
 def attending(memory: Attends, layers: tuple[Layer, ...]) -> Iterator[None]:
-    """Lets the attention of the passes meanwhile go through a memory."""
+    """Inside, the attention of forward passes goes through a memory."""
     token = _running.set((memory, layers))
     try:
         yield
@@ -281,7 +281,7 @@ def attending(memory: Attends, layers: tuple[Layer, ...]) -> Iterator[None]:
 
 @contextmanager
 def position_free(base: Module) -> Iterator[None]:
-    """Leaves q and k without position: the rotary module returns cos = 1 and sin = 0 meanwhile."""
+    """Inside, q and k stay position-free: the rotary module returns cos = 1 and sin = 0."""
 
     def identity(module: nn.Module, args: Any, out: tuple[Tensor, Tensor]):
         return torch.ones_like(out[0]), torch.zeros_like(out[1])
@@ -295,7 +295,7 @@ def position_free(base: Module) -> Iterator[None]:
 
 @contextmanager
 def standing_in(base: Module, hidden: Tensor) -> Iterator[None]:
-    """Lets a decoder give these hidden states (1, n, E) for any input meanwhile."""
+    """Inside, a decoder returns these hidden states (1, n, E) for any input."""
     before = vars(base).get("forward")
     base.forward = lambda *_, **__: MoeModelOutputWithPast(last_hidden_state=hidden)
     try:
@@ -308,7 +308,7 @@ def standing_in(base: Module, hidden: Tensor) -> Iterator[None]:
 
 @contextmanager
 def firstlayers_of(base: Module, depth: int | None) -> Iterator[None]:
-    """Shortens a decoder to its first `depth` layers meanwhile; None leaves it whole."""
+    """Inside, a decoder has only its first `depth` layers; None leaves it whole."""
     whole = base.layers
     base.layers = whole if depth is None else whole[:depth]
     try:
@@ -323,7 +323,7 @@ def run(
     """One pass of input_ids or inputs_embeds (1, T, ...) over a memory; see `Decoder.read`.
 
     Raises:
-        EarlyExit: of the memory.
+        EarlyExit: raised by the memory.
     """
     tokens = next(iter(inputs.values())).shape[1]
     # All at position 0: the angles are ours, and a large position would change the state of

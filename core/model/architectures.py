@@ -1,9 +1,9 @@
 """The supported architectures, one row each, and the refused ones with the reason.
 
-A row says what of an attention module the adapter must be told; whatever a module or its
+A row says what the adapter must know about an attention module; whatever a module or its
 configuration states itself (scales, heads, windows of its layers, types of rotary embedding) is
 read from it. No row repeats what a model computes. `make docs` puts the table in the README. torch
-is not imported, so that a document can be opened before it.
+is not imported, so that a document can be opened before torch is loaded.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from longctx.core.common.errors import UsageError
 if TYPE_CHECKING:
     from torch import Tensor
 
-Module = Any  # of transformers: torch gives no types to the attributes of a module
+Module = Any  # a transformers module: torch does not type the attributes of modules
 
 
 def nothing(attention: Module) -> None:
-    """What an architecture reads from an attention module for something that it does not have."""
+    """Stands for an attribute that an architecture's attention does not have."""
 
 
 def always(attention: Module) -> bool:
@@ -31,22 +31,22 @@ def always(attention: Module) -> bool:
 
 @dataclass(frozen=True)
 class Adapter:
-    """What the adapter must know of an architecture; all but the names reads a built module.
+    """What the adapter must know about an architecture; the functions read a built module.
 
     Attributes:
-        name: as people call it.
+        name: its common name.
         window: the sliding window of an attention module in tokens, or None.
         softcap: bound of its attention logits (softcap * tanh(logits / softcap)), or None.
-        sinks: (H,) logit of each query head that takes attention and gives no value, or None.
+        sinks: (H,) logit of each query head that takes attention but has no value, or None.
         rotates: whether it rotates q and k at all.
-        rotary_dims: leading dimensions of a head that it hands to `apply_rotary_pos_emb`, where it
-            splits q and k itself; None: that function gets all of them.
-        head_dim, groups: D, and query heads of a key/value head.
+        rotary_dims: leading dimensions of a head that it passes to `apply_rotary_pos_emb`, if it
+            splits q and k itself; None if that function gets all of them.
+        head_dim, groups: D, and query heads per key/value head.
         attention: the attention module's name in a decoder layer.
-        partial: models of this architecture may rotate only a part of each head.
-        renamed: names of weights in a multimodal model's files, as regular expressions, and what
-            they are called in the language model alone.
-        also: for the table: what the model's own code does, so that nothing above says it.
+        partial: models of this architecture may rotate only part of each head.
+        renamed: names of weights in a multimodal model's files, as regular expressions, with
+            their names in the language model alone.
+        also: for the table: what the model's own code does and no field above says.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Adapter:
 
 
 def own_window(attention: Module) -> int | None:
-    """The window of models that decide it for each layer."""
+    """The window, in models that set it per layer."""
     return attention.sliding_window
 
 
 def common_window(attention: Module) -> int | None:
-    """The window of models that have one for all layers."""
+    """The window, in models with one for all layers."""
     return attention.config.sliding_window
 
 
@@ -140,7 +140,7 @@ ADAPTERS = {
     "starcoder2": Adapter("StarCoder2", window=common_window),
 }
 
-MULTIMODAL = frozenset({"gemma3"})  # run by the language model inside them
+MULTIMODAL = frozenset({"gemma3"})  # only the language model inside them is run
 
 
 def language_model(config: Any) -> Any:
@@ -148,7 +148,7 @@ def language_model(config: Any) -> Any:
     return config.get_text_config() if config.model_type in MULTIMODAL else config
 
 
-# --- what is refused by name --------------------------------------------------------------------
+# --- refused by name ----------------------------------------------------------------------------
 
 LATENT = (
     "its multi-head latent attention keeps compressed latents, not the keys and values of heads "

@@ -1,9 +1,9 @@
 """Exact attention of a chunk to [cached | chunk], both already rotated.
 
-A chunk after a cache needs a mask that no fused backend knows without building it, so it is
-split: all of the cache, then the chunk causally, merged by their log-sum-exps. Where the fused
-operators are missing, one masked call gives the same; soft caps, and sinks that no log-sum-exp
-comes for, are computed as they are defined, in blocks of queries. Knows nothing of methods.
+A chunk after a cache needs a mask that no fused backend supports without building it. So attention
+is split: all of the cache, then the chunk causally, merged by their log-sum-exps. Without fused
+operators, one masked call gives the same. Soft caps, and sinks without a log-sum-exp, are computed
+by definition, in blocks of queries. Knows nothing of methods.
 """
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from longctx.kernels.door import fused_attention
 
-BLOCK_LOGITS = 1 << 24  # attention logits that exist at once where no fused operator computes them
+BLOCK_LOGITS = 1 << 24  # attention logits in memory at once if no fused operator computes them
 
 
 def causal_attention(
@@ -24,16 +24,16 @@ def causal_attention(
     softcap: float | None = None,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """Attention of T queries that stand at the last T of S consecutive positions.
+    """Attention of T queries at the last T of S consecutive positions.
 
     Args:
         q: rotated queries (H, T, D).
         k: rotated keys (G, S, D); query head h reads key/value head h // (H/G).
         v: values (G, S, D).
         scale: factor on q·k.
-        window: a query at position p sees keys above p - window; None: all before it.
-        softcap: logits are bounded to softcap * tanh(logits / softcap); None: they are not.
-        sinks: (H,) logit of each query head that takes attention and gives no value; None: none.
+        window: a query at position p sees keys above p - window; None for all before it.
+        softcap: logits are bounded to softcap * tanh(logits / softcap); None if unbounded.
+        sinks: (H,) logit of each query head that takes attention but has no value; None if none.
 
     Returns:
         (H, T, D).
@@ -50,7 +50,7 @@ def causal_attention_lse(
     softcap: float | None = None,
     sinks: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The same with each query's log-sum-exp (H, T), or None where no fused operator gave it."""
+    """The same with each query's log-sum-exp (H, T), or None if no fused operator gave it."""
     T, S = q.shape[1], k.shape[1]
     reach = S if window is None else min(window, S)
     if softcap is not None or (sinks is not None and (reach < S or T == 1)):
@@ -92,7 +92,7 @@ def _band(T: int, S: int, window: int, device: torch.device) -> Tensor:
 def fused_causal(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor] | None:
     """Attention of T queries at the last T of S positions, with its log-sum-exps.
 
-    All of the cache and the chunk causally, merged; None where nothing fused computes them.
+    All of the cache and the chunk causally, merged; None if no fused operator is available.
     """
     C = k.shape[1] - q.shape[1]
     own = fused_attention(q, k[:, C:], v[:, C:], scale, causal=True)
@@ -103,18 +103,18 @@ def fused_causal(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor,
 
 
 def merged(past: Tensor, past_lse: Tensor, own: Tensor, own_lse: Tensor) -> tuple[Tensor, Tensor]:
-    """Attention (H, T, D) to two sets of keys, each with its log-sum-exps, as attention to both."""
+    """Merges attention (H, T, D) to two sets of keys, each with its log-sum-exps, into one."""
     share = torch.sigmoid(past_lse - own_lse).to(own.dtype)[..., None]  # (H, T, 1)
     return own.lerp(past, share), torch.logaddexp(past_lse, own_lse)
 
 
 def with_sinks(out: Tensor, lse: Tensor, sinks: Tensor) -> tuple[Tensor, Tensor]:
-    """A sink takes its share of the result, and joins the log-sum-exp."""
+    """Gives each sink its share of the attention, and adds it to the log-sum-exp."""
     sink = sinks[:, None].to(lse.dtype)  # (H, 1)
     return out * torch.sigmoid(lse - sink).to(out.dtype)[..., None], torch.logaddexp(lse, sink)
 
 
-# --- as defined ---------------------------------------------------------------------------------
+# --- by definition ------------------------------------------------------------------------------
 
 
 def _defined(
@@ -126,14 +126,14 @@ def _defined(
     softcap: float | None,
     sinks: Tensor | None,
 ) -> Tensor:
-    """Softmax over capped logits and sinks, a block of queries and the keys in its reach a time."""
+    """Softmax over capped logits and sinks, by blocks of queries and the keys in their reach."""
     (H, T, _), S = q.shape, k.shape[1]
     # Blocks no longer than the window see at most twice as many keys.
     rows = max(1, min(window, BLOCK_LOGITS // (H * min(S, 2 * window))))
     blocks = []
     for start in range(0, T, rows):
         block = q[:, start : start + rows]
-        end = S - T + start + block.shape[1]  # of the keys that its last query sees
+        end = S - T + start + block.shape[1]  # of the keys that the block's last query sees
         reach = slice(max(0, end - block.shape[1] - window + 1), end)
         weights = _weights(block, k[:, reach], scale, window, softcap, sinks)
         blocks.append(torch.bmm(weights.to(v.dtype).flatten(1, 2), v[:, reach]).view(block.shape))

@@ -1,8 +1,7 @@
-"""A model's files: where they are, their digests, its configuration and tokenizer.
+"""A model's files: location, digests, configuration and tokenizer.
 
-A model is named `tiny` (bundled), by a local folder, or by its name on the Hugging Face hub. Only
-the last may reach the network, and only safetensors weights are ever read. Knows nothing of
-running it.
+A model is `tiny` (bundled), a local folder, or a name on the Hugging Face hub. Only the last may
+access the network, and only safetensors weights are ever read. Knows nothing of running a model.
 """
 
 import json
@@ -33,14 +32,14 @@ if TYPE_CHECKING:
 
 BUNDLED = "tiny"
 HUB_FILES = ["*.json", "*.safetensors", "tokenizer*", "*.jinja"]
-# A model's own files that are objects; its tokenizer is large, and is read by its library alone.
+# A model's JSON objects, read here; the tokenizer is large, and only its library reads it.
 CONFIG, SETTINGS, GENERATION = "config.json", "tokenizer_config.json", "generation_config.json"
 OBJECTS = (CONFIG, SETTINGS, GENERATION, "special_tokens_map.json")
-READ = (".json", ".jinja", ".safetensors")  # what a library may open by itself
+READ = (".json", ".jinja", ".safetensors")  # files that a library may open by itself
 ADAPTER = "adapter_config.json"
-# Nothing that comes with a model is run, and nobody is asked whether it may be.
+# Code that comes with a model is never run, and the user is never asked to allow it.
 OWN_CODE = {"local_files_only": True, "trust_remote_code": False}
-# Sizes of a model: at least 1, where there are any.
+# Sizes of a model: at least 1 if present.
 SIZES = (
     "num_hidden_layers",
     "num_attention_heads",
@@ -50,13 +49,13 @@ SIZES = (
     "vocab_size",
     "max_position_embeddings",
 )
-# Fields of a config that say how a file was written, not what the model is.
+# Config fields that say how a file was written, not what the model is.
 NOT_IDENTITY = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache")
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Who a model is: a state made with one is never read with another.
+    """A model's identity: a state made with one model is never read with another.
 
     Attributes:
         name: as the user named it; not part of the identity.
@@ -69,7 +68,7 @@ class Fingerprint:
     weights: str
 
     def as_dict(self) -> dict[str, str]:
-        """The fields as a plain mapping, for the manifest."""
+        """The fields as a dict, for the manifest."""
         return asdict(self)
 
 
@@ -80,7 +79,7 @@ class ModelFiles:
     Attributes:
         name: as the user named it (a local folder: absolute).
         folder: where its files are.
-        config: the transformers configuration of it, or of the language model inside it.
+        config: its transformers configuration, or that of the language model inside it.
         tokenizer: its fast tokenizer.
     """
 
@@ -90,18 +89,18 @@ class ModelFiles:
     tokenizer: Any
 
     def num_parameters(self) -> int:
-        """Parameters that are loaded, counted from the files' headers.
+        """Number of loaded parameters, counted from the files' headers.
 
         Raises:
-            UsageError: the weights cannot be read, or not all of them are there.
+            UsageError: weights are unreadable or missing.
         """
         return sum(count(tensors_of(file)) for file in loaded_files(self.folder))
 
     def eos_ids(self) -> set[int]:
-        """Token ids that end an answer: the configuration's, the generation's, the tokenizer's.
+        """Token ids that end an answer: from config, generation config and tokenizer.
 
         Raises:
-            UsageError: something else stands in the generation's configuration.
+            UsageError: the generation config has something else in their place.
         """
         file = self.folder / GENERATION
         named = read_object(file).get("eos_token_id") if file.exists() else None
@@ -114,7 +113,7 @@ class ModelFiles:
         return {i for i in ends if i is not None}
 
     def fingerprint(self) -> Fingerprint:
-        """Hashes what makes the model; weights are hashed in full once and remembered."""
+        """Hashes what identifies the model; weights are hashed in full once and remembered."""
         content = {k: v for k, v in self.config.to_dict().items() if k not in NOT_IDENTITY}
         return Fingerprint(
             name=self.name,
@@ -147,15 +146,15 @@ def open_model_files(name: str) -> ModelFiles:
         )
     named = str(folder) if Path(name).is_dir() else name
     files = ModelFiles(named, folder, config, tokenizer)
-    files.eos_ids()  # an answer would be refused when all has been read
+    files.eos_ids()  # else an answer would be refused only after everything was read
     return files
 
 
 def _require_whole(folder: Path) -> None:
-    """Refuses a folder that is no whole model, or has what nobody should open.
+    """Refuses a folder with an incomplete model, or with files that must not be opened.
 
     Raises:
-        UsageError: with the file in question.
+        UsageError: names the file in question.
     """
     with foreign(f"cannot read the folder {str(folder)!r}", "Name another folder."):
         names = sorted(folder.iterdir())
@@ -203,9 +202,9 @@ def _config(folder: Path, name: str) -> Any:
 
 
 def _tokenizer(folder: Path, name: str) -> Any:
-    """The tokenizer, which never cuts a text short and adds nothing to fill it up.
+    """The tokenizer, with truncation and padding turned off.
 
-    Some come with a length to cut or fill every text to, for which they were trained.
+    Some come with a length, from training, to which every text is truncated or padded.
 
     Raises:
         UsageError: it cannot be used.
@@ -215,7 +214,7 @@ def _tokenizer(folder: Path, name: str) -> Any:
 
         tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE)
         if tokenizer.is_fast:
-            tokenizer.decode(tokenizer("a").input_ids)  # what is wrong with it shows here
+            tokenizer.decode(tokenizer("a").input_ids)  # fails here if anything is wrong with it
             tokenizer.backend_tokenizer.no_truncation()
             tokenizer.backend_tokenizer.no_padding()
     return tokenizer
@@ -223,7 +222,7 @@ def _tokenizer(folder: Path, name: str) -> Any:
 
 @contextmanager
 def _own_code_told(name: str) -> Iterator[None]:
-    """Says plainly that a model wants to run code of its own."""
+    """Reports plainly that a model needs to run its own code."""
     try:
         yield
     except ValueError as error:
@@ -249,7 +248,7 @@ def _folder(name: str) -> Path:
 
 
 def local_weights(name: str) -> list[Path]:
-    """The weight files of a model that is on this machine; none where it is not, or no such name.
+    """The weight files of a model on this machine; empty if it is not here or the name is invalid.
 
     Args:
         name: `tiny`, a folder, or a hub name ("owner/model").
@@ -259,7 +258,7 @@ def local_weights(name: str) -> list[Path]:
             return stored_files(_folder(name))
         folder = _downloaded(name) if name.count("/") == 1 else None
         return stored_files(folder) if folder else []
-    except (OSError, ValueError):  # a name that no folder can have, or one that is not ours
+    except (OSError, ValueError):  # an invalid folder name, or an unknown model name
         return []
 
 
@@ -305,11 +304,11 @@ def require_fit(files: ModelFiles, device: str, dtype: "torch.dtype", free: int 
 
     Args:
         files: the model.
-        device, dtype: where and in what it would be loaded.
-        free: bytes free there; None: unknown, nothing is refused.
+        device, dtype: device and precision to load it in.
+        free: bytes free there; None if unknown: nothing is refused.
 
     Raises:
-        LongctxError: with the figure needed and the figure free.
+        LongctxError: states the bytes needed and the bytes free.
     """
     needed = files.num_parameters() * dtype.itemsize
     if free is not None and needed > free:

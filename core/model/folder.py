@@ -1,7 +1,7 @@
 """Checks a model's folder before anything opens a file there.
 
-The libraries that read a model open what they find, wait where it is a pipe, and hold any file of
-JSON whole, at a multiple of its size. Knows nothing of what is in the files.
+The libraries that read a model open whatever they find, block on a pipe, and load any JSON file as
+a whole, at a multiple of its size. Knows nothing of the files' contents.
 """
 
 from fnmatch import fnmatch
@@ -17,9 +17,9 @@ OTHERS = (
     *("special_tokens_map.json", "chat_template*", "*.jinja"),
     *("adapter_config.json", "*processor_config.json"),
 )
-# Bytes that a file may have, by the first pattern that fits its name; what fits none is not read.
+# Bytes that a file may have, by the first pattern that matches its name; others are not read.
 LIMITS: dict[str, int | None] = {
-    "*.safetensors": None,  # read where its tensors are
+    "*.safetensors": None,  # read tensor by tensor
     "*.safetensors.index.json": file_limits.INDEX,
     "config.json": file_limits.CONFIG,
     "generation_config.json": file_limits.CONFIG,
@@ -29,15 +29,15 @@ TEMPLATES = "additional_chat_templates"
 
 
 def require_files(folder: Path, name: str) -> None:
-    """Refuses a model with a file that cannot be read whole: no regular one, or too large.
+    """Refuses a model with a file that is not regular, or too large to be read as a whole.
 
     Args:
         folder: where its files are; links to files are followed.
-        name: the model's, for the message.
+        name: the model's name, for the message.
 
     Raises:
-        UsageError: which file, and why.
-        OSError: the folder cannot be looked into.
+        UsageError: states which file, and why.
+        OSError: the folder cannot be listed.
     """
     inner = folder / TEMPLATES
     files = [*folder.iterdir(), *(inner.iterdir() if inner.is_dir() else ())]
@@ -49,19 +49,19 @@ def require_files(folder: Path, name: str) -> None:
 
 
 def most_of(file: Path) -> int | None:
-    """Bytes that a file may have; 0: it is not read; None: any number."""
+    """Bytes that a file may have; 0 if it is not read; None for no limit."""
     return next((most for pattern, most in LIMITS.items() if fnmatch(file.name, pattern)), 0)
 
 
 def require_header(file: Path, length: int) -> None:
-    """Refuses a safetensors file whose header would not be read whole.
+    """Refuses a safetensors file whose header is too large to be read as a whole.
 
     Args:
-        file: which.
-        length: bytes of its header, as the file says.
+        file: the file.
+        length: bytes of its header, as the file states.
 
     Raises:
-        UsageError: they are too many.
+        UsageError: the header is too large.
     """
     if length > file_limits.HEADER:
         why = f"its header has {length:,} bytes, and {file_limits.HEADER:,} are the most"
@@ -72,7 +72,7 @@ def _wrong(file: Path, most: int | None) -> str:
     try:
         status = file.stat()
     except OSError:
-        return ""  # a link that leads nowhere is not there
+        return ""  # a dangling link counts as missing
     if not S_ISREG(status.st_mode):
         return "" if S_ISDIR(status.st_mode) else NO_FILE
     if most is None or status.st_size <= most:

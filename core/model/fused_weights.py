@@ -1,8 +1,8 @@
-"""The weights of a transformers model by role, if its modules have the common form.
+"""The weights of a transformers model by role, if its modules have the usual structure.
 
 Usual is: a norm, q, k, v and o projections, a norm, and a gated MLP in each layer, and a norm at
-the end. What a layer does with them its modules do not say: whoever uses them tries it, with
-`beginning_from`. Projections that are always needed together are laid into one matrix.
+the end. The modules do not say what a layer does with them: callers test that with
+`beginning_from`. Projections that are always used together are fused into one matrix.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,11 +36,11 @@ class LayerParts:
 
     Attributes:
         attention_norm, mlp_norm: before attention and MLP.
-        qkv: gives queries, keys and values, in this order.
-        q_norm, k_norm: modules that heads (..., D) go through before attention; None: none.
-        out: of attention.
-        gate_up: gives gate and up, in this order.
-        down: of the MLP.
+        qkv: projects to queries, keys and values, in this order.
+        q_norm, k_norm: modules applied to heads (..., D) before attention; None if none.
+        out: output projection of attention.
+        gate_up: projects to gate and up, in this order.
+        down: down projection of the MLP.
     """
 
     attention_norm: Norm
@@ -64,20 +64,20 @@ class Parts:
 
 
 class _Unusual(Exception):
-    """A module is missing or of another kind."""
+    """A module is missing or of an unusual kind."""
 
 
 def parts_of(model: Module) -> Parts | None:
-    """A transformers model's parts; None where they are not the usual ones.
+    """A transformers model's parts; None if they are not the usual ones.
 
-    The projections of a layer that are laid together become views of one matrix: the model
-    computes what it did, and holds one layer's projections twice only meanwhile.
+    Fused projections of a layer become views of one matrix: the model computes the same as
+    before, and only during the call are one layer's projections held twice.
     """
     base = model.base_model
     if len({(weight.dtype, weight.device) for weight in model.parameters()}) > 1:
         return None
     try:
-        for layer in base.layers:  # nothing is moved of a model that cannot be used
+        for layer in base.layers:  # check all layers before changing any
             _require_usual(layer)
         norm, head = _norm(base, "norm"), _matrix(_linear(model.get_output_embeddings()))
         layers = tuple(_layer_parts(layer) for layer in base.layers)
@@ -137,7 +137,7 @@ def _norm(module: Module, name: str) -> Norm:
 
 
 def _linear(module: Any) -> nn.Linear:
-    """A plain projection: subclasses, such as those of quantized weights, compute otherwise."""
+    """A plain projection: subclasses, such as quantized ones, compute differently."""
     if type(module) is not nn.Linear:
         raise _Unusual
     return module
@@ -150,14 +150,14 @@ def _matrix(linear: nn.Linear) -> Matrix:
 @torch.inference_mode(False)
 @torch.no_grad()
 def _laid_together(linears: list[nn.Linear]) -> Matrix:
-    """One matrix whose rows are those of several projections, which become views of it."""
+    """One matrix with the rows of several projections, which become views of it."""
     if len(linears) == 1:
         return _matrix(linears[0])
     weight = torch.cat([linear.weight for linear in linears])
     rows = [len(linear.weight) for linear in linears]
     for linear, own in zip(linears, weight.split(rows), strict=True):
         linear.weight.data = own
-    if weight.device.type == "cuda":  # no room that is free now has the size of the next ones
+    if weight.device.type == "cuda":  # no freed block has the size of the next ones
         torch.cuda.empty_cache()
     if all(linear.bias is None for linear in linears):
         return Matrix(weight, None)
@@ -168,16 +168,16 @@ def _laid_together(linears: list[nn.Linear]) -> Matrix:
     return Matrix(weight, torch.cat(biases))
 
 
-# --- for trying what a model does with its parts ------------------------------------------------
+# --- for testing what a model does with its parts -----------------------------------------------
 
 
 @dataclass
 class Trace:
-    """What went through a model's layers, in their order.
+    """What went through a model's layers, in order.
 
     Attributes:
-        given: what each layer, and at last the last norm, would have begun from (T, E).
-        gave: what each layer gave (T, E) for the states that it began from instead.
+        given: the original input (T, E) of each layer, and finally of the last norm.
+        gave: the output (T, E) of each layer for the states that replaced its input.
     """
 
     given: list[Tensor] = field(default_factory=list)
@@ -186,10 +186,10 @@ class Trace:
 
 @contextmanager
 def beginning_from(base: Module, states: Tensor) -> Iterator[Trace]:
-    """Lets each layer, and the last norm, begin from states of its own meanwhile.
+    """Inside, each layer, and the last norm, begins from given states.
 
     Args:
-        base: a decoder without its head, of the usual parts.
+        base: a decoder without its head, with the usual parts.
         states: (L + 1, T, E).
     """
     trace = Trace()

@@ -1,7 +1,7 @@
-"""Loads a model and self-checks it: over a memory it must run exactly as by itself.
+"""Loads a model and self-checks it: over a memory it must give the same results as by itself.
 
-The check compares small float32 copies of the model's own layers, once for each configuration,
-pair of versions and kind of device. A model that fails it is refused: it is never run wrongly.
+The check compares small float32 copies of the model's own layers, once per configuration, pair of
+versions and kind of device. A model that fails is refused: it is never run wrongly.
 """
 
 import copy
@@ -42,12 +42,12 @@ def load_decoder(
     Args:
         folder: a folder in Hugging Face format with safetensors weights.
         config: its configuration.
-        device, dtype: where and in what to compute.
-        check_cache: remembers passed checks by `check_key`; the caller keeps it.
+        device, dtype: device and precision to compute with.
+        check_cache: remembers passed checks by `check_key`; the caller owns it.
 
     Raises:
         UsageError: the architecture has no adapter row, or weights are missing.
-        LongctxError: position-free attention does not give this model's own result.
+        LongctxError: position-free attention does not reproduce the model's own result.
     """
     row = adapter_of(config)
     register()
@@ -67,7 +67,7 @@ def load_decoder(
     model, loaded = loading  # with `output_loading_info`
     _require_whole(folder, loaded["missing_keys"])
     for weight in model.parameters():
-        # What was unpacked may come in bfloat16; what a model keeps in float32 stays.
+        # Unpacked weights may be bfloat16; what a model keeps in float32 stays.
         if weight.dtype not in (dtype, torch.float32):
             weight.data = weight.data.to(dtype)
     decoder = Decoder(model.to(device), check_cache)
@@ -82,14 +82,14 @@ def load_decoder(
 
 
 def _unpacked(config: Any) -> dict[str, Any]:
-    """Has mxfp4 weights, as GPT-OSS comes with, unpacked: packed, they need other libraries."""
+    """Has mxfp4 weights, as in GPT-OSS, unpacked: packed ones need other libraries."""
     stored = getattr(config, "quantization_config", None) or {}
     packed = stored.get("quant_method") == "mxfp4"
     return {"quantization_config": Mxfp4Config(dequantize=True)} if packed else {}
 
 
 def _require_layers(folder: str, config: Any) -> None:
-    """Refuses to make a million layers for weights of ten."""
+    """Refuses a config with more layers than the files have tensors, before any is created."""
     tensors = sum(len(tensors_of(file)) for file in loaded_files(Path(folder)))
     if config.num_hidden_layers > tensors:
         raise UsageError(
@@ -101,7 +101,7 @@ def _require_layers(folder: str, config: Any) -> None:
 
 
 def _require_whole(folder: str, missing: set[str]) -> None:
-    """Transformers makes up weights that the files do not have; that is no model to read with."""
+    """Refuses missing weights: transformers would fill them with random values."""
     if missing:
         raise UsageError(
             f"the model in {folder!r} is not whole",
@@ -111,7 +111,7 @@ def _require_whole(folder: str, missing: set[str]) -> None:
 
 
 class _WholeWindow:
-    """Plain causal attention at positions 0..T-1: what the model does by itself."""
+    """Plain causal attention at positions 0..T-1, as the model itself does."""
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         T = q.shape[1]
@@ -120,7 +120,7 @@ class _WholeWindow:
 
 
 def check_key(config: Any, device: str | torch.device) -> str:
-    """Names what the outcome of a self-check depends on."""
+    """A key of everything that the result of a self-check depends on."""
     content = config.to_json_string(use_diff=False)
     digest = hashlib.sha256(content.encode()).hexdigest()[:24]
     kind = str(device).split(":")[0]
@@ -131,12 +131,12 @@ def check_key(config: Any, device: str | torch.device) -> str:
 def self_check(model: Module) -> None:
     """Compares position-free attention with the model's own, on small float32 copies of its layers.
 
-    Two layers of each type, with windows and original context scaled down so that 96 tokens cross
-    them.
+    It uses two layers of each type, with windows and original context scaled down so that 96
+    tokens exceed them.
 
     Raises:
         LongctxError: they differ by more than 1e-4 of the largest hidden state.
-        UsageError: the weights are quantized, so there is nothing to copy.
+        UsageError: the weights are quantized and cannot be copied.
     """
     small = _small_copy(model)
     generator = torch.Generator().manual_seed(0)
@@ -149,7 +149,7 @@ def self_check(model: Module) -> None:
     layers = layers_of(small, adapter_of(model.config))
     ours = run(small, layers, _WholeWindow(), None, inputs_embeds=states)
     difference = float((ours - own).abs().max())
-    # `not <=` so that a NaN is refused too
+    # `not <=` so that NaN is refused too
     if not difference <= CHECK_TOLERANCE * max(1.0, float(own.abs().max())):
         raise LongctxError(
             f"cannot run this {model.config.model_type} model exactly",
@@ -159,7 +159,7 @@ def self_check(model: Module) -> None:
 
 
 def _small_copy(model: Module) -> Module:
-    """A float32 copy of two layers of each type, its windows crossed by 96 tokens."""
+    """A float32 copy of two layers of each type, with windows that 96 tokens exceed."""
     base = model.base_model
     types = _types(base)
     chosen = [i for i, kind in enumerate(types) if types[:i].count(kind) < 2]
@@ -171,7 +171,7 @@ def _small_copy(model: Module) -> Module:
         origin = name.replace(prefix, layer_of.get(prefix, prefix), 1)
         if origin not in source:
             raise _other_form(origin)
-        target.copy_(source[origin][: len(target)])  # fewer tokens and experts, all of the rest
+        target.copy_(source[origin][: len(target)])  # fewer tokens and experts, everything else
     return small.eval()
 
 
@@ -184,7 +184,7 @@ def _other_form(name: str) -> UsageError:
 
 
 def _types(base: Module) -> list[tuple]:
-    """What tells the layers of a decoder apart, by its configuration and by its row."""
+    """The type of each layer of a decoder, from its configuration and its row."""
     layers = layers_of(base, adapter_of(base.config))
     named = getattr(base.config, "layer_types", None) or [None] * len(layers)
     return [
@@ -215,7 +215,7 @@ def _small_config(base: Module, chosen: list[int]) -> Any:
 
 
 def _with_short_ropes(small: Any) -> Any:
-    """Its rotary embeddings pass their original context within 96 tokens, by the same factor."""
+    """Makes rotary embeddings exceed their original context in 96 tokens, by the same factor."""
     nested = [rope for rope in small.rope_parameters.values() if isinstance(rope, dict)]
     ropes = [rope for rope in nested or [small.rope_parameters] if rope.get(ORIGINAL)]
     longest = max([1.0, *(small.max_position_embeddings / rope[ORIGINAL] for rope in ropes)])
@@ -226,11 +226,11 @@ def _with_short_ropes(small: Any) -> Any:
 
 
 def random_decoder(config: Any, device: str, dtype: torch.dtype) -> Decoder:
-    """A model of random weights, made where it runs; for measuring, so it is not checked.
+    """A model with random weights, created on its device; for measuring, so it is not checked.
 
     Args:
         config: a transformers configuration.
-        device, dtype: where and in what to compute.
+        device, dtype: device and precision to compute with.
 
     Raises:
         UsageError: the architecture has no adapter row.
@@ -242,7 +242,7 @@ def random_decoder(config: Any, device: str, dtype: torch.dtype) -> Decoder:
     model.to_empty(device=device)
     model.tie_weights()
     base = model.base_model
-    with torch.device(device):  # its frequencies are no weights: they are reckoned anew
+    with torch.device(device):  # its frequencies are not weights: compute them again
         base.rotary_emb = type(base.rotary_emb)(base.config)
     generator = torch.Generator(device).manual_seed(0)
     with torch.no_grad():

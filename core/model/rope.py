@@ -1,8 +1,8 @@
-"""A model's own rotary embedding, at whatever positions a method assigns.
+"""A model's own rotary embedding, at any positions that a method assigns.
 
-The angles always come from the model's module, never rebuilt from its frequencies: attention
-scaling (YaRN, longrope) and length-dependent frequencies (dynamic NTK, longrope) live there. Knows
-nothing of methods and memories.
+The angles always come from the model's module and are never rebuilt from its frequencies:
+attention scaling (YaRN, longrope) and length-dependent frequencies (dynamic NTK, longrope) live
+there. Knows nothing of methods and memories.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from longctx.kernels.selected_attention_ref import rotate_half
 
-# These choose their frequencies from the largest position of a call, so one window needs one call.
+# These derive frequencies from the largest position of a call, so one window needs one call.
 LENGTH_DEPENDENT = ("dynamic", "longrope")
-ROUND = 1024  # other tables are built for rounded lengths, so that decoding seldom rebuilds them
+ROUND = 1024  # other tables are built for rounded lengths, so that decoding rarely rebuilds them
 PROBED = 8  # positions at which an architecture's function is compared with `rotate_half`
 
 
@@ -26,8 +26,8 @@ class Rope:
     Args:
         module: the decoder's rotary module, `forward(x, position_ids) -> (cos, sin)`.
         apply: the architecture's `apply_rotary_pos_emb(q, k, cos, sin)`.
-        layer_type: the type of layer that it is for, where a module has angles for several.
-        dims: leading dimensions of a head that `apply` gets; None: all.
+        layer_type: its type of layer, if the module has angles for several types.
+        dims: leading dimensions of a head that `apply` gets; None for all.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Rope:
         Args:
             x: (heads, n, D), position-free.
             positions: n positions, each below `length`, as indices or a slice.
-            length: positions in the whole window; all tensors that meet in one attention must be
-                rotated with the same one, since some models choose their frequencies by it.
+            length: positions in the whole window; all tensors of one attention must be rotated
+                with the same length, since some models choose their frequencies by it.
 
         Returns:
             (heads, n, D) in the dtype of x.
@@ -71,10 +71,10 @@ class Rope:
         return torch.cat([rotated[0], x[..., self._dims :]], dim=-1)
 
     def unrotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
-        """What `rotate` made x of, but for rounding; see there."""
+        """Inverts `rotate`, up to rounding; see there."""
         wide = torch.promote_types(x.dtype, torch.float32)
         cos, sin = (table[positions].to(wide) for table in self.tables(length, x))
-        # (cos, sin) is a turn and a stretch, which (cos, -sin) / (cos² + sin²) takes back.
+        # (cos, sin) rotates and scales, which (cos, -sin) / (cos² + sin²) inverts.
         stretch = cos.square() + sin.square()
         part = x[None, ..., : self._dims].to(wide)
         back, _ = self._apply(part, part[:, :0], (cos / stretch)[None], (-sin / stretch)[None])
@@ -83,17 +83,17 @@ class Rope:
         return torch.cat([back[0].to(x.dtype), x[..., self._dims :]], dim=-1)
 
     def same_basis(self, length: int, other: int) -> bool:
-        """Whether keys rotated in a window of one length may meet queries of another."""
+        """Whether keys rotated in a window of one length match queries rotated in another."""
         if not self.length_dependent or length == other:
             return True
         probe = torch.empty(0)
-        # At position 0 nothing turns: a window of one place is asked as one of two.
+        # Nothing rotates at position 0: a window of length 1 is tested as one of length 2.
         ours, others = (self.tables(max(2, n), probe)[0][1] for n in (length, other))
         return torch.equal(ours, others)
 
     @cached_property
     def half_split(self) -> bool:
-        """Whether `rotate` is `rotate_half` of these tables, their halves equal; found by trying.
+        """Whether `rotate` is `rotate_half` of these tables, with equal halves; found by testing.
 
         False for interleaved dimensions and for tables of half the width.
         """
@@ -101,29 +101,29 @@ class Rope:
         cos, sin = self.tables(length, like)
         if not all(torch.equal(*x.tensor_split(2, dim=-1)) for x in (cos, sin)):
             return False
-        # A function that rotates a part of each head is tried on wider heads too.
+        # A function that rotates only part of each head is tested on wider heads too.
         whole, part = (self._turns_halves(cos, sin, extra) for extra in (0, 2))
         return whole is True and part is not False
 
     def _turns_halves(self, cos: Tensor, sin: Tensor, extra: int) -> bool | None:
-        """Whether heads of so many more dimensions turn so; None: it takes none of that width."""
+        """Whether heads with `extra` more dimensions rotate so; None if that width is refused."""
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(1, PROBED, cos.shape[-1] + extra, generator=generator)
         try:
             rotated = self.rotate(x, slice(PROBED), PROBED)
-        except RuntimeError:  # the widths do not fit
+        except RuntimeError:  # the widths do not match
             return None
         return torch.allclose(rotated, rotate_half(x, cos[:PROBED], sin[:PROBED]), atol=1e-6)
 
     def tables(self, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin by position for a window of `length`: those that `rotate` takes.
+        """cos and sin by position for a window of `length`, as `rotate` uses them.
 
         Args:
             length: positions in the whole window.
-            like: a tensor of the dtype and on the device of what is rotated.
+            like: a tensor with the dtype and device of what is rotated.
 
         Returns:
-            (>= length, rotary dimensions) each, attention scaling included; not to be changed.
+            (>= length, rotary dimensions) each, attention scaling included; do not modify them.
         """
         size = length if self.length_dependent else -(-length // ROUND) * ROUND
         key = (size, like.dtype, like.device)
@@ -135,9 +135,8 @@ class Rope:
 
     @torch.no_grad()
     def _angles(self, size: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        # A call at position 0 puts back the frequencies that a longer call before left grown
-        # (dynamic NTK keeps them); `.forward` passes by the hook that makes attention
-        # position-free.
+        # A call at position 0 resets frequencies that an earlier, longer call has raised (dynamic
+        # NTK keeps them); `.forward` bypasses the hook that makes attention position-free.
         start = torch.zeros(1, 1, dtype=torch.long, device=like.device)
         self._module.forward(like, start, *self._which)
         positions = torch.arange(size, device=like.device)[None]
@@ -146,9 +145,9 @@ class Rope:
 
 
 class NoRope:
-    """The place of a `Rope` in layers that the model runs without positions."""
+    """Replaces `Rope` in layers that the model runs without positions."""
 
-    half_split = True  # by the tables that it has, nothing turns
+    half_split = True  # it has no tables, so nothing rotates
     length_dependent = False
 
     def rotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
@@ -168,5 +167,5 @@ class NoRope:
         return True
 
     def tables(self, length: int, like: Tensor) -> tuple[None, None]:
-        """None to rotate with."""
+        """No tables."""
         return None, None

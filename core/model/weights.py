@@ -1,8 +1,7 @@
-"""A model's weight files: which are loaded, their size, and their digest.
+"""A model's weight files: which are loaded, their sizes, and their digest.
 
-Only safetensors are ever read, and only those of the model's own folder: an index may name no
-others. That a file is itself a link is the owner's affair; the hub's cache is made of such links.
-Knows nothing of running a model.
+Only safetensors files in the model's own folder are ever read: an index may name no others. A file
+may itself be a link, as in the hub's cache. Knows nothing of running a model.
 """
 
 import hashlib
@@ -21,7 +20,7 @@ from longctx.core.model.folder import most_of, require_header
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 ENDING = ".safetensors"
-BLOCK = 1 << 20  # bytes that are hashed at a time
+BLOCK = 1 << 20  # bytes hashed at a time
 ITEM_SIZE = {
     "F64": 8,
     "F32": 4,
@@ -39,7 +38,7 @@ def loaded_files(folder: Path) -> list[Path]:
     """The weight files that are loaded, in name order: the whole model, or what its index names.
 
     Raises:
-        UsageError: there is neither, or the index names what is not in the folder.
+        UsageError: there is neither, or the index names a file that is not in the folder.
     """
     whole, index = folder / WHOLE, folder / INDEX
     if _is_there(whole):
@@ -55,9 +54,9 @@ def loaded_files(folder: Path) -> list[Path]:
 
 
 def stored_files(folder: Path) -> list[Path]:
-    """The files that make the model what it is, in name order; none where it is not whole.
+    """The files that identify the model, in name order; empty if it is incomplete.
 
-    These are all safetensors files of the folder, and those that its index names in folders of it.
+    These are all safetensors files in the folder, and those that its index names in subfolders.
     """
     files = {file for file in folder.glob(f"*{ENDING}") if file.is_file()}
     try:
@@ -72,10 +71,10 @@ def _is_there(path: Path) -> bool:
 
 
 def require_file(path: Path) -> Path:
-    """A file that can be read; the same path.
+    """Returns the path of a file that can be read.
 
     Raises:
-        UsageError: it is something else, or it is not there.
+        UsageError: it is not a regular file, or missing.
     """
     if path.is_file():
         return path
@@ -91,7 +90,7 @@ def _named(index: Path) -> list[str]:
     """The files that an index names.
 
     Raises:
-        UsageError: it is no index, or one of them would not be in the folder.
+        UsageError: it is not an index, or names a file outside the folder.
     """
     values = read_object(index)
     names = values.get("weight_map")
@@ -108,7 +107,7 @@ def _named(index: Path) -> list[str]:
 
 
 def _is_inside(name: Any) -> bool:
-    """Whether a name can only be that of a safetensors file in the folder, or in one of it."""
+    """Whether a name can only mean a safetensors file in the folder or a subfolder."""
     if not isinstance(name, str) or not name.endswith(ENDING) or not name.isprintable():
         return False
     windows = PureWindowsPath(name)
@@ -121,7 +120,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file of a model.
 
     Raises:
-        UsageError: it cannot be read, or it is something else.
+        UsageError: it is unreadable or not an object.
     """
     what = f"cannot read {str(path)!r}"
     with foreign(what):
@@ -135,7 +134,7 @@ def tensors_of(file: Path) -> dict[str, dict[str, Any]]:
     """The header of a weight file: each tensor's `dtype`, `shape` and `data_offsets`.
 
     Raises:
-        UsageError: it is no safetensors file, or not all of it is there.
+        UsageError: it is not a safetensors file, or is truncated.
     """
     what = f"cannot read weights from {str(file)!r}"
     with foreign(what):
@@ -169,12 +168,12 @@ def _end_of(name: str, tensor: Any) -> int:
 
 
 def count(tensors: dict[str, dict[str, Any]]) -> int:
-    """The parameters in a file, from its header."""
+    """The number of parameters in a file, from its header."""
     return sum(_weights(key, value) for key, value in tensors.items())
 
 
 def _weights(name: str, tensor: dict[str, Any]) -> int:
-    """Weights in a stored tensor; mxfp4 packs two in a byte, with scales beside them."""
+    """Number of weights in a stored tensor; mxfp4 packs two per byte, with separate scales."""
     start, end = tensor["data_offsets"]
     dtype = str(tensor.get("dtype"))
     if dtype == "U8" and name.endswith(("_blocks", "_scales")):
@@ -215,18 +214,18 @@ class JsonCache(dict):
 def digest(
     files: list[Path], anew: bool = False, on_bytes: Callable[[int], None] = lambda count: None
 ) -> str:
-    """SHA-256 over the files' own digests, each of which is remembered.
+    """SHA-256 over the files' digests, each of which is remembered.
 
-    A file is known by its path, size, inode, and the times of its last write and of its last change
-    of any kind: the former anybody can set, the latter only the system.
+    A file is recognized by path, size, inode, mtime and ctime: anyone can set the mtime, only the
+    system the ctime.
 
     Args:
         files: in name order.
-        anew: reads all of them, whatever is remembered.
-        on_bytes: gets the number of bytes read, after every block.
+        anew: read all of them, whatever is remembered.
+        on_bytes: receives the number of bytes read, after every block.
 
     Raises:
-        UsageError: one cannot be read.
+        UsageError: a file cannot be read.
     """
     known = cached_json("weights.json")
     digests = []
@@ -254,5 +253,5 @@ def _sha256_of(file: Path, on_bytes: Callable[[int], None]) -> str:
 
 
 def sha256(data: bytes) -> str:
-    """The hex digest."""
+    """The SHA-256 hex digest."""
     return hashlib.sha256(data).hexdigest()

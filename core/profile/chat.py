@@ -1,8 +1,8 @@
 """Chat templates: what an instruct model expects to see around a document and its question.
 
-The template is rendered once, by transformers, with a message whose document and question are
-marks, and cut at the marks. So the part before the document can be read before it, once, and the
-rest with every question. Knows nothing of tokens.
+transformers renders the template once, with a message that has placeholders for document and
+question, and the result is cut at these. So the part before the document is read only once, and
+the part after it with every question. Knows nothing of tokens.
 """
 
 import inspect
@@ -12,9 +12,9 @@ from longctx.core.common.errors import UsageError
 from longctx.core.common.foreign import foreign
 from longctx.core.profile.profile import PLACE, Chat, PromptTemplate
 
-# No text that a template could make itself, with characters that are changed where one escapes.
+# Text that no template makes itself, with characters that escaping would change.
 DOCUMENT, QUESTION = "<'\"&[the document's place]\\>", "<'\"&[the question's place]\\>"
-# Stands before a template that writes the date: a state must not depend on the day of its making.
+# For templates that write the date: a state must not depend on the day it is made.
 DATES = {"%Y": "2026", "%y": "26", "%m": "01", "%B": "January", "%b": "Jan", "%d": "01"}
 CALENDAR = (
     "{% macro strftime_now(format) %}{{ format"
@@ -28,11 +28,11 @@ def resolve(prompt: PromptTemplate | Chat | None, tokenizer: Any) -> PromptTempl
     """The text around a document, from a profile or from the tokenizer's chat template.
 
     Args:
-        prompt: what the profile says; None: nothing, so the chat template counts if there is one.
+        prompt: the profile's prompt; None to use the chat template, if there is one.
         tokenizer: a transformers tokenizer.
 
     Raises:
-        UsageError: a chat template is asked for and there is none, or it cannot be cut.
+        UsageError: a chat template is required and there is none, or it cannot be cut.
     """
     if isinstance(prompt, PromptTemplate):
         return prompt
@@ -44,7 +44,7 @@ def resolve(prompt: PromptTemplate | Chat | None, tokenizer: Any) -> PromptTempl
 
 
 def _begin(tokenizer: Any) -> str:
-    """The token that the tokenizer itself puts before every text, or nothing."""
+    """The token that the tokenizer puts before every text, or an empty string."""
     ids = tokenizer("").input_ids
     return tokenizer.bos_token if ids and ids[0] == tokenizer.bos_token_id else ""
 
@@ -64,7 +64,7 @@ def _cut(chat: Chat, tokenizer: Any) -> PromptTemplate:
 
 
 def _render(tokenizer: Any, content: str, options: dict[str, Any]) -> str:
-    """The template's text for one user's message, up to where the model's begins."""
+    """The template's text for one user message, up to where the model's message begins."""
     taken = {"messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
     if clash := sorted(taken & {*options}):
         why = "it is no variable of the template's own"

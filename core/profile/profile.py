@@ -1,8 +1,8 @@
-"""Profiles: what is known of a model beyond its own files: prompt, heads, sizes.
+"""Profiles: what is known about a model beyond its own files: prompt, heads, sizes.
 
-A profile is one YAML file, shipped in `profiles/` or the user's own. It is read here alone, into
-frozen dataclasses; a key that nothing reads is an error. Knows no options of methods and decode
-policies: they are checked by those that they are for.
+A profile is one YAML file, shipped in `profiles/` or the user's own. Only this module reads it,
+into frozen dataclasses; an unknown key is an error. The options of methods and decode policies
+are checked by these, not here.
 """
 
 from dataclasses import dataclass, field
@@ -15,16 +15,16 @@ from longctx.core.common.records import Reader
 from longctx.core.profile import safe_yaml
 from longctx.core.profile.sampling import Sampling
 
-PLACE = "{question}"  # where the template takes the user's words
+PLACE = "{question}"  # where the template has the user's words
 
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """The text around a document and its question; special tokens may be written in it.
+    """The text around a document and its question; it may contain special tokens.
 
     Attributes:
-        prefix: stands before the document.
-        question: stands after it; `{question}` is replaced by the user's words.
+        prefix: text before the document.
+        question: text after it; `{question}` is replaced by the user's words.
     """
 
     prefix: str = ""
@@ -33,13 +33,13 @@ class PromptTemplate:
 
 @dataclass(frozen=True)
 class Chat:
-    """The model's own chat template is the text around a document and its question.
+    """The model's own chat template as the text around a document and its question.
 
     Attributes:
-        chat: says so in a profile; true.
-        prefix: stands before the document, in the user's message.
-        question: stands after it there; `{question}` is replaced by the user's words.
-        chat_options: variables of the template, beside `enable_thinking: false`.
+        chat: marks this kind of prompt in a profile; always true.
+        prefix: text before the document, in the user's message.
+        question: text after it, in the same message; `{question}` is replaced by the user's words.
+        chat_options: variables of the template, in addition to `enable_thinking: false`.
     """
 
     chat: bool = True
@@ -53,21 +53,20 @@ class Profile:
     """One model's settings.
 
     Attributes:
-        name: what `--profile` calls it.
-        models: the model names and hub names that it is chosen for.
+        name: its name, as for `--profile`.
+        models: the model names and hub names that select it.
         description: one line for `longctx profiles`.
-        window: tokens that the model was trained on; None: its config's max_position_embeddings.
-        prompt: the text around document and question; None: the model's chat template if it has
-            one.
-        method: the reading method that is used unless another is named.
+        window: the model's window in tokens; None for its config's max_position_embeddings.
+        prompt: the text around document and question; None for the model's chat template, if it
+            has one.
+        method: the default reading method.
         methods: options by method, overriding the method's own defaults.
         max_new_tokens: length limit of an answer.
-        sampling: how an answer is chosen and what ends it, unless the user says otherwise.
-        decode: the decode policy that is used unless another is named, as `--decode` takes it;
-            None: the usual one.
+        sampling: how tokens are chosen and what ends an answer, by default.
+        decode: the default decode policy, as `--decode` takes it; None for the usual one.
         decoding: options by decode policy, overriding the policy's own defaults.
-        gather_by: what passages are gathered by where they are recomputed or looked for, as
-            `--gather-by` takes it.
+        gather_by: the gather source by which passages are recomputed or found, as `--gather-by`
+            takes it.
     """
 
     name: str
@@ -85,16 +84,16 @@ class Profile:
 
 
 def build(kind: type, values: Any, where: str, remedy: str = "Correct the profile.") -> Any:
-    """Makes a dataclass of a mapping; arguments and errors are those of `records.Reader`."""
+    """Makes a dataclass from a mapping; arguments and errors are those of `records.Reader`."""
     return Reader(remedy).read(kind, values, where)
 
 
 def parse(values: Any, where: str) -> Profile:
-    """Makes a profile of parsed YAML.
+    """Makes a profile from parsed YAML.
 
     Raises:
         UsageError: an unknown key, a value out of range, or a template without a place for the
-            question; where it is a document's own, also what no YAML that is read can hold.
+            question; for a document's stored profile, also any value that our YAML cannot hold.
     """
     try:
         safe_yaml.require_json(values)
@@ -135,13 +134,13 @@ def load(text: str, where: str) -> Profile:
     """Reads a profile from YAML text.
 
     Raises:
-        UsageError: not plain YAML, or as `parse`.
+        UsageError: not plain YAML, or see `parse`.
     """
     return parse(safe_yaml.read(text, where), where)
 
 
 def shipped() -> list[Profile]:
-    """All profiles that come with the package, the bundled model's first."""
+    """All profiles shipped with the package, the bundled model's first."""
     root = resources.files("longctx.profiles")
     files = [item for item in root.iterdir() if item.name.endswith(".yaml")]
     files.append(root / "tiny" / "profile.yaml")
@@ -150,10 +149,10 @@ def shipped() -> list[Profile]:
 
 
 def find(name: str | None, model: str) -> Profile:
-    """The profile of a name or file, or the one made for a model.
+    """The profile with a name, from a file, or made for a model.
 
     Args:
-        name: a shipped profile's name or a YAML file; None: choose by model.
+        name: a shipped profile's name or a YAML file; None to choose by model.
         model: the model's name as the user gave it.
 
     Raises:
@@ -176,12 +175,12 @@ def find(name: str | None, model: str) -> Profile:
 
 
 def named(name: str) -> Profile | None:
-    """The shipped profile of a name."""
+    """The shipped profile with a name, if any."""
     return next((profile for profile in shipped() if profile.name == name), None)
 
 
 def made_for(model: str) -> Profile | None:
-    """The shipped profile that was made for a model."""
+    """The shipped profile made for a model, if any."""
     # A local copy of a hub model is recognised by its folder's name.
     names = {model.lower(), Path(model).name.lower()}
     return next((profile for profile in shipped() if names & _names(profile)), None)

@@ -1,6 +1,6 @@
-"""The tokens around a document: the profile's prefix, the question, and which of its tokens score.
+"""The tokens around a document: the prefix, the question, and which question tokens score.
 
-Special tokens count as such only where the profile writes them; in the user's words they are text.
+Special tokens count as such only in the profile's templates; in the user's words they are text.
 """
 
 import re
@@ -32,7 +32,7 @@ class PromptEncoder:
         self._specials = re.compile(f"({pattern})") if pattern else None
 
     def prefix(self) -> Tensor:
-        """(P,) token ids that stand before the document."""
+        """(P,) token ids before the document."""
         return self._encode(self._prompt.prefix, None)[0]
 
     def question(self, words: str) -> tuple[Tensor, Tensor]:
@@ -45,7 +45,7 @@ class PromptEncoder:
             (T,) token ids, and (T,) bool: the tokens that hold the user's own words.
 
         Raises:
-            UsageError: the question is empty, or no text.
+            UsageError: the question is empty or not text.
         """
         if not words.strip():
             raise UsageError("the question is empty", "", "Say what you want to know.")
@@ -56,7 +56,7 @@ class PromptEncoder:
         parts = self._specials.split(template) if self._specials else [template]
         ids, scored = [], []
         for number, part in enumerate(parts):
-            if number % 2:  # re.split alternates text and what matched
+            if number % 2:  # re.split alternates text and matches
                 found = self._backend.token_to_id(part)
                 ids.append(self._backend.token_to_id(part.strip()) if found is None else found)
                 scored.append(False)
@@ -79,6 +79,6 @@ class PromptEncoder:
 
 
 def _pattern(token: AddedToken) -> str:
-    """What stands for a special token in a template: some tokens take the spaces beside them."""
+    """The pattern of a special token in a template: some tokens absorb the spaces beside them."""
     before, after = (r"\s*" if taken else "" for taken in (token.lstrip, token.rstrip))
     return before + re.escape(token.content) + after

@@ -1,7 +1,7 @@
-"""YAML that is data and nothing else: mappings with names, lists, strings, numbers, true, false.
+"""YAML that is only data: mappings with string keys, lists, strings, numbers, true, false, null.
 
-No tag makes an object, no alias repeats what stands elsewhere (a few lines of them are gigabytes),
-nothing is nested without end, and a date is text. Knows nothing of what is read.
+Tags make no objects, aliases are refused (a few lines of them can expand to gigabytes), nesting is
+limited, and dates stay text. Knows nothing of the meaning of the data.
 """
 
 import math
@@ -13,22 +13,22 @@ import yaml
 from longctx.core.common.errors import UsageError
 from longctx.core.common.regular_files import read_text
 
-LARGEST = 1 << 20  # bytes of a file that people write
-DEEPEST = 32  # lists and mappings within one another
+LARGEST = 1 << 20  # bytes of a hand-written file
+DEEPEST = 32  # nested lists and mappings
 TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null")}
 TAGS |= {"tag:yaml.org,2002:seq", "tag:yaml.org,2002:map", "!"}
 REMEDY = "Correct its YAML."
 
 
 def read_file(path: Path, where: str) -> Any:
-    """Reads a file of YAML.
+    """Reads a YAML file.
 
     Args:
         path: the file.
         where: what to call it in a message.
 
     Raises:
-        UsageError: it cannot be read, is too large, is not UTF-8, or as `read`.
+        UsageError: it cannot be read, is too large, is not UTF-8, or see `read`.
     """
     try:
         text = read_text(path, LARGEST)
@@ -41,10 +41,10 @@ def read_file(path: Path, where: str) -> Any:
 
 
 def read(text: str, where: str) -> Any:
-    """Reads a text of YAML.
+    """Reads YAML text.
 
     Raises:
-        UsageError: not YAML, or not the part of it that is plain data.
+        UsageError: not YAML, or not plain data.
     """
     try:
         _require_plain(text)
@@ -56,7 +56,7 @@ def read(text: str, where: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Makes plain data alone; what looks like a date stays text."""
+    """Makes only plain data; dates stay text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (pyyaml's own name and form)
         first: [(tag, pattern) for tag, pattern in found if tag in TAGS]
@@ -64,7 +64,7 @@ class _Loader(yaml.SafeLoader):
     }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        """A mapping; a key that is no string, or comes twice, is an error."""
+        """A mapping; a key that is not a string, or occurs twice, is an error."""
         mapping = super().construct_mapping(node, deep=True)
         wrong = [key for key in mapping if not isinstance(key, str)]
         if wrong:
@@ -75,7 +75,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _require_plain(text: str) -> None:
-    """ValueError for aliases, tags that make something, and nesting; before anything is made."""
+    """ValueError for aliases, tags that make objects, and deep nesting, before anything is made."""
     depth = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
@@ -94,7 +94,7 @@ def _line(event: yaml.Event) -> str:
 
 
 def require_json(value: Any) -> None:
-    """ValueError for what JSON, which keeps it, has no way to write."""
+    """ValueError for a value that cannot be written to JSON, where it is stored."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is no number to reckon with")
     if isinstance(value, str):

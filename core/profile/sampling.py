@@ -1,7 +1,7 @@
 """Sampling options and stop strings, as a user or a profile may set them.
 
-Values alone, each checked when it is given; what is done with them is in `decode.py`. Imports no
-model library, so that a wrong value is known before one is loaded.
+Only the values, each checked when given; `decode.py` uses them. Imports no model library, so that
+a wrong value is reported before one is loaded.
 """
 
 import math
@@ -10,27 +10,27 @@ from typing import Any
 
 from longctx.core.common.errors import UsageError
 
-COLDEST = 1e-4  # logits divided by much less are no longer finite
+COLDEST = 1e-4  # logits divided by much less overflow
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen, and what ends the answer; None leaves it to the profile.
+    """How the next token is chosen, and what ends the answer; None defers to the profile.
 
     Attributes:
         max_new_tokens: length limit of the answer.
-        temperature: 0, as where nobody says anything, takes the most likely token always.
-        top_p: share of probability that is drawn from, with a temperature above 0.
-        top_k: how many tokens are drawn from, with a temperature above 0.
-        min_p: least probability of a token to be drawn, as a share of the most likely one's, with
-            a temperature above 0.
+        temperature: 0, the default, always takes the most likely token.
+        top_p: share of probability to sample from, with a temperature above 0.
+        top_k: number of tokens to sample from, with a temperature above 0.
+        min_p: least probability of a sampled token, as a share of the most likely one's, with a
+            temperature above 0.
         repetition_penalty: above 1 makes every token that the model has seen less likely, those of
             the document and the question included.
-        seed: makes a draw repeatable; where nobody gives one, another each time.
-        stop: texts at which the answer ends, before them.
+        seed: makes sampling repeatable; a different one each time by default.
+        stop: texts before which the answer ends.
 
     Raises:
-        UsageError: a value out of its range.
+        UsageError: a value is out of range.
     """
 
     max_new_tokens: int | None = None
@@ -49,7 +49,7 @@ class Sampling:
                 "",
                 "Give --max-new-tokens 1 or more.",
             )
-        # Written so that a NaN is out of every range.
+        # Written so that NaN is out of every range.
         _require("temperature", self.temperature, _is_warmth, f"0, or {COLDEST} or more")
         _require("top-p", self.top_p, lambda p: 0 < p <= 1, "above 0 and at most 1")
         _require("top-k", self.top_k, lambda k: k >= 1, "1 or more")
@@ -62,7 +62,7 @@ class Sampling:
             raise UsageError("cannot stop at an empty text", "--stop ''", "Give a text to stop at.")
 
     def over(self, defaults: "Sampling") -> "Sampling":
-        """These choices, and the defaults' where there are none."""
+        """These choices, with the defaults for any that are None."""
         chosen = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(defaults, **{k: v for k, v in chosen.items() if v is not None})
 

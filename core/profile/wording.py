@@ -4,10 +4,10 @@ from longctx.core.common.errors import UsageError
 
 
 def require_text(words: str) -> None:
-    """Refuses a question with bytes in it that are no characters, as a command line may have them.
+    """Refuses a question with undecodable bytes, which a command line may contain.
 
     Raises:
-        UsageError: it has some.
+        UsageError: it has such bytes.
     """
     try:
         words.encode("utf-8")

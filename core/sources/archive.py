@@ -1,8 +1,8 @@
-"""Archives, zip and tar, and archives in them: each member is a source of its own.
+"""Zip and tar archives, nested ones included: each member is a source of its own.
 
-Members are read in the order of the archive, so that a compressed one is unpacked once from its
-beginning to its end. Nothing is written under a member's name. Names that would lead out of a
-folder are refused all the same: whoever unpacks such an archive elsewhere is in danger.
+Members are read in archive order, so that a compressed archive is unpacked only once, from start
+to end. Nothing is written under a member's name. Names that would lead out of a folder are refused
+all the same: unpacking such an archive elsewhere would be dangerous.
 """
 
 import re
@@ -28,8 +28,8 @@ from longctx.core.sources.zipped import open_member
 _DRIVE = re.compile(r"[A-Za-z]:")
 _LENGTH = re.compile(rb"(\d{1,9}) ")
 _DIGITS = re.compile(rb"\d{%d}" % (DIGITS + 1))
-BEHIND = 16  # reads that give nothing, after which no more is asked for
-_SHOWN = 200  # characters of a name that is refused for its length
+BEHIND = 16  # empty reads in a row after which reading stops
+_SHOWN = 200  # characters shown of a name that is refused for its length
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Member:
     """A file in an archive.
 
     Attributes:
-        number: its place in the archive.
-        name: its path there.
-        size: bytes of it, as the archive says.
-        refused: why it is not read; None: it is.
+        number: its index in the archive.
+        name: its path in the archive.
+        size: in bytes, as the archive states it.
+        refused: why it is not read; None if it is.
     """
 
     number: int
@@ -53,16 +53,16 @@ class Reader(Protocol):
     """An open archive."""
 
     def members(self) -> Iterator[Member]:
-        """All files, in order; once."""
+        """All files, in order; can be iterated once."""
         ...
 
     def open(self, number: int) -> Stream | None:
-        """A file; None where it can only be had by opening the archive anew."""
+        """A file; None if the archive must be reopened to reach it."""
         ...
 
 
 class Zip:
-    """A zip file that can be sought in."""
+    """A seekable zip file."""
 
     def __init__(self, file: IO[bytes], opened: ExitStack):
         self._zip = opened.enter_context(zipfile.ZipFile(file))
@@ -84,11 +84,11 @@ class Zip:
         return open_member(self._zip, self._infos[number])
 
 
-_TarInfo: Any = tarfile.TarInfo  # with methods that Python has, but does not document
+_TarInfo: Any = tarfile.TarInfo  # its methods overridden below are undocumented
 
 
 class _Header(_TarInfo):
-    """A header of a tar, whose continuations are bounded before Python looks at them."""
+    """A tar header whose continuations are bounded before Python parses them."""
 
     def _proc_pax(self, archive: Any) -> tarfile.TarInfo:
         if self.size > HEADER:
@@ -100,7 +100,7 @@ class _Header(_TarInfo):
 
     def _proc_gnulong(self, archive: Any) -> tarfile.TarInfo:
         left, kept = self._block(self.size), b""
-        while left:  # what is longer is read to its end, and refused as a name
+        while left:  # a longer one is read to its end, then refused as a name
             data = archive.fileobj.read(min(left, HEADER))
             if not data:
                 raise tarfile.ReadError("it ends in a header")
@@ -110,22 +110,22 @@ class _Header(_TarInfo):
 
 
 class _Once:
-    """Gives back what was read of an archive, to whoever reads it again next."""
+    """Returns data already read from an archive to the next read of it."""
 
     def __init__(self, data: bytes, archive: Any):
         self._data, self._archive, self._file = data, archive, archive.fileobj
 
     def read(self, size: int) -> bytes:
-        """What was read."""
+        """The data that was read."""
         self._archive.fileobj = self._file
         return self._data
 
 
 def _require_records(data: bytes) -> None:
-    """Refuses a pax header that is none, in which Python looks for records for ever.
+    """Refuses a malformed pax header, in which Python would look for records forever.
 
     Raises:
-        ReadError: its records do not follow one another, or there are thousands of digits in a row.
+        ReadError: its records are not contiguous, or it has thousands of digits in a row.
     """
     at = 0
     while at < len(data) and data[at]:
@@ -140,13 +140,13 @@ def _require_records(data: bytes) -> None:
 
 
 class _Ending:
-    """A stream whose end is told: tarfile reads on behind it, as far as a header claims."""
+    """A stream that reports its end: tarfile would read past it, as far as a header claims."""
 
     def __init__(self, file: Readable):
         self._file, self._behind = file, 0
 
     def read(self, size: int) -> bytes:
-        """As the stream; ReadError where nothing has come for long."""
+        """Reads from the stream; ReadError after more than BEHIND empty reads in a row."""
         data = self._file.read(size)
         self._behind = 0 if data else self._behind + 1
         if self._behind > BEHIND:
@@ -155,11 +155,11 @@ class _Ending:
 
 
 class Tar:
-    """A tar stream, which goes forward only."""
+    """A tar stream, read forwards only."""
 
     def __init__(self, file: Readable, opened: ExitStack):
         forwards: Any = _Ending(file)  # in this mode tarfile only reads
-        # What Python keeps of all that went by, `members`, is not documented.
+        # `members`, the list that Python keeps of all past members, is not documented.
         self._tar: Any = opened.enter_context(
             tarfile.TarFile.open(fileobj=forwards, mode="r|", tarinfo=_Header)
         )
@@ -179,7 +179,7 @@ class Tar:
                 yield Member(self._at, info.name, info.size, why)
 
     def open(self, number: int) -> Stream | None:
-        """A file, if it has not gone by."""
+        """A file; None if the stream is already past it."""
         while self._at < number and self._next():
             pass
         if self._at != number or self._taken or self._info is None:
@@ -189,7 +189,7 @@ class Tar:
 
     def _next(self) -> tarfile.TarInfo | None:
         self._info, self._taken = self._tar.next(), False
-        self._tar.members.clear()  # it keeps all that went by
+        self._tar.members.clear()  # it would keep all past members
         self._at += 1
         return self._info
 
@@ -198,11 +198,11 @@ class Archive:
     """An archive whose members are opened one after the other.
 
     Args:
-        original: the file on the disk that it is, or is in.
+        original: the file on disk that it is, or is in.
         name: as it is cited.
-        opener: opens its bytes, to be sought in.
+        opener: opens its bytes as a seekable stream.
         kind, how: zip or tar, and its compressions.
-        depth: archives and compressions that it is in, with its own.
+        depth: number of archives and compressions around it, its own included.
     """
 
     def __init__(
@@ -221,14 +221,14 @@ class Archive:
         self._reader: Reader | None = None
 
     def members(self) -> Iterator[Member]:
-        """All files in it; one may be opened before the next is asked for."""
+        """All files in it; each may be opened before the next is requested."""
         budget = self.original.budget
         budget.enter(self.depth)
         try:
             with damage_told(self.name):
                 for member in self._open_anew().members():
                     budget.add_member(member.name[:NAME])
-                    if self.kind == "zip":  # what is in a tar counts when the tar is unpacked
+                    if self.kind == "zip":  # a tar's members count when the tar is unpacked
                         self._share.reach(member.number, member.size)
                     yield member
         finally:
@@ -247,12 +247,12 @@ class Archive:
 
     @contextmanager
     def open_spooled(self, number: int) -> Iterator[IO[bytes]]:
-        """A member's bytes, to be sought in."""
+        """A member's bytes as a seekable file."""
         with self.open(number) as stream, spooled(stream) as file:
             yield file
 
     def close(self) -> None:
-        """Closes what is open; it can be opened again."""
+        """Closes the archive; it can be opened again."""
         self._reader = None
         self._opened.close()
 
@@ -275,15 +275,15 @@ class Archive:
 
 @dataclass(frozen=True)
 class Found:
-    """What a member of an archive is to whoever reads it.
+    """A member of an archive, and how to read it.
 
     Attributes:
-        archive: that it is in.
-        number, size: as of `Member`.
-        name: its path there, without `./`, and cut where it is too long.
-        how, form: its compressions, the outermost first, and what it is converted from.
-        inner: the archive that it is itself; what is in that follows.
-        refused: why it is not read; None: it is.
+        archive: the archive that holds it.
+        number, size: see `Member`.
+        name: its path there, without `./`; cut if too long.
+        how, form: its compressions, outermost first, and the format it is converted from.
+        inner: the archive that it is itself; its members follow.
+        refused: why it is not read; None if it is.
     """
 
     archive: Archive
@@ -297,15 +297,15 @@ class Found:
 
 
 def found_in(archive: Archive, hidden: bool, raw: bool) -> Iterator[Found]:
-    """What an archive's members are, those of archives in it among them.
+    """An archive's members, those of nested archives included.
 
     Args:
         archive: the archive.
-        hidden, raw: as of `Rules`.
+        hidden, raw: see `Rules`.
 
     Raises:
-        TooMuch: the file on the disk holds more than is unpacked.
-        UnreadableInput: it is damaged.
+        TooMuch: the file on disk holds more than may be unpacked.
+        UnreadableInput: the archive is damaged.
     """
     empty = True
     for member in archive.members():
@@ -322,7 +322,7 @@ def found_in(archive: Archive, hidden: bool, raw: bool) -> Iterator[Found]:
 
 
 def _found(archive: Archive, name: str, member: Member, hidden: bool, raw: bool) -> Iterator[Found]:
-    """What a member is, or those that are in it are."""
+    """A member, or the members inside it."""
     stem, how = layers(name)
     kind = kind_of(stem)
     if kind:
@@ -341,13 +341,13 @@ def _found(archive: Archive, name: str, member: Member, hidden: bool, raw: bool)
 
 
 def inside(archive: Archive, number: int, cited: str, kind: str, how: list[str]) -> Archive:
-    """The archive that a member is."""
+    """A member, as an archive."""
     opener = partial(archive.open_spooled, number)
     return Archive(archive.original, cited, opener, kind, how, archive.depth + len(how) + 1)
 
 
 def opener_of(archive: Archive, number: int, how: list[str]) -> Opener:
-    """What opens a member, to be sought in where it is compressed."""
+    """A function that opens a member, seekable if compressed."""
     return partial(archive.open_spooled if how else archive.open, number)
 
 
@@ -357,7 +357,7 @@ def _refused(archive: Archive, member: Member, name: str, error: UnreadableInput
 
 
 def _too_long(name: str) -> UnreadableInput | None:
-    """Why a member's name is longer than that of any file, and would be read as text."""
+    """The refusal of a member whose name is longer than any file's, or None."""
     if len(name) <= NAME:
         return None
     why = f"its name has {len(name):,} characters, and over {NAME:,} are not read"
@@ -365,7 +365,7 @@ def _too_long(name: str) -> UnreadableInput | None:
 
 
 def _unsafe(name: str) -> UnreadableInput | None:
-    """Why a member's name is none that a file in a folder can have."""
+    """The refusal of a member whose name no file in a folder can have, or None."""
     parts = re.split(r"[/\\]", name)
     if name[:1] in ("/", "\\") or _DRIVE.match(name) or ".." in parts or "\0" in name or not name:
         return UnreadableInput(f"cannot read '{name}'", "its path leads out of the archive")

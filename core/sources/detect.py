@@ -1,7 +1,7 @@
-"""Detects a text's encoding by its first bytes, or that they are not text.
+"""Detects a text's encoding from its first bytes, or that they are not text.
 
-Knows nothing of files: a source asks, and so does a format whose files do not say it themselves.
-What few texts need is imported for these: the program that parses formats starts often.
+Knows nothing of files: it serves sources, and formats whose files do not state their encoding.
+Rarely needed modules are imported on demand: the parsing process starts often.
 """
 
 import codecs
@@ -11,17 +11,17 @@ from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources.encodings import BOMS, LEGACY
 
 LOOKED_AT = 1 << 20  # bytes that are enough to tell UTF-16
-UNMARKED = ("utf-16-le", "utf-16-be")  # looked for where there is no mark, but zero bytes are
-ALIKE = 0.1  # of a language: French in cp1250 looks a little more like one than in its own cp1252
-SPACES = 100  # characters of UTF-16 of which one at least is white space
-# What binary data has that is taken for UTF-16: controls, private and no characters, and the
-# newline whose bytes are swapped.
+UNMARKED = ("utf-16-le", "utf-16-be")  # tried where there are zero bytes but no byte order mark
+ALIKE = 0.1  # lead in language coherence that is a tie: French scores higher in cp1250 than cp1252
+SPACES = 100  # characters of UTF-16, at least one of which is white space
+# Found in binary data mistaken for UTF-16: control and private-use characters, noncharacters, and
+# a newline with its bytes swapped.
 _NEVER = re.compile("[\0-\7\x0e-\x19\x1c-\x1f\x7f-\x84\x86-\x9f\u0a00\ue000-\uf8ff\ufffe\uffff]")
 _STRINGS = re.compile(rb"[\0\n\r -~]*")  # in ASCII, with zeros at their ends
 
 
 class NotText(UnreadableInput):
-    """There is no text to miss: it is empty, binary, or no file at all."""
+    """There is no text to lose: it is empty, binary, or not a file."""
 
 
 def detect(data: bytes, name: str, found: bool = False, whole: bool = True) -> tuple[str, int]:
@@ -29,12 +29,12 @@ def detect(data: bytes, name: str, found: bool = False, whole: bool = True) -> t
 
     Args:
         data: the first bytes.
-        name: the source's.
-        found: nobody named it, so nobody can leave it out.
-        whole: nothing follows; else the last character may be cut short.
+        name: the source's name.
+        found: it was found, not named, so the user cannot simply leave it out.
+        whole: nothing follows; else the last character may be incomplete.
 
     Raises:
-        NotText: it is empty, binary, or in no known encoding.
+        NotText: the data is empty, binary, or in no known encoding.
     """
     marked = ((mark, encoding) for mark, encoding in BOMS if data.startswith(mark))
     mark, encoding = next(marked, (b"", ""))
@@ -54,7 +54,7 @@ def detect(data: bytes, name: str, found: bool = False, whole: bool = True) -> t
 
 
 def _unmarked_utf16(data: bytes, whole: bool) -> str:
-    """Which UTF-16 bytes with zeros among them are; empty: none, they are binary."""
+    """Which UTF-16 the bytes, some of them zero, are in; empty if they are binary."""
     data, whole = data[:LOOKED_AT], whole and len(data) <= LOOKED_AT
     for encoding in UNMARKED:
         try:
@@ -67,7 +67,7 @@ def _unmarked_utf16(data: bytes, whole: bool) -> str:
 
 
 def _has_words(text: str) -> bool:
-    """Whether there is white space here and there, and nothing that no text has."""
+    """Whether there is enough white space, and nothing that never occurs in text."""
     spaces = sum(map(text.count, " \t\r\n"))
     return spaces * SPACES >= len(text) and not _NEVER.search(text)
 
@@ -88,7 +88,7 @@ def _is_of_pairs(text: str) -> bool:
 
 
 def _is_of_strings(data: bytes, text: str) -> bool:
-    """Whether it is ASCII but for zeros, and would be mostly wide."""
+    """Whether it is ASCII except for zeros, and would be mostly wide characters."""
     return bool(_STRINGS.fullmatch(data)) and 2 * len(text.encode("ascii", "ignore")) < len(text)
 
 

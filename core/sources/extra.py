@@ -1,6 +1,6 @@
 """Optional libraries for some formats, installed with `longctx[documents]`.
 
-Says which one is missing, before it is imported.
+Reports a missing one before it is imported.
 """
 
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ from longctx.core.common.errors import UnreadableInput
 
 
 def is_missing(library: str) -> bool:
-    """Whether a library is not installed; one without a name never is."""
+    """Whether a library is not installed; False for an empty name."""
     return bool(library) and find_spec(library) is None
 
 
@@ -17,11 +17,11 @@ def require(library: str, name: str) -> None:
     """Refuses a file whose library is not installed.
 
     Args:
-        library: its module; empty where none is needed.
-        name: the file's.
+        library: its module; empty if none is needed.
+        name: the file's name.
 
     Raises:
-        UnreadableInput: with the command that installs it.
+        UnreadableInput: it is missing; the error has the command that installs it.
     """
     if is_missing(library):
         raise UnreadableInput(

@@ -1,7 +1,7 @@
 """From what a user names to sources: files, folders, patterns, archives and standard input.
 
-Opens archives to see what is in them, and no other file. The order is that in which things were
-named; in a folder, that of the bytes of the paths; in an archive, its own.
+Only archives are opened, to list their members. Sources come in the order in which they were
+named; in a folder, by the bytes of their paths; in an archive, in its own order.
 """
 
 import glob
@@ -26,33 +26,33 @@ USUAL = Rules()
 
 
 def open_sources(paths: Sequence[str], rules: Rules = USUAL) -> list[Source]:
-    """The sources of a command, in order; what is known not to be readable is marked so.
+    """The sources of a command, in order; those known to be unreadable are marked as refused.
 
     Args:
         paths: files, folders, patterns; "-" is standard input.
-        rules: what is read of folders and archives, and how.
+        rules: which files in folders and archives are read, and how.
 
     Raises:
-        UsageError: as `check`.
-        UnreadableInput: there is nothing to read in a folder.
+        UsageError: see `check`.
+        UnreadableInput: a folder holds nothing to read.
     """
     check(paths, rules)
     return [source for path in paths for source in _sources(path, rules)]
 
 
 def check(paths: Sequence[str], rules: Rules = USUAL) -> None:
-    """Refuses what cannot be meant, without opening anything.
+    """Refuses invalid paths without opening anything.
 
     Raises:
-        UsageError: a path does not exist, is a device, or needs a library that is missing; a
-            pattern that nothing fits; or standard input is named twice.
+        UsageError: a path does not exist, is a device, or needs a missing library; a pattern
+            matches nothing; or standard input is named twice.
     """
     if list(paths).count("-") > 1:
         raise UsageError("cannot read '-' twice", "standard input ends once", "Name it once.")
     for path in paths:
         names = [] if path == "-" else _named(path)
         for name in names:
-            # What a pattern finds beside files is left out.
+            # Anything else that a pattern matches is skipped.
             if names == [path] or is_regular(name):
                 _check_one(name, rules)
 
@@ -78,7 +78,7 @@ def _named(path: str) -> list[str]:
     """The files and folders that a path or pattern names.
 
     Raises:
-        UsageError: there are none.
+        UsageError: none exist.
     """
     if os.path.exists(path):  # unlike Path.exists, never raises
         return [path]
@@ -98,7 +98,7 @@ def _sources(path: str, rules: Rules) -> Iterator[Source]:
         return
     names = _named(path)
     is_pattern = names != [path]
-    if is_pattern and "**" in path:  # it fits folders as well as all that is in them
+    if is_pattern and "**" in path:  # it matches folders as well as everything in them
         names = [name for name in names if not os.path.isdir(name)] or names
     for name in names:
         if os.path.isdir(name):
@@ -132,13 +132,13 @@ def _in_folder(folder: str, rules: Rules) -> Iterator[Source]:
 
 
 def of_file(name: str, path: Path, found: bool, rules: Rules) -> Iterator[Source]:
-    """The source that a file is, or those that are in it.
+    """The source for a file, or the sources inside it.
 
     Args:
         name: as it is cited.
         path: the file.
-        found: it was not named itself.
-        rules: what is read.
+        found: it was found, not named by the user.
+        rules: which files are read, and how.
     """
     stem, how = layers(name)
     kind = kind_of(stem)
@@ -165,7 +165,7 @@ def of_file(name: str, path: Path, found: bool, rules: Rules) -> Iterator[Source
 
 
 def _members(file: OnDisk, outer: Level) -> list[Source]:
-    """The sources that are in an archive."""
+    """The sources in an archive."""
     found = []
     for member in members(file, outer):
         cited, part, refused = member.cited, member.part, member.refused

@@ -1,8 +1,8 @@
 """Which files Git would ignore: `.gitignore` files in and above a folder, and the repository's own.
 
-The deepest file that says anything of a path decides, and in it the last pattern. What is in an
-ignored folder is ignored, whatever patterns say of it. Patterns are read, and compared with paths,
-by the program that parses (`patterns.py`).
+The deepest file with a matching pattern decides, by its last matching pattern. Everything in an
+ignored folder is ignored, whatever other patterns say. The parsing process reads patterns and
+matches paths (`patterns.py`).
 """
 
 import os
@@ -14,8 +14,8 @@ from longctx.core.sources.limits import PATHS_PER_SECOND, PER_SECOND
 from longctx.core.sources.parser import Allowed
 
 IGNORE = ".gitignore"
-MOST = 1 << 20  # bytes of such a file that are read
-BATCH = 1000  # paths that are compared at once
+MOST = 1 << 20  # bytes read of such a file
+BATCH = 1000  # paths matched per request
 
 
 @dataclass
@@ -24,8 +24,8 @@ class Spec:
 
     Attributes:
         data: its bytes.
-        number: that it has for the program that parses.
-        told: `parser.known` when the program was told of it.
+        number: its number in the parsing process.
+        told: `parser.known` when the process learned it.
     """
 
     data: bytes
@@ -33,7 +33,7 @@ class Spec:
     told: int = -1
 
     def tell(self, allowed: Allowed) -> None:
-        """Has the program know it."""
+        """Makes sure that the parsing process knows it."""
         if self.told != parser.known():
             told = {"do": "learn", "name": allowed.name, "patterns": self.number}
             parser.ask(told, self.data, allowed=allowed)
@@ -42,20 +42,20 @@ class Spec:
 
 @dataclass(frozen=True)
 class Ignore:
-    """The patterns that hold in a folder.
+    """The patterns that apply in a folder.
 
     Args:
-        specs: patterns, and the length of the path (as `ignored` gets it) of the folder that they
-            are of; the deepest last.
+        specs: patterns, and the length of their folder's path (as `ignored` gets it); the deepest
+            last.
     """
 
     specs: tuple[tuple[int, Spec], ...] = ()
 
     def ignored(self, paths: list[str], allowed: Allowed) -> list[bool]:
-        """Which paths, absolute and with slashes, at the ends of folders too, are left out.
+        """Which paths are ignored; they are absolute, with slashes, folders ending in one.
 
         Raises:
-            GivenUp: that takes too long.
+            GivenUp: matching takes too long.
         """
         if not self.specs:
             return [False] * len(paths)
@@ -72,18 +72,18 @@ class Ignore:
         return found
 
     def within(self, folder: str) -> "Ignore":
-        """What holds in a folder that is in this one and has a `.gitignore`."""
+        """The patterns for a subfolder that has a `.gitignore`."""
         spec = _spec(os.path.join(folder, IGNORE))
         return Ignore((*self.specs, (len(folder) + 1, spec))) if spec else self
 
 
 def above(folder: str) -> Ignore:
-    """What holds in an absolute path, without its own file: that of the repository it is in."""
+    """The patterns of the repository around an absolute path, without the folder's own file."""
     folders = [folder]
     while not os.path.lexists(os.path.join(folders[-1], ".git")):
         parent = os.path.dirname(folders[-1])
         if parent == folders[-1]:
-            return Ignore()  # no repository
+            return Ignore()  # not in a repository
         folders.append(parent)
     top = folders[-1]
     own = _spec(os.path.join(top, ".git", "info", "exclude"))
@@ -95,7 +95,7 @@ def above(folder: str) -> Ignore:
 
 
 def _spec(path: str) -> Spec | None:
-    """The patterns of a file; None where there are none."""
+    """The patterns of a file; None if there are none."""
     try:
         if not os.path.isfile(path) or os.path.islink(path):
             return None

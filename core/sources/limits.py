@@ -1,7 +1,7 @@
-"""How far files are unpacked and converted: all limits in one place.
+"""Limits on unpacking and converting files, all in one place.
 
-A small file can claim, or really hold, any amount of text. What it takes is counted per file on the
-disk, through all archives in archives, and refused before it takes more than is allowed.
+A small file can claim, or really hold, any amount of text. Usage is counted per file on disk,
+through all nested archives, and is refused before it exceeds the limit.
 """
 
 from collections.abc import Callable, Hashable
@@ -10,41 +10,41 @@ from dataclasses import dataclass, field
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.common.units import show_bytes
 
-UNPACKED = 4_000_000_000  # bytes that one file may hold unpacked; --max-unpacked changes it
-RATIO = 500  # times its size on the disk that a file may hold, unless --max-unpacked is given
-FREE = 16 << 20  # bytes that are unpacked whatever the ratio
-MEMBERS = 100_000  # of one file, through all archives in it
-DEPTH = 4  # archives and compressions within one another: a.tar.gz has two
-CONVERTED = 256 << 20  # bytes of a file, or of one record of it, that are held in memory
-NAME = 4096  # characters of the path of a member; what is on a disk has no longer ones
-NAMES = 16 << 20  # of all members of a file together
-HEADER = 1 << 16  # bytes of a header of a tar that tells of what its own fields have no room for
+UNPACKED = 4_000_000_000  # unpacked bytes per file; set by --max-unpacked
+RATIO = 500  # unpacked size over size on disk, at most; not checked if --max-unpacked is given
+FREE = 16 << 20  # bytes that may be unpacked whatever the ratio
+MEMBERS = 100_000  # per file, nested archives included
+DEPTH = 4  # nested archives and compressions: a.tar.gz has two
+CONVERTED = 256 << 20  # bytes of a file, or of one of its records, held in memory
+NAME = 4096  # characters of a member's path; no path on disk is longer
+NAMES = 16 << 20  # characters, over all members of a file
+HEADER = 1 << 16  # bytes of a tar header that extends another header's fields
 DIGITS = 4096  # in a row in such a header
-IN_MEMORY = 16 << 20  # bytes of an archive in an archive; larger ones go to a temporary file
+IN_MEMORY = 16 << 20  # bytes of a nested archive; larger ones go to a temporary file
 
 
-MEMORY = 2_000_000_000  # bytes that parsing one file or member may take; --max-parser-memory
-SECONDS = 120  # that it may take; --max-parser-time
-PER_SECOND = 500_000  # bytes of the file, and of what comes of it, for which it has one more
-PATHS_PER_SECOND = 1000  # that are compared with .gitignore files, likewise
-OPEN_FILES = 64  # by the program that parses
-LOST = 10_000  # messages on what is missing in one text
-GIVEN_UP = 3  # members of a file that passed a limit or crashed, after which no other is tried
+MEMORY = 2_000_000_000  # bytes for parsing one file or member; --max-parser-memory
+SECONDS = 120  # for parsing one file or member; --max-parser-time
+PER_SECOND = 500_000  # bytes of input and output that allow one more second
+PATHS_PER_SECOND = 1000  # matched with .gitignore files, likewise
+OPEN_FILES = 64  # in the parsing process
+LOST = 10_000  # messages about missing parts, per text
+GIVEN_UP = 3  # members of a file that exceed a limit or crash, after which no other is tried
 
 
 class TooMuch(UnreadableInput):
-    """A file holds more than is unpacked."""
+    """A file holds more than may be unpacked."""
 
 
 @dataclass
 class Budget:
-    """What may be unpacked of one file on the disk, and what was.
+    """How much of one file on disk may be unpacked, and how much has been.
 
     Args:
-        name: the file's.
+        name: the file's name.
         packed: its size in bytes.
-        limit: bytes that it may hold; None: the usual number, and no more than RATIO allows.
-        on_spend: told of bytes that are unpacked.
+        limit: bytes that it may hold; None for the default, and no more than RATIO allows.
+        on_spend: called with the number of bytes unpacked.
     """
 
     name: str
@@ -56,24 +56,24 @@ class Budget:
     _names: int = 0
 
     def share(self) -> "Share":
-        """What one text or archive in the file takes of it."""
+        """A share of the budget, for one text or archive in the file."""
         return Share(self)
 
     def spend(self, size: int) -> None:
         """Counts that `size` more bytes are, or will be, unpacked.
 
         Raises:
-            TooMuch: this is over the limit.
+            TooMuch: this exceeds the limit.
         """
         self._spent += size
         self.require_room(0)
         self.on_spend(size)
 
     def require_room(self, size: int) -> None:
-        """Refuses `size` more bytes that are being made, before they are counted.
+        """Refuses `size` more bytes that are being produced, before they are counted.
 
         Raises:
-            TooMuch: with them it would be over the limit.
+            TooMuch: they would exceed the limit.
         """
         total, most = self._spent + size, UNPACKED if self.limit is None else self.limit
         if total > most:
@@ -100,7 +100,7 @@ class Budget:
         )
 
     def enter(self, depth: int) -> None:
-        """TooMuch where archives are nested deeper than is followed."""
+        """Raises TooMuch if archives are nested too deeply."""
         if depth > DEPTH:
             raise too_deep(self.name)
 
@@ -111,7 +111,7 @@ class Budget:
 
 
 def too_deep(name: str) -> TooMuch:
-    """Archives are nested deeper than is followed."""
+    """The error for archives that are nested too deeply."""
     return TooMuch(
         f"cannot unpack '{name}'",
         f"over {DEPTH} archives or compressions are in one another",
@@ -121,22 +121,22 @@ def too_deep(name: str) -> TooMuch:
 
 @dataclass
 class Share:
-    """What one text or archive takes of a budget; no other's parts are taken for its own.
+    """What one text or archive takes of a budget, counted apart from all others.
 
-    Names would not tell them apart: an archive may have one twice.
+    Names would not tell parts apart: an archive may hold the same name twice.
 
     Args:
-        budget: that of the file on the disk.
+        budget: that of the file on disk.
     """
 
     budget: Budget
     _reached: dict[Hashable, int] = field(default_factory=dict)
 
     def reach(self, part: Hashable, size: int) -> None:
-        """Counts that `size` bytes of a part are, or will be, unpacked; twice the same is once.
+        """Counts that `size` bytes of a part are, or will be, unpacked; repeats count once.
 
         Raises:
-            TooMuch: this is over the limit.
+            TooMuch: this exceeds the limit.
         """
         more = size - self._reached.get(part, 0)
         if more > 0:
@@ -145,10 +145,10 @@ class Share:
 
 
 def require_held(name: str, size: int) -> None:
-    """Refuses what would be held in memory and is too large for that.
+    """Refuses data that is too large to be held in memory.
 
     Raises:
-        TooMuch: it is over CONVERTED bytes.
+        TooMuch: it exceeds CONVERTED bytes.
     """
     if size > CONVERTED:
         raise TooMuch(

@@ -1,7 +1,7 @@
 """Text made from a file on disk: unpacked, taken from an archive, or converted.
 
-Where each piece of the text comes from is told beside it. Nothing is written but to temporary
-files. All this happens in the program that parses (`program.py`); what the pipeline reads is
+Each piece of the text is reported with its place in the original. Only temporary files are
+written. All this runs in the parsing process (`program.py`); the pipeline reads the text through
 `remote.py`.
 """
 
@@ -29,18 +29,18 @@ from longctx.core.sources.limits import (
 from longctx.core.sources.packed import BLOCK, Counted, damage_told, unpacking
 from longctx.core.sources.pieces import Piece, Readable, Stream
 
-MEASURED = 1 << 16  # bytes that may be lost before a place where a file is damaged
+MEASURED = 1 << 16  # bytes that may be lost before damage in a file
 Opener = Callable[[], AbstractContextManager[Stream]]
 
 
 class Original:
-    """A file on the disk that text is made from.
+    """A file on disk that text is made from.
 
     Args:
         path: the file.
         name: as the user knows it.
-        limit: bytes that may be unpacked of it; None: the usual number.
-        on_spend: as of `Budget`.
+        limit: bytes that may be unpacked from it; None for the default.
+        on_spend: see `Budget`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Original:
 
 
 def unpacked(raw: Stream, how: list[str], name: str, opened: ExitStack) -> Stream:
-    """A stream out of all its compressions, which `opened` closes."""
+    """A stream with all compressions undone, which `opened` closes."""
     for layer in how:
         raw = opened.enter_context(unpacking(raw, layer, name))
     return raw
@@ -69,7 +69,7 @@ def unpacked(raw: Stream, how: list[str], name: str, opened: ExitStack) -> Strea
 
 @contextmanager
 def spooled(stream: Readable) -> Iterator[IO[bytes]]:
-    """A stream as a file that can be sought in; a large one is on the disk, without a name."""
+    """A stream as a seekable file; a large one is in an unnamed file on disk."""
     with SpooledTemporaryFile(IN_MEMORY) as file:
         while data := stream.read(BLOCK):
             file.write(data)
@@ -78,19 +78,19 @@ def spooled(stream: Readable) -> Iterator[IO[bytes]]:
 
 
 class Made:
-    """One text that is made from a file.
+    """One text made from a file.
 
     Args:
         original: the file.
         name: as it is cited.
-        opener: opens what it is made of, to be sought in where it is compressed.
-        how: its compressions, the outermost first.
-        format: what it is converted from; empty: it is text.
-        share: where it counts.
+        opener: opens the bytes it is made from, seekable if compressed.
+        how: its compressions, outermost first.
+        format: what it is converted from; empty if it is text.
+        share: counts what is unpacked.
 
     Attributes:
-        lost: messages on parts of the original that are missing in the text.
-        undecodable: places of the original whose bytes are no text.
+        lost: messages about parts of the original that are missing from the text.
+        undecodable: number of places in the original that cannot be decoded.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Made:
         self._marks: list[tuple[int, int]] = []
 
     def take_marks(self) -> list[tuple[int, int]]:
-        """(byte of the text, number) of what was read since the last call, ascending."""
+        """(byte of the text, number) for what was read since the last call, ascending."""
         taken, self._marks = self._marks, []
         return taken
 
@@ -136,7 +136,7 @@ class Made:
         return Counted(unpacked(raw, self._how, self._name, opened), self._name, end=end)
 
     def _measure(self, raw: Stream) -> int:
-        """Bytes that can be unpacked; nothing is read of a file that holds too much."""
+        """Number of bytes that can be unpacked; TooMuch, before any text is read, if too many."""
         size = 0
         with ExitStack() as opened:
             stream = unpacked(raw, self._how, self._name, opened)
@@ -166,7 +166,7 @@ class Made:
         return _Text(pieces, self._note, self._name)
 
     def _note(self, piece: Piece, at: int) -> None:
-        """Keeps what a piece at byte `at` tells beside its text."""
+        """Records the mark, losses and undecodable places of a piece at byte `at`."""
         self._share.reach("text", at + len(piece.text))
         self.undecodable += piece.undecodable
         if piece.lost and len(self.lost) <= LOST:
@@ -177,7 +177,7 @@ class Made:
 
 
 class _Text(io.RawIOBase):
-    """Pieces as the bytes of one text in UTF-8."""
+    """Pieces as one stream of UTF-8."""
 
     def __init__(self, pieces: Iterator[Piece], on_piece: Callable[[Piece, int], None], name: str):
         self._pieces, self._on_piece, self._name = pieces, on_piece, name

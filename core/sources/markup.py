@@ -1,7 +1,7 @@
-"""Text of HTML, line by line of its source; and a plain scanner for the tags of XML.
+"""Text of HTML, with source line numbers; and a simple scanner for XML tags.
 
-Python's own parser is tolerant, expands nothing that a document defines, and knows the line of what
-it finds. Knows nothing of files.
+Python's own parser is tolerant, expands no entities that a document defines, and reports line
+numbers. Knows nothing of files.
 """
 
 import re
@@ -28,32 +28,32 @@ APART = frozenset(
 )
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1,40})""", re.I)
 _XML = re.compile(rb"""^\s*<\?xml[^>]{0,200}encoding\s*=\s*["']([A-Za-z0-9_.:-]{1,40})["']""")
-_LONG = re.compile(r"&#0*[1-9][0-9]{8,};?")  # the numbers of no characters
+_LONG = re.compile(r"&#0*[1-9][0-9]{8,};?")  # numbers beyond any character
 _ZEROS = re.compile(r"&#0{9,}(?=[0-9])")
-UNCLOSED = 1024  # characters of a tag without end in which others are looked for
-HEAD = 4096  # bytes in which a page says its encoding
+UNCLOSED = 1024  # characters of an unclosed tag that are searched for other tags
+HEAD = 4096  # bytes in which a page declares its encoding
 
 
 class _Tolerant(HTMLParser):
-    """Python's parser, which stops at declarations that it does not know, and at long numbers."""
+    """Python's parser, made to accept unknown declarations and long numbers."""
 
     def feed(self, data: str) -> None:
-        """Takes a text; numbers of over 4,300 digits, which Python refuses, are made short."""
+        """Feeds a text; numbers of over 4,300 digits, which Python refuses, are shortened."""
         if "&#" in data:
             data = _LONG.sub("\ufffd", _ZEROS.sub("&#", data))
         super().feed(data)
 
     def parse_marked_section(self, i: int, report: bool = True) -> int:
-        """Where `<![...` at `i` ends; as in browsers one that is not known is a comment."""
+        """Where `<![...` at `i` ends; as in browsers, an unknown one is a comment."""
         try:
             return super().parse_marked_section(i, report)
         except AssertionError:
             return self.parse_bogus_comment(i)
 
     def close(self) -> None:
-        """Ends the text; a long tag that is never closed stays as it is written.
+        """Ends the text; a long unclosed tag stays verbatim.
 
-        Python would look for tags in it from each sign on, in time that grows with its square.
+        Python would search it for tags from every character, in quadratic time.
         """
         if len(self.rawdata) > UNCLOSED:
             rest, self.rawdata = self.rawdata, ""
@@ -68,8 +68,8 @@ class _Text(_Tolerant):
         super().__init__(convert_charrefs=True)
         self.pieces: list[Piece] = []
         self._hidden = self._pre = 0
-        self._ended = 2  # line ends that the text so far ends with; at its start as after a blank
-        self._space = False  # white space came that is due before the next word
+        self._ended = 2  # line ends that the text so far ends with; the start is like a blank line
+        self._space = False  # white space is due before the next word
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._hidden += tag in HIDDEN
@@ -97,7 +97,7 @@ class _Text(_Tolerant):
                 self._space |= number < first + data.count("\n")
 
     def _around(self, tag: str) -> None:
-        """Ends the line, where a tag does that."""
+        """Ends the line if the tag does."""
         if tag in ("td", "th"):
             self._space = True
         if tag in BLOCKS and not self._hidden:
@@ -120,7 +120,7 @@ class _Text(_Tolerant):
 
 
 def text_of(page: str) -> list[Piece]:
-    """The text of a page that people see, each piece with its line in the source."""
+    """The visible text of a page, each piece with its line in the source."""
     reader = _Text()
     reader.feed(page.replace("\r\n", "\n").replace("\r", "\n"))
     reader.close()
@@ -133,7 +133,7 @@ def text_of(page: str) -> list[Piece]:
 
 
 def said_encoding(data: bytes) -> str:
-    """The encoding that a page says it has, as Python names it; empty: none that is known."""
+    """The encoding that a page declares, by Python's name; empty if none or unknown."""
     for mark, encoding in BOMS:
         if data.startswith(mark):
             return encoding[:6] if encoding != "utf-8" else "utf-8-sig"  # which skip the mark
@@ -142,7 +142,7 @@ def said_encoding(data: bytes) -> str:
 
 
 def tags(data: str) -> list[tuple[str, dict[str, str]]]:
-    """All tags of an XML text in order: name without prefix, in small letters, and attributes."""
+    """All tags of an XML text in order: lower-case name without prefix, and attributes."""
     found: list[tuple[str, dict[str, str]]] = []
 
     class Tags(_Tolerant):

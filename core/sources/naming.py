@@ -1,4 +1,4 @@
-"""Names of files: which are hidden, what they say of the files, and how a document shows them."""
+"""Names of files: hidden ones, what they say about the file, and how a document shows them."""
 
 from pathlib import PurePath
 
@@ -13,8 +13,8 @@ def is_hidden(path: str, shown: bool = False) -> bool:
     """Whether any part of a path begins with a dot.
 
     Args:
-        path: relative to where a search began, with slashes.
-        shown: such files are read, all but those of version control.
+        path: relative to where the search began, with slashes.
+        shown: hidden files are read, except those of version control.
     """
     parts = [part for part in path.split("/") if part not in ("", ".", "..")]
     if shown:
@@ -23,13 +23,13 @@ def is_hidden(path: str, shown: bool = False) -> bool:
 
 
 def heading(name: str) -> str:
-    """What a file in a folder or archive begins with for the model: its name, as `head` has it."""
+    """The header that the model sees before a found file: its name, in the style of `head`."""
     shown = name.encode("utf-8", "replace").decode("utf-8")
     return f"\n==> {' '.join(shown.split())} <==\n"
 
 
 def packing(name: str) -> tuple[str, str]:
-    """How a file is compressed: its name without that, and gz, bz2, xz, zst or nothing."""
+    """A name without its compression ending, and that ending: gz, bz2, xz, zst or nothing."""
     ending = PurePath(name).suffix.lower()
     if ending in SHORT:
         inner, how = SHORT[ending]
@@ -39,12 +39,12 @@ def packing(name: str) -> tuple[str, str]:
 
 
 def needs(how: str) -> str:
-    """The library that a compression needs beside Python's own; empty: none."""
+    """The library that a compression needs beyond Python's own; empty if none."""
     return "zstandard" if how == "zst" else ""
 
 
 def layers(name: str) -> tuple[str, list[str]]:
-    """A name without the endings of compressions, and these, the outermost first."""
+    """A name without its compression endings, and these endings, outermost first."""
     found = []
     name, how = packing(name)
     while how:
@@ -54,5 +54,5 @@ def layers(name: str) -> tuple[str, list[str]]:
 
 
 def kind_of(name: str) -> str:
-    """Which kind of archive a file is by its name, without compressions: zip, tar or nothing."""
+    """The kind of archive by a name without compression endings: zip, tar or nothing."""
     return ARCHIVES.get(name[-4:].lower(), "")

@@ -1,6 +1,6 @@
-"""Compressed files (gzip, bzip2, xz, Zstandard) as streams that count what is read.
+"""Compressed files (gzip, bzip2, xz, Zstandard) as streams that count the bytes read.
 
-Knows nothing of archives. What a damaged file makes a library raise leaves as UnreadableInput.
+Knows nothing of archives. What a library raises for a damaged file becomes UnreadableInput.
 """
 
 import bz2
@@ -22,8 +22,8 @@ from longctx.core.sources.limits import Share
 from longctx.core.sources.pieces import Readable, Stream
 
 BLOCK = 1 << 20
-XML_NO_MEMORY = 1  # expat's number of that error
-ZST_BYTES = 1 << 10  # given to the library at once; each may hold 32,000 times as much
+XML_NO_MEMORY = 1  # expat's code for "out of memory"
+ZST_BYTES = 1 << 10  # given to the library at once; they may unpack to 32,000 times as much
 # What the libraries raise for damaged files; RuntimeError also for encrypted ones.
 DAMAGE = (OSError, EOFError, ValueError, LookupError, RuntimeError, zlib.error, lzma.LZMAError)
 DAMAGE += (zipfile.BadZipFile, tarfile.TarError, ExpatError)
@@ -31,11 +31,11 @@ DAMAGE += (zipfile.BadZipFile, tarfile.TarError, ExpatError)
 
 @contextmanager
 def damage_told(name: str) -> Iterator[None]:
-    """Turns what a damaged file makes libraries raise into one error.
+    """Turns whatever libraries raise for a damaged file into one error.
 
     Raises:
-        UnreadableInput: something of DAMAGE was raised.
-        MemoryError: it was that, by another name.
+        UnreadableInput: an error in DAMAGE was raised.
+        MemoryError: memory ran out, whatever the library calls it.
     """
     try:
         yield
@@ -50,13 +50,13 @@ def damage_told(name: str) -> Iterator[None]:
 
 
 class Counted(io.RawIOBase):
-    """A stream whose bytes are counted, which fills every read and tells damage as one error.
+    """A stream that counts its bytes, fills every read, and reports damage as one error.
 
     Args:
-        stream: what is read.
+        stream: the stream to read.
         name: as users know it.
-        share: where it counts, as what is `packed`; None: nowhere.
-        end: bytes after which it ends, also if there are more.
+        share: counts the bytes, as part `packed`; None to count nowhere.
+        end: bytes after which it ends, even if there are more.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class Counted(io.RawIOBase):
         self._end, self._done = end, 0
 
     def readable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """`size` bytes, or all that are left.
+        """`size` bytes, or all that remain.
 
         Raises:
-            UnreadableInput: it is damaged, or holds too much.
+            UnreadableInput: the stream is damaged, or holds too much.
         """
         pieces, wanted = [], size if size >= 0 else None
         if self._end is not None:
@@ -96,14 +96,14 @@ class Counted(io.RawIOBase):
         return b"".join(pieces)
 
     def readinto(self, buffer: Any) -> int:
-        """As of RawIOBase."""
+        """See RawIOBase."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
 
 def unpacking(raw: Stream, how: str, name: str) -> Stream:
-    """A decompressed stream, to be closed; `raw` stays open.
+    """A decompressed stream, which the caller closes; `raw` stays open.
 
     Args:
         raw: the compressed bytes.
@@ -111,7 +111,7 @@ def unpacking(raw: Stream, how: str, name: str) -> Stream:
         name: as users know the file.
 
     Raises:
-        UnreadableInput: zst, and there is no library for it.
+        UnreadableInput: zst, and its library is missing.
     """
     if how == "gz":
         return gzip.GzipFile(fileobj=raw, mode="rb")
@@ -122,7 +122,7 @@ def unpacking(raw: Stream, how: str, name: str) -> Stream:
 
 
 class _Zstandard(io.RawIOBase):
-    """The frames of a file, one after the other; unlike the library's reader it tells a cut."""
+    """The frames of a file in order; unlike the library's reader, it reports truncation."""
 
     def __init__(self, raw: Readable):
         self._raw, self._frame, self._rest, self._out = raw, None, b"", b""
@@ -131,7 +131,7 @@ class _Zstandard(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes; ValueError for damage, EOFError where the end is missing."""
+        """Up to `size` bytes; ValueError for damage, EOFError for truncation."""
         while not self._out and (data := self._rest or self._raw.read(ZST_BYTES)):
             self._decompress(data)
         if not self._out and self._frame:
@@ -145,7 +145,7 @@ class _Zstandard(io.RawIOBase):
         self._frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
         try:
             self._out, self._rest = self._frame.decompress(data), b""
-        except zstandard.ZstdError as error:  # it has no kind in common with other errors
+        except zstandard.ZstdError as error:  # it shares no base class with the others
             raise ValueError(str(error)) from error
         if self._frame.eof:
             self._rest, self._frame = self._frame.unused_data, None

@@ -1,7 +1,7 @@
-"""The parsing process as a command sees it: started on demand, restarted when it ends.
+"""The parsing process as a command sees it: started on demand, restarted after it ends.
 
-One runs at a time. A request that takes too long, or more memory than it may, is an error that
-says so; the program is ended for it, and the next request begins it anew. What it answers is
+One runs at a time. If a request exceeds its time or memory limit, the process is ended and the
+request fails with an error that says so; the next request starts a new process. Answers are
 bounded (`wire.py`), and only ever data.
 """
 
@@ -32,7 +32,7 @@ sys.path[:] = json.loads(sys.argv[1])
 from longctx.core.sources.program import main
 main()
 """
-LOOK = 0.1  # seconds between two looks at whether a request takes too long
+LOOK = 0.1  # seconds between checks of the time limit
 KINDS = {kind.__name__: kind for kind in (UnreadableInput, NotText, TooMuch)}
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _log = logging.getLogger(__name__)
@@ -40,23 +40,23 @@ _numbers = count()
 
 
 class GivenUp(UnreadableInput):
-    """A file passed a limit, or the program that parses crashed over it."""
+    """A file exceeded a limit, or crashed the parsing process."""
 
 
 @dataclass
 class Allowed:
-    """What parsing one file or member may take, and the time that it took.
+    """The limits for parsing one file or member, and the time that it took.
 
     Args:
         name: of the file or member.
-        memory: bytes.
-        seconds: at least; for bytes, one more each `PER_SECOND`.
-        size: bytes of the file on the disk.
-        most: bytes that may come of it.
+        memory: in bytes.
+        seconds: the base; one more for every `PER_SECOND` bytes.
+        size: bytes of the file on disk.
+        most: bytes of output, at most.
 
     Attributes:
-        worked: bytes that were unpacked or came of it.
-        spent: seconds.
+        worked: bytes that were unpacked or output.
+        spent: in seconds.
     """
 
     name: str
@@ -69,17 +69,17 @@ class Allowed:
 
     @classmethod
     def by(cls, rules: Rules, name: str, size: int) -> "Allowed":
-        """What a user allows."""
+        """The limits that the user set."""
         bounds = rules.memory or MEMORY, rules.seconds or SECONDS, size
         return cls(name, *bounds, rules.max_unpacked or UNPACKED)
 
     @property
     def left(self) -> float:
-        """Seconds."""
+        """The seconds left."""
         return self.seconds + (self.size + min(self.worked, self.most)) / PER_SECOND - self.spent
 
     def too_long(self) -> GivenUp:
-        """It took too much time."""
+        """The error for taking too much time."""
         return GivenUp(
             f"cannot read '{self.name}'",
             f"parsing it took over {self.seconds:,} seconds",
@@ -87,7 +87,7 @@ class Allowed:
         )
 
     def too_large(self) -> GivenUp:
-        """It took too much memory."""
+        """The error for taking too much memory."""
         return GivenUp(
             f"cannot read '{self.name}'",
             f"parsing it took over {show_bytes(self.memory)} of memory",
@@ -95,17 +95,17 @@ class Allowed:
         )
 
     def crashed(self, code: int) -> GivenUp:
-        """The program ended over it."""
+        """The error for crashing the process."""
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return GivenUp(f"cannot read '{self.name}'", f"the program that parses it crashed ({how})")
 
 
 class Answers(Protocol):
-    """What answers requests: a program, or in tests the same without one."""
+    """Answers requests: a process, or in tests the same code without one."""
 
     @property
     def known(self) -> int:
-        """As of `Parser`."""
+        """See `Parser`."""
         ...
 
     def ask(
@@ -115,15 +115,15 @@ class Answers(Protocol):
         ...
 
     def end(self) -> None:
-        """Ends it; it can be asked again."""
+        """Ends the process; a later request starts another."""
         ...
 
 
 class Parser:
-    """The program, whether it runs or not.
+    """The parsing process, running or not.
 
     Attributes:
-        begun: how often it was begun.
+        begun: how often it was started.
     """
 
     def __init__(self) -> None:
@@ -133,36 +133,36 @@ class Parser:
 
     @property
     def known(self) -> int:
-        """Another number as soon as it does not know any more what it was told."""
+        """A number that changes when the process has lost what it learned."""
         self._alive()
         return self._ended
 
     @property
     def pid(self) -> int | None:
-        """Of the process; None while there is none."""
+        """The process id; None while no process runs."""
         running = self._running
         return running.process.pid if running else None
 
     def ask(
         self, told: dict[str, Any], data: bytes, allowed: Allowed
     ) -> tuple[dict[str, Any], bytes]:
-        """The answer to a request, with what is beside it.
+        """The answer to a request, and the bytes with it.
 
         Raises:
-            GivenUp: it takes too long or too much memory, or the program crashed.
-            LongctxError: the program cannot be begun.
+            GivenUp: it takes too long or too much memory, or the process crashed.
+            LongctxError: the process cannot be started.
         """
         with self._asking:
             running = self._alive() or self._begin()
             bounds = {"memory": allowed.memory, "seconds": max(0.0, allowed.left)}
             try:
                 return running.ask(told | bounds, data, allowed)
-            except BaseException:  # Ctrl-C too: what it is at would be taken for another answer
+            except BaseException:  # Ctrl-C too: the next request would get this one's answer
                 self.end()
                 raise
 
     def end(self) -> None:
-        """Ends the program, whatever it does; from any thread."""
+        """Ends the process, whatever it is doing; from any thread."""
         running, self._running = self._running, None
         if running:
             self._ended += 1
@@ -170,7 +170,7 @@ class Parser:
 
     def _alive(self) -> "_Running | None":
         if self._running and self._running.process.poll() is not None:
-            self.end()  # somebody else has ended it, while it was at nothing
+            self.end()  # it was ended from outside while idle
         return self._running
 
     def _begin(self) -> "_Running":
@@ -185,7 +185,7 @@ class Parser:
 
 @dataclass
 class _Running:
-    """A process, and what watches over the time that it takes."""
+    """A process, and the thread that watches its time."""
 
     process: subprocess.Popen[bytes]
     going: IO[bytes]
@@ -200,7 +200,7 @@ class _Running:
     def ask(
         self, told: dict[str, Any], data: bytes, allowed: Allowed
     ) -> tuple[dict[str, Any], bytes]:
-        """As of `Parser`."""
+        """See `Parser`."""
         began, worked = time.monotonic(), allowed.worked
         self._until = began + allowed.left
         try:
@@ -218,7 +218,7 @@ class _Running:
         return answer
 
     def kill(self) -> None:
-        """Ends the process, and returns when it is gone."""
+        """Ends the process and waits until it is gone."""
         self._over.set()
         with suppress(OSError):
             self.process.kill()
@@ -238,21 +238,21 @@ class _Running:
                 return
 
     def _why(self, allowed: Allowed) -> GivenUp:
-        """Why no answer came: the process has ended, or does not say what it should."""
+        """Why no answer came: the process has ended, or sent something invalid."""
         most = _ended(self.process)
         code = self.process.returncode
         if self.late or code == -getattr(signal, "SIGXCPU", 0):
             return allowed.too_long()
-        if most * 3 > allowed.memory:  # what asks for more at once has less before
+        if most * 3 > allowed.memory:  # one large allocation can fail well below the limit
             return allowed.too_large()
         return allowed.crashed(code)
 
 
 def _ended(process: subprocess.Popen) -> int:
-    """Waits for the end of a process, and says how many bytes it took at most; 0: unknown."""
+    """Waits for a process to end, and gives its peak memory in bytes; 0 if unknown."""
     if hasattr(os, "wait4") and process.returncode is None:
         with suppress(OSError):
-            # It has ended, or talks nonsense. After `Popen.kill` nobody could say what it took.
+            # It has ended, or sends nonsense. `Popen.kill` would lose how much memory it took.
             os.kill(process.pid, signal.SIGKILL)
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -263,7 +263,7 @@ def _ended(process: subprocess.Popen) -> int:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    """A process of the program, in a session of its own: Ctrl-C on the terminal is not for it.
+    """A new process, in its own session so that Ctrl-C on the terminal does not reach it.
 
     Raises:
         LongctxError: the system cannot start it.
@@ -295,38 +295,38 @@ _answers: Answers = Parser()
 def ask(
     told: dict[str, Any], data: bytes = b"", *, allowed: Allowed
 ) -> tuple[dict[str, Any], bytes]:
-    """The answer of the program to a request.
+    """The answer of the parsing process to a request.
 
     Raises:
-        GivenUp: it gave none.
+        GivenUp: there was none.
     """
     return _answers.ask(told, data, allowed)
 
 
 def known() -> int:
-    """Another number as soon as the program does not know any more what it was told."""
+    """A number that changes when the parsing process has lost what it learned."""
     return _answers.known
 
 
 def end() -> None:
-    """Ends the program, if it runs; from any thread."""
+    """Ends the parsing process if it runs; from any thread."""
     _answers.end()
 
 
 def answered_by(answers: Answers) -> Answers:
-    """Has other answers given from now on; those before."""
+    """Replaces what answers requests from now on; returns the previous one."""
     global _answers
     before, _answers = _answers, answers
     return before
 
 
 def new_number() -> int:
-    """A number that nothing else that the program is told of has."""
+    """A number that is unique among what the process learns."""
     return next(_numbers)
 
 
 def refusal(told: dict[str, Any]) -> UnreadableInput | None:
-    """The error that is told of a file or member; None: there is none."""
+    """The error reported for a file or member; None if there is none."""
     error = told.get("error")
     if not isinstance(error, dict):
         return None

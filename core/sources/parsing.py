@@ -1,8 +1,8 @@
 """The parsing process's work: answers a command's requests one by one.
 
-It looks into archives, unpacks, converts and compares paths with the patterns of `.gitignore`
-files. Answers are JSON objects with bytes beside them. Knows nothing of pipes, processes or limits
-of memory and time.
+It lists archives, unpacks, converts, and matches paths with the patterns of `.gitignore` files.
+Answers are JSON objects, each with bytes. Knows nothing of pipes, processes, or memory and time
+limits.
 """
 
 from array import array
@@ -21,18 +21,18 @@ from longctx.core.sources.patterns import Pattern, patterns, said_of
 from longctx.core.sources.pieces import Readable
 
 BATCH = 256  # members in one answer, at most
-LETTERS = 1 << 17  # of their names
-MESSAGE = 2000  # characters of what is told of a file
+LETTERS = 1 << 17  # characters of their names
+MESSAGE = 2000  # characters of a message about a file
 KINDS = {kind.__name__: kind for kind in (UnreadableInput, NotText, TooMuch)}
 Answer = tuple[dict[str, Any], bytes]
 
 
 class OutOfMemory(Exception):
-    """What a file takes is not there: nothing more can be expected of this program."""
+    """There is too little memory for a file: this process can do nothing more."""
 
 
 class _File:
-    """A file on the disk: what was found in it, and what counts of it."""
+    """A file on disk: the archives found in it, and its budget."""
 
     def __init__(self, told: dict[str, Any], on_work: Callable[[int], None]):
         given = Path(told["path"]), told["name"], told["limit"], on_work
@@ -44,9 +44,9 @@ class _File:
         self._open: list[Archive] = []
 
     def archive(self, levels: list[dict[str, Any]]) -> Archive | None:
-        """The innermost of archives in one another, which are told from the outermost on.
+        """The innermost of nested archives, which are given from the outermost inwards.
 
-        Others are closed: no more is held open than one text needs.
+        Others are closed: only what one text needs stays open.
         """
         found: Archive | None = None
         wanted: list[Archive] = []
@@ -69,7 +69,7 @@ class _File:
         return found
 
     def note(self, archive: Archive, number: int) -> int:
-        """Gives an archive its number."""
+        """Assigns a number to an archive."""
         self.archives[number], self.numbers[archive] = archive, number
         return number
 
@@ -87,7 +87,7 @@ class Parsing:
     """Answers requests.
 
     Args:
-        on_work: called with bytes that are unpacked or converted, while a request is at it.
+        on_work: called during a request with the number of bytes unpacked or converted.
     """
 
     def __init__(self, on_work: Callable[[int], None] = lambda size: None):
@@ -98,10 +98,10 @@ class Parsing:
         self._patterns: dict[int, tuple[Pattern, ...]] = {}
 
     def answer(self, told: dict[str, Any], data: bytes) -> Answer:
-        """What comes of a request; whatever a file makes libraries raise becomes an answer.
+        """The answer to a request; whatever libraries raise for a file becomes an answer.
 
         Raises:
-            OutOfMemory: there was none left.
+            OutOfMemory: no memory was left.
         """
         name = told.get("name", "")
         try:
@@ -115,7 +115,7 @@ class Parsing:
             return _refusal(UnreadableInput(f"cannot read '{name}'", why)), b""
 
     def _list(self, told: dict[str, Any], data: bytes) -> Answer:
-        """Begins to look into an archive."""
+        """Begins to list an archive."""
         file = self._file(told)
         archive = file.archive(told["levels"])
         if archive is None:
@@ -134,7 +134,7 @@ class Parsing:
         return {"found": found, "more": False}, b""
 
     def _open(self, told: dict[str, Any], data: bytes) -> Answer:
-        """Opens a text, and reads the first bytes of it."""
+        """Opens a text, and reads its first bytes."""
         text, file, how = told["text"], self._file(told), told["how"]
         self._end(text)
         archive = file.archive(told["levels"])
@@ -149,9 +149,9 @@ class Parsing:
         return self._read(told, data)
 
     def _read(self, told: dict[str, Any], data: bytes) -> Answer:
-        """The next bytes of a text, and the places of the original that they come from.
+        """The next bytes of a text, and the places in the original that they come from.
 
-        A text that has no more is closed.
+        A text is closed at its end.
         """
         _, made, stream, _ = self._texts[told["text"]]
         try:
@@ -176,7 +176,7 @@ class Parsing:
         return {"count": len(learned)}, b""
 
     def _ignored(self, told: dict[str, Any], data: bytes) -> Answer:
-        """Which paths are ignored, as one byte each; of patterns the deepest come first."""
+        """Which paths are ignored, one byte each; the deepest patterns come first."""
         known = [(start, self._patterns[number]) for start, number in told["patterns"]]
         return {}, bytes(map(lambda path: _is_ignored(path, known), told["paths"]))
 
@@ -207,7 +207,7 @@ def _is_ignored(path: str, known: list[tuple[int, tuple[Pattern, ...]]]) -> bool
 
 
 def _entry(file: _File, found: Found) -> dict[str, Any]:
-    """What is told of a member."""
+    """A member as a JSON object."""
     entry = {"in": file.numbers[found.archive], "number": found.number, "name": found.name}
     if found.refused:
         return entry | _refusal(found.refused)
@@ -218,13 +218,13 @@ def _entry(file: _File, found: Found) -> dict[str, Any]:
 
 
 def _beside(made: Made) -> dict[str, Any]:
-    """What is told beside a text; messages once."""
+    """What is reported with a text; messages only once."""
     lost, made.lost = made.lost, []
     return {"lost": [message[:MESSAGE] for message in lost], "undecodable": made.undecodable}
 
 
 def _refusal(error: UnreadableInput) -> dict[str, Any]:
-    """An error as it is told; what it says may hold anything that a file does."""
+    """An error as a JSON object; its message may hold any bytes of the file."""
     kind = next(name for name, kind in reversed(KINDS.items()) if isinstance(error, kind))
     told = {part: getattr(error, part)[:MESSAGE] for part in ("what", "why", "remedy")}
     return {"error": {"kind": kind, **told}}

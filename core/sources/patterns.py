@@ -1,8 +1,8 @@
-"""`.gitignore` patterns as Git reads them, in time that grows only with pattern and path.
+"""`.gitignore` patterns as Git reads them, in time that grows only with pattern and path length.
 
-Every pattern becomes one regular expression that never tries two ways for the same thing: what
-stands between two `**`, or two `*` of a name, has a fixed length, so the first place where it fits
-is as good as any, and is not given up again (atomic groups). Knows nothing of files.
+Every pattern becomes one regular expression that never backtracks: what stands between two `**`, or
+two `*` of a name, has a fixed length, so the first match is as good as any, and is kept (atomic
+groups). Knows nothing of files.
 """
 
 import re
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 LONGEST = 4096  # characters of a pattern; no path on a disk is longer
 _ANY = "(?:[^/]++/)*"  # folders
-_FOLDER = "(?P<folder>/)"  # what matches is a folder that the path is, or is in
+_FOLDER = "(?P<folder>/)"  # the match is a folder: the path itself, or one that it is in
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Pattern:
     """A line of a `.gitignore`.
 
     Attributes:
-        ignores: what it fits is left out; else it is read.
-        path: fits a path with slashes, one at the end of a folder's.
+        ignores: matches are ignored; else they are read.
+        path: matches a path with slashes; a folder's ends in one.
     """
 
     ignores: bool
@@ -29,17 +29,17 @@ class Pattern:
 
 
 def patterns(lines: Iterable[str]) -> tuple[Pattern, ...]:
-    """The patterns of lines, the last first; those that make no sense are left out, as in Git."""
+    """The patterns of lines, the last first; invalid ones are left out, as in Git."""
     with warnings.catch_warnings():
-        # Of signs that a later Python may read in another way; patterns are not our users' code.
+        # Warns of characters that a later Python may read otherwise; patterns are not users' code.
         warnings.simplefilter("ignore", FutureWarning)
         return tuple(_patterns(lines))[::-1]
 
 
 def said_of(path: str, those: Iterable[Pattern]) -> bool | None:
-    """Whether the first patterns that fit a path ignore it; None: they say nothing of it.
+    """Whether the first matching pattern ignores a path; None if no pattern matches.
 
-    One that fits the path itself counts more than one that fits a folder that it is in.
+    A pattern that matches the path itself outranks one that matches a folder around it.
     """
     said = None
     for pattern in those:
@@ -63,14 +63,14 @@ def _patterns(lines: Iterable[str]) -> Iterator[Pattern]:
 
 
 def _path(pattern: str) -> str:
-    """The expression of a pattern; ValueError where it is none."""
+    """The expression of a pattern; ValueError if it is invalid."""
     names = pattern.split("/")
     if not names[0]:
         del names[0]
     elif len(names) == 1 or (len(names) == 2 and not names[1]):
-        names.insert(0, "**")  # it fits at any depth
+        names.insert(0, "**")  # it matches at any depth
     if names and names[-1] == "**" and len(names) > 1:
-        names.append("*")  # what is inside, and not the folder itself
+        names.append("*")  # the contents, not the folder itself
     folders_only = bool(names) and not names[-1]
     names = names[:-1] if folders_only else names
     if not names or "" in names:
@@ -84,12 +84,12 @@ def _path(pattern: str) -> str:
 
 
 def _runs(names: list[str]) -> list[list[str]]:
-    """What stands before, between and after each `**`; the first is empty behind none."""
+    """The runs of names before, between and after each `**`; the first may be empty."""
     runs: list[list[str]] = [[]]
     for name in names:
         if name != "**":
             runs[-1].append(name)
-        elif len(runs) == 1 or runs[-1]:  # two of them in a row are one
+        elif len(runs) == 1 or runs[-1]:  # two in a row count as one
             runs.append([])
     return runs
 
@@ -113,7 +113,7 @@ def _name(name: str) -> str:
 
 
 def _signs(name: str) -> Iterator[str]:
-    """Expressions of one character each, and `*`; ValueError where one does not end."""
+    """Expressions of one character each, and `*`; ValueError if one is unterminated."""
     at = 0
     while at < len(name):
         sign, at = name[at], at + 1

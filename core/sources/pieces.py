@@ -1,18 +1,18 @@
-"""What a format gives: pieces of text, each with its place in the original.
+"""The output of a format: pieces of text, each with its place in the original.
 
-Also what formats share: what they read, how bytes of unknown encoding become text, and what no text
-may hold.
+Also what formats share: stream interfaces, how bytes of unknown encoding become text, and the
+characters that no text may hold.
 """
 
 import re
 from typing import Any, NamedTuple, Protocol, Self
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
-_ANY = bytes(range(256)) * 2  # has what is undecodable in every encoding that something is in
+_ANY = bytes(range(256)) * 2  # holds undecodable bytes in every encoding that has any
 
 
 class Readable(Protocol):
-    """Bytes that are read forwards."""
+    """Bytes, read forwards."""
 
     def read(self, size: int, /) -> bytes:
         """Up to `size` bytes; none at the end."""
@@ -20,18 +20,18 @@ class Readable(Protocol):
 
 
 class Stream(Readable, Protocol):
-    """Bytes that are read, perhaps sought in, and closed: what files and decompressors share."""
+    """Bytes to read and close, seekable or not: what files and decompressors share."""
 
     def seekable(self) -> bool:
         """Whether `seek` works."""
         ...
 
     def seek(self, offset: int, /) -> int:
-        """Goes to a byte."""
+        """Moves to a byte."""
         ...
 
     def close(self) -> None:
-        """Ends it."""
+        """Closes the stream."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -43,9 +43,9 @@ class Piece(NamedTuple):
 
     Attributes:
         text: the characters, with the line end that follows them.
-        number: of the page, chapter, cell, ... or line of the original that it begins on.
-        lost: why a part of the original is missing here; a message, or empty.
-        undecodable: places whose bytes are no text, and stand in `text` as U+FFFD.
+        number: the page, chapter, cell, ... or line of the original that it begins on.
+        lost: a message about a part of the original that is missing here, or empty.
+        undecodable: places that could not be decoded, and are U+FFFD in `text`.
     """
 
     text: str
@@ -60,9 +60,9 @@ def tidy(text: str) -> str:
 
 
 def plain_lines(text: str) -> str:
-    """Text with `\\n` for every line end, without spaces at their ends, and a line end at its end.
+    """Text with `\\n` for every line end, no trailing spaces, and a line end at its end.
 
-    Empty where there is nothing but white space.
+    Empty if there is only white space.
     """
     lines = (line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
     kept = "\n".join(lines).strip("\n")
@@ -70,7 +70,7 @@ def plain_lines(text: str) -> str:
 
 
 def decoded(data: bytes, encoding: str) -> tuple[str, int]:
-    """Text of bytes, and the number of places that are none in this encoding."""
+    """Decoded bytes, and the number of places that are invalid in this encoding."""
     try:
         return data.decode(encoding), 0
     except UnicodeDecodeError:
@@ -80,10 +80,10 @@ def decoded(data: bytes, encoding: str) -> tuple[str, int]:
 
 
 def known_encoding(name: str) -> str:
-    """Python's name of an encoding that a document says it has; empty: none that can be right.
+    """Python's name of the encoding that a document declares; empty if it cannot be right.
 
-    Such an encoding has ASCII as it is: what said its name was read as ASCII. And it can replace
-    what is none of it, which those of names of hosts cannot, nor others that are no character sets.
+    A valid one is a superset of ASCII, as the declaration was read as ASCII. It can also replace
+    undecodable bytes, unlike host name encodings and others that are not character sets.
     """
     probe = "a\\x41z"
     try:
@@ -92,5 +92,5 @@ def known_encoding(name: str) -> str:
     except (LookupError, ValueError):
         return ""
     if name in ("latin-1", "latin1", "iso-8859-1", "ascii", "us-ascii"):
-        return "cp1252"  # which is what such documents are in, if not just in ASCII
+        return "cp1252"  # what such documents are in, if not in ASCII
     return name if fits else ""

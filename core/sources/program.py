@@ -1,8 +1,8 @@
 """The entry point of the parsing process, which isolates files that are not plain text.
 
-It is started by `parser.py`, with pipes as standard input and output, and ends when these do. It
-bounds its own memory, processor time and open files where the system can do that; how long it may
-take is watched from outside. What libraries print goes nowhere.
+`parser.py` starts it with pipes as standard input and output; it ends when they close. It limits
+its own memory, processor time and open files where the system can; elapsed time is watched from
+outside. Whatever libraries print is discarded.
 """
 
 import os
@@ -23,14 +23,14 @@ try:
 except ImportError:  # Windows has no such limits
     resource = None
 
-EVERY = 0.25  # seconds after which it is told that work goes on
-SPARE = 5  # seconds of processor time beyond what the parent allows
-WORN = 256 << 20  # bytes that it has while it is at nothing, after which another is begun
-ADDRESSES = 1 << 30  # bytes beyond the memory it may take: files, libraries, what is reserved
+EVERY = 0.25  # seconds between reports of progress
+SPARE = 5  # extra seconds of processor time beyond the parent's limit
+WORN = 256 << 20  # bytes in use while idle, above which a new process is started
+ADDRESSES = 1 << 30  # address space beyond the memory limit: files, libraries, reserved memory
 
 
 def main() -> None:
-    """Answers requests until there are no more."""
+    """Answers requests until none are left."""
     with suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     coming, going = _pipes()
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Standard input and output, where no library finds them any more."""
+    """Standard input and output, moved to where no library finds them."""
     pipes = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):
@@ -64,7 +64,7 @@ def _pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _receive(coming: BinaryIO, requests: SimpleQueue) -> None:
-    """Hands on requests; ends the program with their end, in the middle of whatever it does."""
+    """Forwards requests; when they end, exits at once, whatever is in progress."""
     with suppress(EOFError, OSError, wire.Broken):
         while True:
             requests.put(wire.read(coming))
@@ -72,14 +72,14 @@ def _receive(coming: BinaryIO, requests: SimpleQueue) -> None:
 
 
 class _Telling:
-    """Tells the parent now and then that work goes on, and how much was unpacked."""
+    """Reports progress to the parent now and then, with the bytes unpacked."""
 
     def __init__(self, going: BinaryIO, bounds: "_Bounds"):
         self._going, self._bounds, self._next = going, bounds, 0.0
-        self.done = 0  # bytes, of the request that it is at
+        self.done = 0  # bytes, of the current request
 
     def add(self, size: int) -> None:
-        """So many bytes more were unpacked or converted."""
+        """Counts bytes that were unpacked or converted."""
         self.done += size
         if (now := time.monotonic()) >= self._next:
             self._next = now + EVERY
@@ -88,32 +88,32 @@ class _Telling:
 
 
 class _Bounds:
-    """What this process may take; nothing where the system has no such limits."""
+    """The limits of this process; without effect if the system has none."""
 
     def __init__(self) -> None:
         self._memory, self._seconds = 0, 0.0
 
     def set(self, memory: int, seconds: float) -> None:
-        """Bounds memory, and processor time from now on."""
+        """Limits memory, and processor time from now on."""
         if memory != self._memory:
             self._memory = memory
-            _bound("RLIMIT_DATA", memory)  # on Linux all memory of its own that can be written to
+            _bound("RLIMIT_DATA", memory)  # on Linux, all private writable memory
             _bound("RLIMIT_AS", memory + ADDRESSES)
         self._seconds = seconds
         self.allow()
 
     def allow(self) -> None:
-        """Gives as much processor time as before, from now on."""
+        """Restarts the processor time limit from now."""
         if resource:
             used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
             _bound("RLIMIT_CPU", int(used + self._seconds + SPARE))
 
 
 def _is_worn() -> bool:
-    """Whether what was freed has not gone back to the system, and the next file would lack it."""
+    """Whether freed memory was not returned to the system, so the next file would lack it."""
     try:
         with open("/proc/self/statm", "rb") as file:
-            pages = int(file.read().split()[5])  # of memory of its own
+            pages = int(file.read().split()[5])  # of private memory
         return pages * os.sysconf("SC_PAGE_SIZE") > WORN
     except (OSError, ValueError, IndexError):
         return False
@@ -123,11 +123,11 @@ def _bound_once() -> None:
     _bound("RLIMIT_NOFILE", OPEN_FILES)
     _bound("RLIMIT_CORE", 0)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # where memory runs out, Linux ends this process first
+        file.write("1000")  # if memory runs out, Linux ends this process first
 
 
 def _bound(name: str, most: int) -> None:
-    """Sets a limit as far as the system lets us; it can be set anew."""
+    """Sets a limit as far as the system allows; it can be changed later."""
     number = getattr(resource, name, None)
     if resource is None or number is None:
         return

@@ -1,10 +1,10 @@
-"""Reads a text source of any size as decoded blocks, each character with its byte offset.
+"""Reads a text source of any size in decoded blocks, with the byte offset of each character.
 
 Bytes come in 1 MiB pieces and leave as text, so memory does not grow with the source. Nothing
 is normalised: line ends stay as they are, bytes that cannot be decoded become U+FFFD and are
-counted, and `raw[start:end].decode(encoding, "replace")` gives back the text between any two
-characters (but in encodings like GB18030, where its last bytes are undecodable or follow such
-ones). Knows nothing of tokenizers, models or where the bytes are kept.
+counted, and `raw[start:end].decode(encoding, "replace")` returns the text between any two
+characters (except in encodings like GB18030, where its last bytes are undecodable or follow such
+bytes). Knows nothing of tokenizers, models or where the bytes are kept.
 """
 
 import codecs
@@ -26,7 +26,7 @@ from longctx.core.sources.detect import detect
 from longctx.core.sources.pieces import Readable
 
 READ_BYTES = 1 << 20
-_MARK = 0xDC00  # + the length of an undecodable run, while its place in the text is kept
+_MARK = 0xDC00  # + the length of an undecodable run: stands in for it in the text
 _MARKS = re.compile("[\udc00-\udcff]")
 
 
@@ -37,7 +37,7 @@ class Block:
     Args:
         text: the characters.
         starts: (len(text) + 1,) int64, the byte offset in the source at which each character
-            starts; the last one is where the block ends.
+            starts; the last is the end of the block.
     """
 
     text: str
@@ -45,24 +45,24 @@ class Block:
 
 
 class Made(Protocol):
-    """Text that is made from a file: unpacked or converted (`sources/made.py`)."""
+    """Text made from a file: unpacked or converted (`sources/made.py`)."""
 
     lost: list[str]
     undecodable: int
 
     @property
     def marks(self) -> str | None:
-        """What the numbers of its marks count; None: it has none."""
+        """What the numbers of its marks count; None if it has none."""
         ...
 
     @property
     def encoding(self) -> str:
-        """Of the text; empty: nobody knows."""
+        """The text's encoding; empty if unknown."""
         ...
 
     @property
     def size(self) -> int | None:
-        """Of the text, where that is known."""
+        """The text's size in bytes; None if unknown."""
         ...
 
     def open(self) -> AbstractContextManager[Readable]:
@@ -70,11 +70,11 @@ class Made(Protocol):
         ...
 
     def origin(self) -> tuple[int, str]:
-        """Size and SHA-256 of the file."""
+        """Size in bytes and SHA-256 of the file."""
         ...
 
     def take_marks(self) -> list[tuple[int, int]]:
-        """(byte of the text, number) of what was read since the last call."""
+        """(byte of the text, number) for what was read since the last call."""
         ...
 
 
@@ -83,18 +83,18 @@ class Source:
     """One file, or standard input.
 
     While `blocks` is iterated, `size` is the number of bytes read so far, `sha256` their hash,
-    `undecodable` the number of U+FFFD that stand for bytes, and `encoding` Python's name of the
-    encoding (a byte order mark is not part of it).
+    `undecodable` the number of U+FFFD in place of bytes, and `encoding` Python's name of the
+    encoding (which does not include a byte order mark).
 
     Args:
         name: as the user named it, and as citations print it.
         path: the file; None for a stream.
-        stream: what is read when there is no path: standard input, once.
-        made: how the text is made from the file; None: it is the file.
-        refused: why it is not opened; None: it is.
-        found: it was not named itself, but found in a folder or archive.
-        header: text that the model sees before it; it is not part of the source.
-        part: which part of the file it is, of an archive's members; empty: all of it.
+        stream: read if there is no path: standard input, once.
+        made: makes the text from the file; None if the file is the text.
+        refused: why it is not opened; None if it is.
+        found: it was found in a folder or archive, not named by the user.
+        header: text that the model sees before it; not part of the source.
+        part: its path inside the file, for a member of an archive; empty if it is the whole file.
     """
 
     name: str
@@ -109,19 +109,19 @@ class Source:
     sha256: str = field(default="", init=False)
     undecodable: int = field(default=0, init=False)
     encoding: str = field(default="", init=False)
-    begin: int = field(default=0, init=False)  # byte at which reading it begins
-    back: int = field(default=0, init=False)  # characters there that are of the text before
-    kept: ClassVar[bool] = False  # the store has it, so it need not be compared with the store
+    begin: int = field(default=0, init=False)  # byte at which reading begins
+    back: int = field(default=0, init=False)  # characters there that belong to the text before
+    kept: ClassVar[bool] = False  # already in the store, so no comparison with it is needed
     _lost: list[str] = field(default_factory=list, init=False, repr=False)
 
     @property
     def mtime_ns(self) -> int | None:
-        """When it was modified, where that is known without its file."""
+        """Modification time, if known without opening the file; else None."""
         return None
 
     @property
     def expected_size(self) -> int | None:
-        """The text's size in bytes, known before it is read; None where it is not."""
+        """The text's size in bytes, if known before reading; else None."""
         if self.refused:
             return 0
         if self.made:
@@ -130,30 +130,30 @@ class Source:
 
     @cached_property
     def file(self) -> str | None:
-        """The path by which it is recorded; None for what can be read only once."""
+        """The path under which it is recorded; None if it can be read only once."""
         return str(self.path.resolve()) if self.path and self.path.is_file() else None
 
     @property
     def lost(self) -> list[str]:
-        """Messages on parts of the file that are missing in what was read."""
+        """Messages about parts of the file that are missing from the text."""
         return [*self._lost, *(self.made.lost if self.made else [])]
 
     def first_bytes(self, count: int) -> bytes:
-        """Up to so many bytes of the text; none where it is a stream or cannot be read."""
+        """Up to `count` bytes of the text; none if it is a stream or unreadable."""
         if self.path is None or self.refused:
             return b""
         try:
             with self._open() as file:
                 return file.read(count)
         except (OSError, UnreadableInput):
-            return b""  # reading it will say what is wrong
+            return b""  # reading it will report what is wrong
 
     def blocks(self, on_bytes: Callable[[bytes], None] | None = None) -> Generator[Block]:
         """Decodes the source from its first byte to its last.
 
         Args:
             on_bytes: receives the raw bytes, byte order mark included, each exactly once and in
-                order, before the block that they are decoded in.
+                order, before the block decoded from them.
 
         Raises:
             UnreadableInput: the source is empty, binary, in no known encoding or unreadable.
@@ -178,7 +178,7 @@ class Source:
                 yield block
 
     def _begin(self, data: bytes) -> "tuple[int, hashlib._Hash]":
-        """Looks at the first bytes: the length of their mark, and the hash of what is before."""
+        """Inspects the first bytes: the length of their mark, and the hash of what is before."""
         self.encoding, mark = self._detect(data)
         self.size = self.undecodable = 0
         return mark, self.hashed()
@@ -218,17 +218,17 @@ class Source:
         if self.made:
             return self.made.open()
         if self.path:
-            # What was named itself may be a pipe: it is waited for.
+            # A path that the user named may be a pipe: wait for it.
             return open_regular(self.path) if self.found else self.path.open("rb")
         return nullcontext(self.stream or sys.stdin.buffer)
 
 
 def _decode(data: bytes, offset: int, encoding: str, final: bool) -> tuple[Block, int]:
-    """Decodes what is complete in `data`, whose first byte is byte `offset` of the source.
+    """Decodes the complete characters in `data`, whose first byte is byte `offset` of the source.
 
     Returns:
         The block and its number of undecodable places. Unless `final`, the last character of
-        `data` may stay undecoded; the block's last offset tells.
+        `data` may stay undecoded: the block's last offset shows it.
     """
     decoder = codecs.getincrementaldecoder(encoding)("longctx.mark")
     marked = decoder.decode(data, final)
@@ -238,7 +238,7 @@ def _decode(data: bytes, offset: int, encoding: str, final: bool) -> tuple[Block
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:
-    """Puts a character that no text can hold, and that tells the length, in place of an error."""
+    """Replaces an error by a character that no text can hold, and that encodes its length."""
     assert isinstance(error, UnicodeDecodeError)
     return chr(_MARK + error.end - error.start), error.end
 

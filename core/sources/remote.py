@@ -1,7 +1,7 @@
-"""Files that the parsing process reads for a command, and their texts, as sources.
+"""Files that the parsing process reads for a command, and their texts as sources.
 
-Nothing is unpacked, converted or looked into here. Answers are believed as far as they can do no
-harm: numbers and names are in bounds, and a text is bytes.
+Nothing is unpacked, converted or inspected here. Answers are checked so that they can do no harm:
+numbers and names are in bounds, and a text is bytes.
 """
 
 import hashlib
@@ -24,16 +24,16 @@ from longctx.core.sources.naming import needs
 from longctx.core.sources.parser import Allowed, GivenUp
 from longctx.core.sources.rules import Rules
 
-FRAME = 1 << 20  # bytes of a text that are asked for at once
+FRAME = 1 << 20  # bytes of a text per request
 
 
 class OnDisk:
-    """A file on the disk that is parsed.
+    """A file on disk to be parsed.
 
     Args:
         path: the file.
         name: as the user knows it.
-        rules: what is read of it, and what that may take.
+        rules: what is read from it, and the limits.
     """
 
     def __init__(self, path: Path, name: str, rules: Rules):
@@ -43,19 +43,19 @@ class OnDisk:
 
     @cached_property
     def sha256(self) -> str:
-        """Of its bytes; OSError where it cannot be read."""
+        """The digest of its bytes; OSError if it cannot be read."""
         with open_regular(self.path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def allowed(self, name: str) -> Allowed:
-        """What parsing it, or a member of it, may take."""
+        """The limits for parsing it, or one of its members."""
         return Allowed.by(self.rules, name, self.size)
 
     def ask(self, do: str, allowed: Allowed, **more: Any) -> tuple[dict[str, Any], bytes]:
         """The answer to a request about it.
 
         Raises:
-            GivenUp: there is none, or it had none too often.
+            GivenUp: there is none, or requests about it failed too often.
         """
         if self._given_up >= GIVEN_UP:
             raise GivenUp(
@@ -76,15 +76,15 @@ class OnDisk:
 
 @dataclass(frozen=True)
 class Level:
-    """An archive: the file on the disk, or one in it.
+    """An archive: the file on disk, or one nested in it.
 
     Attributes:
-        id: of it in its file.
+        id: its number in the file.
         name: as it is cited.
         kind, how: zip or tar, and its compressions.
-        number: of it in the archive that it is in.
-        outer: that archive; None: it is the file.
-        inside: where it is in the file, with a slash at the end; empty: it is the file.
+        number: its index in the archive around it.
+        outer: the archive around it; None if it is the file.
+        inside: its path in the file, ending in a slash; empty if it is the file.
     """
 
     id: int
@@ -96,7 +96,7 @@ class Level:
     inside: str = ""
 
     def told(self) -> list[dict[str, Any]]:
-        """It, behind all that it is in."""
+        """The archives around it, outermost first, and itself, as JSON objects."""
         own = {"id": self.id, "name": self.name, "kind": self.kind, "number": self.number}
         return [*(self.outer.told() if self.outer else ()), own | {"how": self.how}]
 
@@ -107,11 +107,11 @@ class Member:
 
     Attributes:
         level: the archive.
-        number: of it there.
-        name: its path there.
-        size: bytes of it, as the archive says.
-        how, format: its compressions, the outermost first, and what it is converted from.
-        refused: why it is not read; None: it is.
+        number: its index in the archive.
+        name: its path in the archive.
+        size: in bytes, as the archive states it.
+        how, format: its compressions, outermost first, and what it is converted from.
+        refused: why it is not read; None if it is.
     """
 
     level: Level
@@ -124,20 +124,20 @@ class Member:
 
     @property
     def cited(self) -> str:
-        """As it is cited."""
+        """Its name as cited."""
         return f"{self.level.name}/{self.name}"
 
     @property
     def part(self) -> str:
-        """Where it is in the file on the disk."""
+        """Its path inside the file on disk."""
         return self.level.inside + self.name
 
 
 def members(file: OnDisk, outer: Level) -> list[Member]:
-    """The members of an archive on the disk, those of archives in it among them.
+    """The members of an archive on disk, those of nested archives included.
 
     Raises:
-        UnreadableInput: it is damaged, holds too much, or took too much.
+        UnreadableInput: it is damaged, holds too much, or exceeds the parsing limits.
     """
     allowed, levels = file.allowed(file.name), {outer.id: outer}
     how, found = {"hidden": file.rules.hidden, "raw": file.rules.raw}, []
@@ -158,7 +158,7 @@ def members(file: OnDisk, outer: Level) -> list[Member]:
 
 
 def _member(entry: dict[str, Any], levels: dict[int, Level]) -> Member | None:
-    """A member as it is told of; None for an archive, which is added to the levels."""
+    """A member from its JSON object; None for an archive, which is added to the levels."""
     level, number, name = levels[entry["in"]], _number(entry["number"]), entry["name"]
     if not isinstance(name, str) or len(name) > NAME:
         raise ValueError(name)
@@ -188,18 +188,18 @@ def _nonsense(name: str) -> GivenUp:
 
 @dataclass
 class Remote:
-    """One text that is made from a file: what `reader.Made` asks for.
+    """One text made from a file: implements `reader.Made`.
 
     Args:
-        file: the file on the disk.
+        file: the file on disk.
         name: as it is cited.
-        how: its compressions, the outermost first.
-        format: what it is converted from; empty: it is text.
-        member: which one of an archive it is; None: it is the file.
+        how: its compressions, outermost first.
+        format: what it is converted from; empty if it is text.
+        member: the archive member that it is; None if it is the file.
 
     Attributes:
-        lost: messages on parts of the original that are missing in the text.
-        undecodable: places of the original whose bytes are no text.
+        lost: messages about parts of the original that are missing from the text.
+        undecodable: number of places in the original that cannot be decoded.
     """
 
     file: OnDisk
@@ -214,25 +214,25 @@ class Remote:
 
     @property
     def marks(self) -> str | None:
-        """What the numbers of its marks count: page, line, ...; None: it has none."""
+        """What the numbers of its marks count: page, line, ...; None if it has none."""
         return formats.load(self.format).marks if self.format else None
 
     @property
     def encoding(self) -> str:
-        """Of the text, where it is converted; else empty."""
+        """The text's encoding, if it is converted; else empty."""
         return "utf-8" if self.format else ""
 
     @property
     def size(self) -> int | None:
-        """Of the text, where that is known."""
+        """The text's size in bytes; None if unknown."""
         return None if self.how or self.format or not self.member else self.member.size
 
     def origin(self) -> tuple[int, str]:
-        """Size and SHA-256 of the file on the disk."""
+        """Size in bytes and SHA-256 of the file on disk."""
         return self.file.size, self.file.sha256
 
     def take_marks(self) -> list[tuple[int, int]]:
-        """(byte of the text, number) of what was read since the last call, ascending."""
+        """(byte of the text, number) for what was read since the last call, ascending."""
         taken, self._marks = self._marks, []
         return taken
 
@@ -241,7 +241,8 @@ class Remote:
         """The text, from its beginning.
 
         Raises (here and while it is read):
-            UnreadableInput: it is damaged, holds too much, takes too much, or needs a library.
+            UnreadableInput: it is damaged, holds too much, exceeds the parsing limits, or needs a
+                library.
         """
         self.lost, self._marks, self.undecodable = [], [], 0
         own = [formats.load(self.format).needs] if self.format else []
@@ -258,10 +259,10 @@ class Remote:
             text.close()
 
     def ask(self, do: str, allowed: Allowed, **more: Any) -> tuple[bytes, bool, bool]:
-        """Asks for bytes of the text, and keeps what is told beside them.
+        """Requests bytes of the text, and records what is reported with them.
 
         Returns:
-            The bytes, whether there are no more, and whether to begin the program anew.
+            The bytes, whether they are the last, and whether to restart the parsing process.
         """
         answer, data = self.file.ask(do, allowed, text=self._number, size=FRAME, **more)
         self._note(answer)
@@ -273,7 +274,7 @@ class Remote:
         return data[:size], bool(answer.get("over")), bool(answer.get("worn"))
 
     def _note(self, answer: dict[str, Any]) -> None:
-        """Keeps what is told beside a text, and raises the error that is."""
+        """Records what is reported with a text, and raises its error if there is one."""
         lost, bad = answer.get("lost", []), answer.get("undecodable", 0)
         if type(bad) is not int or not isinstance(lost, list):
             raise _nonsense(self.name)
@@ -299,8 +300,8 @@ class _Text:
 
     Args:
         remote: the text.
-        allowed: what it may take.
-        what: opens it.
+        allowed: its limits.
+        what: the request that opens it.
     """
 
     def __init__(self, remote: Remote, allowed: Allowed, what: dict[str, Any]):
@@ -310,10 +311,10 @@ class _Text:
         self._known = parser.known()
 
     def read(self, size: int) -> bytes:
-        """The next bytes, as many as are wanted but at the end.
+        """The next bytes: `size` of them, fewer only at the end.
 
         Raises:
-            UnreadableInput: as of `Remote.open`.
+            UnreadableInput: see `Remote.open`.
         """
         pieces = []
         while size > 0 and (self._held or not self._over):
@@ -327,7 +328,7 @@ class _Text:
         return b"".join(pieces)
 
     def close(self) -> None:
-        """Has the program close what it has open of it."""
+        """Closes the text in the parsing process."""
         if not self._over and self._is_open():
             with suppress(UnreadableInput):
                 self._ask("close")
@@ -337,5 +338,5 @@ class _Text:
 
     def _ask(self, do: str, **more: Any) -> None:
         self._held, self._over, worn = self._remote.ask(do, self._allowed, **more)
-        if worn and not self._remote.member:  # an archive would be gone through again
+        if worn and not self._remote.member:  # an archive would be read from its beginning again
             parser.end()

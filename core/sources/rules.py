@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rules:
-    """What is read of folders and archives, and how.
+    """Which files in folders and archives are read, and how.
 
     Args:
-        hidden: also files whose names, or whose folders', begin with a dot.
-        ignored: also what .gitignore files leave out.
-        raw: formats are read as the text that they are written in.
-        max_unpacked: bytes that one file may hold unpacked; None: the usual number.
-        memory, seconds: that parsing one file or member may take; None: the usual numbers.
+        hidden: also read files whose names, or whose folders' names, begin with a dot.
+        ignored: also read what .gitignore files ignore.
+        raw: read formats as plain text, without converting them.
+        max_unpacked: bytes that one file may hold unpacked; None for the default.
+        memory, seconds: limits for parsing one file or member; None for the defaults.
     """
 
     hidden: bool = False

@@ -1,7 +1,7 @@
 """Walks a folder: every file to read, always in the same order.
 
 Files come in the order of the bytes of their paths. Links are not followed, so loops do not
-matter and nothing outside the folder is read; pipes, sockets and devices are not opened.
+matter and nothing outside the folder is read. Pipes, sockets and devices are not opened.
 """
 
 import os
@@ -21,9 +21,9 @@ class Entry(NamedTuple):
     """A file in a folder.
 
     Attributes:
-        path: absolute.
-        inside: relative to the folder, with slashes.
-        refused: why it is not read; None: it is.
+        path: the absolute path.
+        inside: the path relative to the folder, with slashes.
+        refused: why it is not read; None if it is.
     """
 
     path: str
@@ -39,11 +39,11 @@ class _Waiting(NamedTuple):
 
 
 def walk(folder: str, rules: Rules) -> Iterator[Entry]:
-    """All files of a folder that are not left out by name.
+    """All files of a folder that are not excluded by name.
 
     Args:
         folder: its path.
-        rules: what is left out.
+        rules: which files are read.
     """
     top = os.path.realpath(folder)
     ignore = Ignore() if rules.ignored else above(top)
@@ -71,7 +71,7 @@ def _look_into(
     allowed: Allowed,
     waiting: list[_Waiting],
 ) -> Iterator[Entry]:
-    """Puts what is in a folder on the stack; gives the folder itself where that cannot be."""
+    """Pushes a folder's entries onto the stack; yields the folder itself if it cannot be read."""
     try:
         with os.scandir(folder) as found:
             entries = [entry for entry in found if not is_hidden(entry.name, rules.hidden)]
@@ -91,7 +91,7 @@ def _look_into(
         )
         if not left_out
     ]
-    # A slash after folders makes the order that of whole paths: "a.txt" comes before "a/b".
+    # A slash after folders gives the order of whole paths: "a.txt" comes before "a/b".
     waiting += sorted(kept, key=lambda w: os.fsencode(w.inside) + b"/" * w.folder, reverse=True)
 
 

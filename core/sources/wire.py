@@ -1,7 +1,7 @@
-"""Frames between a command and its parsing process: a JSON object, and bytes.
+"""Frames between a command and its parsing process: a JSON object and bytes.
 
-Nothing that comes is ever more than data, and none of it is larger than is said here, whichever
-side sends it. Knows nothing of what is said.
+What arrives is never more than data, and never larger than the limits here, whichever side sends
+it. Knows nothing of the contents.
 """
 
 import json
@@ -14,7 +14,7 @@ _HEAD = struct.Struct(">II")
 
 
 class Broken(Exception):
-    """What came is no frame."""
+    """What arrived is not a frame."""
 
 
 def write(file: IO[bytes], told: dict[str, Any], data: bytes = b"") -> None:
@@ -29,8 +29,8 @@ def read(file: IO[bytes]) -> tuple[dict[str, Any], bytes]:
     """The next frame.
 
     Raises:
-        EOFError: there is none.
-        Broken: it is none, or too large.
+        EOFError: there is no more.
+        Broken: it is malformed or too large.
     """
     head, size = _HEAD.unpack(_exactly(file, _HEAD.size))
     if head > TOLD or size > DATA:
@@ -45,7 +45,7 @@ def read(file: IO[bytes]) -> tuple[dict[str, Any], bytes]:
 
 
 def _exactly(file: IO[bytes], size: int) -> bytes:
-    """So many bytes; a pipe gives them as they come."""
+    """Exactly `size` bytes; a pipe may deliver them in parts."""
     pieces = []
     while size:
         piece = file.read(size)

@@ -1,6 +1,6 @@
-"""Members of zip files as streams that hold no more than a read asks for.
+"""Members of zip files as streams that unpack no more than a read asks for.
 
-Also zip files that are one document inside: their members by name, within a budget.
+Also zip files that hold one document: their members by name, within a budget.
 """
 
 import bz2
@@ -17,20 +17,20 @@ from typing import IO
 from longctx.core.sources.limits import Share, require_held
 from longctx.core.sources.pieces import Stream
 
-LZMA_HEAD = 9  # bytes before an LZMA stream: version, size of what follows, settings
-BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # Python's own streams keep to the read
+LZMA_HEAD = 9  # bytes before an LZMA stream: version, size of the settings, settings
+BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # their own streams unpack only what is read
 
 
 @contextmanager
 def members_of(
     file: IO[bytes], name: str, share: Share
 ) -> Iterator[tuple[frozenset[str], Callable[[str], bytes]]]:
-    """The names in a zip file, and what reads one of them.
+    """The names in a zip file, and a function that reads one by name.
 
     Raises (there and here):
-        TooMuch: more is unpacked than is allowed.
+        TooMuch: more would be unpacked than is allowed.
         BadZipFile: it is damaged.
-        KeyError: there is none of this name.
+        KeyError: no member has this name.
     """
     with zipfile.ZipFile(file) as zipped:
         times = Counter()  # a book may list a chapter twenty thousand times
@@ -41,20 +41,20 @@ def members_of(
             times[member] += 1
             share.reach(("member", member), times[member] * info.file_size)
             with open_member(zipped, info) as stream:
-                return stream.read(info.file_size)  # all at once would unpack what is beyond that
+                return stream.read(info.file_size)  # read() would unpack beyond that
 
         yield frozenset(zipped.namelist()), read
 
 
 def open_member(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> Stream:
-    """A member's bytes, at most as many as the zip file says, whatever there are.
+    """A member's bytes, at most as many as the zip file states, even if there are more.
 
-    Python's own streams of bzip2 and LZMA unpack at once all that they have read: a few KB can be
-    gigabytes. So the compressed bytes are asked for, and unpacked here.
+    Python's own bzip2 and LZMA streams unpack all that they have read at once: a few KB can become
+    gigabytes. So the compressed bytes are read and unpacked here.
 
     Raises (here and while it is read):
         BadZipFile: it is damaged.
-        ValueError: its compression is none of those that Python knows.
+        ValueError: Python does not know its compression.
     """
     if info.compress_type in BOUNDED:
         return zipped.open(info)
@@ -62,19 +62,19 @@ def open_member(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> Stream:
         raise ValueError(f"its compression, number {info.compress_type}, is not known")
     packed = copy(info)
     packed.compress_type, packed.file_size = zipfile.ZIP_STORED, info.compress_size
-    del packed.CRC  # it is of what the member holds
+    del packed.CRC  # it is that of the unpacked bytes
     raw = zipped.open(packed)
     is_lzma = info.compress_type == zipfile.ZIP_LZMA
     return _Member(_lzma(raw, info.file_size) if is_lzma else bz2.BZ2File(raw), raw, info)
 
 
 class _Member(io.RawIOBase):
-    """What a member by bzip2 or LZMA holds.
+    """The unpacked bytes of a bzip2 or LZMA member.
 
     Args:
-        stream: that, and what there may be beyond its size.
-        packed: what the stream reads; both are closed with it.
-        info: what the zip file says of it.
+        stream: the unpacked bytes, and any beyond its stated size.
+        packed: what the stream reads; both are closed with the member.
+        info: the zip file's entry for it.
     """
 
     def __init__(self, stream: Stream, packed: IO[bytes], info: zipfile.ZipInfo):
@@ -85,7 +85,7 @@ class _Member(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes; EOFError where there are fewer than the zip file says."""
+        """Up to `size` bytes; EOFError if there are fewer than the zip file states."""
         wanted = self._left if size < 0 else min(size, self._left)
         data = self._stream.read(wanted)
         if len(data) < wanted:
@@ -103,12 +103,12 @@ class _Member(io.RawIOBase):
 
 
 def _lzma(packed: IO[bytes], size: int) -> lzma.LZMAFile:
-    """The stream behind the head that it has in zip files; `size` is that of what it holds."""
+    """The stream after its header in zip files; `size` is that of the unpacked bytes."""
     head = packed.read(LZMA_HEAD)
     if len(head) < LZMA_HEAD or head[2:4] != b"\5\0":
         raise ValueError("its LZMA settings are not known")
     rest, lc = divmod(head[4], 9)
     pb, lp = divmod(rest, 5)
-    window = min(int.from_bytes(head[5:], "little"), size)  # memory that is taken for it
+    window = min(int.from_bytes(head[5:], "little"), size)  # memory allocated for it
     filters = [{"id": lzma.FILTER_LZMA1, "dict_size": window, "lc": lc, "lp": lp, "pb": pb}]
     return lzma.LZMAFile(packed, format=lzma.FORMAT_RAW, filters=filters)

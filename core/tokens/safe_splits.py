@@ -1,6 +1,6 @@
-"""Safe splits: where a text can be cut without changing its tokens, proven for a tokenizer.
+"""Safe splits: where a text can be cut without changing its tokens, proven per tokenizer.
 
-Knows nothing of texts that come in blocks, nor of what is done with the tokens.
+Knows nothing of texts that arrive in blocks, nor of how the tokens are used.
 """
 
 import json
@@ -15,11 +15,11 @@ import numpy as np
 from tokenizers import Encoding, Tokenizer
 from tokenizers.models import BPE
 
-AHEAD = 32  # characters seen after a cut; the patterns in use look one ahead
+AHEAD = 32  # characters seen after a cut; the patterns in use look ahead by one
 
 
 def plain_backend(backend: Tokenizer) -> Tokenizer:
-    """A copy that reads special tokens as plain text, cuts nothing short and adds nothing."""
+    """A copy that reads special tokens as plain text, truncates nothing and adds nothing."""
     copy = Tokenizer.from_str(backend.to_str())
     copy.encode_special_tokens = True
     copy.no_truncation()
@@ -28,7 +28,7 @@ def plain_backend(backend: Tokenizer) -> Tokenizer:
     return copy
 
 
-# Parts that go from left to right, or from character to character, and never look back.
+# Components that work from left to right, or by character, and never look back.
 _BY_CHARACTER = {"Metaspace", "Digits", "Punctuation", "CharDelimiterSplit", "Split"}
 _FORWARD = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "BertNormalizer", "Prepend"}
 _FORWARD |= {"Replace", "ByteLevel", "Whitespace", "WhitespaceSplit", "BertPreTokenizer"}
@@ -43,7 +43,7 @@ _RIGHT += "éßЯλאاअก中あア한Աა“”„«»—…。、「」¿�
 _LEFT = [*"abZ7 \t\u00a0\u2028\x85\x0b\u200dé中。😀☃", *string.punctuation, "e\u0301", "'s"]
 _ENDS = ["\n", "\n\n", "\n\n\n", "\r\n", " \n", "\n\t\n"]
 _NEXT = ["", "a b", "1, ", ".: ", "=\n", " x", "'s "]
-# Every left context, each after what follows the previous cut: `right.join(_PROBE)` is a text.
+# Every left context, each after the text following the last cut: `right.join(_PROBE)` is a text.
 _PROBE = [after + "".join(left) for after, left in zip(cycle(_NEXT), product(_LEFT, _ENDS))]
 _PROBE = ["\n", *_PROBE, " x"]
 
@@ -55,19 +55,19 @@ def spans(encoding: Encoding) -> tuple[np.ndarray, np.ndarray]:
 
 
 def safe_cuts(backend: Tokenizer) -> frozenset[str]:
-    r"""Shows before which characters a text can be cut after a newline, changing no token.
+    r"""Shows before which characters a text can be cut after a newline without changing a token.
 
-    The argument, for a cut between "\n" and a character that is no space, mark or control:
+    The argument, for a cut between "\n" and a character that is not a space, mark or control:
 
     1. Normalizers: those admitted work character by character or, composing, never compose or
-       reorder across a newline; a replacement that contains one is not admitted. What they put
-       before a text comes before the newline that starts each piece, and is dropped with it.
-    2. Added tokens: none contains a newline before another character or takes the spaces on
-       its left, so none lies across the cut.
-    3. Pre-tokenizers: those admitted go from left to right, and patterns that look back (or
-       bind to the ends of the text) are not admitted. So if one pre-token ends at the cut, those
+       reorder across a newline; a replacement that contains one is not admitted. What they prepend
+       to a text comes before the newline that starts each piece, and is dropped with it.
+    2. Added tokens: none contains a newline before another character or absorbs the spaces on
+       its left, so none spans the cut.
+    3. Pre-tokenizers: those admitted work from left to right, and patterns that look back (or
+       anchor to the ends of the text) are not admitted. So if one pre-token ends at the cut, those
        after it are as if the text began there, and those before it are the same as long as the
-       pattern looks no further ahead than `AHEAD`. That one ends there is tried with every
+       pattern looks no further ahead than `AHEAD`. That one ends there is tested with every
        printable ASCII character and samples of other letters and punctuation on the right, each
        after words, digits, every ASCII sign, CJK, emoji, marks and spaces with several line ends.
     4. The model sees one pre-token at a time, so its tokens are the same too.
@@ -77,8 +77,8 @@ def safe_cuts(backend: Tokenizer) -> frozenset[str]:
     not depend on the other side. The pre-tokenizers must then work character by character.
 
     Returns:
-        ASCII characters, "letter" and "punctuation" (those outside ASCII); empty where nothing
-        can be shown.
+        ASCII characters, "letter" and "punctuation" (those outside ASCII); empty if nothing can
+        be shown.
     """
     parts = [*_parts(backend.normalizer), *_parts(backend.pre_tokenizer)]
     added = backend.get_added_tokens_decoder().values()
@@ -94,7 +94,7 @@ def safe_cuts(backend: Tokenizer) -> frozenset[str]:
 
 
 def _parts(component: Any) -> Iterator[dict]:
-    """The parts of a normalizer or pre-tokenizer, sequences taken apart."""
+    """The parts of a normalizer or pre-tokenizer, with sequences flattened."""
     waiting = [json.loads(component.__getstate__())] if component is not None else []
     while waiting:
         part = waiting.pop()
@@ -132,7 +132,7 @@ def _ends_at_cuts(encoding: Encoding, inside: bool) -> bool:
     cuts = np.cumsum([len(part) + 1 for part in _PROBE[:-1]]) - 1
     first, last = spans(encoding)
     words = np.array(encoding.word_ids, dtype=float)  # None, an added token, becomes NaN
-    after = np.searchsorted(first, cuts)  # the first token that is not before the cut
+    after = np.searchsorted(first, cuts)  # the first token at or after the cut
     if after[-1] == len(first):
         return False
     before = np.maximum(after - 1, 0)
@@ -145,5 +145,5 @@ def _kind(char: str) -> str:
 
 
 def allowed(char: str, cuts: frozenset[str]) -> bool:
-    """Whether a cut before `char` is safe, also for a normalizer that takes it apart."""
+    """Whether a cut before `char` is safe, even if a normalizer decomposes it."""
     return _kind(char) in cuts and _kind(unicodedata.normalize("NFKD", char)[0]) in cuts

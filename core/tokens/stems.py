@@ -1,7 +1,7 @@
-"""The words of texts and their stems: bm25s' tokenizer, English stop words, Snowball's stemmer.
+"""Words of texts and their stems: bm25s' tokenizer, English stop words, the Snowball stemmer.
 
-Words are what a document's index counts, and what is marked where a question is found. PyStemmer is
-imported when words are first looked for, bm25s when a document's are counted.
+A document's index counts words, and matching words are highlighted in results. PyStemmer is
+imported when words are first stemmed, bm25s when those of a document are counted.
 """
 
 import re
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 LONGEST = 256  # characters of a word; a longer run of letters is cut into words of this length
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # kana and Han, written without spaces
-# As bm25s has it, two or more letters or digits; but each of those characters is a word.
+# As in bm25s, two or more letters or digits; but each kana or Han character is a word.
 WORD = rf"[{_UNSPACED}]|[^\W{_UNSPACED}]{{2,{LONGEST}}}"
-# Lucene's, as bm25s has them for English; here, because importing it takes longer than a search.
+# Lucene's, as in bm25s for English; copied, because importing it takes longer than a search.
 STOP_WORDS = frozenset(
     [
         "a",
@@ -56,17 +56,17 @@ STOP_WORDS = frozenset(
         "with",
     ]
 )
-# What makes a question of words tells nothing of what they are about.
+# Words that form a question say nothing about its subject.
 QUESTION_WORDS = frozenset(
     ["who", "whom", "whose", "what", "which", "where", "when", "why", "how", "do", "does", "did"]
 )
 _LETTER = re.compile(rf"[^\W{_UNSPACED}]")
 _LETTERS = re.compile(rf"[^\W{_UNSPACED}]{{1,{LONGEST}}}")
-_GROWS = "\u0130"  # the one character whose small letter is two: I with a dot
+_GROWS = "\u0130"  # the one character whose lower case is two characters: I with a dot
 
 
 def tokenized(texts: list[str]) -> "Tokenized":
-    """The stems of each text, in order, as numbers; `vocab` has the number of each stem."""
+    """The stems of each text, in order, as numbers; `vocab` maps each stem to its number."""
     with _no_jax():
         from bm25s import tokenize
 
@@ -82,12 +82,12 @@ def tokenized(texts: list[str]) -> "Tokenized":
 
 @contextmanager
 def _no_jax() -> Iterator[None]:
-    """Keeps JAX from being imported: bm25s begins it where it is installed, to pick the best of
-    scores, which is not done here; and JAX takes most of a GPU's memory at once, or fails to."""
+    """Keeps JAX from being imported: if it is installed, bm25s starts it to pick the top scores,
+    which is not needed here; and JAX takes most of a GPU's memory at once, or fails to."""
     hidden = "jax" not in sys.modules
     if hidden:
         modules: dict[str, Any] = sys.modules
-        modules["jax"] = None  # for `import`: there is none
+        modules["jax"] = None  # for `import`: not installed
     try:
         yield
     finally:
@@ -96,7 +96,7 @@ def _no_jax() -> Iterator[None]:
 
 
 def stems(text: str) -> list[tuple[int, int, str]]:
-    """The words of a text that are no stop words: (start, end, stem), in characters of the text."""
+    """The words of a text except stop words: (start, end, stem), in characters of the text."""
     lower = text.lower()
     found = [match.span() for match in re.finditer(WORD, lower)]
     kept = [(start, end) for start, end in found if lower[start:end] not in STOP_WORDS]
@@ -108,9 +108,9 @@ def stems(text: str) -> list[tuple[int, int, str]]:
 
 
 def asked(question: str) -> list[str]:
-    """The stems by which a question is looked for: those of its words but the question words.
+    """The stems to search for: those of a question's words, without question words.
 
-    Of a question that has no others, these.
+    A question that consists only of question words keeps them.
     """
     found = stems(question)
     kept = [stem for start, end, stem in found if question[start:end].lower() not in QUESTION_WORDS]
@@ -118,12 +118,12 @@ def asked(question: str) -> list[str]:
 
 
 def cut(text: str, place: int, low: int = 0) -> int:
-    """Where a text is cut in place of `place`, so that no word is: behind the word that is there.
+    """Where to cut a text instead of at `place`, so as not to cut a word: after the word there.
 
     Args:
-        text: goes on for LONGEST characters behind `place`, or ends.
+        text: continues for LONGEST characters after `place`, or ends.
         place: a position in it.
-        low: a position before which no word is looked for; one that no word goes over.
+        low: the position where the search for words begins; no word spans it.
 
     Returns:
         At least `place` and `low`.
@@ -137,12 +137,12 @@ def cut(text: str, place: int, low: int = 0) -> int:
 
 
 def has_break(text: str) -> bool:
-    """Whether there is a character in a text that is no part of a longer word."""
+    """Whether a text has a character that is not part of a longer word."""
     return any(not _LETTER.match(character) for character in text)
 
 
 def _places(text: str) -> list[int]:
-    """Of each character of the text in small letters, and of its end, where it is in the text."""
+    """For each character of the lower-cased text, and for its end, its position in the text."""
     places = []
     for place, character in enumerate(text):
         places += [place] * (2 if character == _GROWS else 1)

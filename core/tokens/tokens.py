@@ -1,9 +1,9 @@
-"""Tokenizes text piece by piece, as if in one piece, each token with its byte offset.
+"""Tokenizes text in pieces, with the same result as at once, each token with its byte offset.
 
-Memory does not grow with the text: it is cut where that is shown to change no token
-(`cuts.py`); a little text on both sides is tokenized along and its tokens are dropped. Special
-tokens that are written in a document are plain text. Knows nothing of models, of stores, or of
-how bytes become text.
+Memory does not grow with the text: it is cut where that provably changes no token
+(`safe_splits.py`); a little text on both sides is tokenized too, and its tokens are dropped.
+Special tokens written in a document are plain text. Knows nothing of models, stores, or how bytes
+become text.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,10 +19,10 @@ from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.sources.reader import Block, Source
 from longctx.core.tokens.safe_splits import AHEAD, allowed, plain_backend, safe_cuts, spans
 
-PIECE = 1 << 13  # characters; longer pieces leave the CPU's caches and take half as long again
-BATCH = 1 << 18  # characters per call, which the tokenizers library spreads over the CPU's cores
+PIECE = 1 << 13  # characters; longer pieces exceed the CPU's caches and take 1.5 times as long
+BATCH = 1 << 18  # characters per call, which the tokenizers library spreads over CPU cores
 RUN = 1 << 20  # characters without a cut after which the text is split anyway
-WHOLE = 64 << 20  # bytes of a source that are tokenized at once where no cut can be shown
+WHOLE = 64 << 20  # bytes of a source that are tokenized at once if no safe split is known
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Tokens:
         starts: (n,) int64, the byte offset in the source of each token's first character.
             Tokens that share a character share its offset.
         begin, end: the bytes of the source whose tokens these are.
-        last: the source has no more; these may become others when it grows.
-        forced: the text was split at their end although that may change its tokens.
+        last: the source ends here; these may change when it grows.
+        forced: the text was split after them although that may change its tokens.
     """
 
     ids: np.ndarray
@@ -47,7 +47,7 @@ class Tokens:
 
 
 class _Piece(NamedTuple):
-    """A text to tokenize, of which the characters [begin, end) are wanted."""
+    """A text to tokenize; only the tokens of characters [begin, end) are kept."""
 
     text: str
     starts: np.ndarray  # (len(text) + 1,) byte offsets
@@ -58,7 +58,7 @@ class _Piece(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The byte of the source where the wanted characters end."""
+        """The byte of the source where the kept characters end."""
         return int(self.starts[self.end])
 
 
@@ -68,10 +68,10 @@ class TokenStream:
     `forced_splits` counts the places where a text was split although that may change its tokens.
 
     Args:
-        tokenizer: a fast tokenizer of transformers; it is copied, not changed.
+        tokenizer: a fast transformers tokenizer; it is copied, not changed.
         piece: characters per piece.
-        run: characters without a cut after which the text is split.
-        whole: bytes that are accepted where no cut can be shown for the tokenizer.
+        run: characters without a safe split after which the text is split anyway.
+        whole: bytes accepted per source if no safe split is known for the tokenizer.
 
     Raises:
         UsageError: the tokenizer has no fast version.
@@ -100,17 +100,17 @@ class TokenStream:
     def read(
         self, source: Source, on_bytes: Callable[[bytes], None] | None = None, after: int = -1
     ) -> Iterator[Tokens]:
-        """The tokens of a source's header and whole text, in order; no special ones are added.
+        """The tokens of a source's header and whole text, in order; no special tokens are added.
 
         Args:
             source: what to read.
             on_bytes: receives the source's raw bytes, as in `Source.blocks`.
             after: a byte before which the tokens are known: pieces that end there or earlier are
-                left out. They are the same pieces as without it, and the first may begin earlier.
+                skipped. The others are unchanged, so the first may begin before it.
 
         Raises:
             UnreadableInput: the source cannot be read as text.
-            UsageError: no cut can be shown for the tokenizer, and the source is over the limit.
+            UsageError: no safe split is known for the tokenizer, and the source is too large.
         """
         blocks = source.blocks(on_bytes)
         pieces = self._pieces(blocks, source.back) if self._cuts else self._at_once(blocks, source)
@@ -129,8 +129,8 @@ class TokenStream:
         return np.array(ids, dtype=np.int32)
 
     def is_cut(self, char: str) -> bool:
-        """Whether the text before `char`, where that follows a newline, cannot change what it or
-        any token after it is."""
+        """Whether, for `char` after a newline, the text before it cannot change its token or any
+        later one."""
         return allowed(char, self._cuts)
 
     def _pieces(self, blocks: Iterable[Block], back: int) -> Iterator[_Piece]:
@@ -145,13 +145,13 @@ class TokenStream:
                 offsets = starts[stretch.start : stretch.stop + 1]
                 forced = not ahead
                 yield _Piece(text[stretch], offsets, back, cut - stretch.start, forced=forced)
-                # The newline before a cut comes along: what is put before a text goes before it.
+                # The newline before a cut is included: anything prepended to a text goes before it.
                 begin, back = cut, 1 if ahead else 0
         rest = len(text) - begin + back
         yield _Piece(text[begin - back :], starts[begin - back :], back, rest, last=True)
 
     def _next_cut(self, text: str, begin: int) -> tuple[int, int] | None:
-        """Where the piece from `begin` ends and how much to see after it; None: read on."""
+        """Where the piece from `begin` ends and how much to see after it; None to read more."""
         limit = len(text) - AHEAD
         near, far = min(begin + self._piece, limit), min(begin + self._run, limit)
         for newline in _newlines(text, begin, near, far):
@@ -178,7 +178,7 @@ class TokenStream:
         yield _Piece(text, np.concatenate(starts), 0, len(text), last=True)
 
     def _headed(self, tokens: Tokens, source: Source) -> Tokens:
-        """A source's first tokens, after those of its header, which stand where it begins."""
+        """A source's first tokens, after those of its header, which have its first byte offset."""
         head = self.head(source.header)
         ids = np.concatenate([head, tokens.ids])
         starts = np.concatenate([np.full(len(head), tokens.begin, np.int64), tokens.starts])
@@ -194,7 +194,7 @@ class TokenStream:
                     " probes showed",
                     "Please report this tokenizer.",
                 )
-        until_end = piece.end == len(piece.text)  # then tokens of no width at the end count too
+        until_end = piece.end == len(piece.text)  # then zero-width tokens at the end count too
         kept = (first >= piece.begin) & ((first < piece.end) | until_end)
         ids = np.array(encoding.ids, dtype=np.int32)[kept]
         begin = int(piece.starts[piece.begin])
@@ -203,7 +203,7 @@ class TokenStream:
 
 
 def _newlines(text: str, begin: int, near: int, far: int) -> Iterator[int]:
-    """Those from `begin` to `near`, last first, then those from `near` to `far`."""
+    """Newlines from `begin` to `near`, last first, then those from `near` to `far`."""
     at = max(begin, near)
     while (at := text.rfind("\n", begin, at)) >= 0:
         yield at

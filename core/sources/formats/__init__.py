@@ -19,12 +19,12 @@ REGISTRY = Registry(__name__, "format")
 
 
 class Format(Contract, abstract=True):
-    """Makes text of a file.
+    """Converts a file to text.
 
     Attributes:
         marks: what the numbers of its pieces count: page, line, ...
-        needs: a library beside Python's own; empty: none.
-        streams: the file is read as it comes; else all of it is held in memory.
+        needs: the library it needs beyond Python's own; empty if none.
+        streams: the file is streamed; else it is held in memory as a whole.
     """
 
     marks: ClassVar[str]
@@ -33,34 +33,34 @@ class Format(Contract, abstract=True):
 
     @abstractmethod
     def convert(self, file: BinaryIO, name: str, share: Share) -> Generator[Piece]:
-        """The pieces of its text, in order.
+        """The pieces of a file's text, in order.
 
         Args:
-            file: its bytes.
-            name: as the user knows it.
-            share: where what it holds unpacked counts.
+            file: the file's bytes.
+            name: the file's name as the user knows it.
+            share: counts what is unpacked.
 
         Raises:
-            UnreadableInput: it has no text, or more than is allowed; where it is damaged, whatever
-                libraries raise (`core/sources/packed.py` tells it as that).
+            UnreadableInput: it has no text, or more than is allowed. If it is damaged, whatever
+                libraries raise (`core/sources/packed.py` turns that into UnreadableInput).
         """
 
 
 @cache
 def names() -> tuple[str, ...]:
-    """The formats that there are."""
+    """The names of all formats."""
     return tuple(REGISTRY.names())
 
 
 def of(file: str) -> str:
-    """The format of a file, by the ending of its name; empty: it is read as the text that it is."""
+    """The format of a file by its ending; empty if it is read as plain text."""
     ending = PurePath(file).suffix.lower().removeprefix(".")
     name = OTHER_ENDINGS.get(ending, ending)
     return name if name in names() else ""
 
 
 def load(name: str) -> Format:
-    """A format that there is."""
+    """The format of this name."""
     return REGISTRY.load(name).Format()
 
 

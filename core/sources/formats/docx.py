@@ -1,7 +1,7 @@
 """DOCX: paragraphs, those in tables too; then foot- and endnotes; without deleted text.
 
-Notes count on. A file that declares a document type, as none does that Word writes, is refused:
-such declarations can grow without end.
+Numbering continues through the notes. A file that declares a document type, which Word never does,
+is refused: such declarations can expand without limit.
 """
 
 from collections.abc import Generator
@@ -18,7 +18,7 @@ SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 
 
 class Format(formats.Format):
-    """Each paragraph that has text."""
+    """One piece per paragraph with text."""
 
     marks = "paragraph"
 

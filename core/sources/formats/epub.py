@@ -1,7 +1,6 @@
 """EPUB: text of its files in reading order.
 
-Chapters are counted as the book's spine lists its files, the first is 1; covers and title pages
-count too.
+Chapters are numbered from 1 in the order of the book's spine; covers and title pages count too.
 """
 
 import posixpath
@@ -22,7 +21,7 @@ CONTAINER, ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 
 
 class Format(formats.Format):
-    """The text of each chapter; what is wrong with one does not keep the others from being read."""
+    """The text of each chapter; a broken chapter does not prevent reading the others."""
 
     marks = "chapter"
 
@@ -62,7 +61,7 @@ def _chapter(read: Callable[[str], bytes], member: str, number: int) -> Piece:
 
 
 def _locked(read: Callable[[str], bytes]) -> set[str]:
-    """The files that are encrypted, fonts among them; where that is not told, they are no text."""
+    """The encrypted files, fonts included; if they are not listed, they fail as non-text."""
     try:
         with damage_told(ENCRYPTION):
             listed = _tags(read, ENCRYPTION, ENCRYPTION)
@@ -88,7 +87,7 @@ def _spine(read: Callable[[str], bytes], name: str) -> list[str]:
 
 
 def _path(href: str) -> str:
-    """The file that a link names; what is no link names none."""
+    """The file that a link names; empty if the link is invalid."""
     try:
         return unquote(urlsplit(href).path)
     except ValueError:  # such as "http://[bad"

@@ -23,9 +23,9 @@ class Format(formats.Format):
 
 
 def page_text(data: bytes, name: str) -> tuple[str, int]:
-    """The source of a page as text, and the number of places that are none."""
+    """The source of a page as text, and the number of undecodable places."""
     encoding = said_encoding(data)
     skipped = 0
     if not encoding:
-        encoding, skipped = detect(data, name, found=True)  # in a book nobody named it
+        encoding, skipped = detect(data, name, found=True)  # as in a book, where no user named it
     return decoded(data[skipped:], encoding)

@@ -13,7 +13,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Format(formats.Format):
-    """Each cell; pictures and other output that is no text are left out."""
+    """One piece per cell; images and other non-text output are left out."""
 
     marks = "cell"
 
@@ -43,12 +43,12 @@ def _cells_of(sheet: Any) -> list[Any]:
 
 
 def _listed(value: Any) -> list[Any]:
-    """A list; what is none has nothing in it."""
+    """The value if it is a list; else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def _joined(text: Any) -> str:
-    """A text that may be in lines."""
+    """A text that may be stored as a list of lines."""
     if isinstance(text, list):
         return "".join(line for line in text if isinstance(line, str))
     return text if isinstance(text, str) else ""

@@ -11,7 +11,7 @@ from longctx.core.sources.pieces import Piece, decoded, tidy
 
 
 class Format(formats.Format):
-    """Each record."""
+    """One piece per record."""
 
     marks = "line"
     streams = True
@@ -33,7 +33,7 @@ def _record(line: str, share: Share) -> str:
     """The text of a record.
 
     Raises:
-        TooMuch: keys in one another, which stand before each value, make it too long.
+        TooMuch: nested keys, repeated before each value, make it too long.
     """
     size, lines = 0, []
     try:
@@ -43,12 +43,12 @@ def _record(line: str, share: Share) -> str:
             share.budget.require_room(size)
     except (ValueError, RecursionError):
         return line.rstrip("\r\n") + "\n"
-    blank = "\n" * (len(lines) > 1)  # between records that are blocks
+    blank = "\n" * (len(lines) > 1)  # between records of several lines
     return "".join(f"{line}\n" for line in lines) + blank
 
 
 def _lines(key: str, value: Any) -> Iterator[str]:
-    """The lines of a value; keys in one another are joined by dots."""
+    """The lines of a value; nested keys are joined by dots."""
     if isinstance(value, dict) and value:
         for inner, item in value.items():
             yield from _lines(f"{key}.{inner}" if key else inner, item)

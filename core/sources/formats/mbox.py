@@ -1,6 +1,6 @@
 """Mailboxes: main headers and text of each message, plain rather than HTML; names of attachments.
 
-What is malformed is read as far as it can be.
+Malformed messages are read as well as possible.
 """
 
 import re
@@ -18,13 +18,13 @@ from longctx.core.sources.pieces import Piece, decoded, known_encoding, plain_li
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 _QUOTED = re.compile(rb"^>(>*From )", re.M)
-# What Python's library may raise for what is no mail, whatever it says of errors.
+# What Python's library may raise for malformed mail, despite its documentation.
 NONSENSE = (ValueError, LookupError, TypeError, AttributeError, AssertionError, MessageError)
 NONSENSE += (RecursionError,)
 
 
 class Format(formats.Format):
-    """Each message."""
+    """One piece per message."""
 
     marks = "message"
     streams = True
@@ -36,7 +36,7 @@ class Format(formats.Format):
 
 
 def _piece(data: bytes, number: int) -> Piece:
-    """A message; one that Python's library cannot read is read as it is written."""
+    """A message; one that Python's library cannot parse is given verbatim."""
     try:
         message = message_from_bytes(data)
         heads = "".join(f"{key}: {_header(message, key)}\n" for key in HEADERS if message[key])
@@ -47,7 +47,7 @@ def _piece(data: bytes, number: int) -> Piece:
 
 
 def _messages(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """The bytes of each message, without the line that separates it from the one before."""
+    """The bytes of each message, without its separator line."""
     held: list[bytes] | None = None
     size, blank = 0, True
     while line := file.readline(CONVERTED + 1):
@@ -74,7 +74,7 @@ def _header(message: Message, key: str) -> str:
 
 
 def _body(message: Message) -> tuple[str, int]:
-    """The text of a message, and the number of places that are none."""
+    """The text of a message, and the number of undecodable places."""
     leaves = [part for part in message.walk() if not part.is_multipart()]
     names = [_filename(part) for part in leaves]
     kinds = {p.get_content_type() for p, name in zip(leaves, names, strict=True) if not name}
@@ -93,7 +93,7 @@ def _body(message: Message) -> tuple[str, int]:
 
 
 def _filename(part: Message) -> str:
-    """The name of an attachment; a part whose name makes no sense has one that says so."""
+    """The name of an attachment; a placeholder if the name is invalid."""
     try:
         return part.get_filename() or ""
     except NONSENSE:

@@ -12,8 +12,8 @@ from longctx.core.sources.pieces import Piece, plain_lines, tidy
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
 
-ABSENT = 1000  # pages in a row that cannot be read, after which no other is tried
-_HYPHEN = re.compile("[\x02\ufffe]\r?\n?")  # where a word goes on in the next line
+ABSENT = 1000  # unreadable pages in a row after which reading stops
+_HYPHEN = re.compile("[\x02\ufffe]\r?\n?")  # where a word continues on the next line
 
 
 class Format(formats.Format):
@@ -50,7 +50,7 @@ class Format(formats.Format):
 
 
 def _page(pages: "PdfDocument", index: int, name: str) -> Piece | None:
-    """The text of a page; None where it cannot be read."""
+    """The text of a page; None if it cannot be read."""
     from pypdfium2 import PdfiumError
 
     try:

@@ -1,4 +1,4 @@
-"""What `longctx bench` has measured, as tables for people."""
+"""Tables of what `longctx bench` measured, for people."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,7 @@ def show_answers(report: "answering.Report") -> None:
 
 
 def show_curves(report: "stretches.Report") -> None:
-    """The table of `bench ingest --at`, and what whole documents would take."""
+    """The table of `bench ingest --at`, and the time for whole documents."""
     _show_machine(report.machine, report.ceilings)
     headers = ("chunk", "after", "ms a chunk", "tokens/s", "peak memory")
     rows = [

@@ -69,7 +69,7 @@ def run(
 
 
 def _called(file: str, name: str | None) -> "tuple[str, Callable[[str | None], str | None]]":
-    """The document's name, and its new title given the file's own title or None."""
+    """The document's name, and a function from the title in the file, or None, to its title."""
     from longctx.core.store.naming import called, called_after
 
     if name is not None:

@@ -63,7 +63,7 @@ def choose_document(
 def open_session(
     library: Path, document: "Document", partial: bool = False, **choices: Any
 ) -> "Iterator[Session]":
-    """Opens a document with its model, and tells people what they should know about it.
+    """Opens a document with its model, and tells people what they should know.
 
     The files of both are read from the start, while the model's libraries are imported.
 

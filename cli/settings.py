@@ -1,7 +1,7 @@
 """The user's config file: defaults for options, under flags and LONGCTX_* variables.
 
 TOML, with option names as keys, at the top level for every command that has the option, or in a
-table named after a command for that command alone. Unknown keys are errors.
+table named after a command for that command only. Unknown keys are errors.
 """
 
 import os

@@ -72,11 +72,11 @@ def open_documents(
     gather_by: str | None,
     **choices: Any,
 ) -> "Iterator[Asking]":
-    """Opens the result of `choose_documents` with its model, and tells people what to know of it.
+    """Opens the chosen documents with their model, and tells people what they should know.
 
     Args:
         library: the library's folder.
-        chosen: one document, or several.
+        chosen: one document, or several, from `choose_documents`.
         partial: for an unfinished document, use what its last checkpoint holds.
         max_docs: the most documents that a question is encoded for.
         gather_by: the gather source.

@@ -71,7 +71,7 @@ class Opened:
 def open_for_words(
     library: Path, chosen: "Document | Candidates", partial: bool
 ) -> Iterator[Opened]:
-    """Opens everything chosen, and tells people what they should know about it.
+    """Opens everything chosen, and tells people what they should know.
 
     Args:
         library: the library's folder.
@@ -79,7 +79,7 @@ def open_for_words(
         partial: for an unfinished document, use what its last checkpoint holds.
 
     Raises:
-        LongctxError: a named document has been deleted, or is damaged; or all have been deleted.
+        LongctxError: a named document is unavailable or damaged; or all are unavailable.
     """
     from longctx.core.ask.candidates import Candidates, why_gone
     from longctx.core.common.errors import Locked, NotFound

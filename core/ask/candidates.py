@@ -20,7 +20,7 @@ class Candidates:
         library: where they are.
         manifests: one for each, in order.
         partial: for an unfinished document, use what its last checkpoint holds.
-        named: the user named each; otherwise one that has since gone is skipped and reported.
+        named: the user named each; otherwise an unavailable one is skipped and reported.
         skipped: by name, why a document of the library is not among them.
     """
 

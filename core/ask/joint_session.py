@@ -48,7 +48,7 @@ class JointSession(Asking):
             loaded.
 
     Attributes:
-        skipped: by name, why a document is not asked; it grows when one is deleted meanwhile.
+        skipped: by name, why a document is not asked; it grows when one becomes unavailable.
 
     Raises:
         NotFound, Locked: a named document has been deleted, or is being written.
@@ -166,7 +166,7 @@ class JointSession(Asking):
         """Documents by name, held open until others are asked.
 
         Raises:
-            NotFound, Locked: a named document has been deleted; or all have.
+            NotFound, Locked: a named document, or every document, is unavailable.
         """
         self._close_others(names)
         for name in names:
@@ -195,7 +195,7 @@ class JointSession(Asking):
         _log.info("document %s: opened, %s tokens", name, f"{document.manifest.tokens:,}")
 
     def _skip(self, name: str, error: NotFound | Locked) -> None:
-        """Skips a document that has been deleted, unless the user named it."""
+        """Skips an unavailable document, unless the user named it."""
         if self._candidates.named:
             raise error
         self.skipped[name] = why_gone(error)

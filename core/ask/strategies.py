@@ -219,8 +219,8 @@ class Gatherer(ABC):
         """Gathers and recomputes.
 
         Raises:
-            UsageError: the question leaves no room in the window, or the prompt none in the decode
-                policy's budget.
+            UsageError: the question leaves no room in the window, or the prompt none in what the
+                decode policy holds.
             LongctxError: all tokens are needed and do not fit.
         """
         wanted = self._gather if question.gather is None else question.gather

@@ -56,7 +56,7 @@ class Engine:
         profile: its profile, with the prompt as text, whatever its origin.
         method_name: the reading method.
         options: that method's options.
-        device, dtype: where to compute, and in which precision.
+        device, dtype: where to compute, and in which number format.
         prompt: encodes prefix and question.
         window: tokens that the model was trained on.
         asked_with: the way to ask that the user names for a document; None: the usual one.

@@ -124,7 +124,7 @@ def find_hits(
 
     Args:
         documents: open, in the order of the windows.
-        ranked: the windows and their scores; `-inf` where one is no candidate.
+        ranked: the windows and their scores; `-inf` where one is not a candidate.
         query: what to search for.
         most: the most hits to return.
         index: the documents' words; None: exact strings are searched for in all text.

@@ -1,6 +1,6 @@
-"""The `longctx` command, and `python -m longctx.cli`: what is made sure of before all else.
+"""The `longctx` command, and `python -m longctx.cli`: what has to be set up first.
 
-The commands are imported last, when Ctrl-C and descriptors are in order.
+The commands are imported last, after Ctrl-C and descriptors are set up.
 """
 
 from longctx.cli import at_once

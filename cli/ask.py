@@ -142,7 +142,7 @@ def _questions(question: str | None, file: Path | None) -> Iterable[str] | None:
     """Many questions, or None for a single one or the prompt.
 
     Raises:
-        UsageError: none can come from anywhere, or from two places.
+        UsageError: there is no source of questions, or there are two.
     """
     if question is not None:
         require_text(question)
@@ -162,10 +162,10 @@ def _questions(question: str | None, file: Path | None) -> Iterable[str] | None:
 
 
 def _answer(ask: "Ask", question: str, sources: bool) -> int:
-    """Prints an answer as it comes, and the passages under it.
+    """Prints an answer as it is decoded, then its passages.
 
     Returns:
-        The exit code: that of an interruption if Ctrl-C ended the answer, or 0.
+        The exit code: that of an interruption if Ctrl-C ended the answer, else 0.
     """
     answer = ask(question, on_text=render.stream)
     render.line("")
@@ -182,7 +182,7 @@ def _answer(ask: "Ask", question: str, sources: bool) -> int:
 
 
 def _answer_json(ask: "Ask", question: str) -> int:
-    """Prints an answer as a JSON object, also one that Ctrl-C ended; returns as `_answer`."""
+    """Prints an answer as JSON, even if Ctrl-C ended it; returns as `_answer`."""
     answer = ask(question)
     render.result(answer.as_dict(), json=True)
     return _code(answer)
@@ -193,10 +193,10 @@ def _code(answer: "Answer") -> int:
 
 
 def _answer_lines(ask: "Ask", questions: Iterable[str]) -> int:
-    """One JSON object a line; a question that cannot be asked has its error there.
+    """One JSON object a line; a question that cannot be asked gives its error instead.
 
     Returns:
-        The exit code: that of the last such error, or 0; Ctrl-C ends all of it.
+        The exit code: that of the last such error, or 0; Ctrl-C ends the whole run.
     """
     code = 0
     for question in questions:

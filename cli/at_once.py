@@ -1,7 +1,7 @@
-"""Ctrl-C while the program is still being imported: it ends at once, and says so in one line.
+"""Ctrl-C while the program is still importing: it ends at once, and says so in one line.
 
-Nothing is begun by then. An exception would be lost in one of the imports, or leave it half done.
-Imports almost nothing, for it comes before everything else.
+No work has begun by then. An exception could be lost in an import, or leave it half done. This
+module imports almost nothing, since it runs before everything else.
 """
 
 import os
@@ -13,7 +13,7 @@ AS_JSON = f'{{"schema_version": 1, "error": {{"code": {INTERRUPTED}, "message": 
 
 
 def end_at_once(number: int, frame: object) -> None:
-    """Ends the process: a handler of signals."""
+    """Ends the process; a signal handler."""
     try:
         os.write(2, (AS_JSON if "--json" in sys.argv else "error: interrupted\n").encode())
     finally:
@@ -21,6 +21,6 @@ def end_at_once(number: int, frame: object) -> None:
 
 
 def expect() -> None:
-    """Lets Ctrl-C end the process until a run begins, unless it is to be ignored."""
+    """Lets Ctrl-C end the process until a run begins, unless SIGINT is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, end_at_once)

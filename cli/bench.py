@@ -235,6 +235,6 @@ def _require(fits: bool, message: tuple[str, str, str]) -> None:
 
 
 def _steps() -> Callable[[str], None]:
-    """Says which of its measurements is made; how many there will be is not known."""
+    """Reports which measurement runs; their total number is unknown."""
     numbers = count()
     return lambda text: progress.step(text, next(numbers), unit="measurements")

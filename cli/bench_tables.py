@@ -1,4 +1,4 @@
-"""What `longctx bench` has measured, as tables for people."""
+"""Tables of what `longctx bench` measured, for people."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

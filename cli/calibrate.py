@@ -125,7 +125,7 @@ def run(
 
 
 def _out(model: str, out: Path | None) -> Path:
-    """The profile's path: as given, or named after the model, in the working folder."""
+    """The profile's path: as given, or named after the model in the working folder."""
     if out is not None and out != STANDARD:
         return out.expanduser()
     return Path(f"{Path(model).expanduser().resolve().name}.yaml")
@@ -133,7 +133,7 @@ def _out(model: str, out: Path | None) -> Path:
 
 @contextmanager
 def _told() -> "Iterator[Tell]":
-    """Shows that the run starts, and then its progress."""
+    """Shows the start of the run, then its progress."""
     pace = Pace(first_s=0)
     with ExitStack() as starting:
         starting.enter_context(progress.status("starting"))
@@ -147,7 +147,7 @@ def _told() -> "Iterator[Tell]":
 
 @contextmanager
 def _kept(wanted: "CalibrationPlan") -> Iterator[None]:
-    """Says after Ctrl-C how to go on, if there are finished results."""
+    """After Ctrl-C, says how to resume, if there are finished results."""
     from longctx.core.measure.journal import has_finished
 
     try:

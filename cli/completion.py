@@ -1,7 +1,7 @@
-"""What the shell offers where a name is wanted: documents, methods, profiles, and their like.
+"""Shell completion of names: documents, methods, profiles and so on.
 
-Called while somebody types, so nothing here imports a model's libraries, and whatever goes wrong
-offers nothing. Typer itself offers commands, options and files.
+It runs while somebody types, so nothing here imports model libraries, and on any error it offers
+nothing. Typer itself completes commands, options and files.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ POLICIES = Registry("longctx.core.decode.policies", "decode policy")
 
 
 def documents(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of the library's documents, also of those that are not finished."""
+    """Names of the library's documents, unfinished ones included."""
     from longctx.core.store.library import Library
 
     try:
@@ -30,7 +30,7 @@ def documents(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def models(incomplete: str) -> list[str]:
-    """The bundled model, and those for which profiles come with the package."""
+    """The bundled model, and the models whose profiles come with the package."""
     from longctx.core.profile.profile import shipped
 
     return _beginning(incomplete, {name for profile in shipped() for name in profile.models})
@@ -49,7 +49,7 @@ def methods(incomplete: str) -> list[str]:
 
 
 def ways_to_ask(incomplete: str) -> list[str]:
-    """How a document that was read with --keep-kv is asked."""
+    """The ways to ask a document that was read with --keep-kv."""
     return _beginning(incomplete, ("reform", "reattention"))
 
 
@@ -59,19 +59,19 @@ def policies(incomplete: str) -> list[str]:
 
 
 def gathered_by(incomplete: str) -> list[str]:
-    """What tokens are gathered by."""
+    """Gather sources."""
     from longctx.core.retrieve import gather_by
 
     return _beginning(incomplete, gather_by.names())
 
 
 def measures(incomplete: str) -> list[str]:
-    """By what `calibrate` chooses heads."""
+    """The measures by which `calibrate` chooses heads."""
     return _beginning(incomplete, ("maxsim", "mnr"))
 
 
 def _library(ctx: typer.Context) -> Path | None:
-    """The library's folder as the options, the environment or the config file name it."""
+    """The library's folder from the options, the environment or the config file."""
     given = ctx.params.get("library")
     if given is not None:
         return Path(given)

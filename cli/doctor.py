@@ -1,4 +1,4 @@
-"""`longctx doctor`: what this machine has for longctx, and whether it works."""
+"""`longctx doctor`: what this machine offers longctx, and whether longctx works."""
 
 import os
 import shutil
@@ -86,7 +86,7 @@ def _computing() -> dict[str, Any]:
 
 
 def _library(path: Path, fix: bool) -> dict[str, Any]:
-    """Where documents go, and whether they can: decided by the nearest folder that exists."""
+    """Where documents go, and whether that is writable: the nearest existing folder decides."""
     home = next(place for place in (path, *path.absolute().parents) if place.exists())
     return {
         "path": str(path),
@@ -98,10 +98,10 @@ def _library(path: Path, fix: bool) -> dict[str, Any]:
 
 
 def _others(path: Path, fix: bool) -> dict[str, Any]:
-    """Who else may read the library; with `fix` nobody after this.
+    """Who else can read the library; with `fix`, nobody afterwards.
 
     Raises:
-        LongctxError: something in it is another user's.
+        LongctxError: something in it belongs to another user.
     """
     from longctx.core.common.errors import LongctxError
     from longctx.core.store.library import Library
@@ -109,7 +109,7 @@ def _others(path: Path, fix: bool) -> dict[str, Any]:
 
     try:
         library = Library.open(path)
-    except LongctxError:  # there is none, or no library; other commands say so
+    except LongctxError:  # there is none, or it is not a library; other commands say so
         return {"mode": None, "open_to_others": 0, "made_private": 0}
     mode, found = stat.S_IMODE(path.stat().st_mode), len(open_to_others(library))
     if fix and found:
@@ -126,7 +126,7 @@ def _others(path: Path, fix: bool) -> dict[str, Any]:
 
 
 def _bundled_model(auto: dict[str, str]) -> dict[str, Any]:
-    """Loads the bundled model with its self-check run anew."""
+    """Loads the bundled model and runs its self-check again."""
     from longctx.core.common.device import choose_dtype
     from longctx.core.common.errors import LongctxError
     from longctx.core.model.files import BUNDLED, open_model_files
@@ -174,7 +174,7 @@ def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _rights(place: dict[str, Any]) -> list[tuple[str, str]]:
-    """What is said of who else may read the library."""
+    """The lines on who else can read the library."""
     if place["made_private"]:
         return [("", f"{place['made_private']:,} files and folders are now private")]
     if not place["open_to_others"]:

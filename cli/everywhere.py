@@ -1,7 +1,7 @@
-"""The options of every command: what is shown, logged and reported of a run.
+"""The options of every command: what a run shows, logs and reports.
 
-They may stand before the command or after it; `Program` gives each command those of the program.
-Like other settings they have environment variables and may stand in the config file.
+They can precede or follow the command; `Program` gives each command those of the program. Like
+other settings they have environment variables and can be set in the config file.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ RANKS = {"COMMANDLINE": run.FLAG, "ENVIRONMENT": run.VARIABLE, "DEFAULT_MAP": ru
 
 
 def _noted(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
-    """Callback of all of them: the run knows the value from the one place that counts most."""
+    """Callback of all of them: the run keeps the value from the place that takes precedence."""
     current, source = ctx.find_object(Run), ctx.get_parameter_source(param.name)
     rank = RANKS.get(source.name if source else "")
     if current and rank:
@@ -26,9 +26,9 @@ def _noted(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
 
 
 def spare_pydantic(option: Any) -> None:
-    """Checks an option only where it is given: Typer's check imports pydantic, which takes 0.1 s.
+    """Checks an option only if it is given: Typer's check imports pydantic, which takes 0.1 s.
 
-    Help is shown after the program's own options were checked.
+    Help is shown only after the program's own options are checked.
     """
     check, option.default = option.process_value, None
     option.process_value = lambda ctx, value: None if value is None else check(ctx, value)

@@ -1,4 +1,4 @@
-"""What the program's exit codes mean, as its help and docs/exit-codes.md say."""
+"""What the program's exit codes mean, for its help and docs/exit-codes.md."""
 
 from longctx.cli.interrupt import INTERRUPTED, TERMINATED
 from longctx.core.common.errors import Locked, NotFound, StateMismatch, UnreadableInput, UsageError

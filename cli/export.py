@@ -59,11 +59,10 @@ def run(
 
 @contextmanager
 def _target(file: str, replace: bool) -> Iterator[IO[bytes]]:
-    """What to write to.
+    """The file to write to.
 
     Raises:
-        UsageError: standard output is a terminal or wanted for something else, or the file cannot
-            be written.
+        UsageError: standard output is a terminal or already in use, or the file cannot be written.
     """
     path = Path(os.path.expanduser(file))
     if file != "-":

@@ -149,7 +149,7 @@ def run(
 def _by_words_alone(
     chosen: "Document | Candidates", gather_by: str | None, method: str | None, query: str
 ) -> bool:
-    """Whether no model is needed: words alone rank, or nothing does."""
+    """Whether no model is needed: ranking is by words alone, or there is none."""
     if gather_by is not None:
         return (gather_by == WORDS and method is None) or not query.strip()
     from longctx.core.store.document import Document
@@ -164,7 +164,7 @@ def _by_words_alone(
 
 
 def _tell(found: Results, files: bool, around: int, json: bool) -> None:
-    """Prints what was found, as an object or as lines."""
+    """Prints the results, as an object or as lines."""
     if render.result(found.values, json):
         return
     render.warn_of_search(found.values)
@@ -175,7 +175,7 @@ def _tell(found: Results, files: bool, around: int, json: bool) -> None:
 
 
 def _groups(found: Results, around: int) -> Iterator[render.Line | None]:
-    """The line of each hit, with those around it where they are wanted."""
+    """The line of each hit, with the requested lines around it."""
     for number, hit in enumerate(found.hits):
         if around and number:
             yield None
@@ -186,7 +186,7 @@ def _groups(found: Results, around: int) -> Iterator[render.Line | None]:
 
 
 def _match(found: Results, hit: "Hit") -> render.Line:
-    """The line of a hit that matches, cut where it is too long."""
+    """The matching line of a hit, cut where it is too long."""
     low, high = hit.match.shown
     lead, tail = "\u2026" * (low > 0), "\u2026" * (high < len(hit.match.text))
     text, shift = f"{lead}{hit.match.text[low:high]}{tail}", len(lead) - low
@@ -201,7 +201,7 @@ def _match(found: Results, hit: "Hit") -> render.Line:
 def _context(
     found: Results, hit: "Hit", around: int
 ) -> tuple[list[render.Line], list[render.Line]]:
-    """The lines before that of a hit and behind it."""
+    """The lines before and after that of a hit."""
     if not around:
         return [], []
     from longctx.core.passages.matching import LONG
@@ -224,11 +224,11 @@ def _line(
     marked: tuple[tuple[int, int], ...],
     matches: bool = True,
 ) -> render.Line:
-    """A line that begins at a byte of a hit's source; without a text, the file alone."""
+    """A line that begins at a byte of a hit's source; without text, the file alone."""
     document = found.documents[hit.document]
     source = document.manifest.sources[hit.source]
     place = (source.name,) if text is None else (source.name, document.place(hit.source, start))
-    plain = source.origin is None  # else the number is none of the file's lines
+    plain = source.origin is None  # else the number is not a line of the file
     number = document.line(hit.source, start) if text is not None and plain else None
     return render.Line(
         place=place,

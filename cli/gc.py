@@ -1,4 +1,4 @@
-"""`longctx gc`: deletes what is of no use in a library."""
+"""`longctx gc`: deletes unused files from a library."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""Grids of rates, coloured: one that fills while a long run goes on, and one as a result."""
+"""Coloured grids of rates: one that fills during a long run, and one as a result."""
 
 import sys
 import time
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Grid:
-    """A table of rates that fills while a long run goes on, with a line on what it does now.
+    """A table of rates that fills during a long run, with a line on the current work.
 
     Args:
-        corner: what the rows are.
+        corner: what the rows stand for.
         columns, rows: their names.
     """
 
@@ -34,7 +34,7 @@ class Grid:
         self._cells[row, column] = hits + hit, count + 1
 
     def tell(self, text: str) -> None:
-        """Shows what is being done."""
+        """Shows the current work."""
         self._told = one_line(text)
 
     def read(self, what: str, state: "Progress") -> None:
@@ -42,7 +42,7 @@ class Grid:
         self.tell(f"{what}: {progress.so_far(state)}")
 
     def asked(self, what: str, done: int, total: int, kept: int = 0) -> None:
-        """Shows how many questions were asked, and how many of them by an earlier run."""
+        """Shows how many questions were asked, and how many of those by an earlier run."""
         self.tell(f"{what}: asked {done} of {total}")
 
     def __rich__(self) -> Any:
@@ -51,7 +51,7 @@ class Grid:
         return Group(self.table(), render.styled((self._told, "dim")))
 
     def table(self) -> Any:
-        """The grid as rich prints it: per cent, on colours from red to green."""
+        """The grid as a rich table: per cent, on colours from red to green."""
         from rich.table import Table
 
         grid = Table(box=None, pad_edge=False, header_style="bold")
@@ -104,7 +104,7 @@ class _JsonGrid(Grid):
 
 @contextmanager
 def live_grid(corner: str, columns: Sequence[str], rows: Sequence[str]) -> Iterator[Grid]:
-    """A grid on standard error while the context lasts; elsewhere than at a terminal, lines."""
+    """A grid on standard error while the context lasts; without a terminal, lines."""
     if not progress.draws():
         kind = _JsonGrid if current().form is Form.JSON else _Lines
         yield kind(corner, columns, rows)

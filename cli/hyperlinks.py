@@ -1,9 +1,9 @@
-"""Links to files that a terminal can open (OSC 8): which terminals do, and what links name."""
+"""Links to files that a terminal can open (OSC 8): which terminals support them, and addresses."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
-_VTE = 5000  # the first version of VTE that has them
+_VTE = 5000  # the first version of VTE that supports them
 _KONSOLE = 201200
 _PROGRAMS = frozenset({"iTerm.app", "WezTerm", "vscode", "ghostty"})
 
@@ -13,7 +13,7 @@ def are_shown(environment: Mapping[str, str], terminal: bool) -> bool:
 
     Args:
         environment: of the process. `FORCE_HYPERLINK` decides, 0 for no, as in other programs;
-            `NO_COLOR` is stronger.
+            `NO_COLOR` takes precedence.
         terminal: standard output is one.
     """
     if environment.get("NO_COLOR"):
@@ -34,16 +34,16 @@ def are_shown(environment: Mapping[str, str], terminal: bool) -> bool:
 
 
 def link(path: str | None, line: int | None) -> str | None:
-    """The address of a file and a line in it, of harmless characters alone; None: there is none.
+    """The address of a file and a line, in harmless characters only; None: there is none.
 
     Args:
-        path: as it was recorded.
+        path: as recorded.
         line: from 1; None: the file alone.
     """
     if path is None or not Path(path).is_absolute():
         return None
     try:
-        address = Path(path).as_uri()  # percent-encodes whatever is no letter or digit
+        address = Path(path).as_uri()  # percent-encodes all but letters and digits
     except UnicodeEncodeError:  # no file can have this name
         return None
     return address if line is None else f"{address}#{line}"

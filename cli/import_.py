@@ -1,4 +1,4 @@
-"""`longctx import`: takes a document from one file into the library."""
+"""`longctx import`: restores a document from one file into the library."""
 
 import os
 import sys
@@ -69,7 +69,7 @@ def run(
 
 
 def _called(file: str, name: str | None) -> "tuple[str, Callable[[str | None], str | None]]":
-    """The document's name, and what title it gets where it has one, or none, in the file."""
+    """The document's name, and a function from the title in the file, or None, to its title."""
     from longctx.core.store.naming import called, called_after
 
     if name is not None:
@@ -83,7 +83,7 @@ def _called(file: str, name: str | None) -> "tuple[str, Callable[[str | None], s
 
 @contextmanager
 def _source(file: str) -> Iterator[IO[bytes]]:
-    """What to read from.
+    """The file to read from.
 
     Raises:
         UsageError: the file cannot be opened, or standard input is a terminal.

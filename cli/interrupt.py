@@ -1,8 +1,8 @@
-"""Ctrl-C and `kill` within a time limit, also while one long computation holds the main thread.
+"""Ctrl-C and `kill` within a time limit, even while one computation blocks the main thread.
 
-Python tells the main thread of a signal only between two of its own steps, and a large matrix
-product is one step. So a second thread waits along, and ends the process when the first does not.
-What is on disk is whole at every moment; that is the store's affair, not this module's.
+Python delivers a signal to the main thread only between two of its own steps, and a large matrix
+product is one step. So a second thread waits too, and ends the process when the first does not. The
+store, not this module, keeps the state on disk whole at every moment.
 """
 
 import os
@@ -19,7 +19,7 @@ from typing import Any
 from longctx.cli.at_once import end_at_once
 
 GRACE = 1.5  # seconds
-PRESSED_AGAIN = 5.0  # seconds after which a further Ctrl-C is meant as a new one
+PRESSED_AGAIN = 5.0  # seconds after which a further Ctrl-C counts as a new one
 ENDING = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED, TERMINATED = (128 + number for number in ENDING)  # exit codes
 USUAL = (signal.default_int_handler, signal.SIG_DFL, end_at_once)
@@ -29,16 +29,16 @@ USUAL = (signal.default_int_handler, signal.SIG_DFL, end_at_once)
 def within(tell: Callable[[int], int | None], grace: float = GRACE) -> Iterator[None]:
     """Ends the process if Ctrl-C or `kill` has not left this context after `grace` seconds.
 
-    The first of them raises KeyboardInterrupt. What comes after it within seconds does nothing,
-    here and until the process ends: it cuts nothing short that is told of the first.
+    The first signal raises KeyboardInterrupt. Further ones within seconds do nothing, here and
+    until the process ends, so they cannot cut short what is reported about the first.
 
     Args:
-        tell: says so to the user, from another thread, just before; is called with the exit code,
-            and may give another one.
+        tell: informs the user just before, from another thread; it is called with the exit code,
+            and may return a different one.
         grace: seconds.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals go to the main thread, which is not ours
+        yield  # signals go to the main thread, and this is not it
         return
     with first_alone(*ENDING, end=tell):
         left = threading.Event()
@@ -58,7 +58,7 @@ def within(tell: Callable[[int], int | None], grace: float = GRACE) -> Iterator[
 
 
 def code_of(interrupt: KeyboardInterrupt) -> int:
-    """The exit code of a run that this ended."""
+    """The exit code of a run that was ended by this interrupt."""
     return interrupt.args[0] if interrupt.args else INTERRUPTED
 
 
@@ -68,14 +68,14 @@ def _watch(
     tell: Callable[[int], int | None],
     grace: float,
 ) -> None:
-    while data := receiving.recv(16):  # the numbers of the signals that came
+    while data := receiving.recv(16):  # the numbers of received signals
         came = [number for number in data if number in ENDING]
         if came and not left.wait(grace):
             _end(128 + came[0], tell)
 
 
 def _end(code: int, tell: Callable[[int], int | None]) -> None:
-    """Ends the process here and now, after it was told."""
+    """Ends the process immediately, after reporting it."""
     try:
         told = tell(code)
         code = code if told is None else told
@@ -87,20 +87,20 @@ def _end(code: int, tell: Callable[[int], int | None]) -> None:
 def first_alone(
     *numbers: int, end: Callable[[int], int | None] = lambda code: None
 ) -> Iterator["_First"]:
-    """The first signal raises KeyboardInterrupt; those of the next seconds do nothing.
+    """The first signal raises KeyboardInterrupt; further ones within seconds do nothing.
 
-    Only of signals that do what they usually do: what was to be ignored from the start, as SIGINT
-    is where a script began this with `&`, stays ignored. Contexts in one another, of other signals
-    too, have one first signal. Where the program's own start expected Ctrl-C, nothing that comes
-    after the outermost context does anything: all is told then, and Python ends.
+    Only signals with their usual handlers are affected: one ignored from the start, such as SIGINT
+    when a script began this with `&`, stays ignored. Nested contexts, also for other signals, share
+    one first signal. If the program's own start expected Ctrl-C, signals after the outermost
+    context do nothing: everything is reported by then, and Python ends.
 
     Args:
-        numbers: the signals; without one, SIGINT.
-        end: as `tell` of `within`; is called where the signal comes in an import: the process ends
-            there. An exception could be lost in it, or end it in the midst of native code.
+        numbers: the signals; SIGINT if empty.
+        end: as `tell` of `within`; called where a signal comes during an import, which ends the
+            process. An exception could get lost in the import, or break off native code.
 
     Returns:
-        What is known of the first.
+        The state of the first signal.
     """
     if threading.current_thread() is not threading.main_thread():
         yield _First()
@@ -121,15 +121,15 @@ def first_alone(
                 elif not first.came:
                     signal.signal(number, handler)
             if first.came:
-                # Where a KeyboardInterrupt leaves code that was run from a text, as dataclasses
-                # are made, Python ends by that signal in the end, whoever caught it; until the
-                # next such code is run.
+                # If a KeyboardInterrupt leaves code run from a string, as for dataclasses,
+                # Python exits by that signal at the end, even if it was caught, unless other
+                # such code is run.
                 exec("")
 
 
 @contextmanager
 def _noting_dropped() -> Iterator["_First"]:
-    """The outermost context's first signal, which hears where Python drops it."""
+    """The outermost context's first signal, which is notified if Python drops it."""
     global _first
     if _first is not None:
         yield _first
@@ -144,15 +144,15 @@ def _noting_dropped() -> Iterator["_First"]:
 
 
 class _First:
-    """Raises KeyboardInterrupt once, and again where a person had to wait and presses again.
+    """Raises KeyboardInterrupt once, and again if a person had to wait and presses again.
 
     Args:
-        tell_dropped: tells of an error that no caller gets, as one in `__del__`.
+        tell_dropped: reports an error that no caller receives, such as one in `__del__`.
 
     Attributes:
-        came: the exit code, if it was raised, and not dropped.
-        end: tells of it where it comes in an import.
-        settled: how the run ends is decided: no signal changes it.
+        came: the exit code, if it was raised and not dropped.
+        end: reports it where it comes during an import.
+        settled: how the run ends is decided; no signal changes it.
     """
 
     def __init__(self, tell_dropped: Callable[[Any], object] = sys.__unraisablehook__):
@@ -163,7 +163,7 @@ class _First:
         self._when = 0.0
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """What to do when a signal comes."""
+        """The signal handler."""
         if self.settled or (self.came and time.monotonic() - self._when < PRESSED_AGAIN):
             return
         self.came, self._when = 128 + number, time.monotonic()
@@ -172,7 +172,7 @@ class _First:
         raise KeyboardInterrupt(self.came)
 
     def note_dropped(self, error: Any) -> None:
-        """The next signal is the first, if Python drops this one; that needs no traceback."""
+        """If Python drops this one, the next signal is the first; that needs no traceback."""
         if issubclass(error.exc_type, KeyboardInterrupt):
             self.came = None
         else:
@@ -180,10 +180,10 @@ class _First:
 
 
 def _importing(frame: FrameType | None) -> bool:
-    """Whether a module is being imported there."""
+    """Whether a module is being imported in this frame."""
     while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
     return frame is not None
 
 
-_first: _First | None = None  # of the contexts that are open; a process has one set of signals
+_first: _First | None = None  # of the open contexts; a process has one set of signals

@@ -50,7 +50,7 @@ def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
 
 
 def summary(manifest: "Manifest") -> dict[str, Any]:
-    """What a list tells of a document; `bytes` is its text, `state_bytes` what it takes on disk."""
+    """What a list shows of a document; `bytes` is its text's size, `state_bytes` that on disk."""
     return {
         "name": manifest.name,
         "title": manifest.shown,
@@ -65,6 +65,6 @@ def summary(manifest: "Manifest") -> dict[str, Any]:
 
 
 def status(told: dict[str, Any]) -> str:
-    """The status in a summary, with how far a reading that is not complete has come."""
+    """The status in a summary, with the progress of an incomplete reading."""
     read = f" ({told['tokens']:,} tokens so far)" if told["status"] == "reading" else ""
     return f"{told['status']}{read}"

@@ -1,7 +1,7 @@
-"""From a command's options to a model ready to run, without the noise that libraries make.
+"""From a command's options to a model ready to run, without the libraries' noise.
 
-Sets the environment before transformers is imported, because it is read then; so nothing here
-imports core at module level.
+Transformers reads the environment when imported, so it is set before; hence nothing here imports
+core at module level.
 """
 
 import gc
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def make_setup(**choices: Any) -> "Setup":
-    """What the user chose about the model, with transformers made quiet and kept offline.
+    """The user's choices about the model; makes transformers quiet and keeps it offline.
 
     Args:
         **choices: fields of `Setup`.
@@ -29,7 +29,7 @@ def make_setup(**choices: Any) -> "Setup":
     choices = expanded(choices)
     with progress.status("starting"):
         _silence(choices["model"])
-        # Importing makes a million objects that stay; looking for garbage among them costs a tenth.
+        # Importing makes a million lasting objects; garbage collection among them costs a tenth.
         gc.disable()
         from longctx.core.engine.choice import Setup
 
@@ -41,9 +41,9 @@ def make_setup(**choices: Any) -> "Setup":
 def choose_document(
     library: Path, doc: str | None, partial: bool = False, needed: Collection[str] | None = None
 ) -> "Document":
-    """The document that the user named, or the latest, which is then told.
+    """The document that the user named, or the latest, which is then announced.
 
-    Takes no time, so that a wrong name is known before a model is loaded.
+    Takes no time, so that a wrong name is reported before a model is loaded.
 
     Raises:
         LongctxError: there is no such library or document, or it is damaged.
@@ -63,18 +63,18 @@ def choose_document(
 def open_session(
     library: Path, document: "Document", partial: bool = False, **choices: Any
 ) -> "Iterator[Session]":
-    """Opens a document with its model, and says what a person should know of it.
+    """Opens a document with its model, and tells people what they should know.
 
-    What both have on the disk is read from the start, while the model's libraries are imported.
+    The files of both are read from the start, while the model's libraries are imported.
 
     Args:
         library: the library's folder.
-        document: as `choose_document` gave it.
-        partial: also take what the last checkpoint holds.
+        document: from `choose_document`.
+        partial: for an unfinished document, use what its last checkpoint holds.
         **choices: fields of `Setup`.
 
     Raises:
-        LongctxError: as `Session` does.
+        LongctxError: as `Session`.
     """
     from longctx.core.common.read_ahead import ReadAhead
     from longctx.core.common.regular_files import open_regular
@@ -102,7 +102,7 @@ def open_session(
 
 
 def expanded(choices: dict[str, Any]) -> dict[str, Any]:
-    """What the user chose about the model, with the user's own folder for `~`."""
+    """The user's choices about the model, with `~` expanded."""
     return {
         key: os.path.expanduser(value) if key in ("model", "profile") and value else value
         for key, value in choices.items()
@@ -110,7 +110,7 @@ def expanded(choices: dict[str, Any]) -> dict[str, Any]:
 
 
 def go_offline(model: str | None) -> None:
-    """Keeps transformers from the network, unless only the network may have the model."""
+    """Keeps transformers offline, unless the model may be available only online."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     if not _is_hub_name(model):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -129,5 +129,5 @@ def _silence(model: str | None) -> None:
 
 
 def _is_hub_name(model: str | None) -> bool:
-    """Whether only the network may have it: owner/model, and no such folder."""
+    """Whether it may be available only online: owner/model, and no such folder."""
     return model is not None and model.count("/") == 1 and not Path(model).exists()

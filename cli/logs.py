@@ -1,8 +1,8 @@
-"""`-v` and `--log-file`: where what the modules log goes, and in which form.
+"""`-v` and `--log-file`: where the modules' logs go, and in which form.
 
-Modules log to loggers of their own names, under `longctx`. Here alone are they given somewhere to
-go. A record is one line whatever is in it: control characters are escaped, so that no text can make
-a line of its own or steer a terminal.
+Modules log to loggers of their own names, under `longctx`; handlers are added only here. A record
+is always one line: control characters are escaped, so that no text can add a line or control a
+terminal.
 """
 
 import logging
@@ -17,13 +17,13 @@ from longctx.cli.text import escaped
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.outputs import Output
 
-LEVELS = (logging.ERROR, logging.INFO, logging.DEBUG)  # on standard error, by how often -v stands
+LEVELS = (logging.ERROR, logging.INFO, logging.DEBUG)  # on standard error, by the number of -v
 OURS = "longctx"
 
 
 @contextmanager
 def logging_of(run: Run) -> Iterator[None]:
-    """Sends what is logged, and what other libraries warn of, where a run wants it.
+    """Sends logs and other libraries' warnings where a run requests them.
 
     Raises:
         UsageError: the log file cannot be opened.
@@ -59,7 +59,7 @@ class OneLine(logging.Formatter):
     """A record as one line; a traceback follows it, indented, line by line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, with nothing in it that a terminal or a reader of lines would obey."""
+        """The line, without anything that a terminal or a line reader would act on."""
         line = escaped((self._fmt or "") % {**vars(record), **self._more(record)})
         if not record.exc_info:
             return line
@@ -75,7 +75,7 @@ class OneLine(logging.Formatter):
 
 
 class _Terminal(logging.Handler):
-    """Lines on what standard error is at the moment: bars may have taken its place."""
+    """Lines on the current standard error, which bars may have replaced."""
 
     def __init__(self, verbose: int):
         super().__init__(LEVELS[min(verbose, len(LEVELS) - 1)])
@@ -97,7 +97,7 @@ def _file(output: Output, files: ExitStack) -> logging.Handler:
 
 
 class _File(logging.Handler):
-    """Lines in a file, each written at once; one that takes no more is told of once."""
+    """Lines in a file, each written at once; a failure to write is reported once."""
 
     def __init__(self, output: Output, out: IO[bytes]):
         super().__init__(logging.DEBUG)
@@ -119,7 +119,7 @@ class _File(logging.Handler):
 
 
 class _Collected(logging.Handler):
-    """Keeps for the report what is logged in a form for programs (`core/common/telemetry.py`)."""
+    """Keeps the machine-readable log records for the report (`core/common/telemetry.py`)."""
 
     def __init__(self, run: Run):
         super().__init__(logging.INFO)

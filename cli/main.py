@@ -1,8 +1,8 @@
 """The program: its commands in the order in which `--help` lists them, and its own options.
 
-A command is one file with a function `run`, whose docstring is its help, and `EXAMPLES`, which
-stand under it; a folder with `COMMANDS` is a command that has others. Command files import nothing
-heavy at module level, so that help is there at once.
+A command is one file with a function `run`, whose docstring is its help, and `EXAMPLES`, shown
+below it; a folder with `COMMANDS` is a command with subcommands. Command files import nothing heavy
+at module level, so that help appears at once.
 """
 
 from types import ModuleType
@@ -86,7 +86,7 @@ def _print_help(ctx: typer.Context, value: bool) -> None:
         raise typer.Exit
 
 
-# Typer's own --help of a group would import pydantic for the help of every command: 0.1 s.
+# Typer's own group --help would import pydantic for the help of every command: 0.1 s.
 ShowHelp = Annotated[
     bool,
     typer.Option(
@@ -134,7 +134,7 @@ def start(
 
 
 def _add(parent: typer.Typer, name: str, module: ModuleType) -> None:
-    """Adds a command, or one that has others."""
+    """Adds a command, with its subcommands if any."""
     epilog = f"\b\nExamples:\n{module.EXAMPLES}"
     if not hasattr(module, "COMMANDS"):
         parent.command(name, cls=Command, epilog=epilog)(module.run)

@@ -52,10 +52,10 @@ Out = Annotated[
 
 
 def names(given: Iterable[str]) -> tuple[str, ...]:
-    """Names of an option that is given several times, or once with commas; each name once.
+    """Names from an option given several times, or once with commas; each name once.
 
-    A comma stands between names, and also between a decode policy's options: what follows one and
-    has a value but no name (`recycled:budget=2048,stride=25`) belongs to the name before it.
+    Commas separate names, and also a decode policy's options: a part with a value but no name
+    (`recycled:budget=2048,stride=25`) belongs to the name before it.
     """
     found: list[str] = []
     for part in (part.strip() for text in given for part in text.split(",")):
@@ -67,7 +67,7 @@ def names(given: Iterable[str]) -> tuple[str, ...]:
 
 
 def tokens(given: Iterable[str]) -> tuple[int, ...]:
-    """Numbers of tokens of such an option, each once.
+    """Numbers of tokens from such an option, each once.
 
     Raises:
         UsageError: not a number of tokens.
@@ -78,7 +78,7 @@ def tokens(given: Iterable[str]) -> tuple[int, ...]:
 
 
 def lengths(given: str) -> list[int]:
-    """Numbers of tokens with commas between them.
+    """Comma-separated numbers of tokens.
 
     Raises:
         UsageError: not a number of tokens.

@@ -169,7 +169,7 @@ def _watched(wanted: "NeedleTest") -> "Iterator[Watch]":
     from longctx.core.measure.niah.run import Watch
 
     places = depths(wanted.depths)
-    at: list[Plan] = []  # all haystacks, once they are known
+    at: list[Plan] = []  # all haystacks, once known
     with grids.live_grid(
         "depth", niah_tables.columns(wanted.lengths), niah_tables.rows(places)
     ) as grid:

@@ -30,7 +30,7 @@ def show(report: "NeedleReport", out: Path | None) -> None:
 
     Args:
         report: the results.
-        out: folder to which they were written; None: none.
+        out: folder with the written results; None: none were written.
     """
     lengths, depths = report.settings["lengths"], report.settings["depths"]
     grid = grids.Grid("depth", columns(lengths), rows(depths))

@@ -1,8 +1,8 @@
-"""The options that commands share, each said once: flag, environment variable, help text.
+"""The options that commands share, each defined once: flag, environment variable, help text.
 
-An option with an environment variable is a setting: it may stand in the user's config file too,
-under the name of its flag. One without is meant for a single run. What a
-registry has is told without importing any of its files.
+An option with an environment variable is a setting: the user's config file can set it too, under
+the name of its flag. One without is for a single run. A registry's entries are listed without
+importing any of its files.
 """
 
 from pathlib import Path
@@ -16,12 +16,12 @@ from longctx.core.retrieve import gather_by
 
 
 def told(summaries: dict[str, str]) -> list[str]:
-    """What a registry has, each with what it is."""
+    """A registry's entries, each with its summary."""
     return [f"{name} ({summary})" for name, summary in summaries.items()]
 
 
 def either(things: list[str]) -> str:
-    """Things to choose from, as a sentence has them."""
+    """Alternatives, worded for a sentence."""
     return f"{', '.join(things[:-1])} or {things[-1]}"
 
 

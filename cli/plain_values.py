@@ -1,6 +1,6 @@
-"""Values of options that are right as they are: Typer's check imports pydantic, which takes 0.1 s.
+"""Option values that need no check: Typer's check imports pydantic, which takes 0.1 s.
 
-They are what was not given, a default, text for text, and a path that nothing is asked of.
+They are missing values, defaults, text for a text option, and paths without requirements.
 """
 
 import os
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_OTHER = object()  # what no option's value is
+_OTHER = object()  # never an option's value
 _ASKED = ("exists", "writable", "resolve_path", "allow_dash", "parser", "path_type")  # of a path
 
 
 def spare(option: Any) -> None:
-    """Has Typer check only those values of an option, or argument, that need it."""
+    """Makes Typer check only those values of an option or argument that need it."""
     check = option.get_runtime_param
-    if "get_runtime_param" in vars(option):  # that of --help is the same each time it is asked for
+    if "get_runtime_param" in vars(option):  # that of --help is always the same object
         return
     option.get_runtime_param = lambda: _Check(check)
 
@@ -32,13 +32,13 @@ class _Check:
     whole: Callable[[], Any]
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """A value as the command gets it; Typer's error where it is none."""
+        """A value as the command gets it; Typer's error if it is invalid."""
         taken = plain(value, param)
         return self.whole().coerce(value, param=param, ctx=ctx) if taken is _OTHER else taken
 
 
 def plain(value: Any, param: Any) -> Any:
-    """A value as Typer would give it; `_OTHER` where Typer has to say."""
+    """A value as Typer would give it; `_OTHER` where Typer has to decide."""
     kind, asked = param.type_descriptor.annotation, param.type_descriptor.parameter_info
     several = param.multiple or param.nargs == -1
     if value is None:
@@ -57,7 +57,7 @@ def plain(value: Any, param: Any) -> Any:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether it is text, with no bytes in it that are none."""
+    """Whether it is text that can be encoded, without undecodable bytes."""
     if not isinstance(value, str):
         return False
     try:
@@ -68,7 +68,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_any_path(value: Any, asked: Any) -> bool:
-    """Whether a path needs to be no certain one, and is not one that cannot be read."""
+    """Whether a path has no requirements to meet, and is readable as text."""
     if any(getattr(asked, name) for name in _ASKED) or not (asked.file_okay and asked.dir_okay):
         return False
     if not _is_text(value) or "\0" in value:

@@ -1,7 +1,7 @@
-"""What surrounds every command: options and config file before it, errors and exit codes after it.
+"""The frame of every command: options and config file before it, errors and exit codes after it.
 
-Here, and nowhere else, an error becomes a message on standard error and an exit code, and the
-report of a run is written. Knows no command by name.
+Only here does an error become a message on standard error and an exit code, and is the report of a
+run written. Knows no command by name.
 """
 
 import copy
@@ -35,7 +35,7 @@ from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.foreign import is_memory
 
 PROGRAM = "longctx"
-NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)  # it can never be one
+NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)  # never a valid path
 _log = logging.getLogger(__name__)
 
 
@@ -46,7 +46,7 @@ class Interrupted(LongctxError):
 
 
 class Terminated(Interrupted):
-    """The process was told to end, as by `kill` or a service manager."""
+    """The process was asked to end, for example by `kill` or a service manager."""
 
     exit_code = TERMINATED
 
@@ -56,7 +56,7 @@ def interrupted(code: int, remedy: str = "") -> Interrupted:
 
     Args:
         code: the exit code.
-        remedy: how to go on.
+        remedy: how to resume.
     """
     if code == TERMINATED:
         return Terminated("terminated", "", remedy)
@@ -77,7 +77,7 @@ class Command(TyperCommand):
         """Runs the command.
 
         Raises:
-            UsageError: the log or the report cannot be written, or two things want standard output.
+            UsageError: the log or report cannot be written, or two outputs claim standard output.
         """
         current: Run = ctx.find_object(Run)
         current.command = ctx.command_path.partition(" ")[2]
@@ -85,7 +85,7 @@ class Command(TyperCommand):
         if current.report is not None:
             report.output(current.report).require_writable()
         with standard_output.of_run(current), logging_of(current):
-            if _log.isEnabledFor(logging.INFO):  # looking for a version takes a while
+            if _log.isEnabledFor(logging.INFO):  # looking up a version takes a while
                 _log.info("longctx %s: %s", report.version("longctx"), current.command)
             try:
                 code = super().invoke(ctx)
@@ -97,7 +97,7 @@ class Command(TyperCommand):
 
 
 class Program(TyperGroup):
-    """The command line as a whole, as the console script and Typer's test runner call it."""
+    """The whole command line, as called by the console script and Typer's test runner."""
 
     def __init__(self, **attributes: Any):
         super().__init__(**attributes)
@@ -106,7 +106,7 @@ class Program(TyperGroup):
             everywhere.spare_pydantic(option)
         shared = [copy.copy(option) for option in own]
         for option in shared:
-            option.hidden = True  # the program's own help has them
+            option.hidden = True  # the program's own help lists them
         for command in _leaves(self):
             for option in command.params:
                 plain_values.spare(option)
@@ -119,16 +119,16 @@ class Program(TyperGroup):
         *more: Any,
         **extra: Any,
     ) -> None:
-        """Runs a command and leaves with its exit code."""
+        """Runs a command and exits with its exit code."""
         given = sys.argv[1:] if args is None else [*args]
-        for option in self.params:  # Typer adds these two when all else is there
+        for option in self.params:  # Typer adds these two last
             if option.name in ("install_completion", "show_completion"):
                 everywhere.spare_pydantic(option)
-        # Looked for before the command line is parsed, so that mistakes in it are told so too.
+        # Before the command line is parsed, so that mistakes in it are reported in this form too.
         current = run.start(Run(json="--json" in given, debug="--debug" in given))
         current.report = _report_in(given)
         if f"_{PROGRAM.upper()}_COMPLETE" in os.environ:
-            # Help texts are folded at this width, and a shell takes every line for a name.
+            # Help texts wrap at this width, and a shell takes every line for a name.
             os.environ["COLUMNS"] = "9999"
         extra.update(standalone_mode=False, obj=current)
         run_command = super().main
@@ -139,7 +139,7 @@ class Program(TyperGroup):
         """Runs the command that was parsed.
 
         Raises:
-            Interrupted: by Ctrl-C, for which Typer has no message.
+            Interrupted: on Ctrl-C, for which Typer has no message.
         """
         ctx.default_map = settings.defaults(self.commands)
         try:
@@ -149,7 +149,7 @@ class Program(TyperGroup):
 
 
 def _report_in(given: list[str]) -> Path | None:
-    """What stands after --report."""
+    """The value of --report."""
     given = given[: given.index("--")] if "--" in given else given
     for word, following in zip(given, [*given, ""][1:], strict=True):
         flag, equals, value = word.partition("=")
@@ -159,7 +159,7 @@ def _report_in(given: list[str]) -> Path | None:
 
 
 def _leaves(group: Any) -> list[Any]:
-    """The commands of a group that have no others."""
+    """The commands of a group that have no subcommands."""
     found = []
     for command in group.commands.values():
         found += _leaves(command) if hasattr(command, "commands") else [command]
@@ -167,7 +167,7 @@ def _leaves(group: Any) -> list[Any]:
 
 
 def note_json(ctx: typer.Context, value: bool) -> bool:
-    """Callback of `--json`: errors are told as JSON, also where the environment asked for it."""
+    """Callback of `--json`: errors are JSON too, also if the environment set the option."""
     current = ctx.find_object(Run)
     if current and value:
         current.json = True
@@ -175,7 +175,7 @@ def note_json(ctx: typer.Context, value: bool) -> bool:
 
 
 def explain(error: Exception) -> tuple[int, str]:
-    """The exit code of an error and what to say of it."""
+    """The exit code of an error and its message."""
     if isinstance(error, LongctxError):
         return error.exit_code, str(error)
     if isinstance(error, typer.TyperException):
@@ -191,7 +191,7 @@ def explain(error: Exception) -> tuple[int, str]:
 
 
 def _of_system(error: OSError) -> tuple[int, str]:
-    """The exit code and the words for what the system refused, of a path that a user named."""
+    """The exit code and message for a system error on a path that a user named."""
     why = error.strerror or str(error)
     if error.filename is None:
         return 1, str(error)
@@ -202,7 +202,7 @@ def _of_system(error: OSError) -> tuple[int, str]:
 
 
 def _guarded(current: Run, call: Callable[[], Any]) -> int:
-    """Calls, and turns whatever comes of it into an exit code, also Ctrl-C at any moment."""
+    """Calls, and turns the outcome into an exit code, also Ctrl-C at any moment."""
 
     def end(code: int) -> int:
         progress.stop_drawing()
@@ -211,14 +211,14 @@ def _guarded(current: Run, call: Callable[[], Any]) -> int:
     try:
         with first_alone(end=end) as first:
             return _ended(current, call, first)
-    except KeyboardInterrupt as error:  # while something else was about to be told
+    except KeyboardInterrupt as error:  # while something else was about to be reported
         return end(code_of(error))
 
 
 def _ended(current: Run, call: Callable[[], Any], first: Any) -> int:
-    """Calls, and tells what went wrong; from then on Ctrl-C does nothing.
+    """Calls, and reports what went wrong; from then on Ctrl-C does nothing.
 
-    An error after Ctrl-C is told as Ctrl-C: libraries turn it into errors of their own.
+    An error after Ctrl-C is reported as Ctrl-C, since libraries turn it into their own errors.
     """
     try:
         code = call()
@@ -238,7 +238,7 @@ def _ended(current: Run, call: Callable[[], Any], first: Any) -> int:
 
 
 def tell(error: Exception, current: Run) -> int:
-    """Says on standard error what an error is, as a JSON object or as text.
+    """Reports an error on standard error, as a JSON object or as text.
 
     Returns:
         Its exit code.
@@ -253,10 +253,10 @@ def tell(error: Exception, current: Run) -> int:
 
 
 def finish(current: Run, code: int) -> int:
-    """Writes the report of a run that is over, if one is wanted.
+    """Writes the report of a finished run, if requested.
 
     Returns:
-        The exit code: another one only where the report of a run that succeeded cannot be written.
+        The exit code; a different one only if the report of a successful run cannot be written.
     """
     if current.report is not None:
         try:
@@ -270,7 +270,7 @@ def finish(current: Run, code: int) -> int:
 
 
 def _log_end(current: Run, error: BaseException | None) -> None:
-    """Logs how a run ended; what kind of error it was, the message being told elsewhere."""
+    """Logs how a run ended, with the kind of error; its message is reported elsewhere."""
     how = "done" if error is None else f"ended by {type(error).__name__}"
     if isinstance(error, typer.Exit):
         how = f"exit code {error.exit_code}"
@@ -286,7 +286,7 @@ def _help_hint(error: Any) -> str:
 
 
 def _leave_output() -> None:
-    """Spares the interpreter's complaint at its end where nobody takes standard output."""
+    """Avoids the interpreter's complaint at exit if nobody reads standard output."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError, LongctxError):

@@ -1,7 +1,7 @@
-"""How far a run has come: bars and spinners at a terminal, lines elsewhere, or JSON for programs.
+"""The progress of a run: bars and spinners at a terminal, lines elsewhere, or JSON for programs.
 
-All of it goes to standard error, in the form that `--progress` names. Knows nothing of what is
-measured but its numbers.
+It goes to standard error, in the form that `--progress` names. Knows only the numbers of what is
+measured.
 """
 
 import os
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from longctx.core.ingest.ingest import Progress
 
 PLAIN_EVERY_MS = 30_000
-QUIET_S = 2  # seconds that a copy takes before its progress is shown
+QUIET_S = 2  # seconds of copying before progress is shown
 
 
 @contextmanager
 def status(text: str) -> Iterator[None]:
-    """Says at the terminal that something takes a while."""
+    """Shows at the terminal that something takes a while."""
     waiting = nullcontext()
     if draws():
         waiting = drawing(render.open_console(sys.stderr).status(clean(text)))
@@ -34,12 +34,12 @@ def status(text: str) -> Iterator[None]:
         yield
 
 
-_drawn: list[Any] = []  # bars and spinners at the terminal now
+_drawn: list[Any] = []  # bars and spinners now at the terminal
 
 
 @contextmanager
 def drawing(live: Any) -> Iterator[Any]:
-    """A bar or spinner of rich, drawn until the context ends or `stop_drawing` is called."""
+    """Draws a rich bar or spinner until the context ends or `stop_drawing` is called."""
     _drawn.append(live)
     try:
         with live:
@@ -55,7 +55,7 @@ def stop_drawing() -> None:
 
 
 def draws() -> bool:
-    """Whether bars and spinners are wanted, and standard error is a terminal that has them."""
+    """Whether bars and spinners are requested, and standard error is a terminal that shows them."""
     plain = os.environ.get("TERM", "") in ("dumb", "unknown")
     return current().form is Form.BAR and sys.stderr.isatty() and not plain
 
@@ -65,13 +65,13 @@ def draws() -> bool:
 
 @contextmanager
 def reading(what: str = "reading") -> "Iterator[Callable[..., None]]":
-    """Shows how far an ingest has come: a bar at a terminal, elsewhere a line every 30 s.
+    """Shows the progress of an ingest: a bar at a terminal, elsewhere a line every 30 s.
 
     Args:
         what: names it where progress is JSON.
 
     Returns:
-        What to call with each `Progress`, and with the document's name where there are several.
+        A function to call with each `Progress`, and with the document's name if there are several.
     """
     if current().form is Form.JSON:
         with lines(what, "bytes") as told:
@@ -119,13 +119,13 @@ def plain(text: str) -> None:
 def step(
     text: str, done: int = 0, total: int | None = None, unit: str = "steps", kept: int = 0
 ) -> None:
-    """One of the things that a long run does begins.
+    """Shows that a step of a long run begins.
 
     Args:
         text: what it is.
         done, total: how many are done, of how many.
         unit: what they are, in the plural.
-        kept: how many of those done are of an earlier run.
+        kept: how many of those done come from an earlier run.
     """
     if current().form is Form.JSON:
         with lines(one_line(text), unit) as told:
@@ -135,7 +135,7 @@ def step(
 
 
 def so_far(state: "Progress", document: str = "") -> str:
-    """Tokens that were read, speed and time left; of which document, where there are several."""
+    """Tokens read, speed and time left; and the document, if there are several."""
     seconds = max(state.time_ms, 1) / 1000
     read = state.processed - state.cache
     rate = state.tokens * read / max(state.processed, 1) / seconds  # of this run
@@ -151,7 +151,7 @@ def so_far(state: "Progress", document: str = "") -> str:
 class ByteProgress(ExitStack):
     """Shows how many bytes are done, once that takes over two seconds.
 
-    A bar at a terminal, elsewhere a line every 30 s. Use it as a context.
+    A bar at a terminal, elsewhere a line every 30 s. Use it as a context manager.
     """
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ class ByteProgress(ExitStack):
         self._lines: Lines | None = None
 
     def tell(self, done: int, total: int) -> None:
-        """Notes that `done` of `total` bytes are done; the first time, that it has begun."""
+        """Notes that `done` of `total` bytes are done; the first call marks the start."""
         now = time.monotonic()
         began, before = self._first = self._first or (now, done)
         seconds, new = now - began, done - before

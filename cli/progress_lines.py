@@ -1,4 +1,4 @@
-"""Progress that is told now and then: as JSON for programs, or at intervals.
+"""Progress reported from time to time: as JSON for programs, or at intervals.
 
 Knows nothing of where it is printed.
 """
@@ -14,13 +14,13 @@ EVERY_MS = 200
 
 
 class Lines(AbstractContextManager["Lines"]):
-    """Objects with `total`, `cache`, `processed` and `time_ms`: the first, the last, 5 a second.
+    """Objects with `total`, `cache`, `processed` and `time_ms`: first, last and 5 a second.
 
-    Where the document is another one, or the time goes back, something else has begun, of which the
-    first is told again. Use it as a context, whose end tells what was not told yet.
+    If the document changes or the time goes back, a new series begins, and its first object is
+    reported too. Use it as a context manager; its end reports the last object.
 
     Args:
-        what: is done.
+        what: names the work.
         unit: of the counts, in the plural.
         write: prints one object.
     """
@@ -37,11 +37,11 @@ class Lines(AbstractContextManager["Lines"]):
         """Notes how far it is.
 
         Args:
-            total: how much there is in all; None: nobody knows.
-            cache: of it, what was there before.
-            processed: of it, what is done, `cache` included.
+            total: how much there is in all; None: unknown.
+            cache: how much of it existed before.
+            processed: how much of it is done, `cache` included.
             time_ms: since it began.
-            more: other counts, and the `document` that they are of.
+            more: other counts, and their `document`.
         """
         document = more.get("document")
         if time_ms < self._time or document != self._document:
@@ -66,9 +66,9 @@ class Lines(AbstractContextManager["Lines"]):
 def every(
     period_ms: int, tell: "Callable[[Progress, str], None]"
 ) -> "Callable[[Progress, str], None]":
-    """What to call with each `Progress` and its document, of which every `period_ms` one is told.
+    """A function to call with each `Progress` and document; it reports one every `period_ms`.
 
-    The times of what is read one after another, each of which begins at 0, are added up.
+    Each document's time begins at 0; the times of successive documents are added up.
     """
     due, before, last, last_document = period_ms, 0, 0, ""
 

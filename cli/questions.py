@@ -1,7 +1,6 @@
-"""Questions from a file or from standard input, one after another as they come.
+"""Questions from a file or from standard input, one by one as they arrive.
 
-Knows three forms: plain text (one question a line), JSON lines, and YAML as in
-samples/questions/.
+Three forms: plain text (one question a line), JSON lines, and YAML as in samples/questions/.
 """
 
 import sys
@@ -17,15 +16,15 @@ FORMS = "Give one question a line, or an object with the key 'question' for each
 
 
 def from_stdin() -> Iterator[str]:
-    """One question a line; each is given as soon as its line is there."""
+    """One question a line; each is yielded as soon as its line arrives."""
     return _lines(raw.decode("utf-8", errors="replace") for raw in _raw_lines())
 
 
 def from_file(path: Path) -> list[str]:
-    """The questions of a file, by its ending: .jsonl, .yaml, .yml, or else plain text.
+    """The questions of a file, by its ending: .jsonl, .yaml, .yml, else plain text.
 
     Raises:
-        UsageError: there is no such file, or something in it is no question.
+        UsageError: there is no such file, or something in it is not a question.
         UnreadableInput: it is not UTF-8 text.
     """
     try:

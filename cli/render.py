@@ -1,8 +1,7 @@
-"""Everything that is printed but progress (`progress.py`) and grids of rates (`grids.py`).
+"""All printing except progress (`progress.py`) and grids of rates (`grids.py`).
 
-Results go to standard output, everything else to standard error. Text from documents, models,
-files and errors passes `clean`, so that nothing in it can steer a terminal, and is never read as
-markup.
+Results go to standard output, everything else to standard error. Text from documents, models, files
+and errors passes `clean`, so that it cannot control a terminal, and is never read as markup.
 """
 
 import json
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from longctx.core.ask.gather import Passage
 
 SCHEMA_VERSION = 1
-MATCH = "bold red"  # as grep has it
+MATCH = "bold red"  # as in grep
 
 
 def line(text: str) -> None:
@@ -35,14 +34,14 @@ def line(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """A line for the person at the terminal, on standard error; not where quiet is wanted."""
+    """A line for the person at the terminal, on standard error; not with --quiet."""
     current().notes.append(clean(text))
     if not current().quiet:
         print(indented(text), file=sys.stderr, flush=True)
 
 
 def problem(text: str) -> None:
-    """A part of the work that failed: told as a note is, and also where quiet is wanted."""
+    """A part of the work that failed: like a note, but also with --quiet."""
     current().notes.append(clean(text))
     error(text)
 
@@ -53,7 +52,7 @@ def error(text: str) -> None:
 
 
 def indented(text: str) -> str:
-    """Clean text whose further lines are indented: a name with a newline makes no other message."""
+    """Clean text with further lines indented: a name with a newline cannot fake a message."""
     return clean(text).replace("\n", "\n  ")
 
 
@@ -68,7 +67,7 @@ def prompt(text: str) -> None:
 
 
 def result(values: dict[str, Any], json: bool) -> bool:
-    """Keeps the result of a command for the report, and prints it as JSON if that is wanted.
+    """Keeps the result of a command for the report, and prints it as JSON if requested.
 
     Args:
         values: the object.
@@ -84,13 +83,13 @@ def result(values: dict[str, Any], json: bool) -> bool:
 
 
 def print_json(values: dict[str, Any], file: IO[str] | None = None) -> None:
-    """One JSON object on one line; ASCII alone, so that it is the same on every terminal."""
+    """One JSON object on one line; ASCII only, so that it is the same on every terminal."""
     text = json.dumps({"schema_version": SCHEMA_VERSION, **values}, allow_nan=False)
     print(text.replace("\x7f", "\\u007f"), file=file or sys.stdout, flush=True)
 
 
 def stream(text: str) -> None:
-    """A piece of an answer as it comes."""
+    """A piece of an answer as it is decoded."""
     print(clean(text), end="", flush=True)
 
 
@@ -99,8 +98,8 @@ def passages(found: "Iterable[Passage]", scores: bool, names: bool = False) -> N
 
     Args:
         found: best first.
-        scores: with each one's score.
-        names: with the name of each one's document before it.
+        scores: add the score of each.
+        names: put the document's name before each.
     """
     console = open_console(sys.stdout)
     for passage in found:
@@ -117,14 +116,14 @@ def passages(found: "Iterable[Passage]", scores: bool, names: bool = False) -> N
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a source as it is printed.
+    """A line of a source, for printing.
 
     Attributes:
         place: `file:line`, or the file alone.
         text: the line; None: the place alone.
-        marked: what of it stands out, in characters, ascending.
+        marked: the highlighted parts, in characters, ascending.
         name: its document's, where several are searched; else empty.
-        matches: it is a hit, and no context.
+        matches: it is a hit, not context.
         link: an address that a terminal can open; None: there is none.
     """
 
@@ -137,11 +136,11 @@ class Line:
 
 
 def lines(found: Iterable[Line | None], indent: bool) -> None:
-    """Lines of sources as grep prints them; None is the border of two groups.
+    """Prints lines of sources as grep does; None separates two groups.
 
     Args:
         found: in the order in which they are printed.
-        indent: the space at their beginning stays.
+        indent: keep the white space at their start.
     """
     linked = hyperlinks.are_shown(os.environ, sys.stdout.isatty())
     styles = sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
@@ -151,7 +150,7 @@ def lines(found: Iterable[Line | None], indent: bool) -> None:
         link = each.link if each is not None and linked else None
         if console is not None:
             console.print(_linked(parts, link), soft_wrap=True)
-        else:  # nothing to style: importing rich would take longer than all else
+        else:  # nothing to style: importing rich would take longer than the rest
             texts = [text for text, _ in parts]
             if link:
                 texts[_PLACE] = f"\x1b]8;;{link}\x1b\\{texts[_PLACE]}\x1b]8;;\x1b\\"
@@ -159,11 +158,11 @@ def lines(found: Iterable[Line | None], indent: bool) -> None:
     sys.stdout.flush()
 
 
-_PLACE = 1  # of the parts of a line
+_PLACE = 1  # index among the parts of a line
 
 
 def _parts(line: Line, indent: bool) -> list[tuple[str, str]]:
-    """A line's name, its place, and its text, each with its style; all of it is clean."""
+    """A line's name, place and text, each with its style; all are clean."""
     mark, style = (":", "bold") if line.matches else ("-", "")
     parts = [
         (f"{one_line(line.name)}: " if line.name else "", "dim"),
@@ -182,12 +181,12 @@ def _parts(line: Line, indent: bool) -> list[tuple[str, str]]:
 
 
 def _spaced(text: str, indent: bool) -> str:
-    """Clean text on one line, with one space for any white space, or with its white space."""
+    """Clean text on one line; white space becomes one space, or stays as it is."""
     return re.sub(r"[^\S \t]+" if indent else r"\s+", " ", clean(text))
 
 
 def _linked(parts: Sequence[tuple[str, str]], link: str | None) -> Any:
-    """Text of rich's, with a link on its place."""
+    """A rich text with a link on its place."""
     from rich.style import Style
     from rich.text import Text
 
@@ -210,7 +209,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence
     console = open_console(sys.stdout)
     widths = [max(map(_width, column)) for column in zip(headers, *cells, strict=True)]
     if sum(widths) + 2 * (len(widths) - 1) <= console.width:
-        # Nothing to fold: a thousand lines of rich's take a second.
+        # Nothing to wrap: rich takes a second for a thousand lines.
         head, *lines = (_aligned(row, headers, widths, right) for row in (headers, *cells))
         console.print(styled((head, "bold")), soft_wrap=True)
         print("".join(f"{line}\n" for line in lines), end="", flush=True)
@@ -228,7 +227,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence
 def _aligned(
     row: Sequence[str], headers: Sequence[str], widths: Sequence[int], right: Sequence[str]
 ) -> str:
-    """A line of a table, its cells as wide as the columns and two spaces between them."""
+    """A line of a table: cells padded to the columns' widths, two spaces between them."""
     parts = []
     for cell, header, width in zip(row, headers, widths, strict=True):
         space = " " * (width - _width(cell))
@@ -237,7 +236,7 @@ def _aligned(
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal that a text takes."""
+    """The width of a text in terminal columns."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -256,7 +255,7 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def warn(found: "Found") -> None:
-    """What a person should know of an answer or a search before believing it."""
+    """Warns of what a person should know before trusting an answer or a search."""
     _warn_of_doubt(found.found, found.documents)
     _warn_of_state(found.documents, found.state)
     if found.tokens["dropped"]:
@@ -264,7 +263,7 @@ def warn(found: "Found") -> None:
 
 
 def warn_of_search(values: dict[str, Any]) -> None:
-    """The same of a search, from its JSON object."""
+    """The same for a search, from its JSON object."""
     if not values["passages"]:
         note("nothing was found")
     else:
@@ -279,7 +278,7 @@ def _warn_of_doubt(found: str, documents: Sequence[str]) -> None:
 
 
 def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:
-    """What was left out of the documents, and which of them."""
+    """Warns of what was left out of the documents, and of which."""
     if state["without_embeddings"]:
         names = ", ".join(state["without_embeddings"])
         note(f"chosen by words alone: there are no embeddings of {names}")
@@ -293,7 +292,7 @@ def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:
 
 
 def warn_of_answer(answer: "Answer") -> None:
-    """The same of an answer, with what concerns its decoding."""
+    """The same for an answer, including its decoding."""
     warn(answer)
     if answer.reassigned:
         note("the answer went beyond the model's window: its tokens were given new positions")
@@ -308,7 +307,7 @@ def confirm(question: str) -> bool:
 
 
 def open_console(file: IO[str]) -> "Console":
-    """A console that takes no text for markup; where nobody sees it, no line is folded."""
+    """A console that reads no text as markup; without a terminal, no line is wrapped."""
     from rich.console import Console
 
     return Console(
@@ -322,7 +321,7 @@ def open_console(file: IO[str]) -> "Console":
 
 
 def styled(*parts: str | tuple[str, str]) -> Any:
-    """Text of rich's, of parts with or without a style; none of it is markup."""
+    """A rich text made of parts with or without a style; none of it is markup."""
     from rich.text import Text
 
     return Text.assemble(*parts)

@@ -1,7 +1,6 @@
-"""`--report`: one JSON object of a whole run, in a file that is there when it is whole.
+"""`--report`: one JSON object on a whole run, in a file that appears only when complete.
 
-Written at the end of every run, also of one that fails or is interrupted; what is in it says
-`contents`.
+Written at the end of every run, even one that fails or is interrupted; `contents` gives its fields.
 """
 
 import json
@@ -13,11 +12,11 @@ from longctx.core.common.outputs import Output
 
 SCHEMA_VERSION = 1
 PACKAGES = ("longctx", "torch", "transformers", "tokenizers", "safetensors", "numpy", "triton")
-ASKS = 2  # results from which on there is a list of them
+ASKS = 2  # the number of results from which they become a list
 
 
 def versions() -> dict[str, str | None]:
-    """Of Python and of the packages that decide results; None: not installed."""
+    """The versions of Python and of the packages that affect results; None: not installed."""
     import platform
 
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
@@ -39,18 +38,18 @@ def output(path: Path) -> Output:
 
 
 def write(path: Path, run: Run, code: int) -> None:
-    """Writes the report of a run that ends with an exit code, in the place of an older one.
+    """Writes the report of a run that ends with an exit code, replacing an older one.
 
     Raises:
         LongctxError: it cannot be written.
-        BrokenPipeError: nobody reads standard output, where it was to go.
+        BrokenPipeError: it goes to standard output, which nobody reads.
     """
     text = json.dumps(contents(run, code), indent=1, default=str, allow_nan=False) + "\n"
     output(path).write(text)
 
 
 def contents(run: Run, code: int) -> dict[str, Any]:
-    """What a report says."""
+    """The fields of a report."""
     import platform
 
     facts = dict(run.facts)
@@ -74,7 +73,7 @@ def contents(run: Run, code: int) -> dict[str, Any]:
 
 
 def _result(run: Run) -> dict[str, Any] | None:
-    """The object that `--json` prints; where it prints several, all of them under `answers`."""
+    """The object that `--json` prints; if it prints several, all of them under `answers`."""
     if len(run.results) < ASKS:
         return run.results[0] if run.results else None
     return {"answers": run.results}

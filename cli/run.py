@@ -1,7 +1,7 @@
-"""This run of the program: what the options of every command say, and what came of it so far.
+"""This run of the program: the values of the common options, and the results so far.
 
-There is one at a time; what prints and what reports asks `current`. Imports nothing of ours and
-nothing heavy, for it is there before the command line is read.
+There is one at a time; printing and reporting code asks `current`. Imports nothing of ours and
+nothing heavy, since it exists before the command line is read.
 """
 
 import time
@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-FLAG, VARIABLE, FILE = 3, 2, 1  # what an option's value came from; the greater one counts
+FLAG, VARIABLE, FILE = 3, 2, 1  # where an option's value came from; the greatest takes precedence
 
 
 class Form(StrEnum):
@@ -23,21 +23,21 @@ class Form(StrEnum):
 
 @dataclass
 class Run:
-    """How this run tells things, and what it will report.
+    """How this run prints, and what it will report.
 
     Attributes:
         json: results and errors as JSON objects.
         debug: errors with a traceback.
         quiet: nothing but the result and errors.
-        verbose: 0, or 1 for what is done, or 2 for all there is to know of it.
-        log_file: where the log goes, in full.
+        verbose: 0, or 1 for what is done, or 2 for all details.
+        log_file: where the full log goes.
         report: where the report goes.
         progress: how progress is shown; None: as `quiet` says.
-        command, arguments: what was run, once it is known.
+        command, arguments: what was run, once known.
         results: the objects that `--json` prints.
-        notes: what people were told beside the result.
-        warnings: what other libraries warned of.
-        facts, stages: what the log says in a form for programs; seconds by stage.
+        notes: messages to people beside the result.
+        warnings: warnings of other libraries.
+        facts, stages: the log's machine-readable facts; seconds by stage.
         error: code and message.
     """
 
@@ -60,9 +60,9 @@ class Run:
     _began: float = field(default_factory=time.monotonic)
 
     def choose(self, name: str, value: Any, rank: int) -> None:
-        """Notes an option's value, unless one that counts more was there before.
+        """Notes an option's value, unless a value of higher rank is already noted.
 
-        It may stand before the command and after it, in the environment and in the config file.
+        It can come from before or after the command, the environment, or the config file.
         """
         if rank >= self._ranks.get(name, 0):
             self._ranks[name] = rank
@@ -83,12 +83,12 @@ _run = Run()
 
 
 def current() -> Run:
-    """The run that is going on."""
+    """The current run."""
     return _run
 
 
 def start(run: Run) -> Run:
-    """Makes a run the one that is going on."""
+    """Makes a run the current one."""
     global _run
     _run = run
     return run

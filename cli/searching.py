@@ -1,4 +1,4 @@
-"""What `longctx find` finds: hits of a session's ranking, or of a ranking by words alone."""
+"""The search of `longctx find`: hits from a session's ranking, or from a ranking by words alone."""
 
 import time
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Results:
     """What was found.
 
     Attributes:
-        documents: that were searched, open.
+        documents: those searched, open.
         hits: best first.
         values: the JSON object.
     """
@@ -32,14 +32,15 @@ class Results:
 
 @dataclass(frozen=True)
 class Search:
-    """What is looked for.
+    """What to search for.
 
     Attributes:
-        query: the user's words; they may be none where there are `lines`.
+        query: the user's words; may be empty if `lines` is set.
         lines: which lines may be hits; None: all.
-        most: hits, at most.
-        tokens: that the hits may have together, though the first is always one; None: any number.
-        files: one hit of each file is enough.
+        most: the most hits.
+        tokens: the most tokens of all hits together, except that the first hit always counts;
+            None: any number.
+        files: one hit from each file is enough.
     """
 
     query: str
@@ -105,7 +106,7 @@ class Search:
     def _hits(
         self, documents: "tuple[Document, ...]", ranked: "Ranked", index: "PassageIndex"
     ) -> "list[Hit]":
-        """The best passages, no more than wanted; the first one whatever its length."""
+        """The best passages within the limits; the first one whatever its length."""
         from longctx.core.passages.matching import Query
         from longctx.core.retrieve.finding import find_hits
 

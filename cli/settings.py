@@ -1,7 +1,7 @@
 """The user's config file: defaults for options, under flags and LONGCTX_* variables.
 
-TOML, with an option's name as key, at the top level for every command that has it, or in a table
-named after a command for that command alone. A key that nothing reads is an error.
+TOML, with option names as keys, at the top level for every command that has the option, or in a
+table named after a command for that command only. Unknown keys are errors.
 """
 
 import os
@@ -15,7 +15,7 @@ Commands = Mapping[str, Any]  # name -> a Typer command
 
 
 def config_path() -> Path:
-    """Where the config file is, whether or not there is one."""
+    """The path of the config file, whether or not it exists."""
     named = os.environ.get("LONGCTX_CONFIG")
     if named:
         return Path(named).expanduser()
@@ -40,7 +40,7 @@ def defaults(commands: Commands) -> dict[str, dict[str, Any]]:
         commands: the program's commands, whose options are the known keys.
 
     Raises:
-        UsageError: the file is not TOML, has an unknown key, or LONGCTX_CONFIG names none.
+        UsageError: the file is not TOML or has an unknown key, or LONGCTX_CONFIG names no file.
     """
     path = config_path()
     if not path.is_file():
@@ -79,7 +79,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """The same with `-` for `_` in every key."""
+    """The same values with `-` for `_` in every key."""
     return {
         key.replace("_", "-"): _plain(value) if isinstance(value, dict) else value
         for key, value in values.items()
@@ -87,9 +87,9 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(command: Any) -> dict[str, Any]:
-    """A command's settings: the flag without its dashes -> its option.
+    """A command's settings: flag without dashes -> option.
 
-    Those of a command that has others are theirs.
+    For a command with subcommands, those of its subcommands.
     """
     found = {
         option.opts[0].removeprefix("--"): option for option in command.params if option.envvar
@@ -100,7 +100,7 @@ def _settings(command: Any) -> dict[str, Any]:
 
 
 def _inner(command: Any) -> Commands:
-    """The commands that a command has."""
+    """The subcommands of a command."""
     return getattr(command, "commands", {})
 
 
@@ -118,7 +118,7 @@ def _check(values: dict[str, Any], known: set[str], where: str) -> None:
 
 
 def _chosen(known: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a command by parameter; of several in one, as in a variable, a list."""
+    """A command's values by parameter; several in one text, as in a variable, become a list."""
     return {
         known[key].name: str(value).split() if known[key].multiple else value
         for key, value in values.items()

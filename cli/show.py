@@ -1,4 +1,4 @@
-"""`longctx show`: everything that is recorded of one document."""
+"""`longctx show`: everything recorded about one document."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ def run(
 
 
 def _manifest(library: "Library", name: str) -> "Manifest":
-    """The manifest of a document that may also be unfinished or damaged.
+    """The manifest of a document, even if unfinished or damaged.
 
     Raises:
         NotFound: there is none of this name.

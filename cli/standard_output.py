@@ -1,6 +1,6 @@
-"""Who has standard output: what a command prints, or one thing that was wanted there by `-`.
+"""What standard output is for: a command's prints, or one output sent there by `-`.
 
-Where it is such a thing, nothing else goes there: what the command prints goes to standard error.
+In the second case nothing else goes there: the command prints to standard error.
 """
 
 import sys
@@ -14,10 +14,10 @@ from longctx.core.common.outputs import STANDARD, standard_output_kept
 
 @contextmanager
 def of_run(run: Run) -> Iterator[None]:
-    """Inside, what is printed goes to standard error where the report or the log has the other.
+    """Inside, prints go to standard error if the report or the log uses standard output.
 
     Raises:
-        UsageError: two things want it.
+        UsageError: two outputs claim it.
     """
     wanted = _wanted(run)
     if wanted:
@@ -28,14 +28,14 @@ def of_run(run: Run) -> Iterator[None]:
 
 @contextmanager
 def given_to(what: str, run: Run) -> Iterator[None]:
-    """Inside, what is printed goes to standard error: a command's `-` has the other.
+    """Inside, prints go to standard error: a command's `-` uses standard output.
 
     Args:
-        what: the option or argument that is `-`, as it was given.
-        run: what else is wanted.
+        what: the option or argument that is `-`, as given.
+        run: its report and log may claim standard output too.
 
     Raises:
-        UsageError: something else wants it too.
+        UsageError: another output claims it too.
     """
     _require_one([what, *_wanted(run)], run)
     with standard_output_kept():
@@ -43,7 +43,7 @@ def given_to(what: str, run: Run) -> Iterator[None]:
 
 
 def is_terminal() -> bool:
-    """Whether somebody sees it."""
+    """Whether it is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 

@@ -1,8 +1,8 @@
-"""Standard input, output and error as this program needs them, whatever it was started with.
+"""Standard input, output and error as this program needs them, however it was started.
 
-A program may be started with any of the three closed. Python then has no stream, and the next file
-that is opened gets the number: a note would be written into a document. So the null device takes
-the place of what is missing, before anything else is opened. Imports nothing of ours but errors.
+A program can be started with any of the three closed. Python then has no stream, and the next file
+opened gets its number: a note would be written into a document. So the null device replaces closed
+streams before anything else is opened. Imports nothing of ours but errors.
 """
 
 import io
@@ -15,7 +15,7 @@ NAMES = ("stdin", "stdout", "stderr")  # by their numbers
 
 
 class Told(io.TextIOWrapper):
-    """Standard error: what cannot be told, as on a full disk, is no reason to stop working."""
+    """Standard error: a message that cannot be written, as on a full disk, stops no work."""
 
     def write(self, text: str) -> int:
         """Writes what can be written."""
@@ -25,7 +25,7 @@ class Told(io.TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
-        """Sends on what can be sent on."""
+        """Flushes what can be flushed."""
         try:
             super().flush()
         except OSError:
@@ -33,10 +33,10 @@ class Told(io.TextIOWrapper):
 
 
 class Results(io.TextIOWrapper):
-    """Standard output: a result that cannot be written is an error that says so.
+    """Standard output: a result that cannot be written is an error.
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: nobody reads it any more.
         LongctxError: it cannot be written for another reason.
     """
 
@@ -48,7 +48,7 @@ class Results(io.TextIOWrapper):
             raise _unwritable(error) from error
 
     def flush(self) -> None:
-        """Sends on what was written."""
+        """Flushes what was written."""
         try:
             super().flush()
         except OSError as error:
@@ -74,7 +74,7 @@ def fill_gaps() -> None:
 
 
 def stand_in() -> None:
-    """Makes standard output and error what is described here."""
+    """Makes standard output and error `Results` and `Told`."""
     for name, kind in (("stdout", Results), ("stderr", Told)):
         before = getattr(sys, name)
         before.flush()

@@ -1,4 +1,4 @@
-"""Text made fit to show: nothing in it can steer a terminal, and figures read as people write them.
+"""Text made safe to show: nothing in it can control a terminal, and figures are easy to read.
 
 Knows nothing of where it is printed.
 """
@@ -6,21 +6,21 @@ Knows nothing of where it is printed.
 import re
 import unicodedata
 
-CLIP = 200  # characters of a line that stand for a passage
+CLIP = 200  # characters of the line that represents a passage
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor
     r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # strings: window titles, links
     r"|\x1b[ -/]*[0-~]"
 )
-# Format characters that living scripts need: joiners, and signs that stand before numbers.
+# Format characters that living scripts need: joiners, and signs before numbers.
 _HARMLESS = frozenset(
     "\u200c\u200d\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2"
 )
 
 
 class _Visible(dict):
-    """A translation table that is filled with the characters that come up."""
+    """A translation table filled with characters as they occur."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -37,7 +37,7 @@ _VISIBLE = _Visible()
 
 
 class _Escaped(dict):
-    """The same, where such characters are shown as Python writes them."""
+    """The same, but shows such characters as Python escapes."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -51,20 +51,20 @@ _ESCAPED = _Escaped()
 
 
 def clean(text: str) -> str:
-    """Text without what a terminal would obey: escape sequences, control and format characters.
+    """Text without what a terminal acts on: escape sequences, control and format characters.
 
-    Newlines and tabs stay, other ends of lines become newlines. Halves of surrogate pairs, as in
-    undecodable file names, become U+FFFD.
+    Newlines and tabs stay, other line endings become newlines. Lone surrogates, as in undecodable
+    file names, become U+FFFD.
     """
-    if text.isascii() and text.isprintable():  # as most cells of a long list
+    if text.isascii() and text.isprintable():  # like most cells of a long list
         return text
     return _ESCAPES.sub("", text).translate(_VISIBLE)
 
 
 def escaped(text: str) -> str:
-    """Text on one line, with what `clean` would take away shown as `\\x1b` or `\\u202e`.
+    """Text on one line, with what `clean` would remove shown as `\\x1b` or `\\u202e`.
 
-    For logs: what was there can be told, and nothing in it begins another line.
+    For logs: the original can be recognised, and nothing in it begins another line.
     """
     return text.translate(_ESCAPED)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from longctx.core.ask.candidates import Candidates
     from longctx.core.store.document import Document
 
-GIVEN = "COMMANDLINE"  # where a value comes from that was typed for this run
+GIVEN = "COMMANDLINE"  # the origin of a value typed for this run
 
 
 def choose_documents(
@@ -27,20 +27,21 @@ def choose_documents(
     partial: bool,
     needed: Collection[str] | None = None,
 ) -> "Document | Candidates":
-    """The document that the user named, or the latest; or several, if several are meant.
+    """The document that the user named, or the latest; or several, if several are requested.
 
-    Takes no time, so that a wrong name is known before a model is loaded.
+    Takes no time, so that a wrong name is reported before a model is loaded.
 
     Args:
-        context: knows whether `docs` were typed, or are a setting, which --all is stronger than.
+        context: knows whether `docs` were typed, or are a setting, which --all overrides.
         library: the library's folder.
         docs: names; none: the latest.
         everything: all documents of the library.
-        partial: also take what the last checkpoint holds of a document.
+        partial: for an unfinished document, use what its last checkpoint holds.
         needed: the groups that a document is opened for; None: all.
 
     Raises:
-        LongctxError: there is no such library or document, or it is damaged or of another model.
+        LongctxError: there is no such library or document, or it is damaged or was read with
+            another model.
     """
     from longctx.core.ask import candidates
     from longctx.core.store.library import Library
@@ -71,18 +72,18 @@ def open_documents(
     gather_by: str | None,
     **choices: Any,
 ) -> "Iterator[Asking]":
-    """Opens what `choose_documents` gave with its model, and says what a person should know of it.
+    """Opens the chosen documents with their model, and tells people what they should know.
 
     Args:
         library: the library's folder.
-        chosen: one document, or several.
-        partial: also take what the last checkpoint holds.
-        max_docs: documents that a question is encoded for, at most.
-        gather_by: what will be gathered by.
+        chosen: one document, or several, from `choose_documents`.
+        partial: for an unfinished document, use what its last checkpoint holds.
+        max_docs: the most documents that a question is encoded for.
+        gather_by: the gather source.
         **choices: fields of `Setup`.
 
     Raises:
-        LongctxError: as `Session` and `JointSession` do.
+        LongctxError: as `Session` and `JointSession`.
     """
     from longctx.core.ask.candidates import Candidates
 
@@ -104,7 +105,7 @@ def open_documents(
 def _opened_together(
     chosen: "Candidates", max_docs: int, gather_by: str | None, choices: dict[str, Any]
 ) -> "Asking":
-    """A session; what it reads first is read while the model's libraries are imported."""
+    """A session; its first files are read while the model's libraries are imported."""
     from longctx.core.common.read_ahead import ReadAhead
     from longctx.core.common.regular_files import open_regular
     from longctx.core.model.files import local_weights

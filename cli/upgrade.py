@@ -1,4 +1,4 @@
-"""`longctx upgrade`: brings documents of an older format up to this one."""
+"""`longctx upgrade`: upgrades documents of an older format to the current one."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated

@@ -77,7 +77,7 @@ def run(
 
 
 def _check_models(library: "Library", names: Iterable[str], json: bool) -> "list[Checked]":
-    """Checks the models of documents, and tells of each."""
+    """Checks the models of documents, and reports on each."""
     from longctx.cli.loading import go_offline
     from longctx.core.engine.model_check import check
 
@@ -105,7 +105,7 @@ def _told(checked: "Verified") -> str:
 
 
 def leave(statuses: set[str]) -> None:
-    """Leaves with the exit code of the worst.
+    """Exits with the exit code of the worst.
 
     Raises:
         typer.Exit: unless all are ok.

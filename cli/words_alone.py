@@ -1,4 +1,4 @@
-"""Documents opened for a search by words: no model, and none of its libraries imported."""
+"""Documents opened for a search by words, without a model and without importing its libraries."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Opened:
-    """Documents that are searched by their words.
+    """Documents to search by their words.
 
     Attributes:
         documents: open; nobody can delete or replace them meanwhile.
-        changed: names of their sources whose files have other content now.
-        skipped: why a document of the library is none of them, by its name; None: one was meant.
-        load_s: seconds that opening took.
+        changed: names of their sources whose files have changed.
+        skipped: by name, why a document of the library is not among them; None: only one was
+            requested.
+        load_s: seconds to open them.
     """
 
     documents: tuple["Document", ...]
@@ -34,16 +35,16 @@ class Opened:
     def state(
         self, index: "PassageIndex", owners: Sequence[int], tokens: Sequence[int]
     ) -> dict[str, Any]:
-        """What JSON says of the state that was searched; no model, device or number format.
+        """The JSON fields on the state searched, without model, device and number format.
 
         Args:
             index: the documents' words.
-            owners, tokens: of each hit the index of its document, and its tokens.
+            owners, tokens: for each hit, the index of its document, and its tokens.
         """
         manifests = [document.manifest for document in self.documents]
         told = {
             "reused_tokens": sum(manifest.tokens for manifest in manifests),
-            "status": max(manifest.status for manifest in manifests),  # "reading" if one is
+            "status": max(manifest.status for manifest in manifests),  # "reading" if any is
             "changed_sources": self.changed,
             "checked_bytes": sum(document.checked_bytes for document in self.documents),
             "method": ", ".join(dict.fromkeys(manifest.method for manifest in manifests)),
@@ -70,15 +71,15 @@ class Opened:
 def open_for_words(
     library: Path, chosen: "Document | Candidates", partial: bool
 ) -> Iterator[Opened]:
-    """Opens what was chosen, all of it, and says what a person should know of it.
+    """Opens everything chosen, and tells people what they should know.
 
     Args:
         library: the library's folder.
         chosen: one document, or several.
-        partial: also take what the last checkpoint holds.
+        partial: for an unfinished document, use what its last checkpoint holds.
 
     Raises:
-        LongctxError: a document that was named has gone, or is damaged; or all have gone.
+        LongctxError: a named document is unavailable or damaged; or all are unavailable.
     """
     from longctx.core.ask.candidates import Candidates, why_gone
     from longctx.core.common.errors import Locked, NotFound

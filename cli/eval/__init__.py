@@ -1,7 +1,6 @@
 """`longctx eval`: evaluations, each a command of its own in a file of its name.
 
-A command here is what it is elsewhere: a function `run`, whose docstring is its help, and
-`EXAMPLES`.
+As elsewhere, a command is a function `run`, whose docstring is its help, and `EXAMPLES`.
 """
 
 from longctx.cli.eval import babilong, compare, qa, ruler

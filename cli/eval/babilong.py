@@ -1,4 +1,4 @@
-"""`longctx eval babilong`: the facts of a bAbI story, spread among prose."""
+"""`longctx eval babilong`: the facts of a bAbI story, spread through prose."""
 
 from pathlib import Path
 from typing import Annotated

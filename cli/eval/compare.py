@@ -139,7 +139,7 @@ def run(
 
 
 def _can_plot(out: Path | None) -> bool:
-    """Whether matplotlib is installed; if it is not, says so before the work."""
+    """Whether matplotlib is installed; if not, says so before the work."""
     found = find_spec("matplotlib") is not None
     if out is not None and not found:
         render.note("no plot will be drawn: pip install 'longctx[plot]'")
@@ -153,12 +153,12 @@ class _Told:
         self._pace, self._texts, self._name = Pace(), 0, ""
 
     def begin(self, run: "Run") -> None:
-        """A method begins with a length."""
+        """Shows that a method begins a length."""
         self._name, self._texts = f"{run.method}, {run.length:,} tokens", 0
         progress.step(f"{self._name}{' (ceiling)' if run.is_ceiling else ''}", unit="runs")
 
     def tell(self, message: dict[str, Any]) -> None:
-        """A message of its process."""
+        """Shows a message from its process."""
         if reading := message.get("reading"):
             self._texts += reading["tokens"] == 0
             what = f"{self._name}, reading text {self._texts}"

@@ -11,10 +11,10 @@ FIRST_S, EVERY_S = 2.0, 10.0
 
 
 class Pace:
-    """Tells how many things of how many are done, with rate and time left.
+    """Reports how much is done, with rate and time left.
 
-    Another name starts a new count. Results of an earlier run count neither for the rate nor for
-    the time left.
+    A new name starts a new count. Results of an earlier run affect neither the rate nor the time
+    left.
 
     Args:
         first_s: seconds before the first line for a name; 0: at once.
@@ -27,13 +27,13 @@ class Pace:
         self._lines: Lines | None = None
 
     def tell(self, what: str, done: int, total: int | None, unit: str, kept: int = 0) -> None:
-        """Notes that `done` of `total` are done; the first call for a name says that it begins.
+        """Notes that `done` of `total` are done; the first call for a name marks its start.
 
         Args:
-            what: the name of what is done.
+            what: the name of the work.
             done, total: how many; None: unknown.
             unit: what is counted, in the plural.
-            kept: how many of those done an earlier run did.
+            kept: how many of those done come from an earlier run.
         """
         now = time.monotonic()
         if what != self._what:

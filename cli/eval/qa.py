@@ -1,4 +1,4 @@
-"""`longctx eval qa`: questions on documents, with answers and perhaps their places known."""
+"""`longctx eval qa`: questions on documents, with known answers and possibly their places."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ class Sheet:
     """A document and questions about it.
 
     Attributes:
-        document: of the library.
-        placed: questions of one or more files.
+        document: in the library.
+        placed: questions from one or more files.
         folder: where results are kept; None: nowhere.
     """
 
@@ -142,14 +142,14 @@ def run(
 
 
 def named_pairs(document: str, questions: Sequence[str]) -> list[tuple[str, list[Path]]]:
-    """Documents with their files of questions, as the command's arguments name them.
+    """Documents with their files of questions, from the command's arguments.
 
     Args:
         document: a document's name, or DOCUMENT=QUESTIONS.
-        questions: files on the document before them, or DOCUMENT=QUESTIONS.
+        questions: files for the preceding document, or DOCUMENT=QUESTIONS.
 
     Raises:
-        UsageError: a document without a file.
+        UsageError: a document has no file.
     """
     pairs: list[tuple[str, list[Path]]] = []
     for word in (document, *questions):
@@ -161,7 +161,7 @@ def named_pairs(document: str, questions: Sequence[str]) -> list[tuple[str, list
             pairs[-1][1].append(Path(word).expanduser())
         else:
             pairs.append((word, []))
-    if not pairs[0][1]:  # the others were named with a file
+    if not pairs[0][1]:  # the others have a file
         remedy = "Name a file of questions after it, or give DOCUMENT=QUESTIONS."
         raise UsageError(f"cannot ask '{document}'", "there are no questions", remedy)
     return pairs
@@ -182,7 +182,7 @@ def _sheets(
 
 
 def _folders(names: Sequence[str], out: Path | None) -> list[Path | None]:
-    """The folder for each document's results: with several, each has a subfolder."""
+    """The folder for each document's results; with several, each has a subfolder."""
     if out is None or len(names) == 1:
         return [out] * len(names)
     counts = [names[: number + 1].count(name) for number, name in enumerate(names)]

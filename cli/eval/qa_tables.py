@@ -26,7 +26,7 @@ class Table:
     """Rows of cells.
 
     Attributes:
-        title: a line above it; empty: it belongs to the table before.
+        title: a line above it; empty: it belongs to the previous table.
         headers: names of the columns.
         rows: their cells.
     """
@@ -37,7 +37,7 @@ class Table:
 
 
 def of_reports(reports: "Sequence[QuestionReport]") -> Iterator[Table]:
-    """Recall, and answers if there are any, of each document; of several also in sum."""
+    """Recall, and answers if any, for each document; for several, also in total."""
     from longctx.core.measure.eval.qa import summed
 
     for report in reports:
@@ -73,7 +73,7 @@ def _title(report: "QuestionReport", reports: "Sequence[QuestionReport]") -> str
 
 
 def _questions(counted: dict[str, int]) -> str:
-    """How many questions, how they are counted, and how many have their answer nowhere."""
+    """How many questions, how they are counted, and how many answers occur nowhere."""
     total = sum(counted[way] for way in WAYS)
     ways = [
         f"{counted[way]:,} {told}" if counted[way] < total else told

@@ -1,4 +1,4 @@
-"""What `ruler` and `babilong` share: the choice of tasks, the run with its progress, the table."""
+"""Shared by `ruler` and `babilong`: the choice of tasks, the run with its progress, the table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,7 +23,7 @@ def chosen(
     """The tasks that a user names, without duplicates.
 
     Args:
-        text: names with commas, or `all`.
+        text: comma-separated names, or `all`.
         made: tasks that can be run.
         names: all names, in order.
         absent: why some of them cannot be run.
@@ -57,12 +57,12 @@ def evaluate(
         what: tasks, lengths and samples.
         left_out: names of tasks that cannot be made, and why.
         setup: model, method and device.
-        how: to ask.
+        how: how to ask.
         out: folder that keeps finished samples; None: none are kept.
         json: print one JSON object.
 
     Raises:
-        LongctxError: as `run` does, or the folder holds other files.
+        LongctxError: as `run`, or the folder holds other files.
         KeyboardInterrupt: Ctrl-C, after the table.
     """
     from longctx.core.engine.setup import prepare
@@ -92,7 +92,7 @@ def evaluate(
 
 @contextmanager
 def _watched() -> "Iterator[Watch]":
-    """Shows which sample is read, and how far."""
+    """Shows which sample is being read, and the progress."""
     from longctx.core.measure.eval.run import Watch
 
     with ExitStack() as shown:

@@ -131,7 +131,7 @@ def run(
     converted.
     """
     require_fit(ctx, paths)
-    # What takes no time is refused first; torch is not imported before `make_setup`.
+    # Quick checks come first; torch is not imported before `make_setup`.
     with stoppable(json) as stop:
         folder, fields = library_path(library), understood(ctx.params)
         setup = make_setup(

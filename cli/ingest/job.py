@@ -1,6 +1,6 @@
-"""The options of `ingest`, understood before anything slow: which go together, and what they say.
+"""The options of `ingest`, checked before anything slow: which go together, and what they mean.
 
-How it is read, by which model, is `loading.make_setup`'s affair.
+`loading.make_setup` handles the model and how it reads.
 """
 
 from pathlib import Path
@@ -10,16 +10,16 @@ import typer
 
 from longctx.core.common.errors import UsageError
 
-TYPED = "COMMANDLINE"  # where a value comes from that was given for this run
-READ_AS = ("method", "profile", "keep_kv", "kv_dtype")  # what a document that is there says itself
-ANEW = ("each", "replace", "dry_run")  # what no document becomes longer with
+TYPED = "COMMANDLINE"  # the origin of a value typed for this run
+READ_AS = ("method", "profile", "keep_kv", "kv_dtype")  # an existing document records these
+ANEW = ("each", "replace", "dry_run")  # never used to extend a document
 
 
 def require_fit(ctx: typer.Context, paths: list[str]) -> None:
     """Refuses options that contradict one another.
 
     Raises:
-        UsageError: with what to do.
+        UsageError: says what to do.
     """
     given = ctx.params
     if given["append"]:
@@ -39,18 +39,18 @@ def require_fit(ctx: typer.Context, paths: list[str]) -> None:
 
 
 def says_how_to_read(ctx: typer.Context) -> bool:
-    """Whether the command line says how to read what a document that is there says itself."""
+    """Whether the command line sets what an existing document records."""
     return bool(_typed(ctx, *READ_AS))
 
 
 def _typed(ctx: typer.Context, *names: str) -> list[str]:
-    """Those options that come from the command line, not from the environment or a file."""
+    """The options that come from the command line, not from the environment or a file."""
     sources = {name: ctx.get_parameter_source(name) for name in names}
     return sorted(name for name, source in sources.items() if source and source.name == TYPED)
 
 
 def _refuse(names: list[str], other: str, why: str = "") -> None:
-    """UsageError for the first of these options, if there is any, beside another one."""
+    """UsageError for the first of these options, if any, combined with another one."""
     if names:
         flag = "--" + names[0].replace("_", "-")
         raise UsageError(f"{flag} cannot be given with {other}", why, "Leave it out.")
@@ -60,10 +60,10 @@ def understood(given: dict[str, Any]) -> dict[str, Any]:
     """The fields of a `Job` that say what is read and how much of it may be kept.
 
     Args:
-        given: the options of the command as they were typed.
+        given: the options of the command as typed.
 
     Raises:
-        UsageError: a missing file, or a number that is none.
+        UsageError: a file is missing, or a number is invalid.
     """
     from longctx.core.common.units import parse_bytes, parse_seconds, parse_tokens_or_seconds
     from longctx.core.ingest.checkpoints import Cadence
@@ -91,9 +91,9 @@ def understood(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def dtype_wanted(ctx: typer.Context, library: Path) -> str:
-    """The number format to read in: of a document that is there, only one that was typed.
+    """The number format to read in; for an existing document, only a typed one counts.
 
-    One that is only a setting, of the environment or the config file, is for documents to come.
+    A setting from the environment or the config file applies only to new documents.
 
     Raises:
         NotFound: there is no document to append to.

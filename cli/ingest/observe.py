@@ -1,4 +1,4 @@
-"""What is heard of a reading while it goes on: it is shown, and kept for Ctrl-C to tell."""
+"""Observes a reading: its progress is shown, and kept for the message on Ctrl-C."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def read(how: "Callable[[Job, Observer], Ingested]", job: "Job", stop: "Stop") -> "Ingested":
-    """Reads sources into one document: a new one, or behind what it has."""
+    """Reads sources into one document, new or appended to."""
     with _observed(stop) as observer:
         return how(job, observer)
 
 
 def read_each(job: "Job", stop: "Stop", json: bool) -> "Each":
-    """Makes a document of every file; unless the result is JSON, a line tells of each."""
+    """Makes a document of every file; prints a line for each unless the result is JSON."""
     from longctx.core.ingest import many
 
     def on_done(done: "Ingested | Failed") -> None:
@@ -38,10 +38,10 @@ def read_each(job: "Job", stop: "Stop", json: bool) -> "Each":
 
 
 def follow(job: "Job", stop: "Stop", as_wanted: bool) -> "Ingested":
-    """Follows a file until Ctrl-C or `kill`, which is how that ends: with exit code 0.
+    """Follows a file until Ctrl-C or `kill`, which is the normal end, with exit code 0.
 
     Args:
-        as_wanted: a document that is there must have been read as the setup says.
+        as_wanted: an existing document must have been read as the setup says.
 
     Returns:
         The last whole state.
@@ -61,7 +61,7 @@ def follow(job: "Job", stop: "Stop", as_wanted: bool) -> "Ingested":
     def on_empty(file: "Path") -> None:
         render.note(f"{render.one_line(str(file))} is empty yet; it is read when something comes")
 
-    with suppress(LongctxError):  # following it says what is wrong
+    with suppress(LongctxError):  # following it reports the error
         stop.followed = as_it_was(Library.open(job.library).document(job.called))
     with _observed(stop, done=on_step, waits=on_wait, empty=on_empty) as observer:
         return replace(follow(job, observer, as_wanted), changed=[])
@@ -69,10 +69,10 @@ def follow(job: "Job", stop: "Stop", as_wanted: bool) -> "Ingested":
 
 @contextmanager
 def _observed(stop: "Stop", **hears: Callable[..., None]) -> "Iterator[Observer]":
-    """Shows how far a reading is, and notes it for Ctrl-C; a context.
+    """Shows the progress of a reading, and notes it for Ctrl-C; a context manager.
 
     Args:
-        stop: gets what there is to tell when that comes.
+        stop: gets what to report on Ctrl-C.
         **hears: the other fields of the `Observer`.
     """
     from longctx.core.ingest.job import Observer

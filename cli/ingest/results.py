@@ -1,4 +1,4 @@
-"""What `ingest` tells: of a document, of many, of a plan, and of files that it could not read."""
+"""What `ingest` prints: on a document, on many, on a plan, and on files that it could not read."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 PARTLY_READ = 3  # exit code
 SHOWN = 10  # files that are named; --json has all
-PROBLEMS = 100  # of what should have been read, likewise; an archive may have thousands
+PROBLEMS = 100  # likewise for unreadable sources; an archive may have thousands
 
 
 def show(done: "Ingested", json: bool) -> None:
-    """The result, and what a person should know of it.
+    """The result, and what a person should know about it.
 
     Raises:
-        typer.Exit: with 3 where a source could not be read.
+        typer.Exit: with 3 if a source could not be read.
     """
     if not render.result(done.as_dict(), json):
         render.line(summary(done))
@@ -44,7 +44,7 @@ def show(done: "Ingested", json: bool) -> None:
 
 
 def summary(done: "Ingested") -> str:
-    """The result in a line."""
+    """The result in one line."""
     many = f" from {done.sources:,} files" if done.sources > 1 else ""
     state = size(done.state_bytes)
     name = done.name if done.title in ("", done.name) else f"{done.name} ({done.title})"
@@ -57,7 +57,7 @@ def summary(done: "Ingested") -> str:
 
 
 def show_one_of_many(done: "Ingested | Failed") -> None:
-    """A line on a file of many, when it is done."""
+    """A line on a finished file of many."""
     from longctx.core.ingest.many import Failed
 
     if isinstance(done, Failed):
@@ -72,7 +72,7 @@ def show_many(result: "Each", json: bool) -> None:
     """The result of `ingest --each`.
 
     Raises:
-        typer.Exit: with 3 where anything could not be read.
+        typer.Exit: with 3 if anything could not be read.
     """
     tell_many(result, json)
     if result.failed or any(done.skipped or done.lost for done in result.documents):
@@ -80,7 +80,7 @@ def show_many(result: "Each", json: bool) -> None:
 
 
 def tell_many(result: "Each", json: bool) -> None:
-    """What became of many files so far, as a JSON object or in a note."""
+    """The outcome of many files so far, as a JSON object or in a note."""
     render.result(result.as_dict(), json)
     left_out(result.left_out)
     tokens = sum(done.tokens for done in result.documents)
@@ -92,10 +92,10 @@ def tell_many(result: "Each", json: bool) -> None:
 
 
 def show_plan(planned: "Estimate", json: bool) -> None:
-    """Says what a reading would take.
+    """Shows what a reading would need.
 
     Raises:
-        typer.Exit: with 1 where there is no room for it, with 3 where a source cannot be read.
+        typer.Exit: with 1 if there is no room for it, with 3 if a source cannot be read.
     """
     if not render.result(planned.as_dict(), json):
         render.facts(
@@ -121,7 +121,7 @@ def show_plan(planned: "Estimate", json: bool) -> None:
 
 
 def _host(planned: "Estimate") -> list[tuple[str, str]]:
-    """Memory beside a GPU, where it is wanted."""
+    """Host memory beside a GPU, where it is needed."""
     if not planned.host_bytes:
         return []
     return [("host memory", _of(planned.host_bytes, planned.free_host_bytes))]
@@ -132,12 +132,12 @@ def _of(needed: int | None, free: int | None) -> str:
 
 
 def left_out(reasons: list[str]) -> None:
-    """Notes files in folders and archives that hold no text."""
+    """Lists non-text files in folders and archives."""
     _tell("left out", reasons, SHOWN, render.note)
 
 
 def missing(skipped: list[str], lost: list[str]) -> None:
-    """Tells, also where quiet is wanted, what should have been read and was not."""
+    """Reports, even with --quiet, what should have been read and was not."""
     for kind, reasons in (("skipped", skipped), ("lost", lost)):
         _tell(kind, reasons, PROBLEMS, render.problem)
 

@@ -1,6 +1,6 @@
-"""Ctrl-C or `kill` while `ingest` reads: it ends soon, and says what is kept and was finished.
+"""Ctrl-C or `kill` while `ingest` reads: it ends soon, and says what is kept and finished.
 
-What is on disk is whole at every moment; the same command goes on with it.
+The state on disk is whole at every moment; the same command resumes from it.
 """
 
 from collections.abc import Iterator
@@ -21,41 +21,40 @@ if TYPE_CHECKING:
 
 
 class Stop:
-    """What there is to say when Ctrl-C or `kill` comes, or an error ends the reading of many files.
+    """What to report on Ctrl-C or `kill`, or when an error ends the reading of many files.
 
     Args:
-        json: results are told as JSON objects.
+        json: results are JSON objects.
 
     Attributes:
-        followed: the document of a file that is followed, once it is there: then Ctrl-C is no
-            error.
-        many: what became of each file so far, with --each.
+        followed: the document of a followed file, once it exists; then Ctrl-C is not an error.
+        many: with --each, the outcome of each file so far.
     """
 
     def __init__(self, json: bool):
         self._json = json
-        self._kept: int | None = None  # not known before the first progress
+        self._kept: int | None = None  # unknown before the first progress
         self._document = ""
         self.followed: Ingested | None = None
         self.many: Each | None = None
 
     def note(self, state: "Progress", document: str = "") -> None:
-        """Notes how far the reading has come, and of which document where there are several."""
+        """Notes the progress of the reading, and the document if there are several."""
         self._kept, self._document = state.kept, document
 
     def note_done(self) -> None:
-        """Notes that a document is done; of the next one nothing is known yet."""
+        """Notes that a document is done; nothing is known about the next one yet."""
         self._kept = None
 
     def leave(self, code: int) -> NoReturn:
-        """Tells what was read of a file that is followed, or finished of many.
+        """Reports what was read of a followed file, or which of many files are finished.
 
         Args:
             code: the exit code, if it is an error.
 
         Raises:
             typer.Exit: a file was followed.
-            Interrupted: with how to go on.
+            Interrupted: says how to resume.
         """
         if self.followed:
             show(self.followed, self._json)
@@ -66,7 +65,7 @@ class Stop:
         raise interrupted(code, self._remedy())
 
     def end(self, code: int) -> int:
-        """Does what `leave` does, from another thread: the process ends then.
+        """Like `leave`, but from another thread: the process ends then.
 
         Returns:
             The exit code.
@@ -80,7 +79,7 @@ class Stop:
             return finish(current(), tell(error, current()))
 
     def tell_done(self) -> None:
-        """Tells what became of many files until an error ended the run, if anything did."""
+        """Reports the outcome of many files until an error ended the run, if there is any."""
         if self.many is not None and (self.many.documents or self.many.failed):
             tell_many(self.many, self._json)
 
@@ -95,17 +94,17 @@ class Stop:
 
 @contextmanager
 def stoppable(json: bool) -> Iterator[Stop]:
-    """Ctrl-C or `kill` ends the reading soon, with what is kept of it.
+    """Ctrl-C or `kill` ends the reading soon, reporting what is kept.
 
     Args:
-        json: results are told as JSON objects.
+        json: results are JSON objects.
 
     Returns:
-        What is to be told by then.
+        What to report by then.
 
     Raises:
-        Interrupted: by Ctrl-C or `kill`.
-        typer.Exit: by these, of a file that was followed.
+        Interrupted: on Ctrl-C or `kill`.
+        typer.Exit: likewise, for a followed file.
     """
     stop = Stop(json)
     try:
@@ -113,10 +112,10 @@ def stoppable(json: bool) -> Iterator[Stop]:
             yield stop
     except KeyboardInterrupt as error:
         stop.leave(code_of(error))
-    except Exception:  # whatever ended it, what was finished is told; the error goes on
+    except Exception:  # report what was finished, then raise again
         stop.tell_done()
         raise
     finally:
         from longctx.core.sources import parser
 
-        parser.end()  # the program that parses files, if there was any to parse
+        parser.end()  # the child process that parses files, if any

@@ -1,4 +1,4 @@
-"""The result of a question: passages, the answer, and what it took. Values only.
+"""The result of a question: passages, the answer, counts and timings. Values only.
 
 Their fields are those of the JSON objects of `ask` and `find`.
 """
@@ -20,13 +20,13 @@ class Found:
 
     Attributes:
         question: the user's words.
-        found: whether the documents seem to say what is asked: "yes", "unsure" or "no".
-        evidence: the share of the question's words, weighed by how rare they are, that stands
-            together in one place; None: it has no words that count.
+        found: whether the documents seem to answer the question: "yes", "unsure" or "no".
+        evidence: the share of the question's words, weighted by rarity, that occur together in one
+            place; None: none of its words count.
         documents: names of the documents that were searched.
         passages: every contiguous run of gathered tokens, best first.
         tokens: counts: document, gathered, question, answer, dropped.
-        timings: seconds: load_s (once), and since the question gather_s, first_token_s, total_s.
+        timings: seconds: load_s (once); gather_s, first_token_s and total_s since the question.
         state: what was reused and what was checked.
     """
 
@@ -48,22 +48,22 @@ class Found:
 
 @dataclass(frozen=True)
 class Answer(Found):
-    """What was gathered, and the model's answer from it.
+    """What was gathered, and the model's answer.
 
     Attributes:
         answer: its text.
-        stop: what ended it: "end" (the model), "length", "stop string", or "interrupted" (Ctrl-C:
-            it is what came before).
+        stop: what ended it: "end" (the model), "length", "stop string", or "interrupted" (Ctrl-C;
+            the answer is the text until then).
         policy: how it was decoded: the policy's `name`, and its options.
         attended_per_step: entries that a token attended to, mean over tokens, layers and key/value
             heads.
-        refreshes: steps that attended to everything to choose anew, mean over the layers; None:
-            the policy knows no such steps.
-        held: most tokens that were held for a layer and key/value head.
-        reassigned: the answer went on beyond the model's window, at positions given anew.
-        narrowed: of all that was kept fewer tokens were selected than usual, so that the answer's
-            had room in the window.
-        tokens_per_s: of the tokens after the first; None: there is none.
+        refreshes: steps that attended to everything to choose again, mean over the layers; None:
+            the policy has no such steps.
+        held: the most tokens held for a layer and key/value head.
+        reassigned: the answer continued beyond the model's window, at reassigned positions.
+        narrowed: fewer kept tokens were selected than usual, to leave room in the window for the
+            answer.
+        tokens_per_s: speed after the first token; None: no token follows it.
     """
 
     answer: str

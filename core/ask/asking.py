@@ -1,7 +1,6 @@
 """A question from its words to an answer: gather -> recompute, or recall -> decode.
 
-What is asked, one document or several, is a session's to say; here is what they share. Nothing
-here asks which method is in use.
+Sessions over one document or several share this code. Nothing here asks which method is in use.
 """
 
 import logging
@@ -40,13 +39,13 @@ OUT_OF_MEMORY = "Use a smaller --gather or --max-new-tokens."
 
 @dataclass(frozen=True)
 class Looked:
-    """What a search gives before passages are chosen.
+    """The result of a search before passages are chosen.
 
     Attributes:
-        found: what is told of it; without passages.
-        documents: that were searched. They stay open until other ones are asked.
+        found: what is reported, without passages.
+        documents: the documents searched. They stay open until others are asked.
         index: their words.
-        ranked: their windows, best where the score is the highest.
+        ranked: their windows with scores, higher is better.
     """
 
     found: Found
@@ -56,9 +55,9 @@ class Looked:
 
 
 class Asking(ABC):
-    """What a session does with a question, whatever it is that it asks.
+    """What a session does with a question, over one document or several.
 
-    Use it as a context, or `close` it: it keeps others from deleting what it asks.
+    Use it as a context manager, or `close` it: it locks its documents against deletion.
 
     Attributes:
         engine: the model.
@@ -71,11 +70,11 @@ class Asking(ABC):
     @property
     @abstractmethod
     def changed(self) -> list[str]:
-        """Names of sources whose files have other content now than what was read."""
+        """Names of sources whose files have changed since they were read."""
 
     @abstractmethod
     def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:
-        """How a question is answered, or passages are found, with what they are gathered by."""
+        """How a question is answered, or passages are found, for a gather source."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +83,7 @@ class Asking(ABC):
         self.close()
 
     def close(self) -> None:
-        """Lets go of the documents, which nobody could delete or replace until now."""
+        """Releases the documents, which nobody could delete or replace until now."""
         self._held.close()
 
     def ask(
@@ -98,20 +97,20 @@ class Asking(ABC):
     ) -> Answer:
         """Answers a question from the state.
 
-        Ctrl-C while the answer is decoded ends it: what came until then is returned.
+        Ctrl-C during decoding ends the answer; the text so far is returned.
 
         Args:
             question: the user's words.
             gather: tokens to recompute, prefix included; None: the method's.
-            sampling: how to decode; what it leaves open is the profile's.
-            on_text: gets the answer's text as it comes.
+            sampling: how to decode; the profile fills in what is not set.
+            on_text: receives the answer's text as it is decoded.
             decode: decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the setup's.
-            gather_by: what passages are gathered by, of `scoring.names()`; None: the profile's
-                where passages are recomputed, else the method answers from all that it kept.
+            gather_by: a gather source, of `scoring.names()`; None: the profile's where passages are
+                recomputed, else the method answers from all that it kept.
 
         Raises:
-            UsageError: an empty question, one longer than the window, or a decode policy or a
-                `gather_by` that there is not or that does not go with how the document is asked.
+            UsageError: the question is empty or longer than the window, or the decode policy or
+                `gather_by` is unknown or does not fit how the document is asked.
             LongctxError: `gather_by` needs scores that the document's method does not have.
         """
         engine, clock = self.engine, _Clock(self._load_s)
@@ -156,7 +155,7 @@ class Asking(ABC):
         )
 
     def _text(self, answer: Generation, on_text: Callable[[str], None]) -> tuple[str, bool]:
-        """The text of an answer, and whether it came to its end; Ctrl-C keeps what there is."""
+        """The text of an answer, and whether it is complete; Ctrl-C keeps the text so far."""
         pieces: list[str] = []
         try:
             for piece in answer.texts(self.engine.files.tokenizer):
@@ -170,12 +169,12 @@ class Asking(ABC):
         return "".join(pieces).strip(), True
 
     def find(self, query: str, gather: int | None = None, gather_by: str | None = None) -> Found:
-        """The best passages for a query; nothing is decoded, so they may be more than the window.
+        """The best passages for a query; nothing is decoded, so they may exceed the window.
 
         Args:
             query: the user's words.
             gather: tokens to gather; None: the method's.
-            gather_by: what they are gathered by, of `scoring.names()`; None: the profile's.
+            gather_by: a gather source, of `scoring.names()`; None: the profile's.
 
         Raises:
             UsageError: as `ask`.
@@ -188,9 +187,9 @@ class Asking(ABC):
         return self._found(way, asked, chosen, counts, clock)
 
     def look(self, query: str, gather_by: str | None = None) -> Looked:
-        """How well each window fits a query; hits are made of it (`core/retrieve/finding.py`).
+        """How well each window fits a query; `core/retrieve/finding.py` makes hits of it.
 
-        Where a method's own rule scores tokens, a window is as good as the best of its tokens.
+        Where a method's own rule scores tokens, a window's score is that of its best token.
 
         Args:
             query: the user's words.
@@ -208,7 +207,7 @@ class Asking(ABC):
         return Looked(found, way.documents, way.index, ranked)
 
     def gathered(self, query: str, gather_by: str | None, budgets: Sequence[int]) -> list[Tensor]:
-        """The tokens that `find` gives at some budgets, (n,) each, ascending; for others see there.
+        """The tokens that `find` gathers at each budget, (n,) each, ascending.
 
         Args:
             query: the user's words.
@@ -219,7 +218,7 @@ class Asking(ABC):
         return [chosen.tokens for chosen in way.find(asked, budgets)]
 
     def score(self, query: str, gather_by: str | None = None) -> Scores:
-        """The scores of all tokens for a query, on the CPU; for `gather_by` see `find`."""
+        """The scores of all tokens for a query, on the CPU; `gather_by` as in `find`."""
         _, way, asked = self._looking_for(query, gather_by)
         return way.score(asked)
 
@@ -261,11 +260,11 @@ class Asking(ABC):
         )
 
     def _state(self, way: Answering, chosen: Tensor) -> dict[str, Any]:
-        """What is told of the state that was asked; `chosen` tokens are those of `way`."""
+        """What is reported of the state that was asked; `chosen` are token indices of `way`."""
         statuses = {document.manifest.status for document in way.documents}
         return {
             "reused_tokens": sum(document.manifest.tokens for document in way.documents),
-            "status": max(statuses),  # "reading" if one is
+            "status": max(statuses),  # "reading" if any is
             "changed_sources": self.changed,
             "checked_bytes": sum(document.checked_bytes for document in way.documents),
             "method": way.name,
@@ -279,7 +278,7 @@ class Asking(ABC):
 
 
 def _of_candidates(way: Answering, scores: Scores) -> np.ndarray:
-    """Each token's own score, (N,) float64; `-inf` of those that nothing attended to."""
+    """Each token's own score, (N,) float64; `-inf` where nothing attended to it."""
     raw = scores.raw.double()
     if not isinstance(way, Gatherer):
         raw = raw.masked_fill(scores.pooled < 0, -math.inf)

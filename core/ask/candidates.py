@@ -1,7 +1,7 @@
-"""Which documents of a library may be asked together: the named ones, or all.
+"""Which documents of a library can be asked together: the named ones, or all.
 
-They must have been read with one model. What is said of them is what their manifests say: no file
-of a state is opened here, and no model library imported.
+All must have been read with the same model. Only their manifests are consulted: no other file of a
+state is opened, and no model library imported.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,14 +14,14 @@ from longctx.core.store.manifest import FINGERPRINT, Manifest
 
 @dataclass(frozen=True)
 class Candidates:
-    """Documents that may be asked together.
+    """Documents that can be asked together.
 
     Attributes:
         library: where they are.
-        manifests: of each, in their order.
-        partial: also take what the last checkpoint holds of a document that is not finished.
-        named: each was named; else one that has gone meanwhile is left out, and told.
-        skipped: why a document of the library is none of them, by its name.
+        manifests: one for each, in order.
+        partial: for an unfinished document, use what its last checkpoint holds.
+        named: the user named each; otherwise an unavailable one is skipped and reported.
+        skipped: by name, why a document of the library is not among them.
     """
 
     library: Library
@@ -32,7 +32,7 @@ class Candidates:
 
     @property
     def names(self) -> list[str]:
-        """Their names, in their order."""
+        """Their names, in order."""
         return [manifest.name for manifest in self.manifests]
 
 
@@ -42,17 +42,17 @@ def of_names(
     partial: bool = False,
     needed: Collection[str] | None = None,
 ) -> Candidates:
-    """The documents that a user names, in that order; one that is named twice counts once.
+    """The documents that a user names, in that order; a name given twice counts once.
 
     Args:
         library: where they are.
         names: their names or titles.
-        partial: also take what the last checkpoint holds.
+        partial: for an unfinished document, use what its last checkpoint holds.
         needed: the groups that a document is opened for; None: all.
 
     Raises:
-        LongctxError: as `Library.document`, and StateMismatch where one was read with another
-            model than the first.
+        LongctxError: as `Library.document`.
+        StateMismatch: one was read with a different model from the first.
     """
     opened = (library.document(name, partial, needed).manifest for name in dict.fromkeys(names))
     manifests = {manifest.name: manifest for manifest in opened}
@@ -60,18 +60,18 @@ def of_names(
 
 
 def of_all(library: Library, partial: bool = False) -> Candidates:
-    """All documents of a library, by name; those that cannot be asked are skipped, with the reason.
+    """All documents of a library, by name; those that cannot be asked are skipped with a reason.
 
     Raises:
-        NotFound: there is none.
-        StateMismatch: one was read with another model than the first.
+        NotFound: no document can be asked.
+        StateMismatch: one was read with a different model from the first.
     """
     found: dict[str, Manifest] = {}
     skipped: dict[str, str] = {}
     for manifest in library.documents():  # the complete ones come first
         why = _unfit(manifest, partial)
         if manifest.name in found:
-            continue  # the reading of what will take its place
+            continue  # its replacement, still being read
         if why:
             skipped[manifest.name] = why
         else:
@@ -88,7 +88,7 @@ def of_all(library: Library, partial: bool = False) -> Candidates:
 
 
 def why_gone(error: LongctxError) -> str:
-    """What is said of a document that could not be opened."""
+    """The reason reported for a document that could not be opened."""
     return f"could not be opened: {error}"
 
 

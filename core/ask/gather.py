@@ -1,6 +1,6 @@
 """Gather: which tokens of a document a question needs, and the passages they form.
 
-Scores come from the method; the rule that turns them into a set of tokens is the same for all.
+Scores come from the method; the rule that turns scores into tokens is the same for all methods.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,13 +26,13 @@ class Passage:
     Attributes:
         document, source: names.
         line: 1-based line of the source's text on which it starts.
-        place: where that is in the original: the line, or what else it is divided into ("p. 12").
+        place: where that is in the original: a line, or a page or chapter ("p. 12").
         start, end: byte offsets in the source; `source[start:end]` is the passage's bytes.
         score: its best token's own score.
         text: those bytes, decoded.
-        best_place, best_text: its line, or sentence, with most of the question's words, and where
-            that is; where it has none of them, its best token's line from shortly before the token
-            on. For people, not part of the JSON schema.
+        best_place, best_text: its line or sentence with most of the question's words, and its
+            place; without any such word, the best token's line from shortly before that token.
+            For people, not part of the JSON schema.
     """
 
     document: str
@@ -59,10 +59,10 @@ def top_tokens(scores: Scores, count: int, total: int, edges: tuple[int, int]) -
     Ties go to the higher raw score, then to the earlier token.
 
     Args:
-        scores: of all N tokens; not looked at where all are wanted.
+        scores: of all N tokens; unused where `count` is at least N.
         count: how many to gather.
         total: N.
-        edges: (first, last) tokens that are always in; cut in proportion where `count` is less.
+        edges: (first, last) tokens that are always gathered; scaled down where `count` is less.
 
     Returns:
         (min(count, N),) token indices, ascending.
@@ -79,23 +79,23 @@ def top_tokens(scores: Scores, count: int, total: int, edges: tuple[int, int]) -
 
 
 def best_tokens(scores: Scores, among: range, count: int) -> Tensor:
-    """The best of a range of tokens, (count,) in no order; ties as in `top_tokens`."""
+    """The best of a range of tokens, (count,), unordered; ties as in `top_tokens`."""
     raw, pooled = (s[among.start : among.stop] for s in (scores.raw, scores.pooled))
     if count == 0:
         return torch.zeros(0, dtype=torch.long)
     cut = pooled.topk(count).values[-1]
     sure = (pooled > cut).nonzero()[:, 0]
     level = (pooled == cut).nonzero()[:, 0]
-    # A stable descending sort of the level's raw scores leaves equal ones in document order.
+    # A stable descending sort leaves equal raw scores in document order.
     order = raw[level].argsort(descending=True, stable=True)
     return torch.cat([sure, level[order[: count - len(sure)]]]) + among.start
 
 
 def split(tokens: Tensor, lengths: Sequence[int]) -> list[Tensor]:
-    """Tokens of several documents by document, counted from the start of each.
+    """Splits tokens of several documents by document, each counted from its own start.
 
     Args:
-        tokens: (n,) ascending, counted on from one document to the next.
+        tokens: (n,) ascending, numbered through all documents.
         lengths: tokens of each document.
     """
     borders = [0, *accumulate(lengths)]
@@ -110,10 +110,10 @@ def passages(
     """The gathered tokens as contiguous runs of one source each, best score first.
 
     Args:
-        documents: open; tokens are counted on from one to the next.
+        documents: open; tokens are numbered through all of them.
         tokens: (n,) ascending token indices.
         raw: (N,) scores; empty where the method has none.
-        query: what was asked, with the weights of its words.
+        query: the question, with the weights of its words.
     """
     lengths = [document.manifest.tokens for document in documents]
     scores = raw.split(lengths) if len(raw) else [raw] * len(lengths)

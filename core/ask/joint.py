@@ -1,10 +1,9 @@
 """Several documents asked at once: their passages are ranked together and share one budget.
 
-Each document compares the question with its own state, one after another, so that one state at a
-time is in memory. Where methods' own rules choose tokens, the first and the last tokens of each
-document that has one among the best are recomputed too. The prompt
-holds nothing but the documents' tokens: which document and line a passage is of is known from where
-its tokens stand.
+Documents are compared with the question one after another, so only one state is in memory at a
+time. Where methods' own rules choose tokens, each document with a token among the best also has its
+first and last tokens recomputed. The prompt holds only the documents' tokens: a passage's document
+and line follow from the positions of its tokens.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,24 +32,24 @@ from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.unit_table import Units
 from longctx.core.store.document import Document
 
-EDGE = 32  # first tokens, and last, of a document that has something to say
+EDGE = 32  # first tokens, and last tokens, of a document with a token among the best
 
 T = TypeVar("T")
 
 
 class Joint(Gatherer):
-    """The tokens of several documents that score best are recomputed with the question.
+    """Recomputes the best-scoring tokens of several documents with the question.
 
     Args:
         engines: the model, with the method of each document.
-        documents: open, in their order.
-        gathers_by: whose scores they are; see `core/retrieve/gather_by/`.
+        documents: open, in order.
+        gathers_by: the gather source; see `core/retrieve/gather_by/`.
         index: the words of all their windows.
-        rows: of documents that are asked, as long as there is room for them.
+        rows: embeddings of the documents, on the device while there is room.
 
     Raises:
-        UsageError: one attends to what it kept, and nothing of it is gathered.
-        LongctxError: one cannot be asked in the way that the user named.
+        UsageError: a document answers by recall, so nothing of it is gathered.
+        LongctxError: a document cannot be asked in the way that the user named.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class Joint(Gatherer):
         )
 
     def _each(self, ask: Callable[[Gathering], T]) -> Iterator[T]:
-        """Restores one document's state after another, and asks it."""
+        """Restores the documents' states one after another, and asks each."""
         for engine, document in self._states:
             method = engine.method_of(document, saved_snapshot(document))
             yield ask(self._way(engine, document, method))
@@ -120,7 +119,7 @@ class Joint(Gatherer):
 
 
 def alone(name: str, method: str) -> UsageError:
-    """What is said of a document that cannot be asked together with others."""
+    """The error for a document that cannot be asked together with others."""
     return UsageError(
         f"cannot ask '{name}' together with other documents",
         f"the method {method!r} attends to everything that it kept of one document",
@@ -131,18 +130,18 @@ def alone(name: str, method: str) -> UsageError:
 def joint_tokens(
     scores: Scores, count: int, lengths: Sequence[int], edges: tuple[int, int]
 ) -> Tensor:
-    """The tokens of several documents to gather: the best, and the edges of what they are of.
+    """The tokens of several documents to gather: the best, and the edges of their documents.
 
-    Documents come in by the rank of their best token, as long as it is among those that are left
-    when the edges of all that came in are taken; after that only to fill the number. Ties go to
-    the higher raw score, then to the earlier document, then to the earlier token.
+    Documents are admitted by the rank of their best token, while that token still fits beside the
+    edges of all admitted documents; further ones only to make up `count`. Ties go to the higher
+    raw score, then the earlier document, then the earlier token.
 
     Args:
-        scores: of all N tokens, counted on from one document to the next.
+        scores: of all N tokens, numbered through all documents.
         count: how many to gather, edges included.
         lengths: tokens of each document; they add up to N.
-        edges: (first, last) tokens of each document that comes in; fewer where all edges would
-            take more than half of `count`.
+        edges: (first, last) tokens of each admitted document; fewer where all edges would take
+            more than half of `count`.
 
     Returns:
         (min(count, N),) token indices, ascending.
@@ -166,9 +165,9 @@ def joint_tokens(
 
 
 def _ranked(scores: Scores, count: int, borders: list[int]) -> Tensor:
-    """The `count` best tokens of each document, all of them by rank.
+    """The `count` best tokens of each document, ranked together.
 
-    What is gathered is among them, and they are far fewer than all tokens.
+    The gathered tokens are among them, and they are far fewer than all tokens.
     """
     spans = [range(first, end) for first, end in pairwise(borders)]
     best = [best_tokens(scores, span, min(count, len(span))).cpu() for span in spans]
@@ -180,8 +179,8 @@ def _ranked(scores: Scores, count: int, borders: list[int]) -> Tensor:
 def _edges_of(
     documents: Sequence[int], borders: Sequence[int], edges: tuple[int, int], count: int
 ) -> Tensor:
-    """First and last tokens of documents, in proportion fewer than `edges` where these take more
-    than half of `count` together."""
+    """First and last tokens of documents, scaled down where all edges would take more than half of
+    `count`."""
     share = min(sum(edges), count // 2 // len(documents))
     first = share * edges[0] // sum(edges)
     found = []

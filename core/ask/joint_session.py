@@ -1,8 +1,7 @@
 """Several documents of a library, opened with one model and asked together.
 
-Where there are more than a question may be encoded for, those are chosen for each question whose
-words fit it. Documents that are asked stay open for the next question; of the others, and of the
-states, nothing stays in memory.
+Where there are more than `max_docs`, document selection picks some by words for each question.
+Documents that are asked stay open for the next question; the others, and all states, leave memory.
 """
 
 import logging
@@ -37,25 +36,25 @@ MAX_DOCS = 16  # documents that a question is encoded for
 
 
 class JointSession(Asking):
-    """Open documents with their model. Use it as a context, or `close` it.
+    """Open documents with their model. Use it as a context manager, or `close` it.
 
-    The profile, with the text around a question, is the first document's unless the user names one.
+    The profile, which includes the prompt, is the first document's unless the user names one.
 
     Args:
-        candidates: the documents that may be asked, in their order.
+        candidates: the documents that can be asked, in order.
         setup: model, profile, device and dtype; the method is each document's.
-        max_docs: documents that a question is encoded for, at most.
-        gather_by: what will be gathered by, so that what does not go with it is refused before the
-            model is loaded.
+        max_docs: the most documents that a question is encoded for.
+        gather_by: the gather source; documents that do not fit it are refused before the model is
+            loaded.
 
     Attributes:
-        skipped: why a document is not asked, by its name; it grows where one goes meanwhile.
+        skipped: by name, why a document is not asked; it grows when one becomes unavailable.
 
     Raises:
-        NotFound, Locked: a document that was named has gone, or is being written.
-        StateMismatch: a state is damaged, or of another model.
-        UsageError: a document attends to what was kept of it.
-        LongctxError: no room for the model.
+        NotFound, Locked: a named document has been deleted, or is being written.
+        StateMismatch: a state is damaged, or belongs to another model.
+        UsageError: a document answers by recall.
+        LongctxError: the model does not fit in memory.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class JointSession(Asking):
         self._kept = KeptRows(self.engine.device)
 
     def _tell(self) -> None:
-        """Logs what may be asked."""
+        """Logs what can be asked."""
         manifests = self._candidates.manifests
         tokens = sum(manifest.tokens for manifest in manifests)
         facts(
@@ -108,11 +107,11 @@ class JointSession(Asking):
 
     @property
     def changed(self) -> list[str]:
-        """Names of sources of open documents whose files have other content now."""
+        """Names of open documents' sources whose files have changed."""
         return [name for names in self._changed.values() for name in names]
 
     def _require_gathered(self, gather_by: str | None, finding: bool = False) -> None:
-        """Refuses what attends to all that was kept of one document."""
+        """Refuses documents that answer by recall."""
         if gather_by not in (None, METHOD) or (finding and gather_by is None):
             return
         for manifest in self._candidates.manifests:
@@ -132,7 +131,7 @@ class JointSession(Asking):
         return beside(self.engine, document.manifest)
 
     def _index_of(self, documents: tuple[Document, ...]) -> PassageIndex:
-        """The words of documents, counted once as long as the same ones are asked."""
+        """The words of documents, counted once while the same documents are asked."""
         key = tuple(map(id, documents))
         if key not in self._indexes:
             self._indexes = {key: PassageIndex(*documents)}
@@ -150,7 +149,7 @@ class JointSession(Asking):
         return [looked_at[number] for number in best]
 
     def _each(self, names: list[str], looked_at: list[str]) -> Iterator[Document]:
-        """Opens documents one after another; `looked_at` gets their names."""
+        """Opens documents one after another; their names are added to `looked_at`."""
         library, partial = self._candidates.library, self._candidates.partial
         for name in names:
             with ExitStack() as held:
@@ -164,10 +163,10 @@ class JointSession(Asking):
                 yield document
 
     def _opened(self, names: list[str]) -> tuple[Document, ...]:
-        """Documents by name, held until others are asked; of a named one that has gone, why.
+        """Documents by name, held open until others are asked.
 
         Raises:
-            NotFound, Locked: a document that was named has gone; or all have.
+            NotFound, Locked: a named document, or every document, is unavailable.
         """
         self._close_others(names)
         for name in names:
@@ -196,7 +195,7 @@ class JointSession(Asking):
         _log.info("document %s: opened, %s tokens", name, f"{document.manifest.tokens:,}")
 
     def _skip(self, name: str, error: NotFound | Locked) -> None:
-        """Leaves out what has gone, unless the user named it."""
+        """Skips an unavailable document, unless the user named it."""
         if self._candidates.named:
             raise error
         self.skipped[name] = why_gone(error)

@@ -1,7 +1,7 @@
 """The embeddings of open documents, kept on the model's device between questions.
 
-On a CPU nothing is kept: the operating system's cache does that. What is read is checked as always,
-once for each time that a document is opened. Knows nothing of what is looked for.
+On a CPU nothing is kept: the operating system caches the files. Data is checked once each time a
+document is opened, as always. Knows nothing of queries.
 """
 
 import weakref
@@ -21,7 +21,7 @@ SHARE = 0.5  # of a device's free memory may be taken
 
 
 class KeptRows:
-    """Rows of open documents, as long as there is room for them; the oldest go first.
+    """Rows of open documents while there is room for them; the oldest are dropped first.
 
     Args:
         device: the model's.
@@ -38,36 +38,36 @@ class KeptRows:
         return document if self.device == "cpu" else _Held(self, document)
 
     def held(self, document: Document) -> list[tuple[int, Rows]] | None:
-        """What is held of a document's embeddings."""
+        """The embeddings held for a document; None: there are none."""
         return self._held.get(document)
 
     def make_room(self, document: Document) -> bool:
-        """Lets go of other documents until there is room for this one; whether there is."""
+        """Drops other documents until this one has room; returns whether it has."""
         size = sum(shard.size for shard in document.manifest.shards if shard.group == GROUP)
         while size > SHARE * (free_memory(self.device) or 0):
             if not self._held:
                 return False
             del self._held[next(iter(self._held))]
-            empty_cache(self.device)  # else it stays torch's, and counts as taken
+            empty_cache(self.device)  # else torch keeps it, and it counts as in use
         return True
 
     def warm(self, document: Document) -> None:
-        """Reads a document's embeddings before they are asked for; errors show where they are."""
+        """Reads a document's embeddings ahead of need; errors surface when they are needed."""
         with suppress(LongctxError):
             if self.device != "cpu" and any(s.group == GROUP for s in document.manifest.shards):
                 deque(self.of(document).rows(GROUP), maxlen=0)
 
     def drop(self, document: Document) -> None:
-        """Lets go of a document that is closed."""
+        """Drops a closed document."""
         self._held.pop(document, None)
 
     def hold(self, document: Document, rows: list[tuple[int, Rows]]) -> None:
-        """Keeps a document's embeddings until it is dropped, or nobody has the document."""
+        """Keeps a document's embeddings until it is dropped or garbage-collected."""
         self._held[document] = rows
 
 
 class _Held:
-    """A document's rows, its embeddings from the device once they were read."""
+    """A document's rows; once read, its embeddings come from the device."""
 
     def __init__(self, kept: KeptRows, document: Document):
         self._kept, self._document = kept, document

@@ -1,4 +1,4 @@
-"""Recompute: prefill of the gathered tokens, in order, with the question, by the whole model.
+"""Recompute: prefill of the gathered tokens, in order, and the question through the whole model.
 
 REFORM, 3.3 ("on-demand cache recomputation"). The result is a cache to decode from.
 """
@@ -23,8 +23,8 @@ def recompute(
     Args:
         decoder: the model.
         prefix, gathered, question: (n,) token ids each, gathered in document order.
-        answer: tokens that may follow.
-        observed: latest queries that are kept.
+        answer: the most tokens that may follow.
+        observed: how many of the latest queries are kept.
 
     Returns:
         The filled cache, and the last hidden state (1, E).

@@ -34,13 +34,13 @@ LARGE_STATE = (
 class Session(Asking):
     """An open document with its model.
 
-    Use it as a context, or `close` it: it keeps others from deleting the document.
+    Use it as a context manager, or `close` it: it locks the document against deletion.
 
     Args:
         library: the library's folder.
         name: the document; None: the latest.
         setup: model, profile, device and dtype; the method is the document's.
-        partial: also take what the last checkpoint holds of a document that is not finished.
+        partial: for an unfinished document, use what its last checkpoint holds.
 
     Attributes:
         document: the open document.
@@ -48,8 +48,8 @@ class Session(Asking):
     Raises:
         NotFound: no such library or document.
         Locked: the document is being written.
-        StateMismatch: the state is damaged, or of another model or format.
-        LongctxError: no room for the model.
+        StateMismatch: the state is damaged, or belongs to another model or format.
+        LongctxError: the model does not fit in memory.
     """
 
     def __init__(self, library: Path, name: str | None, setup: Setup, partial: bool = False):
@@ -79,35 +79,35 @@ class Session(Asking):
 
     @property
     def changed(self) -> list[str]:
-        """Names of its sources whose files had other content when it was opened."""
+        """Names of its sources whose files had changed when it was opened."""
         return self._changed
 
     def _load(self, setup: Setup) -> None:
-        """Loads the model, and meanwhile reads what it will need of the document."""
+        """Loads the model while reading what it will need of the document."""
         with ReadAhead() as ahead:
             snapshot = ahead.submit(partial(saved_snapshot, self.document))
             ahead.warm(self.document.read_whole(), Confined.open)
             self.engine = prepare(setup, recorded(self.document.manifest))
             self.document.require_model(self.engine.files.fingerprint().as_dict())
             self._index = PassageIndex(self.document)
-            if self.document.word_files:  # else they are counted when they are wanted
+            if self.document.word_files:  # else they are counted when needed
                 ahead.submit(lambda: self._index.units)
             try:
                 _ = self.engine.decoder
             except LongctxError:
-                snapshot.result()  # damage is told first: another model would not help
+                snapshot.result()  # damage is reported first: another model would not help
                 raise
             with memory_told(self.engine, LARGE_STATE):
                 self._method = self.engine.method_of(self.document, snapshot.result())
             self._kept = KeptRows(self.engine.device)
             self._rows = self._kept.of(self.document)
-            if self.engine.asked_with is None:  # rows take what room the model leaves
+            if self.engine.asked_with is None:  # rows take the room that the model leaves
                 ahead.submit(partial(self._kept.warm, self.document))
             self._ways: dict[tuple[str | None, bool], Answering] = {}
-            self._way("", METHOD)  # a wrong method is told now; the rest when asked
+            self._way("", METHOD)  # refuse a wrong method now; the rest when asked
 
     def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:
-        """How the document is asked with what the user wants gathered by; all share one index."""
+        """How the document is asked for a gather source; all ways share one index."""
         key = gather_by, finding
         if key not in self._ways:
             parts = self.engine, self.document, self._method

@@ -1,8 +1,8 @@
 """The two ways to an answer: gather and recompute passages, or attend to all that was kept.
 
-Which one it is says the method (it is `Recallable`, or not), unless the user names what to gather
-by (`core/retrieve/gather_by/`). Both give a memory to decode from, and the tokens that the answer
-stands on.
+The method decides which (it is `Recallable`, or not), unless the user names a gather source
+(`core/retrieve/gather_by/`). Both give a memory to decode from, and the tokens that the answer is
+based on.
 """
 
 import sys
@@ -36,7 +36,7 @@ from longctx.core.retrieve.unit_table import Units
 from longctx.core.store.document import Document
 from longctx.core.store.shards import AGAIN
 
-GATHER = 8192  # prefix and document tokens, for a method that has no number of its own
+GATHER = 8192  # prefix and document tokens, for a method without a number of its own
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Question:
     Attributes:
         ids: (T,) token ids, the template's included.
         scored: (T,) bool, the tokens of the user's own words.
-        answer: tokens that the answer may have; 0: none is wanted.
-        gather: tokens to gather; None: as many as the method wants.
+        answer: the most tokens the answer may have; 0: no answer is needed.
+        gather: tokens to gather; None: the method's number.
         decoding: how its answer is decoded.
         words: the user's own words.
     """
@@ -61,20 +61,20 @@ class Question:
 
     @property
     def reserved(self) -> int:
-        """Places of the model's window that the answer needs."""
+        """Positions of the model's window that the answer needs."""
         return self.decoding.options.reserve(self.answer) if self.answer else 0
 
 
 @dataclass(frozen=True)
 class Begun:
-    """An answer that can be decoded.
+    """An answer ready to be decoded.
 
     Attributes:
         policy: what its tokens attend to.
         hidden: the last hidden state (1, E).
         prompt: (n,) token ids that the model has seen in full.
-        dropped: tokens that were wanted and had no place.
-        found: what the answer stands on. Asked when the answer is there.
+        dropped: requested tokens that did not fit.
+        found: gives the tokens that the answer is based on; called once the answer is complete.
     """
 
     policy: Policy
@@ -88,11 +88,10 @@ class Answering(Protocol):
     """A way to answer.
 
     Attributes:
-        name: of the method that answers.
-        gathers_by: what its scores are, as `--gather-by` names it.
+        name: the method that answers.
+        gathers_by: the gather source, as `--gather-by` names it.
         index: the words of the documents' windows.
-        documents: that are asked. Of several, scores and chosen tokens are counted on from one to
-            the next.
+        documents: those asked. Scores and chosen tokens are numbered through all of them.
     """
 
     name: str
@@ -102,15 +101,15 @@ class Answering(Protocol):
 
     @property
     def without(self) -> Sequence[str]:
-        """Names of documents without embeddings, where these would have counted."""
+        """Names of documents that lack embeddings which would have been used."""
         ...
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
-        """Reads the question; `on_gathered` is called when it is known what it needs."""
+        """Reads the question; calls `on_gathered` once the tokens it needs are known."""
         ...
 
     def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
-        """What is chosen at some numbers of tokens (None: the usual); nothing is decoded."""
+        """What is chosen at each budget (None: the usual); nothing is decoded."""
         ...
 
     def score(self, question: Question) -> Scores:
@@ -133,14 +132,14 @@ def way_of(
         engine: the model, and the way that the user named, if any.
         document: the open document.
         method: restored from it.
-        gather_by: what the user wants gathered by; None: what the profile says where passages are
-            recomputed or looked for, else as the method answers.
-        index: the words of its windows; None: one of its own.
+        gather_by: the gather source that the user names; None: the profile's where passages are
+            recomputed or found, else the method's own way to answer.
+        index: the words of its windows; None: build one.
         stored: its rows; None: as they are on disk.
-        finding: nothing is asked, passages alone are wanted.
+        finding: find passages only; no answer is needed.
 
     Raises:
-        UsageError: it cannot be gathered by that.
+        UsageError: `gather_by` does not fit the document.
         LongctxError: the document cannot be asked in the way that the user named.
     """
     ways = engine.ways(method)
@@ -176,26 +175,26 @@ def has_scores(way: Way, document: Document) -> bool:
 
 
 def has_embeddings(document: Document) -> bool:
-    """Whether a document has embeddings to score by."""
+    """Whether a document has embeddings to score with."""
     return embeddings.GROUP in {shard.group for shard in document.manifest.shards}
 
 
 class Gatherer(ABC):
-    """What is chosen of documents is recomputed with the question.
+    """Recomputes the tokens chosen from documents with the question.
 
     Args:
         engine: the model.
-        documents: open; what is told of "tokens" is of all of them, counted on.
-        name: of the method.
-        gathers_by: by what they are chosen; see `core/retrieve/gather_by/`.
+        documents: open; tokens are numbered through all of them.
+        name: the method's.
+        gathers_by: the gather source; see `core/retrieve/gather_by/`.
         index: the words of the documents' windows.
 
     Raises:
-        LongctxError: a document has no embeddings, and they alone are gathered by.
+        LongctxError: a document has no embeddings, and the gather source needs them.
     """
 
     _gather: int | None  # prefix and document tokens, unless the question says how many
-    _edges: tuple[int, int]  # first and last tokens that the method recomputes in any case
+    _edges: tuple[int, int]  # first and last tokens that the method always recomputes
 
     def __init__(
         self,
@@ -214,18 +213,18 @@ class Gatherer(ABC):
 
     @property
     def without(self) -> list[str]:
-        """Documents without embeddings, where these would have counted."""
+        """Documents that lack embeddings which would have been used."""
         if scoring.embeddings(self.gathers_by) == "unused":
             return []
         return [d.manifest.name for d in self.documents if not self._has_embeddings(d)]
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
-        """Gathers, and recomputes.
+        """Gathers and recomputes.
 
         Raises:
             UsageError: the question leaves no room in the window, or the prompt none in what the
                 decode policy holds.
-            LongctxError: all tokens are wanted and do not fit.
+            LongctxError: all tokens are needed and do not fit.
         """
         wanted = self._gather if question.gather is None else question.gather
         options = question.decoding.options
@@ -241,7 +240,7 @@ class Gatherer(ABC):
         return Begun(policy, hidden, torch.cat(parts), fit.dropped, lambda: found)
 
     def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
-        """What fits best, at some numbers of tokens; they may be more than the window.
+        """The best tokens at each budget; they may exceed the window.
 
         Raises:
             UsageError: the question leaves no room in the window.
@@ -253,7 +252,7 @@ class Gatherer(ABC):
         return self._chosen(question, counts, (0, 0))
 
     def score(self, question: Question) -> Scores:
-        """The scores of what is gathered by.
+        """The scores that the gather source gives.
 
         Raises:
             LongctxError: the document's method keeps nothing to search by.
@@ -264,10 +263,10 @@ class Gatherer(ABC):
         return token_scores(self.ranked(question))
 
     def ranked(self, question: Question) -> Ranked:
-        """How well each window fits, by anything but the method's own rule.
+        """How well each window fits, by a gather source other than the method's own rule.
 
         Raises:
-            StateMismatch: a document is not what was written.
+            StateMismatch: a document is damaged.
         """
         with_meaning = all(map(self._has_embeddings, self.documents))
         sought = Sought(
@@ -281,7 +280,7 @@ class Gatherer(ABC):
     def _chosen(
         self, question: Question, counts: Sequence[int], edges: tuple[int, int]
     ) -> list[Chosen]:
-        """What is gathered at each number of tokens; `edges` are the published rule's alone."""
+        """What is gathered at each budget; only the method's own rule uses `edges`."""
         if self.gathers_by == METHOD:
             scores = self._method_scores(question)
             tokens = [self._top_tokens(scores, count, edges) for count in counts]
@@ -302,23 +301,23 @@ class Gatherer(ABC):
 
     @abstractmethod
     def _has_embeddings(self, document: Document) -> bool:
-        """Whether a question can be compared with a document's embeddings."""
+        """Whether a document has embeddings to compare a question with."""
 
     @abstractmethod
     def _maxima(self, question: Question) -> Maxima:
-        """How near the question's tokens come to each unit."""
+        """The best cosine of each question token in each unit."""
 
     @abstractmethod
     def _method_scores(self, question: Question) -> Scores:
-        """The method's scores; none where it has none."""
+        """The method's scores; empty where it has none."""
 
     @abstractmethod
     def _top_tokens(self, scores: Scores, count: int, edges: tuple[int, int]) -> Tensor:
-        """The tokens that the method's rule gathers, ascending."""
+        """The tokens gathered by the method's rule, ascending."""
 
     @abstractmethod
     def require_search(self) -> None:
-        """Refuses a method that keeps nothing to search by, where its scores are wanted.
+        """Refuses a method that keeps nothing to search by, where its scores are needed.
 
         Raises:
             LongctxError: it is such a method.
@@ -326,19 +325,19 @@ class Gatherer(ABC):
 
     @abstractmethod
     def _ids(self, chosen: Tensor) -> Tensor:
-        """The token ids of chosen tokens."""
+        """The ids of the chosen tokens."""
 
 
 class Gathering(Gatherer):
-    """What fits best of one document is recomputed with the question.
+    """Recomputes the best tokens of one document with the question.
 
     Args:
         engine: the model.
         document: the open document.
-        method: embeds the question, and says how many tokens are gathered and, where its own
-            rule is used, which.
+        method: embeds the question, and decides how many tokens are gathered and, under its own
+            rule, which.
         name: the method's.
-        gathers_by: by what they are chosen; see `core/retrieve/gather_by/`.
+        gathers_by: the gather source; see `core/retrieve/gather_by/`.
         index: the words of the document's windows.
         stored: its rows; None: as they are on disk.
     """
@@ -362,14 +361,14 @@ class Gathering(Gatherer):
 
     @property
     def gather(self) -> int | None:
-        """Prefix and document tokens that are wanted for a question; None: all."""
+        """Prefix and document tokens needed for a question; None: all."""
         return self._gather
 
     def unit_maxima(self, question: Question) -> Tensor:
-        """How near the question's tokens come to each unit, (U, T) on the model's device.
+        """The best cosine of each question token in each unit, (U, T) on the model's device.
 
         Raises:
-            StateMismatch: the embeddings are not what was written.
+            StateMismatch: the embeddings are damaged.
         """
         assert isinstance(self._method, Scoring), "it has embeddings"
         found = self._method.embed(partial(self._read, question))
@@ -415,14 +414,14 @@ class Gathering(Gatherer):
 
 
 def require_numbers(values: Tensor, documents: Sequence[Document]) -> None:
-    """Refuses what was reckoned with NaN or infinity, which what a document keeps can hold.
+    """Refuses results with NaN or infinity, which can come from a document's stored data.
 
     Args:
         values: of any shape.
-        documents: that they come from.
+        documents: where they come from.
 
     Raises:
-        StateMismatch: some are no numbers.
+        StateMismatch: some are not finite.
     """
     if not bool(values.isfinite().all()):
         names = ", ".join(f"'{document.manifest.name}'" for document in documents)
@@ -434,12 +433,12 @@ def require_numbers(values: Tensor, documents: Sequence[Document]) -> None:
 
 
 class Recalling:
-    """The question and its answer attend to all that was kept of the document.
+    """Answers by recall: the question and its answer attend to all that was kept.
 
     Args:
         engine: the model.
         document: the open document.
-        method: has kept it.
+        method: holds what was kept.
         name: the method's.
         index: the words of the document's windows.
     """
@@ -456,7 +455,7 @@ class Recalling:
         """Reads the question against the document.
 
         Raises:
-            UsageError: the decode policy does not go with what the method keeps.
+            UsageError: the decode policy does not fit what the method keeps.
         """
         memory = self._method.recall()
         policy = self._policy(question.decoding.name, memory)
@@ -481,7 +480,7 @@ class Recalling:
         )
 
     def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
-        """What the question itself attends to, at some numbers of tokens.
+        """What the question itself attends to, at each budget.
 
         Raises:
             LongctxError: the document's method keeps nothing to search by.
@@ -526,10 +525,10 @@ def token_ids(document: Document, tokens: Tensor, engine: Engine) -> Tensor:
     Args:
         document: the open document.
         tokens: (n,) ascending.
-        engine: the model that they are for.
+        engine: the model.
 
     Raises:
-        StateMismatch: the model has no such ids.
+        StateMismatch: the model's vocabulary lacks some of them.
     """
     ids = document.take("tokens", tokens)["ids"].long()
     if ((ids < 0) | (ids >= engine.files.config.vocab_size)).any():

@@ -1,6 +1,6 @@
-"""What was chosen: the names that a user gives, or that a document has, and a method's options.
+"""Choices: the names that a user gives or a document records, and a method's options.
 
-Imports no model libraries; what is chosen is opened in `core/engine/setup.py`.
+Imports no model libraries; `core/engine/setup.py` opens what is chosen.
 """
 
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ from longctx.core.store.manifest import Manifest
 
 @dataclass(frozen=True)
 class Setup:
-    """What a user may choose about the model; every field has a flag of its name.
+    """What a user can choose about the model; each field has a flag of its name.
 
     Attributes:
         model: `tiny`, a folder, or a hub name; None: the bundled model, or the document's own.
         profile: a profile's name or YAML file; None: the one made for the model.
-        method: reading method; None: the profile's. Of a document: the way to ask it.
-        keep_kv: keep keys and values too, if the method can; when reading.
-        kv_dtype: how they are kept; None: as the profile says; when reading.
-        decode: decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the profile's; when asking.
+        method: reading method; None: the profile's. For a document: the way to ask it.
+        keep_kv: when reading, keep keys and values too, if the method can.
+        kv_dtype: when reading, how they are kept; None: as the profile says.
+        decode: when asking, decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the profile's.
         device: auto, cpu, mps, cuda or cuda:N.
         dtype: auto, bf16, fp16 or fp32.
         threads: CPU threads; None: PyTorch's choice.
@@ -45,12 +45,12 @@ class Setup:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a document's manifest says of how it was read.
+    """What a document's manifest says about how it was read.
 
     Attributes:
         model: the model's name.
         profile: the profile's fields.
-        method, options: the reading method and its options; they cannot be chosen anew.
+        method, options: the reading method and its options; they cannot be changed.
     """
 
     model: str | None = None
@@ -60,10 +60,10 @@ class Recorded:
 
 
 def recorded(manifest: Manifest) -> Recorded:
-    """What a document says of how it was read.
+    """What a document records about how it was read.
 
-    A profile with a `threshold` is one of before words and meaning decided together: its
-    `gather_by` was `method` where nobody had chosen anything, so today's default is taken.
+    A profile with a `threshold` predates retrieval by words and meaning together. Its `gather_by`
+    was `method` by default, so today's default replaces that.
     """
     own = manifest.profile
     if isinstance(own, dict) and "threshold" in own:
@@ -73,9 +73,9 @@ def recorded(manifest: Manifest) -> Recorded:
 
 
 def profile_of(setup: Setup, recorded: Recorded, model: str) -> Profile:
-    """The document's profile where the user names none, else the one named or made for the model.
+    """The document's profile unless the user names one, else the one named or made for the model.
 
-    It is an empty one where nothing needs it.
+    It is empty where nothing needs it.
 
     Raises:
         UsageError: there is no such profile, or it cannot be used.
@@ -92,10 +92,10 @@ def profile_of(setup: Setup, recorded: Recorded, model: str) -> Profile:
 def method_of(
     setup: Setup, recorded: Recorded, chosen: Profile, window: int
 ) -> tuple[str, Any, tuple[str, ...]]:
-    """The method, its options as they fit a model's window, and what was changed of them for that.
+    """The method, its options fitted to a model's window, and what was changed to fit them.
 
     Raises:
-        UsageError: as `options_of`, or the user wants what the method cannot do.
+        UsageError: as `options_of`, or the user asks for what the method cannot do.
     """
     method = recorded.method or _method(setup, chosen)
     wanted, options = options_of(method, recorded.options or _values(setup, chosen, method), window)
@@ -103,10 +103,10 @@ def method_of(
 
 
 def options_of(method: str, values: dict[str, Any], window: int) -> tuple[Any, Any]:
-    """A method's options as they are given, and as they fit a model's window.
+    """A method's options as given, and as fitted to a model's window.
 
     Raises:
-        UsageError: some that it does not have, or that do not fit.
+        UsageError: an option is unknown, or does not fit.
     """
     options = methods.load(method).Options
     wanted = profile.build(options, values, f"options of method {method!r}")
@@ -117,7 +117,7 @@ def _method(setup: Setup, chosen: Profile) -> str:
     """The method to read with.
 
     Raises:
-        UsageError: it cannot keep keys and values, where that is wanted.
+        UsageError: it cannot keep keys and values, but `keep_kv` asks for that.
     """
     name = setup.method or chosen.method
     if not setup.keep_kv:
@@ -133,10 +133,10 @@ def _method(setup: Setup, chosen: Profile) -> str:
 
 
 def _values(setup: Setup, chosen: Profile, method: str) -> dict[str, Any]:
-    """A method's options as the profile and the user give them.
+    """A method's options from the profile and the user.
 
     Raises:
-        UsageError: the user gives some that the method does not have.
+        UsageError: the user gives an option that the method does not have.
     """
     given, parts = chosen.methods, methods.load(method).Options.parts
     values: dict[str, Any] = {part: _section(given, part) for part in parts}
@@ -161,7 +161,7 @@ def _section(given: dict[str, Any], method: str) -> dict[str, Any]:
     """A method's part of a profile, which may be left empty.
 
     Raises:
-        UsageError: it is no mapping.
+        UsageError: it is not a mapping.
     """
     values = given.get(method)
     if not isinstance(values, dict | None):
@@ -171,7 +171,7 @@ def _section(given: dict[str, Any], method: str) -> dict[str, Any]:
 
 
 def _differences(wanted: Any, got: Any, window: int) -> Iterator[str]:
-    """What was changed of a method's options so that they fit the model's window."""
+    """The changes to a method's options that fit them to the model's window."""
     for option in fields(got):
         before, after = getattr(wanted, option.name), getattr(got, option.name)
         if is_dataclass(after):

@@ -1,6 +1,6 @@
-"""Disk and memory: what a token takes, and whether a document will fit.
+"""Disk and memory: the size of a token, and whether a document will fit.
 
-Judges before a run; what a full disk does to a write is the store's affair.
+Estimates before a run; the store handles writes to a full disk.
 """
 
 from longctx.core.common.device import free_memory
@@ -14,7 +14,7 @@ from longctx.core.store.shard_writer import compress_member
 from longctx.core.store.space import folder_bytes, free_disk
 
 TOKEN_BYTES = 12  # an int32 id and an int64 offset
-WORD_BYTES = 4  # of the word index, about, for each token
+WORD_BYTES = 4  # of the word index per token, estimated
 SAMPLE_BYTES = 1 << 18
 
 
@@ -26,23 +26,23 @@ def expected_in_room(
     max_size: int | None,
     before: int = 0,
 ) -> int:
-    """About how many tokens a document will have, judged by its first text, if there is room.
+    """The tokens that a document will have, estimated from its first text, if there is room.
 
     Args:
         store: where the state will be.
-        name: the document's; what is there of it already does not count twice.
-        engine: what reads.
-        sources: what is read; a stream counts nothing.
-        max_size: bytes that the library may have; None: any number.
-        before: tokens that are there already.
+        name: the document's; its existing files do not count twice.
+        engine: the reader.
+        sources: what is read; a stream counts as nothing.
+        max_size: the most bytes the library may have; None: any number.
+        before: tokens that exist already.
 
     Raises:
-        LongctxError: the model does not fit; or the state the disk, or what is held the memory:
-            with the figure needed and the figure free.
+        LongctxError: the model does not fit, the state does not fit on disk, or what is held does
+            not fit in memory; with the sizes needed and free.
     """
     method = engine.new_method()
     tokens, needed = _tokens_and_bytes(engine, sources, method.row_bytes())
-    # While a checkpoint is written, the one before is still there.
+    # While a checkpoint is written, the previous one still exists.
     needed += 2 * method.snapshot_bytes(tokens, engine.dtype.itemsize)
     begun = folder_bytes(store.path / "unfinished" / name)
     _refuse(store, sources, needed, begun + free_disk(store.path), "are free")
@@ -54,7 +54,7 @@ def expected_in_room(
 
 
 def _require_memory(engine: Engine, method: Method, tokens: int) -> None:
-    """Refuses tokens of which a method would hold more than there is memory."""
+    """Refuses tokens for which a method would hold more than fits in memory."""
     held = method.held_bytes(tokens)
     if not holds(engine, held):
         beside = held.host or held.device
@@ -67,7 +67,7 @@ def _require_memory(engine: Engine, method: Method, tokens: int) -> None:
 
 
 def holds(engine: Engine, held: Held) -> bool:
-    """Whether there is room for what a method will hold; as far as the platform tells."""
+    """Whether there is room for what a method will hold; True where free memory is unknown."""
     host = held.host + (held.device if engine.device == "cpu" else 0)
     free = free_memory("cpu")
     return free is None or host <= free
@@ -85,7 +85,7 @@ def _refuse(store: Library, sources: list[Source], needed: int, room: int, where
 
 
 def _tokens_and_bytes(engine: Engine, sources: list[Source], row: int) -> tuple[int, int]:
-    """About how many tokens files have and what these take, from the first text of the first."""
+    """Estimated tokens of files, and their bytes, from the first text of the first file."""
     sized = (source for source in sources if source.path is not None and source.expected_size)
     data = next((data for source in sized if (data := source.first_bytes(SAMPLE_BYTES))), b"")
     if not data:

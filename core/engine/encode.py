@@ -1,6 +1,6 @@
 """The reading loop: tokens run through the model once, chunk by chunk; rows go to the store.
 
-Asks no method how it works: it cuts chunks, runs them, and hands on what the method keeps.
+It works the same for every method: it cuts chunks, runs them, and passes on what the method keeps.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ class RowSink(Protocol):
     """Where per-token rows go."""
 
     def append(self, group: str, rows: Rows) -> None:
-        """Takes n more rows, on the model's device, of a group of shards."""
+        """Takes n more rows of a group of shards, on the model's device."""
         ...
 
 
@@ -30,10 +30,10 @@ def encode(
     sink: RowSink,
     before: Callable[[int | None], None] = lambda end: None,
 ) -> Iterator[int]:
-    """Reads [prefix | document] in chunks of as many tokens as `method.chunk` says each time.
+    """Reads [prefix | document] in chunks of `method.chunk` tokens, asked before each.
 
-    To go on from a snapshot, which is of a chunk's end: the method restored, an empty prefix, and
-    the rest of the document.
+    To resume from a snapshot, taken at a chunk's end, pass the restored method, an empty prefix
+    and the rest of the document.
 
     Args:
         decoder: the model.
@@ -41,18 +41,18 @@ def encode(
         prefix: (P,) token ids before the document.
         document: the document's token ids in pieces of any size.
         sink: gets the method's rows, one for each document token and none for the prefix.
-        before: called before each chunk is read, with the document tokens up to its end; None
-            where it is not whole.
+        before: called before each chunk is read, with the number of document tokens up to its end;
+            None where the chunk is not full.
 
     Yields:
-        After each whole chunk, how many document tokens were read: the method can be saved here.
+        After each full chunk, how many document tokens were read; the method can be saved then.
     """
     read = -len(prefix)
     for chunk in chunks(prefix, document, lambda: method.chunk):
         size = method.chunk
         before(max(0, read + len(chunk)) if len(chunk) == size else None)
         decoder.read(chunk, method, method.depth)
-        # Rows of the prefix are not the document's.
+        # Rows of the prefix do not belong to the document.
         for group, rows in method.rows(skip=min(len(chunk), max(0, -read))).items():
             sink.append(group, rows)
         read += len(chunk)
@@ -65,7 +65,7 @@ def chunks(prefix: Tensor, document: Iterable[Tensor], size: Callable[[], int]) 
 
     Args:
         prefix, document: token ids.
-        size: asked before each.
+        size: called before each.
     """
     waiting, count = [prefix], len(prefix)
     for piece in document:

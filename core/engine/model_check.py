@@ -1,6 +1,6 @@
 """Checks models: reads their weights in full and compares them with what documents recorded.
 
-Knows nothing of running a model, nor of what a document holds but its manifest.
+Knows nothing of running a model, and of a document only its manifest.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,10 +18,10 @@ class Checked:
     """What checking a model found.
 
     Attributes:
-        name: as the documents name it.
+        name: as recorded in the documents.
         documents: those that were read with it.
         status: ok, changed, or absent where it is not on this computer.
-        bytes: of its weights.
+        bytes: the size of its weights.
         error: what is wrong.
     """
 
@@ -37,14 +37,14 @@ def check(
     names: Iterable[str],
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Iterator[Checked]:
-    """Reads all weights of the models of documents, whatever is remembered of them.
+    """Reads all weights of documents' models in full, without using cached digests.
 
-    Models of one name with several digests are checked as one model each.
+    A model name with several digests is checked once for each digest.
 
     Args:
         library: where the documents are.
-        names: the documents; those whose manifest cannot be read are left out.
-        on_progress: gets bytes read, and bytes in all, after every block.
+        names: the documents; those with an unreadable manifest are skipped.
+        on_progress: called with bytes read and total bytes, after every block.
     """
     models = _models(library, names)
     files = {name: local_weights(name) for name, _ in models}

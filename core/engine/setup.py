@@ -1,4 +1,4 @@
-"""A model with all that belongs to it, ready to run; its weights are loaded when first needed."""
+"""A model with everything it needs to run; its weights are loaded when first needed."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -43,26 +43,26 @@ from longctx.kernels import choice
 
 _log = logging.getLogger(__name__)
 
-ROOM = 0.95  # of a GPU's free memory is used
-WORKING = 2 << 30  # bytes that are left for what a chunk needs for a moment
+ROOM = 0.95  # the share of a GPU's free memory that is used
+WORKING = 2 << 30  # bytes left for temporary tensors of a chunk
 
 
 @dataclass
 class Engine:
-    """A chosen model with all that belongs to it; the weights are loaded when first needed.
+    """A chosen model with everything it needs; the weights are loaded when first needed.
 
     Attributes:
         files: the model's files.
-        profile: its profile, with the prompt as text, wherever that came from.
+        profile: its profile, with the prompt as text, whatever its origin.
         method_name: the reading method.
         options: that method's options.
-        device, dtype: where and in what to compute.
+        device, dtype: where to compute, and in which number format.
         prompt: encodes prefix and question.
         window: tokens that the model was trained on.
-        asked_with: the method that the user names for a document; None: the usual one.
-        decoding: how answers are decoded, unless a question says otherwise.
-        notes: what was decided otherwise than the profile says, for people.
-        dtype_chosen: the user named the dtype; else what was begun is gone on with in its own.
+        asked_with: the way to ask that the user names for a document; None: the usual one.
+        decoding: how answers are decoded, unless a question overrides it.
+        notes: deviations from the profile, for people.
+        dtype_chosen: the user named the dtype; else an unfinished document resumes in its own.
     """
 
     files: ModelFiles
@@ -111,13 +111,13 @@ class Engine:
         reading: bool = False,
         tokens: int = 0,
     ) -> Method:
-        """A memory of the chosen method, fresh or as a document left it.
+        """A memory of the chosen method, fresh or restored from a document.
 
         Args:
             snapshot, stored: of the document; tensors on the CPU, in the dtype in which they were
                 computed.
-            reading: it will go on reading the document; else it is asked.
-            tokens: about how many tokens it will hold, where that is known.
+            reading: it will continue reading the document; else it is asked.
+            tokens: about how many tokens it will hold, if known.
         """
         layers = self.decoder.layers
         place = Place(self.device, self.dtype, tokens, self._room())
@@ -127,15 +127,15 @@ class Engine:
         return method
 
     def method_of(self, document: Document, snapshot: Snapshot | None) -> Method:
-        """The memory of a document, to be asked.
+        """The memory of a document, ready to be asked.
 
         Args:
             document: the open document.
-            snapshot: its own, as of `saved_snapshot`; None: it is made again, by reading the
-                prefix, and behind it the document's tokens where they were read as one text.
+            snapshot: its own, from `saved_snapshot`; None: it is rebuilt by reading the prefix,
+                followed by the document's tokens where they were read as one text.
 
         Raises:
-            StateMismatch: the document is damaged, or of another method.
+            StateMismatch: the document is damaged, or was read by another method.
         """
         if snapshot is None:
             snapshot = self._snapshot_again(document)
@@ -151,7 +151,7 @@ class Engine:
         return {name: tensor.cpu() for name, tensor in method.snapshot().items()}
 
     def _prefix_of(self, document: Document) -> torch.Tensor:
-        """What was read before a document; the user may ask with another profile."""
+        """The prefix that was read before a document; the user may ask with another profile."""
         own = recorded(document.manifest).profile
         if not isinstance(own, dict):
             return self.prompt.prefix()
@@ -171,13 +171,13 @@ class Engine:
         return method.ways or {self.method_name: method}
 
     def _room(self) -> int | None:
-        """Bytes that what is kept may take beside the model; None: the device is the host."""
+        """Bytes available for what is kept, beside the model; None: the device is the host."""
         if not self.device.startswith("cuda"):
             return None
         return max(0, int(ROOM * (free_memory(self.device) or 0)) - WORKING)
 
     def recorded(self) -> dict[str, str]:
-        """How this engine computes; told in the manifest, not part of the model's identity."""
+        """How this engine computes; recorded in the manifest, not part of the model's identity."""
         import transformers
 
         return {
@@ -189,14 +189,14 @@ class Engine:
 
 
 class _Nowhere:
-    """Takes rows that the store has already."""
+    """Discards rows that the store already has."""
 
     def append(self, group: str, rows: Rows) -> None:
         """Drops them."""
 
 
 def saved_snapshot(document: Document) -> Snapshot | None:
-    """A document's snapshot; None where it was left out, because it can be made again.
+    """A document's snapshot; None where it was not saved because it can be rebuilt.
 
     Raises:
         StateMismatch: the document is damaged.
@@ -204,16 +204,16 @@ def saved_snapshot(document: Document) -> Snapshot | None:
     return document.snapshot() if document.has_snapshot else None
 
 
-_stays: list[None] = []  # one for each `weights_stay` that has been entered
+_stays: list[None] = []  # one for each open `weights_stay`
 _staying: dict[tuple[str, str, torch.dtype], Decoder] = {}
 
 
 @contextmanager
 def weights_stay() -> Iterator[None]:
-    """Inside, a model is loaded once for all engines that want it, and stays until the end.
+    """Inside, a model is loaded once for all engines that need it, and stays loaded until the end.
 
-    For work that reads and asks many documents, each with an engine of its own. The model's files
-    must not change meanwhile.
+    For work that reads and asks many documents, each with its own engine. The model's files must
+    not change meanwhile.
     """
     _stays.append(None)
     try:
@@ -226,14 +226,14 @@ def weights_stay() -> Iterator[None]:
 
 @contextmanager
 def memory_told(engine: Engine, remedy: str) -> Iterator[None]:
-    """Turns running out of memory into an error with the figures.
+    """Turns running out of memory into an error that gives the sizes.
 
     Args:
-        engine: what runs inside.
-        remedy: what to do about it, beside another dtype, model or device.
+        engine: the one that runs inside.
+        remedy: what to do, besides another dtype, model or device.
 
     Raises:
-        LongctxError: the device has no more memory.
+        LongctxError: the device ran out of memory.
     """
     try:
         yield
@@ -251,16 +251,16 @@ def memory_told(engine: Engine, remedy: str) -> Iterator[None]:
 
 
 def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
-    """Finds everything that a setup names; loads no weights.
+    """Resolves everything that a setup names; loads no weights.
 
     Args:
         setup: the user's choices.
-        recorded: what a document says it was read with; it stands where the user chose nothing.
+        recorded: what a document was read with; it applies where the user chose nothing.
 
     Raises:
-        UsageError: a name that does not exist, an option that does not fit the method or decode
-            policy, a profile's `gather_by` that there is not, a chat template that gives no
-            prompt, or a value of LONGCTX_KERNELS that asks for what there is not.
+        UsageError: an unknown name, an option that does not fit the method or decode policy, an
+            unknown `gather_by` in the profile, a chat template that gives no prompt, or a value of
+            LONGCTX_KERNELS that asks for unavailable kernels.
     """
     recorded = recorded or Recorded()
     name = setup.model or recorded.model or BUNDLED
@@ -330,11 +330,11 @@ def _tell(engine: Engine) -> None:
 
 
 def beside(engine: Engine, manifest: Manifest) -> Engine:
-    """The same model for another document: with the method and options by which that was read.
+    """The same model for another document, with the method and options that document was read with.
 
     Args:
-        engine: whose profile, device and weights, if they are loaded, stay in use.
-        manifest: of the document.
+        engine: its profile, device and weights, if loaded, stay in use.
+        manifest: the document's.
 
     Raises:
         UsageError: an option that does not fit the method.
@@ -344,7 +344,7 @@ def beside(engine: Engine, manifest: Manifest) -> Engine:
 
 
 def policy(text: str | None, chosen: Profile) -> Decoding:
-    """The decode policy that a user names, or else the profile's.
+    """The decode policy that a user names, else the profile's.
 
     Raises:
         UsageError: an unknown policy or option, or a value that does not fit it.

@@ -11,7 +11,7 @@ class Room:
 
     Attributes:
         tokens: gathered, at most.
-        dropped: wanted by the method or the user, but without a place in the window.
+        dropped: requested by the method or the user, but not fitting in the window.
     """
 
     tokens: int
@@ -32,14 +32,14 @@ def room(
     Args:
         window: tokens that the model was trained on.
         prefix, question, answer: tokens of the prefix and of the question in its template, and
-            places that are kept for the answer.
+            positions reserved for the answer.
         total: tokens of the document.
-        wanted: prefix and document tokens to recompute; None: all of them, or nothing.
-        less: what can be done for the answer to need fewer places; empty: nothing.
+        wanted: prefix and document tokens to recompute; None: all of them, or fail.
+        less: how the answer can need fewer positions; empty: it cannot.
 
     Raises:
         UsageError: the question and its answer leave no room.
-        LongctxError: all tokens are wanted and do not fit.
+        LongctxError: all tokens are needed and do not fit.
     """
     free = window - prefix - question - answer
     if free < 1:
@@ -53,7 +53,7 @@ def room(
             f"the document's {total} tokens do not fit",
             f"full attention needs all of them, and the window has room for {free}",
             f"{less[0].upper()}{less[1:]}."
-            if less and total < free + answer  # at least with an answer of one token
+            if less and total < free + answer  # it fits with an answer of one token
             else "Ingest it with --method reform.",
         )
     fitting = total if wanted is None else min(total, max(1, wanted - prefix))

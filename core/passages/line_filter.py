@@ -8,14 +8,14 @@ SECONDS = 1.0  # for one line
 
 
 class LineFilter:
-    """A regular expression, as the `regex` module has them, for lines.
+    """A regular expression for lines, in the syntax of the `regex` module.
 
     Args:
         pattern: the user's.
         seconds: how long one line may take.
 
     Raises:
-        UsageError: it is no regular expression.
+        UsageError: it is not a regular expression.
     """
 
     def __init__(self, pattern: str, seconds: float = SECONDS):
@@ -31,7 +31,7 @@ class LineFilter:
         """Whether it matches anywhere in a line; empty matches count.
 
         Raises:
-            UsageError: this takes longer than it may.
+            UsageError: this exceeds the time limit.
         """
         try:
             return self._pattern.search(line, timeout=self._seconds) is not None
@@ -39,7 +39,7 @@ class LineFilter:
             raise self._slow() from exc
 
     def spans(self, line: str) -> list[tuple[int, int]]:
-        """Where it matches in a line, in characters, without empty matches.
+        """The matches in a line, in characters, without empty ones.
 
         Raises:
             UsageError: as `matches`.

@@ -1,7 +1,7 @@
 """Matches a query with a text: weighted words, exact strings, and the line to show.
 
-Of the lines of a passage that one is shown whose words of the query weigh most. A long line is
-prose, and is taken apart into sentences. Knows no scores and no documents.
+Of a passage, the line whose words of the query weigh most is shown. A long line is taken for prose
+and split into sentences. Knows no scores and no documents.
 """
 
 import re
@@ -14,25 +14,25 @@ from longctx.core.passages.line_filter import LineFilter
 from longctx.core.passages.sentences import sentences, stripped, word_begin, word_end
 from longctx.core.tokens.stems import stems
 
-LONG = 300  # characters of a line that are shown, and of one that is no prose
+LONG = 300  # characters shown of a line; a longer line is taken for prose
 _LEAD = 60  # characters of a cut line before its first word of the query
-_LONGEST_STRING = 1000  # characters of a string that is looked for as it stands
+_LONGEST_STRING = 1000  # characters of a string that is searched for verbatim
 _MOST_STRINGS = 8  # of one query
 _LETTER = (
     r"[^\W\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]"  # kana and Han are words each, as in stems
 )
 _QUOTED = re.compile('"([^"\n]+)"|\u201c([^\u201d\n]+)\u201d')
 
-Span = tuple[int, int]  # characters, or bytes, from the first to the one after the last
+Span = tuple[int, int]  # [start, end) in characters or bytes
 
 
 @dataclass(frozen=True)
 class Query:
-    """What is looked for.
+    """What to search for.
 
     Attributes:
         text: the user's words.
-        weights: how rare each stem is; a stem that is not in it counts as one that there is not.
+        weights: the rarity of each stem; stems not listed do not count.
         lines: which lines may be hits; None: all.
     """
 
@@ -42,7 +42,7 @@ class Query:
 
     @cached_property
     def strings(self) -> tuple["ExactString", ...]:
-        """What is looked for as it stands: the whole query, and what it has in quotes."""
+        """What is searched for verbatim: the whole query, and its quoted parts."""
         quoted = [match[1] or match[2] for match in _QUOTED.finditer(self.text)]
         wanted = [self.text, *quoted]
         kept = {" ".join(text.split()).lower(): text for text in wanted}
@@ -51,21 +51,21 @@ class Query:
 
     @cached_property
     def neighbours(self) -> frozenset[tuple[str, str]]:
-        """Stems that follow one another in the query."""
+        """Pairs of consecutive stems in the query."""
         return frozenset(pairwise(stem for _, _, stem in stems(self.text)))
 
     def words(self, text: str) -> list[tuple[int, int, str]]:
-        """The words of a text that the query has: (start, end, stem), in characters."""
+        """The words that a text shares with the query: (start, end, stem), in characters."""
         return [word for word in stems(text) if word[2] in self.weights]
 
     def weight(self, text: str) -> tuple[float, int]:
-        """How much a text has of the query: the weights of its words, and how many in order."""
+        """How much of the query a text has: the words' weights, and how many pairs in order."""
         found = [stem for _, _, stem in stems(text)]
         weights = sum(self.weights.get(stem, 0.0) for stem in set(found))
         return weights, sum(pair in self.neighbours for pair in pairwise(found))
 
     def marked(self, text: str) -> list[Span]:
-        """What of a text is the query's: its words, exact strings, what the expression matches."""
+        """The parts of a text that match: words, exact strings, and the regular expression."""
         spans = [(start, end) for start, end, _ in self.words(text)]
         for string in self.strings:
             spans += [match.span() for match in string.pattern.finditer(text)]
@@ -76,21 +76,21 @@ class Query:
 
 @dataclass(frozen=True)
 class ExactString:
-    """A string that is looked for as it stands: without case, and any white space for a space.
+    """A string to search for verbatim, but ignoring case, and with any white space for a space.
 
-    It is not found within a longer word.
+    It does not match inside a longer word.
     """
 
     text: str
 
     @cached_property
     def parts(self) -> list[str]:
-        """What stands between its white space."""
+        """Its parts between white space."""
         return self.text.split()
 
     @cached_property
     def pattern(self) -> re.Pattern:
-        """What matches it."""
+        """The regular expression for it."""
         inner = r"\s+".join(map(re.escape, self.parts))
         before = f"(?<!{_LETTER})" if re.match(_LETTER, self.parts[0][0]) else ""
         after = f"(?!{_LETTER})" if re.match(_LETTER, self.parts[-1][-1]) else ""
@@ -102,8 +102,8 @@ class Piece:
     """A line, or a sentence of a long one.
 
     Attributes:
-        start, end: in characters of the text it is of.
-        line: the line that it is of, likewise.
+        start, end: in characters of its text.
+        line: [start, end) of its line, likewise.
     """
 
     start: int
@@ -112,12 +112,12 @@ class Piece:
 
 
 def pieces(text: str, low: int, high: int, whole: bool = True) -> list[Piece]:
-    """The lines of a text that [low, high) touches; of those over `LONG` only the sentences.
+    """The lines of a text that [low, high) touches; those over `LONG` as sentences.
 
     Args:
         text: a part of a source, with more than `LONG` characters around [low, high), or all.
-        low, high: in characters; of a long line only what is within them is taken.
-        whole: the text begins where a line does.
+        low, high: in characters; only the part of a long line within them is taken.
+        whole: the text begins at the start of a line.
     """
     found, begin = [], text.rfind("\n", 0, low) + 1
     while begin < high:
@@ -137,15 +137,15 @@ def pieces(text: str, low: int, high: int, whole: bool = True) -> list[Piece]:
 
 
 def best_piece(query: Query, text: str, among: Sequence[Piece]) -> Piece | None:
-    """The piece with most of the query, by weight; then with most in order; then the earlier.
+    """The piece with most of the query: by exact string, then weight, then words in order.
 
     Args:
-        query: what is looked for.
-        text: the text that the pieces are of.
-        among: some of its pieces.
+        query: what to search for.
+        text: the pieces' text.
+        among: some of its pieces; ties go to the earlier.
 
     Returns:
-        None where no piece has a word of the query, or what else it looks for.
+        None where no piece has a word or an exact string of the query.
     """
     best, most = None, (False, 0.0, 0)
     for piece in among:
@@ -158,15 +158,15 @@ def best_piece(query: Query, text: str, among: Sequence[Piece]) -> Piece | None:
 
 
 def shown(text: str, marked: Sequence[Span], weights: Sequence[float] = ()) -> Span:
-    """What is shown of a line or sentence: all, or `LONG` characters with most that is marked.
+    """What to show of a line or sentence: all, or the `LONG` characters with most matches.
 
     Args:
         text: the line.
-        marked: what of it is the query's, ascending.
-        weights: of each; by default all alike.
+        marked: the parts that match the query, ascending.
+        weights: of each; equal by default.
 
     Returns:
-        In characters; it does not cut words, unless one is longer than all.
+        In characters; words are not cut, unless one is longer than the limit.
     """
     if len(text) <= LONG:
         return 0, len(text)
@@ -183,13 +183,13 @@ def shown(text: str, marked: Sequence[Span], weights: Sequence[float] = ()) -> S
 
 
 def _not_within(text: str, place: int) -> int:
-    """The beginning of the next word, where a place is within one that is not too long."""
+    """The start of the next word, where a place is inside a word that is not too long."""
     end = word_end(text, place)
     return end if end - place < _LEAD else place
 
 
 def _joined(spans: list[Span]) -> list[Span]:
-    """Spans in order; those that overlap become one."""
+    """Spans in order, with overlapping ones merged."""
     found: list[Span] = []
     for start, end in sorted(spans):
         if found and start < found[-1][1]:

@@ -1,9 +1,9 @@
-"""Where sentences and lines begin and end, and ranges of tokens that grow until they do.
+"""Where sentences and lines begin and end, and how ranges of tokens grow to these bounds.
 
-A line ends at a newline. Within a line a sentence ends at . ! ? or … with the quotes and brackets
-that close behind it, before white space; at a Chinese or Japanese mark also without. An
-abbreviation, an initial and a mark before a small letter end none. Code and logs are so cut into
-lines, prose into sentences.
+A line ends at a newline. Within a line a sentence ends at . ! ? or … plus closing quotes and
+brackets, before white space; after a Chinese or Japanese mark the white space may be missing.
+Abbreviations, initials and marks before a lowercase letter end no sentence. So code and logs are
+cut into lines, prose into sentences.
 """
 
 import re
@@ -16,10 +16,10 @@ from longctx.core.store.document import Document
 from longctx.core.store.shards import damaged
 
 REACH = 64  # tokens that a range may grow on each side
-_MORE = 8  # tokens beyond those that are looked at, to know what stands around a mark
+_MORE = 8  # further tokens read, to know what surrounds a mark
 
 # The marks of Latin, Arabic and Indic scripts, and those of Chinese and Japanese, escaped where one
-# looks like another. What closes behind them are quotes, brackets and Markdown's marks.
+# looks like another. Closing quotes, brackets and Markdown's marks may follow them.
 _MARKS = r".!?\u2026\u061f\u06d4\u0964\u0965"
 _FULL = (
     r"[\u3002\uff01\uff1f\uff61\uff0e]+[\u300d\u300f\u201d\u2019\uff09\u3011\u3009\u300b\"')\]]*+"
@@ -31,7 +31,7 @@ _END = re.compile(
 _LAST_WORD = re.compile(r"[^\W_](?:[^\W_]|['\u2019.-](?=[^\W_]))*\Z")
 _NEXT = re.compile(r"[^\S\n]*[\"'\u201c\u2018«\u2039(\[{*_`]*(\S?)")
 _LOOK_BACK = 32  # characters: longer than any abbreviation
-_SIGHT = 200  # characters before a place in which the end of a sentence is looked for
+_SIGHT = 200  # characters before a place searched for the end of a sentence
 _ABBREVIATIONS = frozenset(
     re.findall(
         r"\S+",
@@ -40,23 +40,23 @@ _ABBREVIATIONS = frozenset(
         "eds trans resp incl excl jan feb mar apr jun jul aug sept sep oct nov dec bzw",
     )
 )
-_BEFORE_NUMBERS = frozenset(  # abbreviations only there: "he said no."
+_BEFORE_NUMBERS = frozenset(  # abbreviations only before numbers: "he said no."
     re.findall(r"\S+", "no nos nr p pp vol vols ch chap sec sect fig figs eq eqs art par")
 )
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}")  # e.g, i.e, U.S, Ph.D
 _APOSTROPHES = "'\u2019"
-# Written without spaces: there a word can end at any character.
+# Scripts without spaces: a word can end at any character.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """The sentences of a text, in order, none of which goes over the end of a line.
+    """The sentences of a text, in order; none crosses the end of a line.
 
     Args:
-        text: any; its beginning and its end count as those of a sentence.
+        text: any; its start and end count as sentence bounds.
 
     Returns:
-        (start, end) in characters, without the white space around them; none is empty.
+        (start, end) in characters, without surrounding white space; none is empty.
     """
     found, begun = [], 0
     for match in _END.finditer(text):
@@ -68,7 +68,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def begins_sentence(text: str, place: int) -> bool:
-    """Whether what begins at a place is no rest of a sentence that an earlier line began."""
+    """Whether a place is not inside a sentence that began on an earlier line."""
     low = max(0, place - _SIGHT)
     before = text[low:place]
     if not before.strip() or before[len(before.rstrip()) :].count("\n") > 1:
@@ -79,7 +79,7 @@ def begins_sentence(text: str, place: int) -> bool:
 
 
 def stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    """[start, end) of a text without the white space at both ends; of nothing else, (end, end)."""
+    """[start, end) of a text without white space at both ends; (end, end) if nothing is left."""
     while start < end and text[start].isspace():
         start += 1
     while start < end and text[end - 1].isspace():
@@ -88,34 +88,34 @@ def stripped(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def word_begin(text: str, place: int) -> int:
-    """Where the word begins in whose middle `place` is; else `place`."""
+    """The start of the word that `place` is inside of; else `place`."""
     while _within_word(text, place):
         place -= 1
     return place
 
 
 def word_end(text: str, place: int) -> int:
-    """Where the word ends in whose middle `place` is; else `place`."""
+    """The end of the word that `place` is inside of; else `place`."""
     while _within_word(text, place):
         place += 1
     return place
 
 
 def grown(document: Document, first: int, end: int, reach: int = REACH) -> tuple[int, int]:
-    """A range of tokens, grown until it begins and ends with a sentence or a line.
+    """Grows a range of tokens until it begins and ends with a sentence or a line.
 
-    Where none begins or ends near enough, it grows to the nearest beginning and end of a word.
+    Where no sentence or line bound is near enough, it grows to the nearest word bound.
 
     Args:
         document: open.
-        first, end: tokens [first, end) of one source, counted over the document.
-        reach: tokens that it may grow on each side, at most.
+        first, end: tokens [first, end) of one source, numbered over the document.
+        reach: the most tokens to grow by on each side.
 
     Returns:
-        [first, end) of the same source, around those that were given.
+        [first, end) of the same source, enclosing the given range.
 
     Raises:
-        StateMismatch: the text or the tokens are not what was written.
+        StateMismatch: the text or the tokens are damaged.
         ValueError: no tokens, or not of one source.
     """
     source = document.manifest.sources[document.source_of(first)]
@@ -133,7 +133,7 @@ def _grown_back(document: Document, first: int, reach: int) -> int:
     snippet, starts = _around(document, begin, stop)
     text, place = snippet.text, snippet.containing(starts[first - begin])
     wanted = next((start for start, end in sentences(text) if start < place < end), place)
-    if snippet.byte(wanted) < starts[low - begin]:  # too far away, and perhaps none begins there
+    if snippet.byte(wanted) < starts[low - begin]:  # too far away, or perhaps no beginning
         wanted = max(word_begin(text, place), snippet.since(starts[low - begin]))
     return begin + _last_up_to(starts, snippet.byte(wanted), first - begin)
 
@@ -154,7 +154,7 @@ def _grown_ahead(document: Document, end: int, reach: int) -> int:
 
 
 def _around(document: Document, begin: int, stop: int) -> tuple[Snippet, list[int]]:
-    """The text of tokens [begin, stop) of one source, and the first byte of each and the end."""
+    """The text of tokens [begin, stop) of one source; the first byte of each, and the end."""
     number, start, end = document.span(begin, stop)
     starts = document.array_take("tokens", np.arange(begin, stop), "starts").tolist()
     if sorted(starts) != starts or starts[-1] > end:
@@ -163,16 +163,16 @@ def _around(document: Document, begin: int, stop: int) -> tuple[Snippet, list[in
 
 
 def _last_up_to(starts: list[int], byte: int, most: int) -> int:
-    """The last of the first `most` + 1 tokens that begins at a byte or before it."""
+    """The last of the first `most` + 1 tokens that begins at or before a byte."""
     return next((number for number in range(most, 0, -1) if starts[number] <= byte), 0)
 
 
 def _ends(text: str, match: re.Match) -> bool:
-    """Whether a sentence ends at a mark that may end one."""
+    """Whether a mark that can end a sentence does."""
     mark = match[0]
     if mark[0] not in ".!?\u2026":
         return True
-    opened = _NEXT.match(text, match.end())  # of what may be nothing, so it is always there
+    opened = _NEXT.match(text, match.end())  # can match nothing, so it always matches
     following = opened[1] if opened else ""
     if following.islower():
         return False
@@ -195,12 +195,12 @@ def _abbreviated(text: str, match: re.Match, following: str) -> bool:
 
 
 def _within_word(text: str, place: int) -> bool:
-    """Whether a word goes on over a place between two characters."""
+    """Whether a word continues across a place between two characters."""
     if not 0 < place < len(text):
         return False
     before, after = text[place - 1], text[place]
     if unicodedata.category(after)[0] == "M":
-        return True  # an accent or a vowel sign, of the character before it
+        return True  # an accent or a vowel sign on the character before
     if after in _APOSTROPHES:
         return before.isalnum() and text[place + 1 : place + 2].isalnum()
     if before in _APOSTROPHES:

@@ -8,18 +8,18 @@ import numpy as np
 
 from longctx.core.store.document import Document
 
-_BACK = 3  # bytes of a UTF-8 character that may stand before one in its middle
+_BACK = 3  # the most bytes of a UTF-8 character before one of its bytes
 _UNKNOWN = "\ufffd"
 
 
 @dataclass(frozen=True)
 class Snippet:
-    """Bytes [start, start + len(raw)) of a source, decoded; what cannot be is U+FFFD.
+    """Bytes [start, start + len(raw)) of a source, decoded; undecodable bytes become U+FFFD.
 
     Attributes:
-        start: the byte of the source at which it begins; of UTF-8 the first of a character.
+        start: the byte of the source at which it begins; in UTF-8 the first of a character.
         raw: the bytes.
-        encoding: theirs.
+        encoding: the encoding of the bytes.
         text: the bytes decoded.
     """
 
@@ -30,11 +30,11 @@ class Snippet:
 
     @classmethod
     def of(cls, document: Document, source: int, start: int, end: int) -> "Snippet":
-        """Bytes [start, end) of a source, from the beginning of a UTF-8 character on.
+        """Bytes [start, end) of a source; in UTF-8 from the start of the character at `start`.
 
         Raises:
-            StateMismatch: the text is not what was written.
-            ValueError: the source does not have these bytes.
+            StateMismatch: the text is damaged.
+            ValueError: the source lacks these bytes.
         """
         encoding = document.manifest.sources[source].codec
         back = min(start, _BACK) if encoding == "utf-8" else 0
@@ -63,11 +63,11 @@ class Snippet:
         return int(self.places[place])
 
     def containing(self, byte: int) -> int:
-        """The character that a byte of the source is of."""
+        """The character containing a byte of the source."""
         return int(np.searchsorted(self.places, byte, side="right")) - 1
 
     def since(self, byte: int) -> int:
-        """The first character that begins at a byte of the source or behind it."""
+        """The first character that begins at or after a byte of the source."""
         return int(np.searchsorted(self.places, byte))
 
 
@@ -78,7 +78,7 @@ def _places(raw: bytes, encoding: str) -> np.ndarray:
     for number in range(len(raw)):
         for _ in decoder.decode(raw[number : number + 1]):
             places.append(begun)
-            begun = number  # a second character of one byte's is this byte
+            begun = number  # a second character from one byte starts at this byte
         if not decoder.getstate()[0]:
             begun = number + 1
     places += [begun] * len(decoder.decode(b"", final=True))

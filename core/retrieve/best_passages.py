@@ -1,4 +1,4 @@
-"""From ranked windows to the passages that are gathered: whole sentences, best first.
+"""From ranked windows to gathered passages: whole sentences, best first.
 
 The published rules of methods take tokens (`top_tokens` in `core/ask/gather.py`); all other gather
 sources take passages, here. Knows nothing of how windows were ranked.
@@ -16,7 +16,7 @@ from longctx.core.passages.sentences import grown
 from longctx.core.retrieve.ranked import Ranked
 from longctx.core.store.document import Document
 
-MISSES = 16  # windows in a row that have no room any more: then the rest would not change much
+MISSES = 16  # windows in a row without room, after which the rest would change little
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Chosen:
 
     Attributes:
         scores: of all N tokens.
-        tokens: (n,) those that are gathered, ascending.
+        tokens: (n,) the gathered ones, ascending.
         ranked: the windows that they were chosen from; None: a method's own rule chose tokens.
     """
 
@@ -39,15 +39,15 @@ def best_passages(
 ) -> list[Tensor]:
     """The tokens of the best windows, each grown to the ends of its sentences or lines.
 
-    Windows come in best first, as long as they fit; those that touch become one passage.
+    Windows are taken best first while they fit; adjacent ones become one passage.
 
     Args:
         ranked: the windows.
         documents: open, those of the windows.
-        counts: tokens to gather at most, each for itself.
+        counts: the most tokens to gather; each count is a separate selection.
 
     Returns:
-        (at most count,) token indices for each count, ascending, counted on over the documents.
+        (at most count,) token indices for each count, ascending, numbered through all documents.
     """
     order = np.argsort(-ranked.scores, kind="stable")
     sizes = _Grown(ranked, documents)
@@ -55,7 +55,7 @@ def best_passages(
 
 
 def token_scores(ranked: Ranked) -> Scores:
-    """Each token's score: that of the best window that it is in, (N,) float64."""
+    """Each token's score: that of the best window containing it, (N,) float64."""
     units = ranked.units
     best = torch.from_numpy(np.repeat(units.best(ranked.scores), units.lengths))
     return Scores(best, best)
@@ -74,7 +74,7 @@ class _Grown:
         return int(self._units.first_tokens[-1])
 
     def bare(self, window: int) -> tuple[int, int]:
-        """Tokens [first, end) of a window as it is."""
+        """Tokens [first, end) of a window before it is grown."""
         first, last = self._windows[window]
         return int(self._units.tokens[first]), int(
             self._units.tokens[last] + self._units.lengths[last]
@@ -91,14 +91,14 @@ class _Grown:
 
 
 def _taken(windows: _Grown, order: np.ndarray, count: int) -> np.ndarray:
-    """(N,) bool, the tokens of the windows that come in."""
+    """(N,) bool, the tokens of the windows taken."""
     taken = np.zeros(windows.total, bool)
     if count >= windows.total:
         return ~taken
     left, missed = count, 0
     for window in order.tolist():
         first, end = windows[window]
-        if left == count and end - first > left:  # not even the best one fits with its sentences
+        if left == count and end - first > left:  # not even the best window fits when grown
             first, end = windows.bare(window)
             end = min(end, first + left)
         new = end - first - int(np.count_nonzero(taken[first:end]))

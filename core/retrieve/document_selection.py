@@ -1,10 +1,10 @@
 """Document selection: which of many documents to ask, by BM25 over their stored tokens.
 
-A term is a token's text without case and spaces, so no document's text is unpacked and no word is
-counted beforehand: a million tokens take some hundredths of a second. Passages are 128 tokens of a
-document, and a word is as rare as it is in the passages of all of them. The scores are those of
-bm25s, as a test shows; its own index takes every token as a Python number, which is 15 times slower
-and needs all documents in memory at once. Knows nothing of methods.
+A term is a token's text without case and spaces, so no text is unpacked and no word counted in
+advance: a million tokens take some hundredths of a second. Passages are 128 tokens of a document;
+a term's rarity counts the passages of all documents. The scores equal those of bm25s, as a test
+shows; its own index takes every token as a Python number, which is 15 times slower and needs all
+documents in memory at once. Knows nothing of methods.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ class Terms:
 
     Args:
         backend: the tokenizer.
-        size: token ids that the model has.
+        size: how many token ids the model has.
     """
 
     def __init__(self, backend: Any, size: int):
@@ -43,13 +43,13 @@ class Terms:
         return [_term(number, text) for number, text in enumerate(texts)]
 
     def numbered(self, question: Tensor) -> Tensor:
-        """The terms of a question, numbered.
+        """Numbers the terms of a question.
 
         Args:
             question: (n,) token ids of the user's own words.
 
         Returns:
-            (vocabulary,) int64: for each token id which of the question's terms it is; -1: none.
+            (vocabulary,) int64: the number of the question's term for each token id; -1: none.
         """
         wanted = [self._of_token[number] for number in question.tolist()]
         numbers = {term: number for number, term in enumerate(dict.fromkeys(filter(None, wanted)))}
@@ -57,13 +57,13 @@ class Terms:
 
 
 def best_documents(documents: Iterable[Document], numbered: Tensor, count: int) -> list[int]:
-    """The documents whose best passages fit a question best.
+    """The documents with the best-matching passages.
 
     A document's score is that of its best passage; ties go to the earlier document.
 
     Args:
-        documents: opened one after another; of each only its counts are kept.
-        numbered: the question's terms, as of `Terms.numbered`.
+        documents: opened one after another; only the counts of each are kept.
+        numbered: the question's terms, from `Terms.numbered`.
         count: how many to choose.
 
     Returns:
@@ -72,7 +72,7 @@ def best_documents(documents: Iterable[Document], numbered: Tensor, count: int) 
     Raises:
         StateMismatch: a document is damaged.
     """
-    terms = max(1, int(numbered.max()) + 1)  # of none, nothing is found
+    terms = max(1, int(numbered.max()) + 1)  # without any, nothing is found
     counted = [_counts(document, numbered, terms) for document in documents]
     scores = torch.tensor(_best_scores(counted))
     order = scores.argsort(descending=True, stable=True)
@@ -80,7 +80,7 @@ def best_documents(documents: Iterable[Document], numbered: Tensor, count: int) 
 
 
 def _best_scores(counted: Sequence[tuple[Tensor, int]]) -> list[float]:
-    """The score of each document's best passage: Lucene's BM25, as `lexical` has it."""
+    """The score of each document's best passage: Lucene's BM25, as in `lexical`."""
     passages = sum(len(counts) for counts, _ in counted)
     having = torch.stack([(counts > 0).sum(dim=0) for counts, _ in counted]).sum(dim=0)
     mean = sum(tokens for _, tokens in counted) / max(1, passages)
@@ -97,7 +97,7 @@ def _best_scores(counted: Sequence[tuple[Tensor, int]]) -> list[float]:
 
 
 def _counts(document: Document, numbered: Tensor, terms: int) -> tuple[Tensor, int]:
-    """How often each passage has each term, uint8 (passages, terms), and the document's tokens."""
+    """Counts of each term in each passage, uint8 (passages, terms), and the document's tokens."""
     total, size = document.manifest.tokens, PASSAGE
     counts = torch.zeros(-(-total // size) * terms, dtype=torch.long)
     for first, rows in document.rows("tokens", ("ids",)):

@@ -1,7 +1,7 @@
 """Exact strings in documents: candidates from the word index, verified in the text.
 
-A string without a word that is counted ("C++", "is it") is looked for in the whole text, a part of
-it in memory at a time.
+A string without an indexed word ("C++", "is it") is searched for in the whole text, one part in
+memory at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,20 +17,20 @@ from longctx.core.retrieve.unit_table import Units
 from longctx.core.store.document import Document
 from longctx.core.tokens.stems import stems
 
-MOST_SCANNED = 1000  # occurrences that are kept of a string without words
-_SURE = 32  # characters of a string that are not longer than a unit
-_PIECE = 1 << 20  # bytes of text that are looked at at a time
-_SPARE = 1024  # bytes that white space in an occurrence may have beside the string
+MOST_SCANNED = 1000  # occurrences kept of a string without words
+_SURE = 32  # characters of a string that are never longer than a unit
+_PIECE = 1 << 20  # bytes of text searched at a time
+_SPARE = 1024  # bytes of extra white space that an occurrence may have
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A string in the text.
+    """One occurrence of a string in the text.
 
     Attributes:
         document, source: indices.
         start, end: its bytes in the source.
-        unit: in which it begins, over all documents.
+        unit: the unit in which it begins, numbered through all documents.
     """
 
     document: int
@@ -43,19 +43,19 @@ class Occurrence:
 def occurrences(
     documents: Sequence[Document], ranked: Ranked, index: PassageIndex | None, string: ExactString
 ) -> Iterator[Occurrence]:
-    """Where a string stands, those in the best windows first; of equal ones the earlier.
+    """Where a string occurs, best windows first; ties go to the earlier.
 
     Args:
         documents: open, in the order of the windows.
         ranked: the windows and their scores.
-        index: the documents' words; None: there is none, and all text is looked at.
-        string: what is looked for.
+        index: the documents' words; None: there is none, and all text is searched.
+        string: what to search for.
 
     Yields:
-        Each once; of a string without words the first `MOST_SCANNED` alone.
+        Each occurrence once; for a string without words only the first `MOST_SCANNED`.
 
     Raises:
-        StateMismatch: a document is not what was written.
+        StateMismatch: a document is damaged.
     """
     windows = None if index is None else _having(index, string)
     if windows is None:
@@ -71,7 +71,7 @@ def occurrences(
 
 
 def unit_at(units: Units, document: int, source: int, byte: int) -> int:
-    """The unit of a source that a byte is in; of bytes before its first token, the first."""
+    """The unit of a source that contains a byte; for bytes before its first token, the first."""
     low, high = units.first_units[document : document + 2].tolist()
     first, last = low + np.searchsorted(units.sources[low:high], [source, source + 1])
     place = np.searchsorted(units.starts[first:last], byte, side="right")
@@ -93,10 +93,10 @@ def _source(units: Units, unit: int) -> tuple[int, int]:
 
 
 def _having(index: PassageIndex, string: ExactString) -> np.ndarray | None:
-    """The windows that have all counted words of a string's beginning; None: it has no such word.
+    """The windows that have all indexed words of a string's beginning; None: it has no such word.
 
-    So much of it is not longer than a unit, and all of it in the window of the unit in which it
-    begins and the next one.
+    The beginning is no longer than a unit, so it lies within the window made of the unit in which
+    it begins and the next one.
     """
     words = stems(string.text)
     sure = [word for word in words if word[1] <= _SURE] or words[:1]
@@ -110,7 +110,7 @@ def _having(index: PassageIndex, string: ExactString) -> np.ndarray | None:
 def _within(
     documents: Sequence[Document], units: Units, window: int, string: ExactString
 ) -> Iterator[Occurrence]:
-    """Where a string begins in a window."""
+    """The occurrences of a string that begin in a window."""
     first, last = units.windows[window].tolist()
     document, source = _source(units, first)
     start, end = bytes_of(documents, units, first, last)
@@ -148,15 +148,15 @@ def _scanned(
 
 
 def _by_score(ranked: Ranked, found: Iterator[Occurrence]) -> list[Occurrence]:
-    """Those whose windows have the better score first; of equal ones the earlier."""
+    """Occurrences sorted by the scores of their windows; ties go to the earlier."""
     scores = ranked.units.best(ranked.scores)
     return sorted(found, key=lambda each: -float(scores[each.unit]))
 
 
 def _matches(string: ExactString, text: str) -> Iterator[tuple[int, int]]:
-    """Where a string stands in a text, in characters."""
+    """Where a string occurs in a text, in characters."""
     lower, wanted = text.lower(), string.parts[0].lower()
-    if len(lower) != len(text):  # a character that has two small ones: no place is what it was
+    if len(lower) != len(text):  # a character with two lowercase ones: offsets have shifted
         yield from (match.span() for match in string.pattern.finditer(text))
         return
     place = lower.find(wanted)
@@ -168,5 +168,5 @@ def _matches(string: ExactString, text: str) -> Iterator[tuple[int, int]]:
 
 
 def _length(string: ExactString) -> int:
-    """Bytes that an occurrence may have."""
+    """The most bytes that an occurrence may have."""
     return 4 * len(string.text) + _SPARE

@@ -1,9 +1,8 @@
 """Hits: from scored windows to readable passages, each with its matching line.
 
-The best windows come first that do not overlap; neighbours among them become one passage, which
-grows until it begins and ends with a sentence or a line. An exact string of the query comes before
-all else. It works on scores of any source (`core/retrieve/ranked.py`), and loads no model
-libraries.
+The best windows are taken, without overlaps; neighbours among them become one passage, which grows
+until it begins and ends with a sentence or a line. Exact strings of the query come first. It works
+on the scores of any gather source (`core/retrieve/ranked.py`), and loads no model libraries.
 """
 
 import math
@@ -25,23 +24,23 @@ from longctx.core.retrieve.unit_table import Units
 from longctx.core.store.document import Document
 
 SCHEMA_VERSION = 2  # of the JSON of `ask` and `find`
-CHANCE = 0.75  # of the greatest deviation that is to be expected of so many windows by chance
-_FEW = 8  # windows, of which nobody can say what is chance
-_MOST_UNITS = 4  # of a passage that neighbours became
+CHANCE = 0.75  # of the greatest deviation that so many windows would show by chance
+_FEW = 8  # windows: with fewer, chance cannot be judged
+_MOST_UNITS = 4  # of a passage made of neighbours
 
 
 @dataclass(frozen=True)
 class Match:
-    """The line that matches, or a sentence of a long one.
+    """The matching line, or the matching sentence of a long one.
 
     Attributes:
         line: its number from 1, in the source's text.
-        place: where it is in the original: the line, or what else that is divided into ("p. 12").
+        place: where it is in the original: a line, or a page or chapter ("p. 12").
         start, end: its bytes in the source.
         text: these bytes, decoded.
-        words: bytes in the source of what the query has too, ascending.
+        words: byte ranges in the source of what the query matches, ascending.
         marked: the same, in characters of `text`.
-        shown: what of `text` is shown, in characters: all but of a very long sentence.
+        shown: the part of `text` that is shown, in characters: all, except of a very long sentence.
     """
 
     line: int
@@ -61,12 +60,12 @@ class Hit:
     Attributes:
         document, source: indices.
         tokens: how many it has.
-        line, place: where it begins, as of a `Match`.
+        line, place: where it begins, as in `Match`.
         start, end: its bytes in the source.
         score: of its best window.
-        exact: the query, or what it has in quotes, stands in it as it is.
+        exact: it contains the query, or a quoted part of the query, verbatim.
         text: its bytes, decoded.
-        match: its line that matches.
+        match: its matching line.
     """
 
     document: int
@@ -82,7 +81,7 @@ class Hit:
     match: Match
 
     def as_dict(self, documents: Sequence[Document]) -> dict[str, Any]:
-        """The fields of the JSON schema; `documents` as they were searched."""
+        """The fields of the JSON schema; `documents` are those searched, in order."""
         manifest, match = documents[self.document].manifest, self.match
         return {
             "document": manifest.name,
@@ -99,10 +98,10 @@ class Hit:
 
 @dataclass(frozen=True)
 class _Run:
-    """Units [first, last] of one source that were chosen, and why.
+    """Chosen units [first, last] of one source, and why.
 
     Attributes:
-        window: the best of their windows; None: they are there for a string alone.
+        window: the best of their windows; None: they were chosen for a string alone.
         anchor: the byte of the source where the exact string begins; None: there is none.
     """
 
@@ -121,18 +120,18 @@ def find_hits(
     index: PassageIndex | None = None,
     one_of_each: bool = False,
 ) -> list[Hit]:
-    """The best passages, those with an exact string of the query first.
+    """The best passages; those with an exact string of the query come first.
 
     Args:
         documents: open, in the order of the windows.
-        ranked: the windows and their scores; `-inf` where one is no candidate.
-        query: what is looked for.
-        most: how many hits to give.
-        index: the documents' words; None: exact strings are looked for in all text.
-        one_of_each: at most one hit of each source.
+        ranked: the windows and their scores; `-inf` where one is not a candidate.
+        query: what to search for.
+        most: the most hits to return.
+        index: the documents' words; None: exact strings are searched for in all text.
+        one_of_each: at most one hit from each source.
 
     Raises:
-        StateMismatch: a document is not what was written.
+        StateMismatch: a document is damaged.
         UsageError: the query's regular expression takes too long.
     """
     ranked = replace(ranked, units=placed(documents, ranked.units))
@@ -152,12 +151,12 @@ def find_hits(
 
 
 def above_chance(meaning: np.ndarray) -> np.ndarray:
-    """Which windows stand out by their meaning: (W,) bool.
+    """Which windows stand out by meaning: (W,) bool.
 
-    A window does whose score is so many deviations above the median as the greatest of W draws
-    from a normal distribution is expected to be, sqrt(2 ln W), times `CHANCE`. The deviation is
-    1.4826 times the median one, which the few windows that matter do not change. Of fewer than 8
-    windows all do that have any score.
+    A window stands out if its score exceeds the median by `CHANCE` times sqrt(2 ln W) deviations,
+    the expected maximum of W draws from a normal distribution. The deviation is 1.4826 times the
+    median one, which the few windows that matter do not change. With fewer than 8 windows, all
+    that have any score stand out.
 
     Args:
         meaning: (W,) float64, standardised MaxSim, at least 0.
@@ -170,25 +169,25 @@ def above_chance(meaning: np.ndarray) -> np.ndarray:
 
 
 def listed(ranked: Ranked) -> np.ndarray:
-    """Which windows may be hits: (W,) bool. They have a word of the query, or stand out.
+    """Which windows may be hits: (W,) bool. They share a word with the query, or stand out.
 
-    Of fewer than 8 windows, only those with a word where any has one.
+    With fewer than 8 windows, only those with a word, if any has one.
     """
     kept = np.isfinite(ranked.scores)
     if ranked.words is None and ranked.meaning is None:
         return kept
     with_words = np.zeros(len(kept), bool) if ranked.words is None else ranked.words > 0
-    few = len(kept) < _FEW and with_words.any()  # nobody can say what stands out of so few
+    few = len(kept) < _FEW and with_words.any()  # too few to judge what stands out
     if ranked.meaning is None or few:
         return kept & with_words
     return kept & (with_words | above_chance(ranked.meaning))
 
 
 def placed(documents: Sequence[Document], units: Units) -> Units:
-    """Units of documents with their first bytes, which are read unless they are known.
+    """Units of documents with their first bytes, read unless already known.
 
     Raises:
-        StateMismatch: the tokens are not what was written.
+        StateMismatch: the tokens are damaged.
     """
     if len(units.starts) == len(units):
         return units
@@ -212,11 +211,11 @@ class _Runs:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many as wanted."""
+        """Whether enough were chosen."""
         return len(self.chosen) >= self._most
 
     def add(self, run: _Run) -> None:
-        """Takes a window, unless one that was better has a part of it."""
+        """Takes a window, unless it overlaps a better one."""
         if (self._used[run.first : run.last + 1] >= 0).any():
             return
         source = int(self._units.documents[run.first]), int(self._units.sources[run.first])
@@ -234,7 +233,7 @@ class _Runs:
         self._used[run.first : run.last + 1] = number
 
     def _neighbour(self, run: _Run, source: tuple[int, int]) -> int | None:
-        """A chosen run that this one goes on with, if both together are not too long."""
+        """An adjacent chosen run that this one can join without becoming too long."""
         for unit in (run.first - 1, run.last + 1):
             if not 0 <= unit < len(self._units) or self._used[unit] < 0:
                 continue
@@ -252,14 +251,14 @@ class _Runs:
 
 
 class _Finder:
-    """Windows in the order in which they are hits, and hits of what was chosen."""
+    """Orders the windows that may be hits, and makes hits of the chosen ones."""
 
     def __init__(self, documents: Sequence[Document], ranked: Ranked, query: Query):
         self._documents, self._ranked, self._query = documents, ranked, query
         self._units = ranked.units
 
     def exact(self, index: PassageIndex | None) -> Iterator[_Run]:
-        """The windows that have a string of the query as it stands."""
+        """The windows that contain a string of the query verbatim."""
         for string in self._query.strings:
             for found in exact.occurrences(self._documents, self._ranked, index, string):
                 window = self._window_of(found.unit)
@@ -271,7 +270,7 @@ class _Finder:
                     yield run
 
     def windows(self) -> Iterator[_Run]:
-        """The windows that are listed, the best first; of equal ones the earlier."""
+        """The listed windows, best first; ties go to the earlier."""
         kept = np.flatnonzero(listed(self._ranked))
         for window in kept[np.argsort(-self._ranked.scores[kept], kind="stable")].tolist():
             first, last = self._ranked.windows[window].tolist()
@@ -291,7 +290,7 @@ class _Finder:
         return hits
 
     def hits(self, runs: Iterable[_Run]) -> list[Hit]:
-        """Hits of what was chosen; none has the line of an earlier one."""
+        """Hits of the chosen runs; each shows a line that no earlier hit shows."""
         found: list[Hit] = []
         told: set[tuple[int, int, int]] = set()
         for run in runs:
@@ -302,7 +301,7 @@ class _Finder:
         return found
 
     def _window_of(self, unit: int) -> int:
-        """The better window of a unit, the earlier one of two that are alike."""
+        """The better window of a unit; of equal ones the earlier."""
         windows = [window for window in self._units.of_unit[unit].tolist() if window >= 0]
         return max(windows, key=lambda window: self._ranked.scores[window])
 
@@ -336,7 +335,7 @@ class _Finder:
         return kept
 
     def _hit(self, run: _Run, told: set[tuple[int, int, int]]) -> Hit | None:
-        """A passage and its line; None where all its lines were told."""
+        """A passage and its line; None where earlier hits show all its lines."""
         number, source = self._source(run.first)
         document, before = self._documents[number], int(self._units.first_tokens[number])
         first = int(self._units.tokens[run.first]) - before
@@ -370,7 +369,7 @@ class _Finder:
         return next((p for p in later if begins_sentence(snippet.text, p.start)), later[0])
 
     def _better_unit(self, run: _Run) -> int:
-        """The unit of a run's window that is also in the better one of the windows beside it."""
+        """The unit of a run's window shared with the better of its neighbouring windows."""
         first, last = self._ranked.windows[run.window].tolist()
         scores = self._ranked.scores if self._ranked.meaning is None else self._ranked.meaning
         earlier, later = self._units.of_unit[first, 0], self._units.of_unit[last, 1]
@@ -443,5 +442,5 @@ class _Finder:
 
 
 def _letters(text: str) -> bool:
-    """Whether a line says anything: it is no rule of dashes or number of a page."""
+    """Whether a line has content: it is not a rule of dashes or a page number."""
     return sum(character.isalpha() for character in text) > 3

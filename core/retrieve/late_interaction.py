@@ -1,8 +1,8 @@
 """Late interaction over embeddings: which windows of a document fit the question's tokens.
 
-MaxSim of ColBERT (Khattab and Zaharia, SIGIR 2020, 3.3): of each question token the best cosine in
-a stretch, summed over the question. Ours is that it is standardised first: a token that everything
-resembles tells as little as a word that stands everywhere. Knows no method, no words and no files.
+MaxSim of ColBERT (Khattab and Zaharia, SIGIR 2020, 3.3): each question token's best cosine in a
+stretch, summed over the question. Unlike ColBERT we standardise first: a token that everything
+resembles tells as little as a word that occurs everywhere. Knows no method, no words and no files.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,8 +22,8 @@ from longctx.kernels.door import maxsim_windows
 class Maxima:
     """The best cosine of each question token with a token of each unit.
 
-    Of several documents a question token has a column in each: what precedes it is another state,
-    but it is the same token.
+    With several documents, a question token keeps one column for all: its state differs by
+    document, but it is the same token.
 
     Attributes:
         units: of the documents, one after another.
@@ -35,14 +35,14 @@ class Maxima:
 
     @classmethod
     def joined(cls, units: Units, parts: Sequence[Tensor]) -> "Maxima":
-        """Those of several documents, (U_i, T) each, on the device of the first."""
+        """Joins several documents' maxima, (U_i, T) each, on the device of the first."""
         return cls(units, torch.cat([part.to(parts[0].device) for part in parts]))
 
     def scores(self, width: int) -> np.ndarray:
-        """Standardised MaxSim of each stretch of so many units, (S,) float64; see `Units.spans`.
+        """Standardised MaxSim of each stretch of `width` units, (S,) float64; see `Units.spans`.
 
-        Over all stretches the mean of each question token's maxima is taken off and their
-        deviation divided out. What is below the mean counts 0; then the sum over the question.
+        Each question token's maxima are standardised over all stretches (minus the mean, divided by
+        the deviation). Negative values count as 0; the rest is summed over the question.
         """
         kept = torch.from_numpy(self.units.spans(width)[:, 0]).to(self.best.device)
         best = self._stretched(width)[kept].double()
@@ -54,7 +54,7 @@ class Maxima:
         return z.clamp_min_(0).sum(1).cpu().numpy()
 
     def _stretched(self, width: int) -> Tensor:
-        """(U, T): the maxima over each unit and those behind it, as far as its source goes."""
+        """(U, T): the maxima over each unit and those after it, within its source."""
         best, reached = self.best, 1
         ends = torch.from_numpy(self.units.ends).to(best.device)
         places = torch.arange(len(best), device=best.device)
@@ -81,7 +81,7 @@ def maxima(
         there were.
 
     Raises:
-        StateMismatch: the rows are no embeddings of these heads.
+        StateMismatch: the rows are not embeddings of these heads.
     """
     query = tuple(part[scored.to(part.device)] for part in question)
     device = query[0].device
@@ -100,6 +100,6 @@ def maxima(
 
 
 def _touched(starts: Tensor, first: int, end: int) -> tuple[int, int]:
-    """The units [low, high) that tokens [first, end) are of."""
+    """The units [low, high) that contain tokens [first, end)."""
     low = int(torch.searchsorted(starts, first, right=True)) - 1
     return max(0, low), min(int(torch.searchsorted(starts, end)), len(starts) - 1)

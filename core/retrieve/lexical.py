@@ -1,7 +1,7 @@
 """BM25 over windows of two units, from the stored word index.
 
-Where none is stored, or a part of it is damaged, that part is counted anew, in memory. Knows
-nothing of models and methods, and imports no torch.
+Missing or damaged parts of the index are counted again, in memory. Knows nothing of models and
+methods, and does not import torch.
 """
 
 from collections import Counter
@@ -17,27 +17,26 @@ from longctx.core.retrieve.word_tables import Table, count_tables, read_table, w
 from longctx.core.store.document import Document
 from longctx.core.tokens.stems import asked, stems
 
-K1, B = 1.5, 0.75  # how much repeated words count, and the window's length
-WINDOW, STRETCH = 2, 8  # units: of a window, and of what stands around one
-LATEST = 64  # stems whose sums stay
-BEYOND = 1000  # stretches of other texts, without a word: what is rare in a page may be usual
+K1, B = 1.5, 0.75  # how much repeated words and the window's length count
+WINDOW, STRETCH = 2, 8  # units of a window, and of the stretch around one
+LATEST = 64  # stems whose sums are kept
+BEYOND = 1000  # imagined stretches of other texts without a word: rare in a page may be usual
 
 
 class PassageIndex:
-    """BM25 over documents' windows: English stop words left out, words cut to their stems.
+    """BM25 over documents' windows, without English stop words, and with words reduced to stems.
 
     A window is two neighbouring units of a source (`core/retrieve/unit_table.py`), 128 tokens
-    shifted by 64. The words are read, or counted, when they are first needed, and kept: some
-    milliseconds, or a second, for a million tokens. Of several documents, a word is as rare as it
-    is in all of them.
+    shifted by 64. The words are read or counted when first needed, and kept: for a million tokens
+    reading takes some milliseconds, counting a second. Rarity counts the windows of all documents.
 
     Args:
-        documents: open; their units and tokens are counted on from one to the next.
+        documents: open; units and tokens are numbered through all of them.
 
     Attributes:
-        damaged: what is wrong with stored files of the index that were counted anew, one text each;
-            empty before words were needed.
-        counted_again: names of the documents that they are of.
+        damaged: what is wrong with each stored index file that was counted again; empty until words
+            are needed.
+        counted_again: names of those files' documents.
     """
 
     stems = staticmethod(stems)
@@ -53,7 +52,7 @@ class PassageIndex:
         """The units and windows of the documents, with their first bytes.
 
         Raises:
-            StateMismatch: a document's text or tokens are not what was written.
+            StateMismatch: a document's text or tokens are damaged.
         """
         units = Units.of(*(document.manifest for document in self._documents))
         starts = [table["bytes"] for _, table in self._tables]
@@ -63,8 +62,8 @@ class PassageIndex:
         """Lucene's BM25 of each window, (windows,) float32.
 
         Args:
-            words: of the question; one that stands in it twice counts twice, those that no window
-                has do not count, none gives zeros.
+            words: of the question; a word given twice counts twice, a word in no window does not
+                count, and without words all scores are 0.
             width: units of a window; see `Units.spans`.
 
         Raises:
@@ -82,9 +81,9 @@ class PassageIndex:
         return scores.astype(np.float32)
 
     def word_weights(self, words: str) -> dict[str, float]:
-        """Of each stem of a question how rare it is, ln(1 + (W - n + .5) / (n + .5)).
+        """The rarity of each stem of a question, ln(1 + (W - n + .5) / (n + .5)).
 
-        n of the W windows have it; stems that none has are left out.
+        n of the W windows have it; stems in no window are left out.
 
         Raises:
             StateMismatch: as `units`.
@@ -97,15 +96,15 @@ class PassageIndex:
     def shared(
         self, words: str, width: int = STRETCH, within: tuple[int, int] | None = None
     ) -> float | None:
-        """How much of a question's words stands together: the best share of their weight.
+        """The greatest share of the weight of a question's words that occurs together.
 
         Args:
             words: of the question.
-            width: units of the stretches in which they are looked for.
+            width: units of the stretches searched.
             within: units [first, end) that count; None: all.
 
         Returns:
-            From 0 to 1, each stem of the question counted once; None where it has none.
+            From 0 to 1, each stem of the question counted once; None where there are none.
 
         Raises:
             StateMismatch: as `units`.
@@ -135,7 +134,7 @@ class PassageIndex:
 
     @cached_property
     def _terms(self) -> list[bytes]:
-        """Of each table its stems, each between two newlines."""
+        """The stems of each table, each between two newlines."""
         return [b"\n" + table["terms"].tobytes() for _, table in self._tables]
 
     @cached_property
@@ -147,7 +146,7 @@ class PassageIndex:
     def _counts(self, stem: str, spans: np.ndarray) -> np.ndarray:
         """How often each stretch of units has a stem, (S,) float64.
 
-        A question's stems are wanted at two widths and for `found`: the sums of the last ones stay.
+        A question's stems are needed at two widths and for `found`, so the latest sums are kept.
         """
         if stem not in self._sums:
             if len(self._sums) >= LATEST:
@@ -173,22 +172,22 @@ class PassageIndex:
 
 
 def _rarity(having: int, total: int) -> float:
-    """The weight of a word that so many of all windows have."""
+    """The weight of a word that `having` of `total` windows have."""
     return log1p((total - having + 0.5) / (having + 0.5))
 
 
 def _until(values: np.ndarray) -> np.ndarray:
-    """Sums of the numbers before each unit, and of all, (U + 1,)."""
+    """Running sums: of the numbers before each unit, and of all, (U + 1,)."""
     return np.append(0.0, np.cumsum(values))
 
 
 def _between(until: np.ndarray, spans: np.ndarray) -> np.ndarray:
-    """From such sums those of each stretch (S, 2) of units, (S,)."""
+    """The sums over stretches (S, 2) of units, from running sums, (S,)."""
     return until[spans[:, 1] + 1] - until[spans[:, 0]]
 
 
 def _tables(document: Document, damaged: list[str]) -> list[Table]:
-    """The tables of a document: those that are stored, the others counted; to `damaged` why."""
+    """The tables of a document, stored or else counted; the reasons are added to `damaged`."""
     if not document.word_files:
         return list(word_tables(document))
     units, found = Units.of(document.manifest), []

@@ -1,6 +1,6 @@
-"""The scores of every window, by words and by meaning, before anything is chosen.
+"""The scores of every window, by words and by meaning, before any is chosen.
 
-Every source of scores gives this, and hits are made from it (`core/retrieve/finding.py`).
+Every gather source returns this; `core/retrieve/finding.py` makes hits of it.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,9 @@ class Ranked:
     Attributes:
         units: over all documents searched.
         windows: (W, 2) int32, first and last unit of each.
-        scores: (W,) float64, what ranks.
-        words: (W,) float64, BM25 of each; 0: it has no word of the query. None: words do not count.
+        scores: (W,) float64, to rank by.
+        words: (W,) float64, BM25 of each; 0: it shares no word with the query. None: words are
+            not used.
         meaning: (W,) float64, standardised MaxSim, at least 0. None: there are no embeddings.
     """
 
@@ -34,11 +35,11 @@ class Ranked:
 
 
 def by_tokens(units: Units, scores: np.ndarray) -> Ranked:
-    """The windows, each as good as the best of its tokens.
+    """The windows, each with the score of its best token.
 
     Args:
         units: over all documents searched.
-        scores: (N,) float64, of their tokens; `-inf` where one is no candidate.
+        scores: (N,) float64, of their tokens; `-inf` where one is not a candidate.
     """
     of_units = np.maximum.reduceat(scores, units.tokens) if len(units) else np.empty(0)
     best = of_units[units.windows].max(axis=1, initial=-np.inf)
@@ -49,7 +50,7 @@ def by_words(index: "PassageIndex", query: str) -> Ranked:
     """The windows of an index, ranked by their words alone.
 
     Raises:
-        StateMismatch: a document's text or tokens are not what was written.
+        StateMismatch: a document's text or tokens are damaged.
     """
     scores = index.window_scores(query).astype(np.float64)
     return Ranked(index.units, index.units.windows, scores, scores, None)

@@ -1,8 +1,8 @@
 """Units and windows of documents, as arrays made from manifests; no file is read.
 
-A unit is 64 tokens of one source, the last one of a source what is left. A window is two
-neighbouring units of one source, so windows are shifted by half their length; a source of one unit
-has one window of that unit. BM25 and late interaction share them.
+A unit is 64 tokens of one source; a source's last unit may be shorter. A window is two neighbouring
+units of one source, so windows overlap by half; a source of one unit has one window of that unit.
+BM25 and late interaction share them.
 """
 
 from dataclasses import dataclass, field
@@ -20,17 +20,17 @@ UNIT = 64  # tokens
 class Units:
     """The units of documents, one document after another, and the windows made of them.
 
-    U units, W windows, D documents. Tokens and units are counted on from one document to the next.
+    U units, W windows, D documents. Tokens and units are numbered through all documents.
 
     Attributes:
-        documents: (U,) int32, index of the document each unit is of.
+        documents: (U,) int32, index of each unit's document.
         sources: (U,) int32, index of its source in that document.
         tokens: (U,) int64, its first token.
-        lengths: (U,) int32, its tokens.
-        windows: (W, 2) int32, first and last unit of each window: the same in one of a single unit.
+        lengths: (U,) int32, its number of tokens.
+        windows: (W, 2) int32, first and last unit of each window; equal in a window of one unit.
         first_tokens: (D + 1,) int64, first token of each document, and the end.
         first_units: (D + 1,) int64, likewise.
-        starts: (U,) int64, first byte of each unit in its source; empty where it was not read.
+        starts: (U,) int64, first byte of each unit in its source; empty if not read.
     """
 
     documents: np.ndarray
@@ -44,7 +44,7 @@ class Units:
 
     @classmethod
     def of(cls, *manifests: Manifest) -> "Units":
-        """The units of documents, from what their manifests say of the sources."""
+        """The units of documents, from the sources in their manifests."""
         parts = [_of_one(manifest) for manifest in manifests]
         first_tokens = [*accumulate((manifest.tokens for manifest in manifests), initial=0)]
         counts = [len(sources) for sources, _, _ in parts]
@@ -66,7 +66,7 @@ class Units:
 
     @cached_property
     def of_unit(self) -> np.ndarray:
-        """The windows of each unit, (U, 2) int32: where it is the last, and where the first.
+        """The windows of each unit, (U, 2) int32: the one it ends, and the one it begins.
 
         -1: there is none; a unit that is a window by itself has only the second.
         """
@@ -78,13 +78,13 @@ class Units:
         return found
 
     def sums(self, values: np.ndarray) -> np.ndarray:
-        """Of a number for each unit (U,) the sum over each window, (W,)."""
+        """The sum over each window, (W,), of one number for each unit, (U,)."""
         first, last = self.windows.T
         return values[first] + np.where(first == last, 0, values[last])
 
     @cached_property
     def ends(self) -> np.ndarray:
-        """(U,) int64, the last unit of each one's source."""
+        """(U,) int64, the last unit of each unit's source."""
         last = np.append(self._is_first[1:], True)
         places = np.flatnonzero(last)
         return places[np.cumsum(last) - last]
@@ -96,11 +96,11 @@ class Units:
         return np.append(np.ones(min(1, len(self)), bool), (np.diff(before) != 0).any(axis=0))
 
     def spans(self, width: int) -> np.ndarray:
-        """The stretches of so many neighbouring units of one source, shifted by one.
+        """The stretches of `width` neighbouring units of one source, shifted by one.
 
         Returns:
-            (S, 2) int64, first and last unit of each; a source of fewer units has one of all of
-            them. Of two units: the windows.
+            (S, 2) int64, first and last unit of each; a source of fewer units has one stretch of
+            all of them. Stretches of width 2 are the windows.
         """
         if width not in self._spans:
             first = np.arange(len(self))
@@ -111,7 +111,7 @@ class Units:
 
     @cached_property
     def _spans(self) -> dict[int, np.ndarray]:
-        """Stretches by their width, once they were wanted."""
+        """Stretches by width, filled when needed."""
         return {}
 
     def best(self, scores: np.ndarray) -> np.ndarray:
@@ -134,7 +134,7 @@ def _of_one(manifest: Manifest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _windows(documents: np.ndarray, sources: np.ndarray) -> np.ndarray:
     """First and last unit of each window, in order."""
-    same = np.ones(len(sources) + 1, bool)  # whether a unit goes on with the source before it
+    same = np.ones(len(sources) + 1, bool)  # whether a unit continues the previous unit's source
     same[0] = same[-1] = False
     same[1:-1] = (np.diff(documents) == 0) & (np.diff(sources) == 0)
     alone = ~same[:-1] & ~same[1:]

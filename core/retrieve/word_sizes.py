@@ -1,23 +1,23 @@
 """Estimates the size of a text's word index from its first 65,536 tokens.
 
-Knows no documents: what is stored is `core/retrieve/word_tables.py`'s affair.
+Knows no documents; `core/retrieve/word_tables.py` decides what is stored.
 """
 
 from longctx.core.retrieve.unit_table import UNIT
 from longctx.core.retrieve.word_tables import FILE_TOKENS
 from longctx.core.tokens.stems import tokenized
 
-SAMPLE = 1 << 19  # bytes of text that are enough: 8 a token
-_POSTING, _STEM, _UNIT, _HEADER = 5, 5, 24, 600  # bytes of each, a stem's own text left out
+SAMPLE = 1 << 19  # bytes of text that suffice: 8 per token
+_POSTING, _STEM, _UNIT, _HEADER = 5, 5, 24, 600  # bytes of each, without a stem's own text
 
 
 def word_bytes(sample: bytes, size: int, tokens: int) -> int:
-    """About how many bytes the word index takes.
+    """The estimated size of the word index in bytes.
 
     Args:
-        sample: the first text, up to SAMPLE bytes of it.
+        sample: the beginning of the text, up to SAMPLE bytes.
         size: bytes of the whole text.
-        tokens: of it.
+        tokens: of the whole text.
     """
     if not tokens or not sample:
         return 0

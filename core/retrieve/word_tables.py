@@ -1,7 +1,7 @@
 """The word index of a document as tables: made from its text, and checked for consistency.
 
-A table has the units whose first tokens are among 65,536 of the document; `docs/format.md` has its
-tensors under the group "words". Any table can be made without the others. Knows no scores.
+A table covers the units whose first tokens are in one range of 65,536 tokens; `docs/format.md`
+lists its tensors under the group "words". Each table can be made by itself. Knows no scores.
 """
 
 import codecs
@@ -17,10 +17,10 @@ from longctx.core.store.shards import AGAIN
 from longctx.core.tokens.stems import LONGEST, cut, has_break, tokenized
 
 FILE_TOKENS = 1 << 16  # of a document, in one table
-MOST = 255  # how often a word of a unit is counted
-_AHEAD = 4 * LONGEST + 8  # bytes behind a unit that the rest of a word can take
-_PART = 3  # characters that the bytes of a part of one are taken for
-_BACK = 64  # units before a table in which the beginning of letters without a break is looked for
+MOST = 255  # the highest count of a word in a unit
+_AHEAD = 4 * LONGEST + 8  # bytes after a unit that the rest of a word can take
+_PART = 3  # characters that the bytes of a partial one can decode to
+_BACK = 64  # units before a table searched for the start of letters without a break
 
 Table = dict[str, np.ndarray]
 
@@ -33,7 +33,7 @@ def count_tables(units: Units) -> int:
 def word_tables(document: Document, first_file: int = 0) -> Iterator[Table]:
     """The tables of a document in order, made from its text, one in memory at a time.
 
-    A word belongs to the unit in whose bytes it begins.
+    A word belongs to the unit in which it begins.
 
     Args:
         document: open.
@@ -44,7 +44,7 @@ def word_tables(document: Document, first_file: int = 0) -> Iterator[Table]:
         int32 (U,), sources int32 (U,), tokens int64 (U,), bytes int64 (U,): see `docs/format.md`.
 
     Raises:
-        StateMismatch: the document's text or tokens are not what was written.
+        StateMismatch: the document's text or tokens are damaged.
     """
     units = Units.of(document.manifest)
     for number in range(first_file, count_tables(units)):
@@ -52,15 +52,15 @@ def word_tables(document: Document, first_file: int = 0) -> Iterator[Table]:
 
 
 def read_table(document: Document, units: Units, number: int) -> Table:
-    """A table that is stored, after all was compared that a search relies on.
+    """A stored table, after checking everything that a search relies on.
 
     Args:
         document: open.
         units: those of this document alone.
-        number: of the table, from 0.
+        number: the table's, from 0.
 
     Raises:
-        StateMismatch: it is not there, not what was written, or not one of this document.
+        StateMismatch: it is missing, damaged, or belongs to another document.
     """
     table = document.words(number)
     low, high = _range(units, number)
@@ -80,7 +80,7 @@ def _range(units: Units, number: int) -> tuple[int, int]:
 
 
 def _check_postings(table: Table, count: int) -> None:
-    """ValueError unless terms, heads, units and counts fit together, for so many units."""
+    """ValueError unless terms, heads, units and counts are consistent, for `count` units."""
     terms, heads, units, counts = (table[key] for key in ("terms", "heads", "units", "counts"))
     text = terms.tobytes()
     text.decode("utf-8")
@@ -99,7 +99,7 @@ def _check_postings(table: Table, count: int) -> None:
 
 
 def _check_units(table: Table, units: Units, low: int, high: int, document: Document) -> None:
-    """ValueError unless lengths and places are those of units [low, high) of the document."""
+    """ValueError unless lengths and offsets are those of units [low, high) of the document."""
     sources, starts = units.sources[low:high], table["bytes"]
     same = np.array_equal(table["sources"], sources)
     if not same or not np.array_equal(table["tokens"], units.tokens[low:high]):
@@ -129,13 +129,13 @@ def _table(document: Document, units: Units, low: int, high: int) -> Table:
 
 
 def _runs(sources: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Units of one source each: [first, last)."""
+    """Runs [first, last) of units of one source each."""
     borders = np.flatnonzero(np.diff(sources)) + 1
     return pairwise([0, *borders.tolist(), len(sources)])
 
 
 def _texts(document: Document, units: Units, low: int, high: int, starts: np.ndarray) -> list[str]:
-    """The text of each of the units [low, high) of one source, cut so that no word is."""
+    """The text of each unit [low, high) of one source, cut between words."""
     number = int(units.sources[low])
     source = document.manifest.sources[number]
     end = source.size
@@ -150,10 +150,10 @@ def _texts(document: Document, units: Units, low: int, high: int, starts: np.nda
 
 
 def _decoded(document: Document, number: int, bounds: list[int]) -> tuple[str, list[int]]:
-    """The text of a source from the first of `bounds` to some words behind the last.
+    """The text of a source from the first of `bounds` to some words after the last.
 
     Returns:
-        It, and where each of the other bounds is in it: a character that goes over one is before.
+        The text, and the other bounds' places in it; a character across a bound is before it.
     """
     source = document.manifest.sources[number]
     ahead = min(bounds[-1] + _AHEAD, max(source.size, bounds[-1]))
@@ -174,19 +174,19 @@ def _decoded(document: Document, number: int, bounds: list[int]) -> tuple[str, l
 
 
 def _before(document: Document, units: Units, unit: int, here: int) -> int:
-    """A byte of the source before a unit's first, `here`, from which on its text is cut right.
+    """A byte of the source before a unit's first, `here`, from which its words are cut correctly.
 
-    It is the first of an earlier unit of the source, so that a word that goes over `here` begins
-    behind it; or _BACK units before.
+    It is the first byte of an earlier unit of the source such that a word across `here` begins
+    after it, or of the unit _BACK units before.
     """
     number, back = int(units.sources[unit]), 1
-    first = int(np.searchsorted(units.sources, number))  # of one document they ascend
+    first = int(np.searchsorted(units.sources, number))  # they ascend in one document
     while unit > first:
         earlier = max(first, unit - back)
         row = units.tokens[earlier : earlier + 1]
         start = int(document.array_take("tokens", row, "starts")[0])
         text, places = _decoded(document, number, [start, here])
-        # Where it begins within a character, what is left of that looks like a break.
+        # If it begins within a character, the rest of that looks like a break.
         if earlier == first or back == _BACK or has_break(text[_PART : places[0]]):
             return start
         back *= 2

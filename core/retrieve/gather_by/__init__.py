@@ -1,8 +1,8 @@
 """The gather sources, one file each; the folder is the registry.
 
 `--gather-by bm25` loads `bm25.py`, which defines a class `GatherSource` that inherits the one
-below. `method` has no file: it is the rule of the method that read the document, as its paper has
-it. Importing this loads no model libraries.
+below. `method` has no file: it is the rule of the document's method, as in its paper. Importing
+this loads no model libraries.
 """
 
 from abc import abstractmethod
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from longctx.core.retrieve.ranked import Ranked
 
 METHOD = "method"  # the rule of the document's own method
-USUAL = "hybrid"  # what finds most: docs/benchmarks/accuracy.md, "Gather recall"
-WORDS = "bm25"  # what needs no embeddings
+USUAL = "hybrid"  # finds most: docs/benchmarks/accuracy.md, "Gather recall"
+WORDS = "bm25"  # needs no embeddings
 _registry = Registry(__name__, "gather source")
 
 
 @dataclass(frozen=True)
 class Sought:
-    """What is looked for, and what is known of the documents.
+    """The query, and what is known of the documents.
 
     Attributes:
         words: the user's words.
-        maxima: gives how near each of the question's tokens comes to each unit; None: a document
-            has no embeddings.
+        maxima: gives the best cosine of each question token in each unit; None: a document has no
+            embeddings.
         index: the words of the documents' windows.
     """
 
@@ -45,40 +45,40 @@ class GatherSource(Contract, abstract=True):
     """Ranks the windows of documents.
 
     Attributes:
-        embeddings: "needed": it finds nothing in a document that has none; "used": it does without;
-            "unused".
+        embeddings: "needed": it finds nothing in a document without them; "used": it works without
+            them; "unused".
     """
 
     embeddings: ClassVar[Literal["needed", "used", "unused"]]
 
     @abstractmethod
     def rank(self, sought: Sought) -> "Ranked":
-        """How well each window fits; of equal windows the earlier is gathered first."""
+        """How well each window fits; ties go to the earlier window."""
 
 
 def names() -> list[str]:
-    """What there is to gather by, the usual one first."""
+    """The names of the gather sources, the usual one first."""
     return [USUAL, *sorted({METHOD, *_registry.names()} - {USUAL})]
 
 
 def summaries() -> dict[str, str]:
-    """What each is, for help texts."""
+    """A summary of each, for help texts."""
     rule = {METHOD: "the rule of the document's own method, as published"}
     return {name: (rule | _registry.summaries())[name] for name in names()}
 
 
 def check(name: str) -> None:
-    """Refuses a name that there is not.
+    """Refuses an unknown name.
 
     Raises:
-        UsageError: no such name, naming those there are.
+        UsageError: there is no such name; lists those there are.
     """
     if name not in names():
         raise UsageError(f"cannot gather by {name!r}", "", f"Known: {', '.join(names())}.")
 
 
 def load(name: str) -> GatherSource:
-    """The gather source of a name that is not METHOD.
+    """The gather source of a name other than METHOD.
 
     Raises:
         UsageError: as `check`.
@@ -88,5 +88,5 @@ def load(name: str) -> GatherSource:
 
 
 def embeddings(name: str) -> str:
-    """Whether embeddings are needed, used or unused; the method's rule says that itself."""
+    """Whether embeddings are needed, used or unused; METHOD is "unused": its rule decides."""
     return "unused" if name == METHOD else load(name).embeddings

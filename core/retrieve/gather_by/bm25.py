@@ -1,6 +1,6 @@
 """BM25: the question's words alone, without a model.
 
-Of windows of 128 tokens; how these are made and words counted, `PassageIndex` knows.
+It ranks windows of 128 tokens; `PassageIndex` makes them and counts their words.
 """
 
 from longctx.core.retrieve import gather_by
@@ -9,7 +9,7 @@ from longctx.core.retrieve.ranked import Ranked
 
 
 class GatherSource(gather_by.GatherSource):
-    """The windows by BM25."""
+    """Ranks windows by BM25."""
 
     embeddings = "unused"
 

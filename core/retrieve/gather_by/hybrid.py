@@ -1,8 +1,8 @@
 """Hybrid: words and embeddings together.
 
-Standardised MaxSim and BM25 are added as z-scores over all windows, twice: for windows of 128
-tokens, and for stretches of 512, of which the best one around a window counts. A passage that
-answers stands among others of its subject more often than alone. Scales and sum were decided on the
+Standardised MaxSim and BM25 are added as z-scores over all windows, at two scales: windows of 128
+tokens, and stretches of 512, of which the best one around a window counts. A passage with the
+answer is more often among others on its subject than alone. Scales and sum were chosen on the
 development questions (docs/benchmarks/accuracy.md, "Gather recall").
 """
 
@@ -14,12 +14,12 @@ from longctx.core.retrieve.ranked import Ranked
 
 
 class GatherSource(gather_by.GatherSource):
-    """The windows by both."""
+    """Ranks windows by both."""
 
     embeddings = "used"
 
     def rank(self, sought: gather_by.Sought) -> Ranked:
-        """The windows by both; by words alone where there are no embeddings."""
+        """Ranks windows by both; by words alone where there are no embeddings."""
         units = sought.index.units
         words = sought.index.window_scores(sought.words)
         maxima = sought.maxima() if sought.maxima else None
@@ -39,7 +39,7 @@ def _both(words: np.ndarray, meaning: np.ndarray | None) -> np.ndarray:
 
 
 def z_scores(values: np.ndarray) -> np.ndarray:
-    """Distances (n,) from their mean in standard deviations; zeros where nothing varies."""
+    """Distances (n,) from the mean in standard deviations; zeros where nothing varies."""
     if not len(values) or values.min() == values.max():
         return np.zeros(len(values))
     values = values.astype(np.float64)
@@ -47,7 +47,7 @@ def z_scores(values: np.ndarray) -> np.ndarray:
 
 
 def _best(scores: np.ndarray, stretches: np.ndarray, units: int) -> np.ndarray:
-    """The best score of the stretches that each unit is in, (U,)."""
+    """The best score of the stretches containing each unit, (U,)."""
     best = np.full(units, -np.inf)
     first, last = stretches.T
     for step in range(int((last - first).max(initial=0)) + 1):

@@ -1,6 +1,6 @@
 """Standardised MaxSim: embeddings alone.
 
-Windows of 128 tokens by late interaction over the embeddings that REFORM keeps
+It ranks windows of 128 tokens by late interaction over the embeddings that REFORM keeps
 (`core/retrieve/late_interaction.py`).
 """
 
@@ -10,7 +10,7 @@ from longctx.core.retrieve.ranked import Ranked
 
 
 class GatherSource(gather_by.GatherSource):
-    """The windows by standardised MaxSim."""
+    """Ranks windows by standardised MaxSim."""
 
     embeddings = "needed"
 

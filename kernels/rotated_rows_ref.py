@@ -20,13 +20,13 @@ def rotated_rows(
     """Rows by their number, decoded and rotated to consecutive positions.
 
     Args:
-        rows: (N, G, D) floating, or int8 with scales; the last dimension is contiguous.
+        rows: (N, G, D) floating-point, or int8 with scales; the last dimension is contiguous.
         index: (S,) int64, clamped to 0..N-1; None: all of them in order, S = N.
         cos, sin: (P, R) by position, for `rotate_half`; None: nothing is rotated.
         scales: (N, G) float16; a row is its int8 entries times its scale.
-        dtype: of the result, and what is computed in; None: that of cos.
-        total: (1,) int on the device, from S to P: row s stands at position total - S + s; None: at
-            position s, S <= P. It does not leave the device.
+        dtype: of the result and the computation; None: that of cos.
+        total: (1,) int on the device, from S to P: row s is at position total - S + s; None: at
+            position s, S <= P. It is not copied to the host.
 
     Returns:
         (S, G, D). Every product and sum is rounded to the dtype, as in the models.

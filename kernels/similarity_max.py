@@ -1,7 +1,7 @@
 """Best int8 cosine of each token with any question token, and its sliding maximum, in Triton.
 
-Tokens are read once for up to 64 question tokens; dots are exact int32, and the float operations
-are those of `similarity_max_ref.py` in its order, unfused, so that the bits are the same too.
+Tokens are read once for up to 64 question tokens; dot products are exact int32, and the float
+operations of `similarity_max_ref.py` run in the same order, unfused, so that bits are equal too.
 """
 
 import torch
@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-FAN = 8  # entries of one level of the sliding maximum that make one of the next
+FAN = 8  # entries of one level of the sliding maximum that form one of the next
 
 
 def refusal(vectors: Tensor, scales: Tensor, query: Tensor, query_scales: Tensor) -> str | None:
@@ -38,7 +38,7 @@ def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales:
         *tensors, best, n, T, D,
         HEADS=heads, ROUNDS=triton.cdiv(T, BLOCK_T),
         BLOCK_N=BLOCK_N, BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D,
-        # A product and a sum in one rounding would not be the reference's bits.
+        # A fused multiply-add would not give the reference's bits.
         num_warps=8 if BLOCK_T == 64 else 4, num_stages=3, enable_fp_fusion=False,
     )  # fmt: skip
     return best

@@ -40,7 +40,7 @@ class Generation:
         hidden: the prompt's last hidden state (1, E).
         prompt: (n,) token ids that the model has seen; a repetition penalty counts them.
         sampling: how to choose, and the stop strings.
-        limit: most tokens.
+        limit: most tokens of the answer.
         ends: token ids that end the answer.
         capture: whether steps may be captured in graphs, if the device has them.
 

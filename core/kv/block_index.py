@@ -65,7 +65,7 @@ class Index:
 
     def fork(self) -> "Index":
         """The same rows, to which others can be appended; only one fork is used at a time."""
-        fork = copy.copy(self)  # what a fork appends lies behind the rows of the original
+        fork = copy.copy(self)  # what a fork appends comes after the rows of the original
         fork._buffers = dict(self._buffers)
         return fork
 

@@ -1,6 +1,6 @@
 """Keys and values of a prompt and its answer, rotated, in buffers of fixed size.
 
-Independent of the policy: `core/decode/policies/` decide what an answer attends to.
+Independent of the policy (`core/decode/policies/`), which decides what an answer attends to.
 """
 
 from collections.abc import Sequence

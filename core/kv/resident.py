@@ -29,7 +29,7 @@ class Resident:
 
     def fork(self) -> "Resident":
         """The same rows, to which others can be appended; only one fork is used at a time."""
-        return copy.copy(self)  # what a fork appends lies behind the rows of the original
+        return copy.copy(self)  # what a fork appends comes after the rows of the original
 
     def append(self, new: Coded) -> None:
         """Adds rows."""

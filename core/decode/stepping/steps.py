@@ -144,7 +144,7 @@ def steps_of(step: Step, limit: int, capture: bool) -> Steps:
 
     Args:
         step: one of them.
-        limit: most tokens.
+        limit: most tokens of the answer.
         capture: whether they may be captured in graphs.
     """
     device = step.token.device

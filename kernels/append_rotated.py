@@ -1,8 +1,8 @@
 """One token's keys and values into their caches, keys and queries rotated, in Triton.
 
-One small launch: a program for each head. Where the token goes is read on the device. Products and
-sums are in float32, each rounded to the dtype by itself, as PyTorch does it.
-`append_rotated_ref.py` is the definition.
+One small launch with a program for each head; the token's slot is read on the device. Products and
+sums are in float32, each rounded to the dtype separately, as in PyTorch. `append_rotated_ref.py` is
+the definition.
 """
 
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ def _where(store: Store) -> tuple[Tensor | int, ...]:
 
 @triton.jit
 def _turned(x, cos, sin, at, D: tl.constexpr, R: tl.constexpr, BLOCK_D: tl.constexpr):
-    """The row at x, its first R entries rotated as `rotate_half` does it."""
+    """The row at x, its first R entries rotated as in `rotate_half`."""
     kind = x.dtype.element_ty
     column = tl.arange(0, BLOCK_D)
     own = tl.load(x + column, mask=column < D, other=0.0)
@@ -111,7 +111,7 @@ def _bound(
     k, low, high, filled, page, place,
     D: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Renews what is known of a page with the key that was written to its entry `place`."""
+    """Updates a page's bounds with the key written to its entry `place`."""
     column = tl.arange(0, BLOCK_D)
     spot, mask = page * D + column, column < D
     before = column < tl.where(place > 0, D, 0)

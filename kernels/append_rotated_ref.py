@@ -26,10 +26,10 @@ class Store(NamedTuple):
 
 
 class Pages(NamedTuple):
-    """What is known of each page of `PAGE` entries of a store.
+    """Bounds and fill of each page of `PAGE` entries of a store.
 
     Attributes:
-        low, high: (G, C / PAGE, D), smallest and largest of its keys in every dimension.
+        low, high: (G, C / PAGE, D), minimum and maximum of its keys in every dimension.
         filled: (G, C / PAGE) int32, entries in use, always the first ones.
     """
 
@@ -57,7 +57,7 @@ def append_rotated(
         position: (1,) int64 on the device.
         cos, sin: (P, R) by position, for `rotate_half`; None: q and k are rotated already.
         stores: one or two.
-        pages: of the last store; a token in the first entry of a page begins it anew.
+        pages: of the last store; a token in the first entry of a page resets it.
 
     Returns:
         The rotated queries (H, 1, D).

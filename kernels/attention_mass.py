@@ -1,7 +1,7 @@
 """Attention received by each key from the last queries of a chunk, in Triton.
 
 Each program owns a block of keys and goes through all queries of the heads that read them, so
-nothing of the size queries × keys is written, and no sum depends on the order of programs. Dots
+nothing of size queries × keys is written, and no sum depends on the order of programs. Dot products
 and sums are in float32. `attention_mass_ref.py` is the definition.
 """
 
@@ -24,7 +24,7 @@ def refusal(
     softcap: float | None = None,
     sinks: Tensor | None = None,
 ) -> str | None:
-    """Why the kernel does not compute this; None if it does. Knows no soft cap and no sinks."""
+    """Why the kernel does not compute this; None if it does. It supports no soft cap or sinks."""
     given = {"softcap": softcap, "sinks": sinks}
     if unknown := [name for name, value in given.items() if value is not None]:
         return f"it knows no {' and no '.join(unknown)}"
@@ -45,7 +45,7 @@ def attention_mass(
     softcap: None = None,
     sinks: None = None,
 ) -> Tensor:
-    """As defined; without `lse` a pass of its own computes the log-sum-exps first."""
+    """As defined; without `lse` a separate pass computes the log-sum-exps first."""
     (H, W, D), (G, S, _) = q.shape, k.shape
     R = H // G * W  # rows: the queries of all heads of a group
     q = q.contiguous()
@@ -71,7 +71,7 @@ def _tile(q: Tensor) -> dict[str, int]:
 
 
 def _log_sum_exps(q: Tensor, k: Tensor, sizes: tuple, tile: dict[str, int]) -> Tensor:
-    """(G, R) float32: of each query's scaled logits over the keys that it sees."""
+    """Log-sum-exps (G, R), float32, of each query's scaled logits over the keys that it sees."""
     (G, S, _), R = k.shape, tile["R"]
     span = min(SPAN, max(tile["BLOCK_S"], triton.next_power_of_2(S)))
     parts = torch.empty(triton.cdiv(S, span), G, R, dtype=torch.float32, device=q.device)
@@ -101,7 +101,7 @@ def _mass(
         rows = start + tl.arange(0, BLOCK_R)
         queries = _rows(q + g * R * D, start, R, D, D, BLOCK_R, BLOCK_D)
         logits = tl.dot(queries, tile, input_precision="ieee") * factor  # to base 2
-        # Infinity makes the rows beyond R weigh nothing.
+        # Infinity gives the rows beyond R no weight.
         norm = tl.load(lse + g * R + rows, mask=rows < R, other=float("inf")) * LOG2E
         seen = keys[None, :] <= (S - W + rows % W)[:, None]
         total += tl.exp2(tl.where(seen, logits - norm[:, None], -float("inf")))
@@ -129,7 +129,7 @@ def _partial_lse(
         base = tl.where(higher == -float("inf"), 0.0, higher)  # no key of this part seen yet
         total = total * tl.exp2(highest - base) + tl.sum(tl.exp2(logits - base[:, None]), 1)
         highest = higher
-    # A row that saw nothing has `highest` -inf, and so has its part of the log-sum-exp.
+    # A row that saw nothing has `highest` -inf, and so is its part of the log-sum-exp.
     summed = (highest + tl.log2(tl.where(total > 0, total, 1.0))) * LN2
     heads = tl.num_programs(2)
     tl.store(parts + (part * heads + g) * R + rows, summed, mask=rows < R)

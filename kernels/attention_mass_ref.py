@@ -21,10 +21,10 @@ def attention_mass(
         q: rotated queries (H, W, D) at the last W of S consecutive positions.
         k: rotated keys (G, S, D); query head h reads key head h // (H/G).
         scale: factor on q·k.
-        lse: log-sum-exps (H, W) of these queries' scaled logits over all keys that they see, where
-            attention has given them: they spare the kernel a pass. The definition does without.
-        softcap: logits are bounded to softcap * tanh(logits / softcap); None: they are not.
-        sinks: (H,) logit of each query head that takes attention and is no key; None: none.
+        lse: log-sum-exps (H, W) of these queries' scaled logits over all keys that they see, if
+            attention returned them: they save the kernel a pass. The definition ignores them.
+        softcap: logits are bounded to softcap * tanh(logits / softcap); None: no bound.
+        sinks: (H,) logit of each query head that takes attention but is not a key; None: none.
 
     Returns:
         (G, S), float32 (float64 for float64 inputs); without sinks each row sums to W * H / G.
@@ -36,7 +36,7 @@ def attention_mass(
     if softcap is not None:
         logits.div_(softcap).tanh_().mul_(softcap)
     future = torch.ones(W, W, dtype=torch.bool, device=q.device).triu_(1)
-    # Only the last W keys can lie in the future of one of the last W queries.
+    # Only the last W keys can be in the future of one of the last W queries.
     logits.view(G, H // G, W, S)[..., S - W :].masked_fill_(future, -torch.inf)
     if sinks is not None:
         column = sinks.to(wide).view(G, H // G, 1).expand(-1, -1, W).reshape(G, -1, 1)

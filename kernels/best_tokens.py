@@ -1,9 +1,9 @@
 """The tokens that attention went to, best first, in Triton.
 
-Runs of tokens are shortened to lists of their best, and these again, until one list is left; then
-each token's place is counted. Nothing is sorted: the least weights of a chosen token are found by
-halving their range, and what is chosen stays in the order of the tokens. Nothing depends on the
-order of programs. `best_tokens_ref.py` is the definition.
+Runs of tokens are reduced to lists of their best, and these again, until one list is left; then
+each token's rank is counted. Nothing is sorted: the smallest weights of a chosen token are found by
+bisection, and chosen tokens stay in their order. Nothing depends on the order of programs.
+`best_tokens_ref.py` is the definition.
 """
 
 import torch
@@ -12,11 +12,11 @@ from torch import Tensor
 from longctx.kernels.launch import tl, triton
 from longctx.kernels.select_window import cut
 
-RUN, MOST = 16384, 8192  # tokens of a program, and of these what it keeps at most
-POOLED = 63  # neighbours at most
-EACH, WARPS = 512, 16  # tokens of a warp, as far as so many warps suffice
-OWN, OTHERS = 64, 64  # tokens that a program places, and those it compares them with at a time
-UNUSED, NONE = tl.constexpr(-1), tl.constexpr(-2)  # weights of what is not in use, or not there
+RUN, MOST = 16384, 8192  # tokens of a program, and the most of them that it keeps
+POOLED = 63  # most neighbours
+EACH, WARPS = 512, 16  # tokens per warp, up to so many warps
+OWN, OTHERS = 64, 64  # tokens that a program ranks, and how many it compares them with at a time
+UNUSED, NONE = tl.constexpr(-1), tl.constexpr(-2)  # weights of unused and of missing tokens
 
 
 def refusal(weights: Tensor, count: Tensor, budget: int, pool: int) -> str | None:
@@ -53,7 +53,7 @@ def best_tokens(weights: Tensor, count: Tensor, budget: int, pool: int) -> Tenso
 
 @triton.jit
 def _bits(weights, token, used):
-    """Weights as integers in their order; UNUSED where they are not."""
+    """Weights as integers of the same order; UNUSED where not in use."""
     real = tl.load(weights + token, mask=used, other=0.0)
     bits = tl.where(real == 0.0, 0, real.to(tl.int32, bitcast=True))  # -0.0 is 0.0
     return tl.where(used, tl.maximum(bits, 0), UNUSED)
@@ -61,7 +61,7 @@ def _bits(weights, token, used):
 
 @triton.jit
 def _pooled(weights, token, used, n, POOL: tl.constexpr):
-    """The largest weights of neighbours."""
+    """The largest weight among each token's neighbours."""
     best = _bits(weights, token, used)
     for step in tl.static_range(POOL // 2):
         for sign in tl.static_range(-1, 2, 2):
@@ -72,19 +72,19 @@ def _pooled(weights, token, used, n, POOL: tl.constexpr):
 
 @triton.jit
 def _reached(values, wanted):
-    """Which values are above what `cut` finds, and which equal it; none of those not there."""
+    """Which values exceed the limit that `cut` finds, and which equal it; none if missing."""
     limit = cut(values, UNUSED, wanted)
     return values > limit, values == limit
 
 
-# Specialised to no number of tokens: it may be any.
+# Not specialised to the number of tokens, which may be anything.
 @triton.jit(do_not_specialize=["n", "N", "by_head"])
 def _shorten(
     weights, tokens, found, keys, count, n, N, by_head,
     K: tl.constexpr, POOL: tl.constexpr, BLOCK: tl.constexpr, LISTED: tl.constexpr,
     LAST: tl.constexpr,
 ):  # fmt: skip
-    """The K best of each run of all `n` tokens, or of a list of them; -1 where there are fewer."""
+    """The K best of each run of all `n` tokens, or of a list of them; padded with -1."""
     head, run, runs = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
     slot = tl.arange(0, BLOCK)
     token = run * BLOCK + slot
@@ -100,7 +100,7 @@ def _shorten(
     own = tl.where(level, _bits(weights, token, used & level), NONE)
     more, level = _reached(own, K - tl.sum(sure.to(tl.int32), 0))
     sure = sure | more
-    left = K - tl.sum(sure.to(tl.int32), 0)  # for equal ones, of which the first are taken
+    left = K - tl.sum(sure.to(tl.int32), 0)  # for ties, of which the first are taken
     both = sure.to(tl.int32) + (level.to(tl.int32) << 16)
     before = tl.cumsum(both, 0) - both
     equal = before >> 16
@@ -116,7 +116,7 @@ def _shorten(
 
 @triton.jit
 def _place(tokens, keys, best, K: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr):
-    """Puts each token behind those with larger keys, and the earlier ones with its own."""
+    """Ranks each token after those with larger keys and earlier ones with an equal key."""
     row = tl.program_id(0).to(tl.int64) * K
     slot = tl.program_id(1) * OWN + tl.arange(0, OWN)
     mine = slot < K

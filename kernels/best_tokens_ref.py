@@ -1,6 +1,6 @@
 """The tokens that attention went to, best first, by one rule for ties: the definition.
 
-All sizes are fixed and counts are tensors: where no kernel runs, a GPU is not waited for either.
+All sizes are fixed and counts are tensors, so that nothing waits for a GPU even without the kernel.
 """
 
 import torch
@@ -14,11 +14,11 @@ from longctx.kernels.choice import operation
 def best_tokens(weights: Tensor, count: Tensor, budget: int, pool: int) -> Tensor:
     """The tokens of each head with the largest weights after pooling, best first.
 
-    A token's weight is the largest of its `pool` neighbours, itself in the middle; of equal ones
-    the token whose own weight is larger comes first, then the earlier one.
+    A token's weight is the largest of its `pool` neighbours, itself in the middle; ties go to the
+    token with the larger own weight, then to the earlier one.
 
     Args:
-        weights: (G, N), none below 0.
+        weights: (G, N), not negative.
         count: (1,) int on the device, tokens in use: always the first ones.
         budget: tokens to choose.
         pool: odd.
@@ -32,16 +32,16 @@ def best_tokens(weights: Tensor, count: Tensor, budget: int, pool: int) -> Tenso
     pooled = F.max_pool1d(own[None], pool, stride=1, padding=pool // 2)[0]
     pooled = pooled.masked_fill(unused, -1.0)
     tokens = _packed(_chosen(own, pooled, K), K)
-    for rank in (own, pooled):  # the rule's last part first: each sort keeps the order of equals
+    for rank in (own, pooled):  # the rule's last part first: the sorts are stable
         order = rank.gather(1, tokens).argsort(dim=1, descending=True, stable=True)
         tokens = tokens.gather(1, order)
     return tokens
 
 
 def _chosen(own: Tensor, pooled: Tensor, K: int) -> Tensor:
-    """(G, N) bool, K in each row: a cut by the pooled weight, in its level by the own, then place.
+    """(G, N) bool, K in each row: a cut by pooled weight, at a tie by own weight, then by place.
 
-    Sorting all of N would give the same; this goes over it a few times.
+    Sorting all N would give the same; this only makes a few passes.
     """
     cut = pooled.topk(K, sorted=False).values.amin(dim=1, keepdim=True)
     chosen = pooled > cut

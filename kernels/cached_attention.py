@@ -1,8 +1,8 @@
 """Attention of one token to the first entries of a cache, in Triton.
 
-As many programs as the device runs at a time share the entries that are seen, however many these
-are: the count is read on the device. `split_attention.py` has what each does with its part, and
-what merges the parts. `cached_attention_ref.py` is the definition.
+As many programs as the device runs at a time share the visible entries, whose count is read on the
+device. `split_attention.py` has what each does with its part and how parts are merged.
+`cached_attention_ref.py` is the definition.
 """
 
 import torch
@@ -13,10 +13,10 @@ from longctx.kernels import split_attention as split_module
 from longctx.kernels.launch import starts_early, tl, triton
 from longctx.kernels.split_attention import attended, logits_of, rows_at, store_part
 
-PROGRAMS = 1  # of a multiprocessor
-SIZE, WARPS, STAGES = 16384, 4, 4  # bytes of the keys of a step, as many of values; steps ahead
-AHEAD = 128  # entries of a part that are asked for before the kernel before this one has ended
-UNIT = tl.constexpr(16)  # entries that the parts are multiples of
+PROGRAMS = 1  # per multiprocessor
+SIZE, WARPS, STAGES = 16384, 4, 4  # bytes of a step's keys, and the same of values; steps ahead
+AHEAD = 128  # entries of a part that are prefetched before the previous kernel has ended
+UNIT = tl.constexpr(16)  # parts are multiples of this many entries
 
 
 def refusal(
@@ -72,7 +72,7 @@ def cached_attention(
 
 @triton.jit
 def _part(n, window, split, splits):
-    """The first entry of a part, and the one behind its last."""
+    """The first entry of a part, and the one after its last."""
     oldest = tl.maximum(n - window, 0)
     units = (n - oldest + UNIT - 1) // UNIT
     first = oldest + split * units // splits * UNIT
@@ -81,7 +81,7 @@ def _part(n, window, split, splits):
 
 @triton.jit
 def _prefetch(x, first, last, by_row, D: tl.constexpr, AHEAD: tl.constexpr, BLOCK_D: tl.constexpr):
-    """Has the GPU's cache fetch the first rows of a part; nothing else comes of it."""
+    """Prefetches the first rows of a part into the GPU's cache; no other effect."""
     LINE: tl.constexpr = 1024 // x.dtype.element_ty.primitive_bitwidth
     LINES: tl.constexpr = (BLOCK_D + LINE - 1) // LINE
     row, column = first + tl.arange(0, AHEAD)[:, None], tl.arange(0, LINES)[None, :] * LINE
@@ -106,7 +106,7 @@ def _attend(
     values += head.to(tl.int64) * v_head
     if EARLY:
         if AHEAD:
-            # The count may still change: then these are not quite the entries of this part.
+            # The count may still change: then these are not exactly this part's entries.
             n = tl.maximum(tl.minimum(tl.load(count, volatile=True), C), 0).to(tl.int32)
             first, last = _part(n, window, split, splits)
             _prefetch(keys, first, last, k_row, D, AHEAD, BLOCK_D)

@@ -25,14 +25,13 @@ def cached_attention(
         q: rotated queries (H, 1, D).
         keys: rotated (G, C, D); query head h reads key head h // (H/G).
         values: (G, C, D).
-        count: (1,) int on the device; what later entries hold does not count.
+        count: (1,) int on the device; later entries are ignored.
         scale: factor on q·k.
-        window: only the last so many of them are seen; None: all.
-        softcap: logits are bounded to softcap * tanh(logits / softcap); None: they are not.
-        sinks: (H,) logit of each query head that takes attention and gives no value; None: none.
-        weights: (G, C) float32 (float64 for float64 queries), gets the attention that each entry
-            received, the largest of its group's query heads; 0 for those not seen. None: nobody
-            wants it.
+        window: only this many of the last of them are seen; None: all.
+        softcap: logits are bounded to softcap * tanh(logits / softcap); None: no bound.
+        sinks: (H,) logit of each query head that takes attention but has no value; None: none.
+        weights: (G, C) float32 (float64 for float64 queries), receives each entry's attention,
+            the largest of its group's query heads; 0 for those not seen. None: not needed.
 
     Returns:
         (H, 1, D).
@@ -41,7 +40,7 @@ def cached_attention(
     seen = slice(0 if window is None else max(0, n - window), n)
     k, v = keys[:, seen], values[:, seen]
     if softcap is None and sinks is None and weights is None:
-        grouped = q.reshape(1, G, H // G, D)  # the heads of a group are like queries of one head
+        grouped = q.reshape(1, G, H // G, D)  # the heads of a group act as queries of one head
         out = F.scaled_dot_product_attention(grouped, k[None], v[None], scale=scale)
         return out.view(H, 1, -1)
     wide = torch.promote_types(q.dtype, torch.float32)

@@ -1,9 +1,8 @@
 """The choice between a kernel and its definition, made for every call and logged with its reason.
 
-`@operation` stands at a definition and registers it; a call of the operation then takes the Triton
-kernel for tensors on a GPU, where Triton is installed and the kernel takes what it is given, else
-the definition. `LONGCTX_KERNELS` may force either. A kernel that fails when it is first used is not
-tried again in this process. Names no operation.
+`@operation` decorates a definition and registers it; a call then uses the Triton kernel for tensors
+on a GPU if Triton is installed and the kernel accepts the arguments, else the definition.
+`LONGCTX_KERNELS` may force either. A kernel that fails is not tried again in this process.
 """
 
 import importlib
@@ -25,18 +24,18 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
-broken: dict[tuple, str] = {}  # what failed when it was first tried in this process, and why
+broken: dict[tuple, str] = {}  # what failed in this process, and why
 
 
 class CannotChoose(ValueError):
-    """LONGCTX_KERNELS asks for what there is not; `args` are what, why and what to do."""
+    """LONGCTX_KERNELS asks for something impossible; `args` are what, why and what to do."""
 
 
 def require(device: str | torch.device) -> None:
     """Checks the environment before any work.
 
     Raises:
-        CannotChoose: an unknown value, or Triton's kernels cannot run on this device as it asks.
+        CannotChoose: an unknown value, or it asks for Triton, which cannot run on this device.
     """
     wanted, missing = asked_for(), _missing(torch.device(device))
     if wanted == "triton" and missing:
@@ -51,13 +50,14 @@ class Operation(Generic[Given, Result]):
     """What a kernel computes: a call gives the kernel's result, or the definition's.
 
     The kernel of a definition in `<op>_ref.py` is the function of the same name and arguments in
-    `<op>.py`, which is imported when it is first wanted. `refusal` in that module says why it does
-    not take given arguments, None if it does; for a further function it is `<function>_refusal`,
-    and one without takes everything. The first argument that is a tensor says which device.
+    `<op>.py`, which is imported when first needed. `refusal` in that module returns why the kernel
+    does not accept given arguments, None if it does; for a second function it is
+    `<function>_refusal`, and one without accepts everything. The first tensor argument decides the
+    device.
 
     Attributes:
-        definition: the function that the decorator stands at.
-        kernel: name of the kernel's module, under which choices are logged.
+        definition: the decorated function.
+        kernel: name of the kernel's module, used in logs.
     """
 
     def __init__(self, definition: Callable[Given, Result]):
@@ -73,17 +73,17 @@ class Operation(Generic[Given, Result]):
         )
 
     def __call__(self, *given: Given.args, **more: Given.kwargs) -> Result:
-        """As the definition says, by the kernel where it can be used."""
+        """The definition's result, computed by the kernel if possible."""
         place, name = self._where
         tensor: Any = given[place] if place < len(given) else more[name]
         device, wanted = tensor.device, asked_for()
         why = _reason(device, wanted)
         if why is None:
-            # Another Triton may lack what a kernel takes from it.
+            # Another version of Triton may lack what a kernel imports.
             module = attempt((self.kernel, "import"), self._imported)
             why = self._refused(module, *given, **more)
             if why is None:
-                # Where Triton was asked for, a kernel that fails is an error.
+                # If Triton was requested, a failing kernel is an error.
                 compute, key = getattr(module, self._name), (self.kernel, device)
                 with _on(device):
                     if wanted == "triton":
@@ -102,25 +102,25 @@ class Operation(Generic[Given, Result]):
         return importlib.import_module(self._module)
 
     def _refused(self, module: Any, *given: Any, **more: Any) -> str | None:
-        """Why the kernel is not to compute this; None: it is."""
+        """Why the kernel must not compute this; None if it may."""
         if module is None:
             return f"the kernel failed: {broken[self.kernel, 'import']}"
         refusal = getattr(module, self._refusal, None)
         return refusal(*given, **more) if refusal else None
 
 
-operations: dict[str, Operation[..., Any]] = {}  # by name, as their definitions were imported
+operations: dict[str, Operation[..., Any]] = {}  # by name, in order of import
 
 
 def operation(definition: Callable[Given, Result]) -> Operation[Given, Result]:
-    """Registers a definition and puts the choice in front of it."""
+    """Registers a definition and wraps it in the choice."""
     made = Operation(definition)
     operations[definition.__name__] = made
     return made
 
 
 def _reason(device: torch.device, wanted: str | None) -> str | None:
-    """Why kernels are not to be used on a device, with what was asked for; None: they are."""
+    """Why kernels are not used on a device, given what was requested; None: they are."""
     if wanted == "triton":
         require(device)
         return None
@@ -130,7 +130,7 @@ def _reason(device: torch.device, wanted: str | None) -> str | None:
 
 
 def asked_for() -> str | None:
-    """What LONGCTX_KERNELS says; None where it says nothing."""
+    """The value of LONGCTX_KERNELS; None if it is unset."""
     value = os.environ.get(VARIABLE, "")
     if value not in ("", *CHOICES):
         known = " or ".join(CHOICES)
@@ -139,7 +139,7 @@ def asked_for() -> str | None:
 
 
 def _missing(device: torch.device) -> str | None:
-    """What keeps Triton from running on a device; None: nothing known."""
+    """Why Triton cannot run on a device; None: no known reason."""
     if not _has_triton():
         return "Triton is not installed"
     if device.type == "cpu":
@@ -167,15 +167,15 @@ def _on(device: torch.device) -> AbstractContextManager:
 
 
 def attempt(key: tuple, call: Callable[[], Any]) -> Any:
-    """The call's result; None where it fails or has failed, which is remembered for `key`.
+    """The call's result; None if it fails or has failed, which is remembered for `key`.
 
-    Running out of memory is the caller's to know of, and says nothing of the kernel.
+    Running out of memory is raised to the caller, as it is not the kernel's fault.
     """
     if key in broken:
         return None
     try:
         return call()
-    except Exception as error:  # compilers and drivers fail in every way there is
+    except Exception as error:  # compilers and drivers fail in every possible way
         if isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate" in str(error):
             raise
         broken[key] = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -185,5 +185,5 @@ def attempt(key: tuple, call: Callable[[], Any]) -> Any:
 
 @cache
 def tell(op: str, choice: str, why: str) -> None:
-    """Logs a choice; `cache` does it once."""
+    """Logs a choice; `cache` makes it happen once."""
     _log.info("%s: %s (%s)", op, choice, why)

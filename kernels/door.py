@@ -1,13 +1,13 @@
-"""The operations that kernels compute, and the types of what they take and give.
+"""The operations that kernels compute, and the types of their arguments and results.
 
-Each stands with its contract in its definition, `<op>_ref.py`; `choice.py` chooses between that and
-the kernel whenever it is called. What decodes one token works on buffers of fixed size and takes
-counts and places from the device, so that a step can be captured in a graph once and run for every
-token; the definitions may wait for such numbers. `python -m longctx.kernels.door` prints the table
-of docs/kernels.md.
+The definition `<op>_ref.py` states each one's contract; `choice.py` chooses between it and the
+kernel at every call. Operations that decode one token use buffers of fixed size and read counts and
+places on the device, so that a step can be captured in a graph once and run for every token; the
+definitions may wait for such numbers. `python -m longctx.kernels.door` prints the table of
+docs/kernels.md.
 """
 
-# ruff: noqa: F401  # what is imported here is what others import from here
+# ruff: noqa: F401  # others import these from here
 
 from collections.abc import Callable
 from inspect import getdoc

@@ -1,9 +1,9 @@
 """PyTorch's fused attention operators that return log-sum-exps, the fastest first.
 
-Each is called as f(q, k, v, scale, causal) and gives the output (H, T, D) and the natural
-log-sum-exps (H, T) in float32 or wider. Causal means that T equals S. An operator may refuse a
-dtype, a head dimension or a device when it is called; `fused_attention` then takes the next one.
-One more, `window`, gives no log-sum-exps and knows the number of keys from the device alone.
+Each is called as f(q, k, v, scale, causal) and returns the output (H, T, D) and the natural
+log-sum-exps (H, T) in float32 or wider. Causal requires T = S. An operator may refuse a dtype, a
+head dimension or a device when called; `fused_attention` then tries the next one. One more,
+`window`, returns no log-sum-exps and reads the number of keys on the device.
 """
 
 from collections.abc import Callable
@@ -25,10 +25,10 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool)
         q: queries (H, T, D).
         k, v: keys and values (G, S, D); query head h reads head h // (H/G).
         scale: factor on q·k.
-        causal: query i sees keys up to i; T must equal S. Else each sees all keys.
+        causal: query i sees keys up to i, and T must equal S; else each sees all keys.
 
     Returns:
-        Output (H, T, D) and log-sum-exps (H, T); None where no operator takes them.
+        Output (H, T, D) and log-sum-exps (H, T); None if no operator accepts the tensors.
     """
     if choice.asked_for() == "reference":
         choice.tell("attention", "a masked call", f"{choice.VARIABLE}=reference")
@@ -51,14 +51,14 @@ def window_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, total: Tenso
 
     Args:
         q: rotated queries (H, T, D), at positions total - T to total - 1.
-        k, v: rotated keys and values (S, G, D); query head h reads head h // (H/G); what is in the
-            rows from `total` on does not count.
+        k, v: rotated keys and values (S, G, D); query head h reads head h // (H/G); rows from
+            `total` on are ignored.
         scale: factor on q·k.
-        total: (1,) int on the device, between T and S. It does not leave the device.
+        total: (1,) int on the device, between T and S. It is not copied to the host.
 
     Returns:
-        (H, T, D); None where no operator takes them: ask the device for `total`, and attend to as
-        many keys.
+        (H, T, D); None if no operator accepts the tensors: then read `total` from the device and
+        attend to that many keys.
     """
     op, key = "window attention", ("window attention", q.device, q.dtype, q.shape[-1])
     why = window_refusal(q)
@@ -75,7 +75,7 @@ def window_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, total: Tenso
 
 
 def operators(q: Tensor, k: Tensor) -> list[Operator]:
-    """Those that may take queries (H, T, D) and keys (G, S, D) of this device, dtype and shape."""
+    """Operators that may accept queries (H, T, D) and keys (G, S, D) of this device and dtype."""
     aten = torch.ops.aten
     if q.device.type == "cpu":
         return [flash_cpu] if hasattr(aten, "_scaled_dot_product_flash_attention_for_cpu") else []
@@ -84,7 +84,7 @@ def operators(q: Tensor, k: Tensor) -> list[Operator]:
     half = _in_half(q)
     has_cudnn = torch.version.hip is None and torch.backends.cudnn.is_available()
     known = {
-        cudnn: half and has_cudnn and k.shape[1] > 1,  # PyTorch gives it no single key either
+        cudnn: half and has_cudnn and k.shape[1] > 1,  # PyTorch does not use it for one key either
         flash: half,
         efficient: q.dtype in (torch.bfloat16, torch.float16, torch.float32),
     }
@@ -96,7 +96,7 @@ def operators(q: Tensor, k: Tensor) -> list[Operator]:
 
 
 def cudnn(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> Attended:
-    """cuDNN's, nearly twice as fast as flash attention on Hopper; grouped heads as they are."""
+    """cuDNN's, nearly twice as fast as flash attention on Hopper; supports grouped heads."""
     out, lse, *_ = torch.ops.aten._scaled_dot_product_cudnn_attention(
         q[None], k[None], v[None], None, True, 0.0, causal, False, scale=scale
     )
@@ -104,7 +104,7 @@ def cudnn(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> Attend
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> Attended:
-    """Flash attention; grouped heads as they are."""
+    """Flash attention; supports grouped heads."""
     out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
         q[None], k[None], v[None], 0.0, causal, False, scale=scale
     )
@@ -112,7 +112,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> Attend
 
 
 def efficient(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> Attended:
-    """Memory-efficient attention, for float32 too; it knows no groups, so heads are repeated."""
+    """Memory-efficient attention, also for float32; without grouped heads, so they are repeated."""
     k, v = (x.repeat_interleave(len(q) // len(x), dim=0) for x in (k, v))
     out, lse, *_ = torch.ops.aten._scaled_dot_product_efficient_attention(
         q[None], k[None], v[None], None, True, 0.0, causal, scale=scale
@@ -121,7 +121,7 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> At
 
 
 def flash_cpu(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> Attended:
-    """Flash attention on a CPU; grouped heads as they are."""
+    """Flash attention on a CPU; supports grouped heads."""
     out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         q[None], k[None], v[None], 0.0, causal, scale=scale
     )
@@ -129,7 +129,7 @@ def flash_cpu(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> At
 
 
 def window_refusal(q: Tensor) -> str | None:
-    """Why `window` does not take queries (H, T, D); None: nothing known."""
+    """Why `window` does not accept queries (H, T, D); None: no known reason."""
     if q.device.type != "cuda":
         return f"the tensors are on {q.device.type}"
     if not _in_half(q):
@@ -141,7 +141,7 @@ def window_refusal(q: Tensor) -> str | None:
 def window(q: Tensor, k: Tensor, v: Tensor, scale: float, total: Tensor) -> Tensor:
     """Causal attention of queries (H, T, D) at the last T of `total` rows of k and v (S, G, D).
 
-    Flash attention of varying lengths reads the lengths on the device, so the host need not know
+    Variable-length flash attention reads the lengths on the device, so the host need not know
     `total` (1,), and aligns the causal mask to the last query and the last key.
     """
     T, S = q.shape[1], len(k)
@@ -156,11 +156,11 @@ def window(q: Tensor, k: Tensor, v: Tensor, scale: float, total: Tensor) -> Tens
 
 @lru_cache(maxsize=64)
 def _ends(count: int, device: torch.device) -> Tensor:
-    """[0, count], (2,) int32, made once: where one sequence begins and ends."""
+    """[0, count], (2,) int32, cached: where one sequence begins and ends."""
     return torch.arange(2, dtype=torch.int32, device=device) * count
 
 
 def _in_half(q: Tensor) -> bool:
-    """Whether flash attention takes heads of this dtype and dimension."""
+    """Whether flash attention accepts heads of this dtype and dimension."""
     D = q.shape[-1]
     return q.dtype in (torch.bfloat16, torch.float16) and D % 8 == 0 and D <= 256

@@ -1,7 +1,7 @@
 """Rows selected from blocks that may lie in pinned host memory, in Triton.
 
-A table of the blocks' addresses stands in for the blocks, so a GPU reads selected rows where they
-are, over its bus, and nobody waits for it. `gather_rows_ref.py` is the definition.
+The kernel gets a table of the blocks' addresses, so the GPU reads selected rows in place, over its
+bus, and the host does not wait. `gather_rows_ref.py` is the definition.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def refusal(
     scales: Sequence[Tensor] | None = None,
     scale_table: Tensor | None = None,
 ) -> str | None:
-    """Why the kernel does not compute this; None if it does. Of the blocks it asks the first."""
+    """Why the kernel does not compute this; None if it does. It checks only the first block."""
     kind = blocks[0].dtype if blocks else tail.dtype
     if tail.dtype not in KINDS or tail.dtype == torch.int8 or kind not in KINDS:
         return f"it takes no {kind} blocks with a {tail.dtype} tail"
@@ -94,7 +94,7 @@ def _gather(
         old = live & (rows < start)
         block, head = rows // B, rows % B * G + head
         base = tl.load(table + block, mask=old, other=0).to(tl.pointer_type(KIND))
-        base = tl.multiple_of(base, ALIGN)  # so that loads are of 16 bytes
+        base = tl.multiple_of(base, ALIGN)  # for loads of 16 bytes
         spots = base[:, None] + (head * D)[:, None] + columns
         stored = tl.load(spots, mask=old[:, None] & inside, other=0)
         if SCALED:

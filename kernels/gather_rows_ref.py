@@ -20,18 +20,18 @@ def gather_rows(
 ) -> Tensor:
     """Rows by their number, from blocks that may lie in host memory and from the tail after them.
 
-    The kernel reads blocks through their addresses: the caller keeps them alive, contiguous, and on
-    the tail's device or in pinned host memory. A wrong address is a wrong read.
+    The kernel reads blocks through their addresses, unchecked: the caller must keep them alive,
+    contiguous, and on the tail's device or in pinned host memory.
 
     Args:
         blocks: (B, G, D) each, all of one B and dtype; row r < start is row r % B of block r // B.
-        table: int64 (blocks,) on the tail's device, the `data_ptr` of each block; each must be a
-            multiple of 16 where the bytes of a row are one.
+        table: int64 (blocks,) on the tail's device, the `data_ptr` of each block; a multiple of 16
+            if a row's bytes are one.
         tail: (n, G, D); row r >= start is tail[r - start].
         start: rows in the blocks.
         index: (S,) int64 on the tail's device, clamped to 0..start+n-1.
-        scales: float16 (B, G) for each block, whose rows are then int8; None: they are as they are.
-        scale_table: int64 (blocks,), the `data_ptr` of each of the scales.
+        scales: float16 (B, G) for each block, whose rows are then int8; None: rows are not scaled.
+        scale_table: int64 (blocks,), the `data_ptr` of each block's scales.
 
     Returns:
         (S, G, D) in the dtype and on the device of the tail.

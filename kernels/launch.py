@@ -1,4 +1,4 @@
-"""What a kernel must know of the device that it is launched on, and the language it is written in.
+"""Properties of the device that a kernel is launched on, and the language kernels are written in.
 
 Triton is Python in form only: what its names stand for on a device, a type checker cannot know.
 """
@@ -20,13 +20,13 @@ else:
 
 @cache
 def starts_early(device: torch.device) -> bool:
-    """Whether a kernel may be launched there before the one before it has ended."""
+    """Whether a kernel may be launched before the previous one has ended."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 @cache
 def multiprocessors(device: torch.device) -> int:
-    """How many a device has; a CPU, on which kernels are interpreted, counts as one."""
+    """A device's multiprocessors; a CPU, where kernels are interpreted, counts as one."""
     if device.type != "cuda":
         return 1
     return torch.cuda.get_device_properties(device).multi_processor_count

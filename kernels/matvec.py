@@ -1,10 +1,10 @@
 """A matrix times a vector, with the norm before it and the gate or the sum after it, in Triton.
 
-A few programs for each multiprocessor stay and take blocks of rows in turn; each reads its next
-tile of the matrix while it multiplies one, and its first before the kernel before has ended: what
-stands in matrix, norm and bias must be older than that kernel. Every program norms the vector
-itself, rounded as the definition rounds it. Products and sums are in float32, in an order that is
-always the same. `matvec_ref.py` is the definition.
+A few resident programs per multiprocessor take blocks of rows in turn; each reads its next tile of
+the matrix while it multiplies one, and its first before the previous kernel has ended, so matrix,
+norm and bias must not be written by that kernel. Every program norms the vector itself, rounded as
+in the definition. Products and sums are in float32, always in the same order.
+`matvec_ref.py` is the definition.
 """
 
 from typing import NamedTuple
@@ -23,8 +23,8 @@ class Settings(NamedTuple):
 
     Attributes:
         rows, columns: of a tile, powers of two; no program computes fewer rows.
-        warps: of a program; all of them stand side by side along the columns.
-        resident: programs for each multiprocessor; 0: one for each block of rows.
+        warps: of a program, all side by side along the columns.
+        resident: programs per multiprocessor; 0: one for each block of rows.
     """
 
     rows: int
@@ -33,8 +33,8 @@ class Settings(NamedTuple):
     resident: int
 
 
-WHOLE = 8192  # entries of a vector, at most, that each program keeps in registers
-ROWS = 2  # of a tile that is as long as the vector
+WHOLE = 8192  # longest vector that each program keeps in registers
+ROWS = 2  # of a tile as long as the vector
 LONG = Settings(rows=4, columns=2048, warps=8, resident=2)  # for longer vectors
 
 
@@ -74,9 +74,9 @@ def matvec(
     gated: bool = False,
     settings: Settings | None = None,
 ) -> Tensor:
-    """As defined, of a matrix cut by `settings`; None: as is quick for its size.
+    """As defined, for a matrix cut by `settings`; None: those of `settings_for`.
 
-    The matrix, `bias` and `norm` may be read before the kernel before has ended.
+    The matrix, `bias` and `norm` may be read before the previous kernel has ended.
     """
     N, K = weight.shape
     cut = settings or settings_for(K, x.dtype)
@@ -95,7 +95,7 @@ def matvec(
 
 
 def settings_for(K: int, dtype: torch.dtype) -> Settings:
-    """The settings that were quickest on an H200 for vectors of about this length."""
+    """The settings that were fastest on an H200 for vectors of about this length."""
     columns, share = max(256, triton.next_power_of_2(K)), dtype.itemsize // 2
     if columns > WHOLE:
         return LONG._replace(rows=LONG.rows // share)
@@ -105,7 +105,7 @@ def settings_for(K: int, dtype: torch.dtype) -> Settings:
 
 @triton.jit
 def _columns(x, step, K, COLUMNS: tl.constexpr):
-    """(1, COLUMNS) of a vector in float32, as threads hold a tile's columns; zeros after its K."""
+    """(1, COLUMNS) of a vector in float32, laid out as a tile's columns; zeros after its K."""
     columns = step * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     return tl.load(x + columns, mask=columns < K, other=0.0).to(tl.float32)
 
@@ -115,7 +115,7 @@ def _tile(
     weight, block, step, N, K, stride,
     GATED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """(ROWS, COLUMNS) of the matrix; gated: a row of the first half, then its own of the second."""
+    """(ROWS, COLUMNS) of the matrix; gated: rows of the first and second half alternate."""
     place = block * ROWS + tl.arange(0, ROWS)
     row = place // 2 + place % 2 * (N // 2) if GATED else place
     columns = step * COLUMNS + tl.arange(0, COLUMNS)
@@ -126,7 +126,7 @@ def _tile(
 
 @triton.jit
 def _root(x, K, eps, COLUMNS: tl.constexpr, STEPS: tl.constexpr):
-    """1 / the root of the mean square of a vector."""
+    """1 / the root mean square of a vector."""
     squares = tl.zeros((1, COLUMNS), tl.float32)
     for step in range(STEPS):
         part = _columns(x, step, K, COLUMNS)

@@ -22,11 +22,11 @@ def matvec(
     Args:
         x: (K,).
         weight: (N, K).
-        bias: (N,) to add to the product; None: none.
-        norm: (K,) weight of the RMS norm that x goes through first, in float32 and rounded before
-            it is weighted; None: it goes through none.
-        eps: what that adds to the mean square.
-        residual: (M,) to add to the result; None: nothing.
+        bias: (N,) added to the product; None: none.
+        norm: (K,) weight of an RMS norm applied to x first, in float32 and rounded before it is
+            weighted; None: no norm.
+        eps: added to the mean square of the norm.
+        residual: (M,) added to the result; None: none.
         gated: the second half of the product is multiplied by the SiLU of the first, M = N / 2;
             else M = N.
 

@@ -1,7 +1,7 @@
 """Best int8 cosine of each question token with a token of each unit, in Triton.
 
-Tokens are read once for up to 64 question tokens. Dots are exact int32, and the float operations
-are those of `maxsim_windows_ref.py` in its order, unfused, so that the values are the same too.
+Tokens are read once for up to 64 question tokens. Dot products are exact int32, and the float
+operations of `maxsim_windows_ref.py` run in the same order, unfused, so that values are equal too.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from longctx.kernels import similarity_max
 from longctx.kernels.launch import tl, triton
 
-UNIT = 64  # tokens of a unit at most
+UNIT = 64  # most tokens of a unit
 
 
 def refusal(
@@ -32,15 +32,15 @@ def maxsim_windows(
         return best
     BLOCK_D = max(32, triton.next_power_of_2(D))
     BLOCK_T = min(64 if BLOCK_D <= 256 else 16, max(16, triton.next_power_of_2(T)))
-    UNITS = 2 if BLOCK_D <= 128 else 1  # of a program: the question is read once for all of them
+    UNITS = 2 if BLOCK_D <= 128 else 1  # per program, which reads the question once for all of them
     tensors = (x.contiguous() for x in (vectors, scales, query, query_scales, starts))
     _unit_cosines[(triton.cdiv(units, UNITS),)](
         *tensors, best, n, units, T,
         HEADS=heads, D=D, ROUNDS=triton.cdiv(T, BLOCK_T),
         UNITS=UNITS, UNIT=UNIT, BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D,
-        # A product and a sum in one rounding would not be the reference's values.
+        # A fused multiply-add would not give the reference's values.
         num_warps=8 if BLOCK_T == 64 else 4, enable_fp_fusion=False,
-        num_stages=3 if BLOCK_D <= 256 else 2 if BLOCK_D <= 512 else 1,  # as shared memory has room
+        num_stages=3 if BLOCK_D <= 256 else 2 if BLOCK_D <= 512 else 1,  # to fit shared memory
     )  # fmt: skip
     return best
 
@@ -54,7 +54,7 @@ def _unit_cosines(
     first = tl.program_id(0).to(tl.int64) * UNITS
     rows, columns = tl.arange(0, UNITS * UNIT), tl.arange(0, BLOCK_D)
     inside = columns < D
-    # Row r is token r % UNIT of unit r // UNIT: where a unit is short, its last rows are nothing.
+    # Row r is token r % UNIT of unit r // UNIT; the last rows of a short unit are unused.
     unit = tl.minimum(first + rows // UNIT, units - 1)
     token = tl.load(starts + unit) + rows % UNIT
     live = token < tl.minimum(tl.load(starts + unit + 1), n)

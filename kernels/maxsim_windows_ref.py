@@ -1,7 +1,8 @@
 """Best int8 cosine of each question token with a token of each unit: definition.
 
 Late interaction (ColBERT, Khattab and Zaharia, SIGIR 2020, section 3.3) before its sum: MaxSim of
-one question token and one passage. Two neighbouring units make a passage: the larger of the two.
+one question token and one passage. A passage of two neighbouring units has the larger of their two
+values.
 """
 
 from bisect import bisect_right
@@ -13,8 +14,8 @@ from torch import Tensor
 
 from longctx.kernels.choice import operation
 
-UNIT = 64  # tokens of a unit at most
-ALONE, SHARED = 1024, 4096  # tokens at a time of one thread on a CPU, and of each of several
+UNIT = 64  # most tokens of a unit
+ALONE, SHARED = 1024, 4096  # tokens at a time on a CPU: of a single thread, and of each of several
 BLOCK = 1 << 15  # tokens at a time elsewhere
 QUESTION = 64  # question tokens at a time
 
@@ -25,14 +26,15 @@ def maxsim_windows(
 ) -> Tensor:
     """For each unit of tokens and each question token, the best int8 cosine, meaned over heads.
 
-    Rows may come in shards of any size, whose ends may cut units. With `best` full of -inf at the
-    start, and for each shard of the m rows from `first` on, which has tokens of units i to j:
+    Rows may come in shards of any size, whose ends may cut units. With `best` initially -inf, and
+    for each shard of m rows from `first` on with tokens of units i to j:
 
         within = (starts[i : j + 1] - first).clamp(0, m)
         part = maxsim_windows(vectors, scales, query, query_scales, within)
         best[i:j] = torch.maximum(best[i:j], part)
 
-    gives the bits of one call with all rows. Units without a token in the shard may be among them.
+    gives the same bits as one call with all rows. Units i to j may include some without a token in
+    the shard.
 
     Args:
         vectors: int8 (n, heads, D), the tokens.
@@ -44,7 +46,7 @@ def maxsim_windows(
 
     Returns:
         (w, T) float32; -inf where a unit is empty, nan where it is longer than 64 tokens. Equal
-        units give equal bits, whatever stands before and after them.
+        units give equal bits, whatever is before and after them.
     """
     (_, heads, D), T = vectors.shape, len(query)
     best = torch.empty(len(starts) - 1, T, device=vectors.device)
@@ -52,7 +54,7 @@ def maxsim_windows(
     words = query.float().transpose(0, 1)  # (heads, T, D)
     factors = query_scales.float().T[:, :, None]
     block = _block(bounds, vectors.device)
-    # Fresh memory for each block would cost more than its sums.
+    # Allocating memory for each block would cost more than its sums.
     floats = torch.empty(block, heads, D, device=vectors.device)
     dots = torch.empty(block * heads * min(T, QUESTION), device=vectors.device)
     for i, j in _cuts(bounds, block):
@@ -68,7 +70,7 @@ def maxsim_windows(
 
 
 def _block(bounds: list[int], device: torch.device) -> int:
-    """Tokens at a time: what stays in a CPU's caches, and the longest unit at least."""
+    """Tokens at a time: as many as fit a CPU's caches, and at least the longest unit."""
     threads = torch.get_num_threads()
     block = (ALONE if threads == 1 else SHARED * threads) if device.type == "cpu" else BLOCK
     longest = max((end - start for start, end in pairwise(bounds)), default=0)
@@ -76,7 +78,7 @@ def _block(bounds: list[int], device: torch.device) -> int:
 
 
 def _cuts(bounds: list[int], block: int) -> Iterator[tuple[int, int]]:
-    """Units [i, j) of so many tokens together at most."""
+    """Ranges [i, j) of units with at most `block` tokens together."""
     i = 0
     while i < len(bounds) - 1:
         j = bisect_right(bounds, bounds[i] + block) - 1
@@ -87,7 +89,7 @@ def _cuts(bounds: list[int], block: int) -> Iterator[tuple[int, int]]:
 def _cosines(
     tokens: Tensor, scales: Tensor, words: Tensor, factors: Tensor, room: Tensor
 ) -> Tensor:
-    """Sums over heads (T, n) of the cosines of question tokens with tokens, in `room`."""
+    """Sums over heads (T, n) of the cosines of question tokens with tokens, written to `room`."""
     shape = len(words), words.shape[1], len(tokens)
     # float32 holds these int32 dots exactly: |dot| <= 127 * 127 * D < 2**24 for D <= 1040
     each = room[: shape[0] * shape[1] * shape[2]].view(shape)

@@ -1,7 +1,7 @@
 """How well each page of a cache may fit a token, in Triton.
 
-Bounds are two products with the matrix units, one with what is positive in the queries and one with
-what is negative. `page_scores_ref.py` is the definition.
+Bounds are two products on the matrix units, one with the positive part of the queries and one with
+the negative part. `page_scores_ref.py` is the definition.
 """
 
 import torch
@@ -12,8 +12,8 @@ from longctx.kernels import split_attention as split_module
 from longctx.kernels.launch import starts_early, tl, triton
 from longctx.kernels.split_attention import rows_at
 
-PROGRAMS = 3  # of a multiprocessor
-SIZE, WARPS, STAGES = 16384, 4, 3  # bytes of the lower bounds of a step, as many of upper ones
+PROGRAMS = 3  # per multiprocessor
+SIZE, WARPS, STAGES = 16384, 4, 3  # bytes of a step's lower bounds, and the same of upper ones
 
 
 def refusal(

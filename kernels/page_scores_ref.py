@@ -24,11 +24,11 @@ def page_scores(
 
     Args:
         q: rotated queries (H, 1, D).
-        low, high: (G, P, D), smallest and largest of each page's keys in every dimension.
+        low, high: (G, P, D), minimum and maximum of each page's keys in every dimension.
         filled: (G, P) int32, entries in use.
         scale: factor on the sums.
-        always: (1,) int64 on the device, a page that gets inf; None: none does.
-        out: (G, P) to write them to; None: into memory of their own.
+        always: (1,) int64 on the device, a page that gets inf; None: none.
+        out: (G, P) for the result; None: new memory.
 
     Returns:
         (G, P) float32 (float64 for float64 queries): the largest of a group's query heads; -inf

@@ -1,8 +1,8 @@
 """Attention of one token to chosen pages of a cache, in Triton.
 
 As many programs as the device runs at a time share the pages that a key head has chosen; the pages
-are read where they lie. `split_attention.py` has what each does with its part, and what merges the
-parts. `paged_attention_ref.py` is the definition.
+are read in place. `split_attention.py` has what each does with its part and how parts are merged.
+`paged_attention_ref.py` is the definition.
 """
 
 import torch
@@ -13,8 +13,8 @@ from longctx.kernels import split_attention as split_module
 from longctx.kernels.launch import starts_early, tl, triton
 from longctx.kernels.split_attention import attended, logits_of, rows_at, store_part
 
-PROGRAMS = 3  # of a multiprocessor
-SIZE, WARPS, STAGES = 8192, 4, 4  # bytes of the keys of a step; pages, their filling, keys ahead
+PROGRAMS = 3  # per multiprocessor
+SIZE, WARPS, STAGES = 8192, 4, 4  # bytes of a step's keys; pages, fill counts and keys ahead
 
 
 def refusal(
@@ -89,7 +89,7 @@ def _attend(
             page = tl.load(pages + page, mask=inside, other=0)
         live = place % PAGE < tl.load(filled + page, mask=inside, other=0)
         place = page.to(tl.int64) * PAGE + place % PAGE
-        # Keys of a chosen page do not wait for its filling: logits of free entries are dropped.
+        # Keys of a chosen page do not wait for its fill count: logits of free entries are dropped.
         k = rows_at(keys + place * k_row, inside if LISTED else live, D, BLOCK_D)
         v = rows_at(values + place * v_row, live, D, BLOCK_D)
         logits = logits_of(own, k, live, factor, bound, CAPPED)

@@ -24,13 +24,13 @@ def paged_attention(
         keys: rotated (G, C, D); query head h reads key head h // (H/G).
         values: (G, C, D).
         filled: (G, C / page) int32, entries in use of each page, always the first ones.
-        pages: (G, P) int64 page numbers, each once in its row; None: all.
+        pages: (G, P) int64 page numbers, unique in each row; None: all.
         scale: factor on q·k.
-        softcap: logits are bounded to softcap * tanh(logits / softcap); None: they are not.
-        sinks: (H,) logit of each query head that takes attention and gives no value; None: none.
+        softcap: logits are bounded to softcap * tanh(logits / softcap); None: no bound.
+        sinks: (H,) logit of each query head that takes attention but has no value; None: none.
 
     Returns:
-        (H, 1, D). One entry at least must be in use.
+        (H, 1, D). At least one entry must be in use.
     """
     (H, _, D), (G, count) = q.shape, filled.shape
     wide, page = torch.promote_types(q.dtype, torch.float32), keys.shape[1] // count

@@ -1,6 +1,6 @@
 """Vectors as int8 with one float16 scale each: the form of embeddings, and of keys and values.
 
-Plain PyTorch on every device; the kernels that read such vectors take them apart by themselves.
+Plain PyTorch on every device; the kernels that read such vectors decode them themselves.
 """
 
 import torch

@@ -1,8 +1,7 @@
 """Selected rows of heads, each rotated to its place, in one pass in Triton.
 
-What the rows are and where they stand nobody else touches: they are read once and written once.
-Products and sums are in float32, each rounded to the result's dtype by itself, as PyTorch does it.
-`rotated_rows_ref.py` is the definition.
+Rows are read once and written once. Products and sums are in float32, each rounded to the result's
+dtype separately, as in PyTorch. `rotated_rows_ref.py` is the definition.
 """
 
 import torch
@@ -78,7 +77,7 @@ def rotated_rows(
 
 @triton.jit
 def _decoded(places, scale, inside, kind: tl.constexpr, SCALED: tl.constexpr):
-    """Entries of rows, as float32 that `kind` holds exactly."""
+    """Entries of rows, rounded to `kind`, in float32."""
     found = tl.load(places, mask=inside, other=0).to(tl.float32)
     if SCALED:
         found *= scale
@@ -87,7 +86,7 @@ def _decoded(places, scale, inside, kind: tl.constexpr, SCALED: tl.constexpr):
 
 @triton.jit
 def _rounded(a, b, kind: tl.constexpr):
-    """a * b as `kind` has it, in float32."""
+    """a * b rounded to `kind`, in float32."""
     return (a * b).to(kind).to(tl.float32)
 
 

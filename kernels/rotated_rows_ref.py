@@ -20,7 +20,7 @@ def rotated_rows(
     """Rows by their number, decoded and rotated to consecutive positions.
 
     Args:
-        rows: (N, G, D) floating, or int8 with scales; the last dimension is contiguous.
+        rows: (N, G, D) floating-point, or int8 with scales; the last dimension is contiguous.
         index: (S,) int64, clamped to 0..N-1; None: all of them in order, S = N.
         cos, sin: (P, R) by position, for `rotate_half`; None: nothing is rotated.
         scales: (N, G) float16; a row is its int8 entries times its scale.

@@ -1,10 +1,9 @@
 """From votes to the window that a chunk attends to, in Triton.
 
-Runs of keys are shortened to lists of their best, and these again, until one program can hold what
-is left of all; it chooses among them and writes the window. Nothing is sorted: the least votes of a
-chosen key, and between equal votes the least score, are found by halving their range, and what is
-chosen stays in the order of the keys. Nothing depends on the order of programs.
-`select_window_ref.py` is the definition.
+Runs of keys are reduced to lists of their best, and these again, until one program can hold the
+rest; it chooses among them and writes the window. Nothing is sorted: the fewest votes of a chosen
+key, and between equal votes the lowest score, are found by bisection, and chosen keys stay in their
+order. Nothing depends on the order of programs. `select_window_ref.py` is the definition.
 """
 
 import torch
@@ -13,11 +12,11 @@ from torch import Tensor
 from longctx.kernels.launch import tl, triton
 from longctx.kernels.select_window_ref import Window
 
-RUN, LAST = 16384, 8192  # entries of a program that shortens, and of the one that writes
+RUN, LAST = 16384, 8192  # entries of a program that reduces, and of the one that writes
 WARPS = 16  # of either
-MOST = 1024  # keys that are chosen
-GROWN = 1 << 15  # tokens that they grow to, both numbers rounded up to powers of two
-TILE = 4096  # entries of the window that are written at a time
+MOST = 1024  # most keys that are chosen
+GROWN = 1 << 15  # most tokens they grow to, count and span rounded up to powers of two
+TILE = 4096  # entries of the window written at a time
 LOWEST, HIGHEST = tl.constexpr(-(1 << 31)), tl.constexpr((1 << 31) - 1)
 
 
@@ -52,10 +51,10 @@ def select_window(
 
 
 def _shortened(votes: Tensor, best: Tensor, count: int) -> tuple[Tensor, int]:
-    """Keys among which the `count` best are, and how many there are, at most LAST.
+    """Candidate keys that include the `count` best, and how many there are, at most LAST.
 
-    (n + count's power of two,) int32, ascending with -1 between them; the room at their end is to
-    be written to.
+    (n + count's power of two,) int32, ascending with -1 between them; the end is left as scratch
+    space.
     """
     slots, n, keys = _padded(count), len(votes), None
     while keys is None or n > LAST:
@@ -75,9 +74,9 @@ def _padded(count: int) -> int:
 
 @triton.jit
 def cut(values, least, wanted):
-    """A number that `wanted` values or more reach and fewer exceed.
+    """A number that at least `wanted` values reach and fewer exceed.
 
-    Where no more than `wanted` values reach `least`, that.
+    It is `least` if no more than `wanted` values reach that.
     """
     low = tl.cast(least, tl.int64)
     enough = tl.sum((values >= least).to(tl.int32), 0)
@@ -85,7 +84,7 @@ def cut(values, least, wanted):
     while low < high:
         middle = low + ((high - low + 1) >> 1)
         count = tl.sum((values >= middle.to(tl.int32)).to(tl.int32), 0)
-        # A number that just as many reach as are wanted separates them: that is enough.
+        # A number that exactly `wanted` values reach separates them: that is enough.
         high = tl.where(count == wanted, middle, tl.where(count > wanted, high, middle - 1))
         low = tl.where(count >= wanted, middle, low)
     return low.to(tl.int32)
@@ -93,7 +92,7 @@ def cut(values, least, wanted):
 
 @triton.jit
 def _chosen(count, best, key, COUNT: tl.constexpr):
-    """Which keys are the best ones with votes, and how many of these stand before each."""
+    """Which keys are the best ones with votes, and how many of these precede each."""
     limit = cut(count, 1, COUNT)
     sure, level = count > limit, count == limit
     real = tl.load(best + key, mask=level, other=0.0)
@@ -102,14 +101,14 @@ def _chosen(count, best, key, COUNT: tl.constexpr):
     least = tl.min(tl.where(level, score, HIGHEST), 0)
     limit = cut(score, least, COUNT - tl.sum(sure.to(tl.int32), 0))
     sure, level = sure | (score > limit), level & (score == limit)
-    left = COUNT - tl.sum(sure.to(tl.int32), 0)  # for equal ones, of which the first are taken
+    left = COUNT - tl.sum(sure.to(tl.int32), 0)  # for ties, of which the first are taken
     both = sure.to(tl.int32) + (level.to(tl.int32) << 16)
     before = tl.cumsum(both, 0) - both
     equal = before >> 16
     return sure | (level & (equal < left)), (before & 0xFFFF) + tl.minimum(equal, left)
 
 
-# Specialised to no number of keys: it changes with every call.
+# Not specialised to the number of keys, which changes with every call.
 @triton.jit(do_not_specialize=["n"])
 def _shorten(
     votes, best, keys, found, n,
@@ -125,7 +124,7 @@ def _shorten(
     found += tl.program_id(0) * SLOTS
     slot = tl.arange(0, SLOTS)
     tl.store(found + slot, -1, mask=slot >= tl.minimum(voted, COUNT))
-    if voted > 0:  # few runs have votes where one token is decoded
+    if voted > 0:  # few runs have votes when one token is decoded
         chosen, at = _chosen(count, best, key, COUNT)
         tl.store(found + at, key, mask=chosen)
 
@@ -140,7 +139,7 @@ def _write_window(
     key = tl.load(keys + place, mask=place < n, other=-1)
     count = tl.load(votes + key, mask=key >= 0, other=0)
     chosen, at = _chosen(count, best, key, COUNT)
-    # The chosen keys, ascending, go from the registers of many threads to those of one row.
+    # The chosen keys, ascending, move from the registers of many threads to one row.
     room = keys + n
     tl.store(room + at, key, mask=chosen)
     tl.debug_barrier()

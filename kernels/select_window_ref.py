@@ -1,8 +1,8 @@
 """From votes to the window that a chunk attends to: the definition, in PyTorch.
 
-The most voted keys are chosen, and each with its neighbours; before them stand the first tokens,
-after them the last (ReAttention, 2.1). All sizes are fixed and all counts are tensors, so that a
-GPU need not be waited for; lists that are not full are padded.
+The most voted keys are chosen, each with its neighbours; the first tokens come before them, the
+last after them (ReAttention, 2.1). All sizes are fixed and all counts are tensors, so that nothing
+waits for a GPU; lists are padded.
 """
 
 from typing import NamedTuple
@@ -34,16 +34,16 @@ def select_window(
     Args:
         votes: (N,) int32, N > 0, of the tokens between the first and the last; a token without
             votes is never chosen.
-        best: (N,) float32, the highest score with which each was chosen; decides between equal
-            votes, and where it is equal too, the earlier token comes first.
-        count: most voted tokens at most.
+        best: (N,) float32, the highest score with which each was chosen; ties of votes go to the
+            higher one, then to the earlier token.
+        count: most tokens chosen by votes.
         span: tokens that each of them grows to: -span/2 .. +span/2 - 1.
-        first, last: tokens at the start and at the end that are always in.
+        first, last: tokens at the start and at the end that are always included.
         total: tokens in all.
 
     Returns:
         Index (first + count * span + last,) int64, ascending, and how much of it is in use (1,);
-        behind that the last token repeats. No number leaves the device.
+        after that the last token repeats. Nothing is copied to the host.
     """
     chosen = most_voted(votes, best, count)
     return window(*grown(chosen, span, len(votes)), first, last, total)
@@ -55,7 +55,7 @@ def most_voted(votes: Tensor, best: Tensor, count: int) -> Tensor:
     Args:
         votes: (N,) int32; a key without votes is never taken.
         best: (N,) float32, the highest score with which each key was chosen.
-        count: keys at most.
+        count: most keys.
 
     Returns:
         (count,) int64 ascending, padded with N.
@@ -84,7 +84,7 @@ def grown(keys: Tensor, span: int, n: int) -> tuple[Tensor, Tensor]:
     before, after = span // 2, span - span // 2 - 1
     reach = torch.arange(-before, after + 1, device=keys.device)
     tokens = keys[:, None] + reach  # (K, span)
-    # What the key before has reached already is not taken again.
+    # Tokens that the previous key has already reached are not taken again.
     reached = torch.cat([keys.new_full((1,), -1), keys[:-1] + after])
     new = (tokens > reached[:, None]) & (tokens >= 0) & (tokens < n) & (keys < n)[:, None]
     flat, new = tokens.flatten(), new.flatten()
@@ -97,7 +97,7 @@ def window(selected: Tensor, count: Tensor, first: int, last: int, total: int) -
     Args:
         selected: (K,) int64 numbers of middle tokens, counted from `first`, ascending, padded.
         count: (1,) how many are selected.
-        first, last: tokens at the start and at the end that are always in.
+        first, last: tokens at the start and at the end that are always included.
         total: tokens in all.
     """
     slot = torch.arange(first + len(selected) + last, device=selected.device)
@@ -115,6 +115,6 @@ def _packed(values: Tensor, wanted: Tensor, count: int, padding: int) -> Tensor:
 
 
 def _ordered(scores: Tensor) -> Tensor:
-    """int64 in 0 .. 2**32 - 1 in the order of float32 scores."""
+    """int64 in 0 .. 2**32 - 1, ordered like the float32 scores."""
     bits = (scores.float() + 0.0).contiguous().view(torch.int32)  # -0.0 is 0.0
     return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() + (1 << 31)

@@ -2,8 +2,8 @@
 
 Each program reads a part of the list for a few key heads, once for all query heads of their groups;
 nothing is gathered or rotated beforehand. The parts are merged by their log-sum-exps. Rotation,
-logits and sums are in float32; as in the models' own attention, half-precision products take
-rotated queries and keys and the weights rounded to the inputs' dtype.
+logits and sums are in float32; as in the models' own attention, half-precision products use rotated
+queries, keys and weights rounded to the inputs' dtype.
 `selected_attention_ref.py` is the definition.
 """
 
@@ -13,10 +13,10 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from longctx.kernels.launch import starts_early, tl, triton
 
-PROGRAMS = 256  # most programs of a call, up to a factor of two: about two for each multiprocessor
+PROGRAMS = 256  # most programs of a call, up to a factor of two: about two per multiprocessor
 PACK = 1  # most key heads of a program, whose queries share the rows of a product
 TILE, WARPS, STAGES = 32, 4, 7  # rows (keys of all its heads) of a step; index and keys ahead
-RESIDENT = 3  # programs whose registers a multiprocessor is to hold
+RESIDENT = 3  # programs whose registers must fit a multiprocessor
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -35,7 +35,7 @@ def refusal(
     softcap: float | None = None,
     sinks: Tensor | None = None,
 ) -> str | None:
-    """Why the kernel does not compute this; None if it does. Knows no soft cap and no sinks."""
+    """Why the kernel does not compute this; None if it does. It supports no soft cap or sinks."""
     (_, T, D), R = q.shape, 0 if cos is None else cos.shape[-1]
     kinds = (torch.int8, torch.float16) if key_scales is not None else (q.dtype, torch.float16)
     given = (keys.dtype, torch.float16 if key_scales is None else key_scales.dtype)
@@ -84,7 +84,7 @@ def selected_attention(
     cos, sin = (q if x is None else x.contiguous() for x in (cos, sin))
     scales = q if key_scales is None else key_scales
     early = starts_early(q.device)
-    # Outputs (splits, H, D) and, behind them, log-sum-exps (splits, H).
+    # Outputs (splits, H, D), followed by log-sum-exps (splits, H).
     parts = torch.empty(splits * H * (D + 1), dtype=torch.float32, device=q.device)
     _attend[blocks, splits](
         q, keys, values, index.contiguous(), total, cos, sin, scales, parts,
@@ -102,7 +102,7 @@ def selected_attention(
 
 
 def _tile(q: Tensor, G: int, R: int) -> dict[str, int]:
-    """Sizes that fit registers for the dtype and head dimension of q, R of it rotated."""
+    """Sizes that fit registers for the dtype and head dimension of q, R dimensions rotated."""
     D, group = q.shape[-1], len(q) // G
     small = triton.next_power_of_2(D) <= 128 and q.dtype != torch.float32
     pack = PACK
@@ -138,7 +138,7 @@ def _columns(places, first, count: tl.constexpr, BLOCK: tl.constexpr, live=None)
 
 @triton.jit
 def _repeated(x, COUNT: tl.constexpr):
-    """Each row of x so many times in turn."""
+    """Each row of x, repeated COUNT times."""
     if COUNT == 1:
         return x
     shape: tl.constexpr = (x.shape[0], COUNT, x.shape[1])
@@ -159,7 +159,7 @@ def _rotated(x, cos, sin, at, R: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.co
 
 @triton.jit
 def _dots(x, y, sums, dtype: tl.constexpr):
-    """sums + x · y of rows as (x, y) in float32, of x and y as `dtype`."""
+    """sums + the dot products of rows (x, y), of x and y in `dtype`, summed in float32."""
     return tl.dot(x.to(dtype), tl.trans(y.to(dtype)), sums, input_precision="ieee")
 
 
@@ -198,7 +198,7 @@ def _attend(
         places = start + token
         live = places < count
         rows = tl.load(index + places, mask=places < S, other=0)  # does not wait for the count
-        rows = tl.where(live, rows.to(tl.int32), 0).to(tl.int64)  # 32 bits are quicker to compare
+        rows = tl.where(live, rows.to(tl.int32), 0).to(tl.int64)  # 32 bits compare faster
         key = key_heads + rows * k_row
         if GATHERED:
             value = value_heads + places.to(tl.int64) * v_row

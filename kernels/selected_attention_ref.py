@@ -7,11 +7,11 @@ from longctx.kernels.choice import operation
 
 
 def rotate_half(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates the leading dimensions of x: each of their first half with its like in the second.
+    """Rotates the leading dimensions of x, each of their first half with its partner in the second.
 
     Args:
         x: (heads, n, D).
-        cos, sin: (n, R), R <= D; the dimensions from R on stay as they are.
+        cos, sin: (n, R), R <= D; dimensions from R on do not change.
 
     Returns:
         (heads, n, D).
@@ -44,14 +44,14 @@ def selected_attention(
         keys: (N, G, D), position-free, of q's dtype or int8; query head h reads key head
             h // (H/G).
         values: (N, G, D).
-        index: (S,) int64, the tokens in order; entry s stands at position s.
-        total: (1,) int on the device, entries in use; what the others hold does not count.
+        index: (S,) int64, the tokens in order; entry s is at position s.
+        total: (1,) int on the device, entries in use; later ones are ignored.
         scale: factor on q·k.
         cos, sin: (>= S, R) by position, for `rotate_half`; None: nothing is rotated.
         key_scales: float16 (N, G) of int8 keys.
         gathered: the values are (S, G, D), in the order of the list.
-        softcap: logits are bounded to softcap * tanh(logits / softcap); None: they are not.
-        sinks: (H,) logit of each query head that takes attention and gives no value; None: none.
+        softcap: logits are bounded to softcap * tanh(logits / softcap); None: no bound.
+        sinks: (H,) logit of each query head that takes attention but has no value; None: none.
 
     Returns:
         (H, 1, D) in the dtype of q, computed in float32 (float64 for float64 queries).
@@ -64,7 +64,7 @@ def selected_attention(
     if key_scales is not None:
         k = k * key_scales.index_select(0, index).to(wide)[..., None]
     v = values[:S] if gathered else values.index_select(0, index)
-    v = torch.where(live[:, None, None], v, 0).to(wide)  # else zero times infinity is no number
+    v = torch.where(live[:, None, None], v, 0).to(wide)  # else zero times infinity is NaN
     q, k, dtype = q.to(wide), k.transpose(0, 1), q.dtype
     if cos is not None and sin is not None:
         own = total.long() - 1

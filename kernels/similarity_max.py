@@ -1,7 +1,7 @@
 """Best int8 cosine of each token with any question token, and its sliding maximum, in Triton.
 
-Tokens are read once for up to 64 question tokens; dots are exact int32, and the float operations
-are those of `similarity_max_ref.py` in its order, unfused, so that the bits are the same too.
+Tokens are read once for up to 64 question tokens; dot products are exact int32, and the float
+operations of `similarity_max_ref.py` run in the same order, unfused, so that bits are equal too.
 """
 
 import torch
@@ -38,7 +38,7 @@ def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales:
         *tensors, best, n, T, D,
         HEADS=heads, ROUNDS=triton.cdiv(T, BLOCK_T),
         BLOCK_N=BLOCK_N, BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D,
-        # A product and a sum in one rounding would not be the reference's bits.
+        # A fused multiply-add would not give the reference's bits.
         num_warps=8 if BLOCK_T == 64 else 4, num_stages=3, enable_fp_fusion=False,
     )  # fmt: skip
     return best

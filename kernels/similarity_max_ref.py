@@ -20,7 +20,7 @@ def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales:
         query_scales: float16 (T, heads).
 
     Returns:
-        (n,) float32. Equal inputs give equal bits, whatever n is cut into.
+        (n,) float32. Equal inputs give equal bits, however n is cut.
     """
     blocks = zip(vectors.split(BLOCK), scales.split(BLOCK), strict=True)
     parts = [_best_cosine(*block, query, query_scales) for block in blocks]
@@ -48,5 +48,5 @@ def sliding_max(raw: Tensor, reach: int) -> Tensor:
     Returns:
         (n,) in the dtype of raw.
     """
-    reach = min(reach, len(raw))  # more neighbours than there are
+    reach = min(reach, len(raw))  # there may be fewer neighbours
     return F.max_pool1d(raw[None], kernel_size=2 * reach + 1, stride=1, padding=reach)[0]

@@ -1,7 +1,7 @@
 """The best span of each anti-diagonal of the scores of a block's spans, in Triton.
 
-A program takes a block. It sums the map up, some rows at a time, and lays the scores out so that
-an anti-diagonal is a column, in memory that it reads again at once. `span_boxes_ref.py` is the
+Each program takes a block. It sums up the map, some rows at a time, and stores the scores so that
+an anti-diagonal becomes a column, then reads them back at once. `span_boxes_ref.py` is the
 definition.
 """
 
@@ -59,10 +59,10 @@ def _boxes(
         down = tl.where(below, entry.to(tl.float32) - off, 0.0)
         sums = tl.cumsum(down, 0) + above[None, :]
         above += tl.sum(down, 0)
-        # The span x..y is an entry of anti-diagonal x + y; by its x it finds its place there.
+        # The span x..y is entry x of anti-diagonal x + y.
         scores = tl.cumsum(sums, 1, reverse=True)
         tl.store(sheared + column * M + column + row, scores, mask=below)
-    tl.debug_barrier()  # the other threads' scores are read
+    tl.debug_barrier()  # before other threads' scores are read
     first = tl.arange(0, COLUMNS)[:, None]
     for start in tl.range(0, M, ROWS):
         middle = start + tl.arange(0, ROWS)

@@ -1,9 +1,9 @@
-"""What the kernels share in which many programs attend to parts of a cache for one token.
+"""Shared by the kernels whose programs attend to parts of a cache for one token.
 
 Each program goes through a part of one key head's entries, once for all query heads of its group,
-and stores its output and log-sum-exp; the second launch merges them. Logits are to base 2 and in
-float32; as in the models' own attention, weights are rounded to the inputs' dtype before they meet
-the values. Knows nothing of where entries lie.
+and stores its output and log-sum-exp; a second launch merges them. Logits are to base 2 and in
+float32; as in the models' own attention, weights are rounded to the inputs' dtype before they
+multiply the values. Independent of where entries are.
 """
 
 import torch
@@ -12,14 +12,14 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from longctx.kernels.launch import multiprocessors, starts_early, tl, triton
 
-COLUMNS = 32  # of a head that a program merges
-MERGED = 4096  # numbers that it merges at most, or of which a program makes weights
+COLUMNS = 32  # dimensions of a head that a program merges
+MERGED = 4096  # most numbers that it merges, or from which it computes weights
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
 def refusal(q: Tensor, keys: Tensor, values: Tensor) -> str | None:
-    """Why no kernel attends for queries (H, 1, D) to a cache (G, C, D); None if they do."""
+    """Why the kernels refuse queries (H, 1, D) on a cache (G, C, D); None if they do not."""
     (H, T, D), G = q.shape, len(keys)
     if q.dtype not in DTYPES or {keys.dtype, values.dtype} != {q.dtype}:
         return f"it takes no {q.dtype} queries with {keys.dtype} keys and {values.dtype} values"
@@ -35,14 +35,14 @@ def refusal(q: Tensor, keys: Tensor, values: Tensor) -> str | None:
 
 
 def splits(device: torch.device, heads: int, each: int) -> int:
-    """Parts of every key head, so that a multiprocessor has `each` programs, not one more."""
+    """Parts of every key head, so that a multiprocessor has at most `each` programs."""
     return max(1, multiprocessors(device) * each // heads)
 
 
 def tile(q: Tensor, G: int, size: int, warps: int, stages: int) -> dict[str, int]:
-    """Sizes for the dtype and head dimension of q; `size` is the bytes of the keys of a step."""
+    """Sizes for the dtype and head dimension of q; `size` is the bytes of a step's keys."""
     BLOCK_D = max(16, triton.next_power_of_2(q.shape[-1]))
-    wide = q.dtype == torch.float32  # multiplied without matrix units, in many registers
+    wide = q.dtype == torch.float32  # without matrix units, products take many registers
     return {
         "TILE": min(128, max(16, size // (BLOCK_D * q.itemsize))),
         "BLOCK_D": BLOCK_D,
@@ -53,14 +53,14 @@ def tile(q: Tensor, G: int, size: int, warps: int, stages: int) -> dict[str, int
 
 
 def factors(scale: float, softcap: float | None) -> tuple[float, float]:
-    """What `logits_of` multiplies products and bounded logits by."""
+    """The factors of `logits_of` on products and on bounded logits."""
     if softcap is None:
         return scale * LOG2E.value, 0.0
     return 2 * scale / softcap * LOG2E.value, softcap * LOG2E.value
 
 
 def empty_parts(q: Tensor, count: int) -> Tensor:
-    """Room for outputs (count, H, D) and, behind them, log-sum-exps (count, H)."""
+    """Room for outputs (count, H, D), followed by log-sum-exps (count, H)."""
     H, _, D = q.shape
     return torch.empty(count * H * (D + 1), dtype=torch.float32, device=q.device)
 
@@ -88,7 +88,7 @@ def logits_of(q, k, live, factor, bound, CAPPED: tl.constexpr):
 
 @triton.jit
 def attended(logits, v, highest, weight, out):
-    """What is known of the softmax and its values, with one more tile of entries."""
+    """The running softmax and its values, with one more tile of entries."""
     higher = tl.maximum(highest, tl.max(logits, 1))
     base = tl.where(higher == -float("inf"), 0.0, higher)  # no entry of this part seen yet
     shrink, p = tl.exp2(highest - base), tl.exp2(logits - base[:, None])
@@ -102,7 +102,7 @@ def store_part(
     parts, highest, weight, out, split, count, H, first,
     GROUP: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Of the query heads from `first` on; a part without entries has log-sum-exp -inf."""
+    """Stores a part for query heads from `first` on; without entries log-sum-exps are -inf."""
     heads, columns = tl.arange(0, BLOCK_ROWS), tl.arange(0, BLOCK_D)[None, :]
     norm = tl.sum(weight, 1)
     norm = tl.where(norm > 0, norm, 1.0)
@@ -122,16 +122,16 @@ def merged(
     seen: Tensor | None = None,
     window: int = 0,
 ) -> Tensor:
-    """The attention (H, 1, D) of all parts, and what each entry received.
+    """The attention (H, 1, D) of all parts, and the weight that each entry received.
 
     Args:
         q: contiguous queries (H, 1, D), for the shape and dtype of the result.
         parts: (count * H * (D + 1),), see `empty_parts`.
         sinks: (H,) or None.
-        weights: (G, C) float32, written to; None: the others are not needed.
-        logits: (H, C) float32 to base 2, of the entries that are seen.
-        seen: (1,) int, the first so many entries are.
-        window: and of these the last so many.
+        weights: (G, C) float32, written to; None: the arguments after it are not needed.
+        logits: (H, C) float32 to base 2, of the visible entries.
+        seen: (1,) int, how many of the first entries are visible.
+        window: how many of the last of these are.
     """
     out, early = torch.empty_like(q), starts_early(q.device)
     H, _, D = q.shape
@@ -157,7 +157,7 @@ def _lse(
     lses, sinks, count, H, heads, mine,
     SINKS: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
-    """Log-sum-exps (BLOCK_P, heads) of the parts, and those of all with their sinks (heads,)."""
+    """Log-sum-exps (BLOCK_P, heads) of the parts, and (heads,) of all parts and the sinks."""
     part = tl.arange(0, BLOCK_P)[:, None]
     other = tl.where(mine, -float("inf"), 0.0)[None, :]
     live = (part < count) & mine[None, :]
@@ -175,7 +175,7 @@ def _merge_head(
     parts, lses, sinks, out, count, H, h, first,
     D: tl.constexpr, SINKS: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """The output of one query head, of its entries from `first` on."""
+    """The output of one query head, columns from `first` on."""
     columns = first + tl.arange(0, BLOCK_D)[None, :]
     part = tl.arange(0, BLOCK_P)[:, None]
     live = (part < count) & (columns < D)
@@ -192,7 +192,7 @@ def _finish(
     GROUP: tl.constexpr, BLOCK_H: tl.constexpr, SINKS: tl.constexpr, KEPT: tl.constexpr,
     BLOCK_P: tl.constexpr,
 ):  # fmt: skip
-    """The weights of the entries of a key head from `first` on."""
+    """The weights of a key head's entries from `first` on."""
     own, entry = tl.arange(0, BLOCK_H), first + tl.arange(0, KEPT)
     seen, heads = (entry < n) & (entry >= n - window), head * GROUP + own
     spots = logits + heads.to(tl.int64)[:, None] * C + entry[None, :]

@@ -1,8 +1,7 @@
-"""The best pages of a cache, and the stamps of those that were worth it, in Triton.
+"""The best pages of a cache, and the stamps of those that scored enough, in Triton.
 
-Nothing is sorted: what separates the best from the others is found by cutting the range of the
-scores into four again and again, and what is chosen stays in its order. `top_pages_ref.py` is the
-definition.
+Nothing is sorted: the limit between the best and the others is found by repeatedly cutting their
+range into four, and chosen pages stay in order. `top_pages_ref.py` is the definition.
 """
 
 import torch
@@ -12,11 +11,11 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from longctx.kernels.launch import starts_early, tl, triton
 from longctx.kernels.top_pages_ref import Stamps
 
-RUN, LONGEST = 2048, 8192  # pages of a program that looks for the best, and the most of them
-LIST, LAST = 4096, 8192  # pages of the program that decides: up to these runs grow, and the most
-MOST = 1024  # pages that are found
-STAMPED = 65536  # pages of a head whose stamps are renewed
-EACH = 256  # pages of a warp of these programs, as far as 32 warps suffice
+RUN, LONGEST = 2048, 8192  # pages of a program that finds its best: the usual and the most
+LIST, LAST = 4096, 8192  # pages of the program that decides: runs grow to stay below; the most
+MOST = 1024  # most pages that are found
+STAMPED = 65536  # most pages of a head whose stamps are renewed
+EACH = 256  # pages per warp of these programs, up to 32 warps
 SMALL = tl.constexpr(512)  # pages of which three counts fit 32 bits
 LOWEST, BEYOND = tl.constexpr(-(1 << 31)), tl.constexpr(1 << 31)
 
@@ -43,7 +42,7 @@ def top_pages(scores: Tensor, count: int, out: Tensor | None = None) -> Tensor:
     runs, each = triton.cdiv(P, run), min(count, run)
     if out is None:
         out = torch.empty(G, count, dtype=torch.int64, device=device)
-    if runs > 1:  # each gives its best, and a second program decides
+    if runs > 1:  # each finds its best, and a second program decides
         found = torch.empty(G, runs * each, dtype=torch.int64, device=device)
         _find(scores, found, P, each, run, runs)
         scores, P = found, runs * each
@@ -52,7 +51,7 @@ def top_pages(scores: Tensor, count: int, out: Tensor | None = None) -> Tensor:
 
 
 def _run(P: int, count: int) -> int:
-    """Pages of a run; all, where that is not more than one."""
+    """Pages of a run; at least P if there is only one run."""
     run = RUN
     while run < P and run < LONGEST and triton.cdiv(P, run) * count > LIST:
         run *= 2
@@ -60,7 +59,7 @@ def _run(P: int, count: int) -> int:
 
 
 def _find(scores: Tensor, best: Tensor, P: int, count: int, block: int, runs: int) -> None:
-    """The best of P scores, or of a list of them with their pages, in each of so many runs."""
+    """The best of P scores, or of a list of scores with their pages, in each of `runs` runs."""
     early = starts_early(scores.device)
     _top[len(scores), runs](
         scores, best, P, count, scores.stride(0), best.stride(0),
@@ -100,7 +99,7 @@ def stamp(scores: Tensor, stamps: Stamps) -> Tensor:
 
 @triton.jit
 def _ordered(x):
-    """Integers in the order of the floats; all are above LOWEST."""
+    """Integers ordered like the floats; all are above LOWEST."""
     bits = tl.where(x == 0.0, 0, x.to(tl.int32, bitcast=True))  # -0.0 is 0.0
     return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
@@ -121,15 +120,15 @@ def _reaching(values, a, b, c):
 
 @triton.jit
 def _cut(values, wanted):
-    """What separates the largest values from the others.
+    """The limit between the `wanted` largest values and the others.
 
     Returns:
-        A limit, and a number: those above the limit are among the wanted ones, and so many of those
-        that equal it, or all if there are not so many. LOWEST is no value; there must be as many
-        others as are wanted.
+        A limit, and a number: values above the limit are among the largest, and that many of those
+        equal to it, or all if there are fewer. LOWEST is not a value; there must be at least
+        `wanted` others.
     """
     low, high = tl.cast(LOWEST, tl.int64), tl.cast(BEYOND, tl.int64)
-    above = tl.cast(0, tl.int32)  # how many reach `high`, fewer than are wanted
+    above = tl.cast(0, tl.int32)  # how many reach `high`, fewer than `wanted`
     while high - low > 1:
         step = (high - low + 3) >> 2
         a = low + step
@@ -142,7 +141,7 @@ def _cut(values, wanted):
         high, above = tl.where(in_c >= wanted, high, up), tl.where(in_c >= wanted, above, over)
         low = tl.where(in_a >= wanted, a, low)
         low = tl.where(in_c >= wanted, c, tl.where(in_b >= wanted, b, low))
-        # What just as many reach as are wanted separates them: that is enough.
+        # A number that exactly `wanted` values reach separates them: that is enough.
         done = (in_a == wanted) | (in_b == wanted) | (in_c == wanted)
         at = tl.where(in_c == wanted, c, tl.where(in_b == wanted, b, a))
         low, above = tl.where(done, at, low), tl.where(done, 0, above)
@@ -170,7 +169,7 @@ def _top(
         value, page = tl.where(place < n, _ordered(score), LOWEST), place.to(tl.int64)
     wanted = tl.minimum(count, n - run * BLOCK)
     limit, left = _cut(value, wanted)
-    sure, level = value > limit, value == limit  # of equal ones the first are taken
+    sure, level = value > limit, value == limit  # of ties the first are taken
     both = sure.to(tl.int32) + (level.to(tl.int32) << 12)
     before = tl.cumsum(both, 0) - both
     equal = before >> 12
@@ -185,7 +184,7 @@ def _top(
 
 @triton.jit
 def _better_half(score, order, used):
-    """Which of the pages in use are the better half, rounded up; equal ones by their order."""
+    """Which of the pages in use are the better half, rounded up; ties by their order."""
     value = tl.where(used, _ordered(score), LOWEST)
     limit, left = _cut(value, (tl.sum(used.to(tl.int32), 0) + 1) // 2)
     level = used & (value == limit)

@@ -1,7 +1,7 @@
 """Which pages of a cache fit a token best, and when each last did: the definitions.
 
 The stamps are those of RaaS (Hu et al., "Efficient Long-Decoding Inference with Reasoning-Aware
-Attention Sparsity", 3.2). What pages are worth is `page_scores_ref.py`.
+Attention Sparsity", 3.2). `page_scores_ref.py` computes the scores.
 """
 
 from typing import NamedTuple
@@ -13,14 +13,14 @@ from longctx.kernels.choice import operation
 
 
 class Stamps(NamedTuple):
-    """When pages were last worth attending to.
+    """When pages last scored well enough.
 
     Attributes:
         stamps: (N, P) int64, changed in place.
-        order: (N, P) int64, the number of each page in the text: of equal scores the lower first.
+        order: (N, P) int64, the number of each page in the text; ties go to the lower one.
         now: (1,) int64 on the device, the newest stamp.
-        alpha: share of the softmax over the pages that is worth a stamp; None: the better half of
-            the pages in use, rounded up, is.
+        alpha: share of the softmax over the pages that earns a stamp; None: the better half of the
+            pages in use, rounded up, earns it.
     """
 
     stamps: Tensor
@@ -34,7 +34,7 @@ def stamp(scores: Tensor, stamps: Stamps) -> Tensor:
     """Gives the newest stamp to pages that were worth it to a token, of all layers at once.
 
     Args:
-        scores: (N, P), a row for each head of every layer; -inf for pages that are not in use.
+        scores: (N, P), a row for each head of every layer; -inf for pages not in use.
         stamps: of the same pages.
 
     Returns:
@@ -50,7 +50,7 @@ def stamp(scores: Tensor, stamps: Stamps) -> Tensor:
 
 
 def _rank(scores: Tensor, order: Tensor) -> Tensor:
-    """The place of each score in its row, best first, of equal ones the lower in `order`."""
+    """The rank of each score in its row, best first; ties go to the lower in `order`."""
     by_order = order.argsort(dim=-1)
     ranked = scores.gather(-1, by_order).argsort(dim=-1, descending=True, stable=True)
     ranked = by_order.gather(-1, ranked)
@@ -65,11 +65,11 @@ def top_pages(scores: Tensor, count: int, out: Tensor | None = None) -> Tensor:
 
     Args:
         scores: (G, P); no NaN.
-        count: pages that are wanted.
-        out: (G, min(count, P)) int64 to write them to; None: into memory of their own.
+        count: pages to choose.
+        out: (G, min(count, P)) int64 for the result; None: new memory.
 
     Returns:
-        (G, min(count, P)) int64, ascending; of equal scores the earlier page comes in.
+        (G, min(count, P)) int64, ascending; ties go to the earlier page.
     """
     best = scores.argsort(dim=-1, descending=True, stable=True)[:, :count].sort(dim=-1).values
     return best if out is None else out.copy_(best)

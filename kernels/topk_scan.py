@@ -1,8 +1,8 @@
 """The exact top-k keys of every query by plain q·k, and their votes, in Triton.
 
-The first pass goes through all keys, a tile at a time whose keys are dealt into sets, and holds in
-registers the k sets with the largest maxima of each query: the top k lie in these. The second
-computes the scores of their keys again, chooses, and counts votes by atomics. No sum and no choice
+The first pass goes through all keys by tiles, whose keys are divided into sets, and holds in
+registers the k sets with the largest maxima of each query: the top k are in these. The second
+computes the scores of their keys again, chooses, and counts votes with atomics. No sum or choice
 depends on the order of programs. `topk_scan_ref.py` is the definition.
 """
 
@@ -15,16 +15,16 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from longctx.kernels.launch import tl, triton
 from longctx.kernels.topk_scan_ref import Top
 
-MOST = 4  # best keys of a query that the kernel finds
-NO_TILE = tl.constexpr(1 << 24)  # stands where fewer sets were seen than are wanted
-NO_KEY = tl.constexpr((1 << 31) - 16)  # over every key; as the number of a tile, with no sets
+MOST = 4  # most keys that the kernel finds for a query
+NO_TILE = tl.constexpr(1 << 24)  # placeholder where fewer sets were seen than needed
+NO_KEY = tl.constexpr((1 << 31) - 16)  # above every key; as a tile's number, it has no sets
 NOTHING = tl.constexpr((-0x7F800001 << 32) + 15)  # packed: minus infinity and NO_KEY
-CHUNK = 16  # entries of a float32 key that are multiplied at a time, without matrix units
-# Of the second pass: warps, entries of a key that they read at a time, and whether a program
-# reads as much at once as it can, which costs registers and so programs at a time.
+CHUNK = 16  # entries of a float32 key multiplied at a time, without matrix units
+# Second pass: warps, entries of a key read at a time, and whether a program reads as much at once
+# as it can, which costs registers and so reduces concurrent programs.
 CHOOSE_MANY = (1, 16, False)
 CHOOSE_FEW = (4, 32, True)
-FEW = 1024  # queries of all heads, up to which they are few
+FEW = 1024  # up to this many queries of all heads count as few
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
@@ -36,12 +36,12 @@ class Tile:
         rows: queries of a program.
         keys: multiplied at a time; a power of two, 16 or more.
         warps, stages: of a program, and of its pipeline.
-        programs: that are wanted; so many parts the keys are cut into.
-        descriptor: keys come by the GPU's bulk copies (Hopper and newer) where they lie so that
-            these can be used, not by pointers.
-        sets: 1, 2 or 4, among which the keys of a tile are dealt, two by two. A set's maximum is
-            what one pass holds and its keys are what the other reads. With 4, each lane of a
-            matrix unit's result holds one set, and maxima need no exchange between lanes.
+        programs: target number, from which the number of parts of the keys follows.
+        descriptor: keys are read by the GPU's bulk copies (Hopper and newer) if their alignment
+            allows it, not by pointers.
+        sets: 1, 2 or 4, among which the keys of a tile are divided in pairs. The first pass holds
+            a set's maximum, and the second reads its keys. With 4, each lane of a matrix unit's
+            result holds one set, and maxima need no exchange between lanes.
     """
 
     rows: int
@@ -73,7 +73,7 @@ def refusal(q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None) -> st
 def topk_scan(
     q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None, tile: Tile | None = None
 ) -> Top:
-    """As defined, for up to 4 keys, in a `tile` of work; None: as is best for these sizes."""
+    """As defined, for up to 4 keys, cut by `tile`; None: that of `tile_for`."""
     q = q.contiguous()
     keys = keys if keys.stride(-1) == 1 else keys.contiguous()
     k, tile = min(k, len(keys)), tile or tile_for(q, keys)
@@ -86,18 +86,18 @@ def tile_for(q: Tensor, keys: Tensor) -> Tile:
     if q.dtype == torch.float32:  # no matrix units for exact float32
         return Tile(rows=16 if rows <= 16 else 32, keys=128, warps=8, stages=2, programs=2048)
     stages = 4 if D <= 64 else 3 if D <= 128 else 2
-    if rows <= 16:  # decoding: as much in flight as can be
+    if rows <= 16:  # decoding: as much in flight as possible
         if keys.dtype == torch.int8:
             return Tile(rows=16, keys=128, warps=2, stages=4, programs=512)
         return Tile(rows=16, keys=128, warps=4, stages=stages, programs=264)
     if rows <= 64:
         return Tile(rows=64, keys=128, warps=4, stages=stages, programs=2048)
     if keys.dtype == torch.int8:
-        # Keys that are converted pass through registers: more of them for each warp, and bulk
+        # Converted keys pass through registers: fewer warps have more of them each, and bulk
         # copies leave more free.
         stages = 4 if D <= 64 else 2
         return Tile(rows=128, keys=128, warps=4, stages=stages, programs=4224, descriptor=True)
-    # Two programs at a time on a multiprocessor do more than larger tiles.
+    # Two concurrent programs per multiprocessor are faster than larger tiles.
     if D <= 64:
         return Tile(rows=128, keys=128, warps=8, stages=4, programs=4224)
     return Tile(rows=128, keys=64, warps=8, stages=stages, programs=4224)
@@ -109,13 +109,13 @@ def best_sets(
     """The first pass.
 
     Returns:
-        Each query's k best sets in every part of the keys, int64 (H * T, parts, k), as `_packed`
-        says; votes and best scores of the keys as they are before a key is chosen.
+        Each query's k best sets in every part of the keys, int64 (H * T, parts, k), as in
+        `_packed`; the initial votes and best scores of the keys.
     """
     (H, T, D), (N, G, _) = q.shape, keys.shape
     R = H // G * T  # rows: the queries of all heads of a group
     across = triton.cdiv(R, tile.rows)
-    whole = N // tile.keys  # tiles; what is left of the keys goes to the last part
+    whole = N // tile.keys  # tiles; the remaining keys go to the last part
     parts = min(max(1, tile.programs // (across * G)), max(1, whole // 4))
     each = triton.cdiv(whole, parts)
     parts = max(1, triton.cdiv(whole, max(1, each)))
@@ -158,24 +158,24 @@ def choose(
 
 
 def _padded(q: Tensor) -> int:
-    """The head dimension as matrix units take it."""
+    """The head dimension padded for matrix units."""
     return max(16, triton.next_power_of_2(q.shape[-1]))
 
 
 def _strides(keys: Tensor, scales: Tensor | None) -> tuple[int, ...]:
-    """Of keys and scales, by head and by key."""
+    """Strides of keys and scales, by head and by key."""
     by_scale = (0, 0) if scales is None else (scales.stride(1), scales.stride(0))
     return keys.stride(1), keys.stride(0), *by_scale
 
 
 def _aligned(keys: Tensor) -> bool:
-    """Whether keys begin, and follow one another, at multiples of 16 bytes."""
+    """Whether keys start, and follow one another, at multiples of 16 bytes."""
     steps = (stride * keys.itemsize for stride in keys.stride()[:-1])
     return keys.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in steps)
 
 
 def _descriptor(keys: Tensor, count: int, D: int) -> TensorDescriptor:
-    """Keys as (G, N, D), of which tiles of `count` keys are copied; zeros beyond N and D."""
+    """Keys as (G, N, D), copied in tiles of `count` keys; zeros beyond N and D."""
     heads = keys.transpose(0, 1)
     return TensorDescriptor(heads, list(heads.shape), list(heads.stride()), [1, count, D])
 
@@ -184,7 +184,7 @@ def _descriptor(keys: Tensor, count: int, D: int) -> TensorDescriptor:
 def _packed(value, number):
     """A float32 and an int32 as an int64, larger for a larger float, or else a smaller int."""
     bits = tl.where(value == 0, 0.0, value).to(tl.int32, bitcast=True)  # zero has one sign
-    image = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)  # in the order of the floats
+    image = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)  # ordered like the floats
     return (image.to(tl.int64) << 32) | (0x7FFFFFFF - number).to(tl.int64)
 
 
@@ -210,15 +210,15 @@ def _best_of(packed, K: tl.constexpr):
 
 @triton.jit
 def _shift(above, above_tile, held, tile, value, number):
-    """What comes to stand below `above` when a value of a later tile is put into order."""
-    place = tl.where(value > held, number, tile)  # of equal ones the earlier tile stays in front
+    """The entry below `above` after a value of a later tile is inserted in order."""
+    place = tl.where(value > held, number, tile)  # on ties the earlier tile stays first
     place = tl.where(value > above, above_tile, place)
     return tl.maximum(held, tl.minimum(above, value)), place
 
 
 @triton.jit
 def _insert(m0, r0, m1, r1, m2, r2, m3, r3, value, number, K: tl.constexpr):
-    """The K best of those held, in order, and a new one of a later tile."""
+    """The K best, in order, of those held and a new one of a later tile."""
     if K > 3:
         m3, r3 = _shift(m2, r2, m3, r3, value, number)
     if K > 2:
@@ -245,7 +245,7 @@ def _scores(
     SCALED: tl.constexpr, DESCRIPTOR: tl.constexpr, CHUNK: tl.constexpr,
     D: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """(ROWS, KEYS): of keys first..first+KEYS; -inf beyond N, which only MASKED knows of."""
+    """Scores (ROWS, KEYS) of keys first..first+KEYS; if MASKED, -inf beyond N."""
     along, columns = tl.arange(0, KEYS), tl.arange(0, CHUNK)
     if DESCRIPTOR:
         tile = keys.load([g, first, 0]).reshape(KEYS, BLOCK_D)
@@ -277,7 +277,7 @@ def _hold(
     m0, r0, m1, r1, m2, r2, m3, r3, scores, number,
     K: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, SETS: tl.constexpr,
 ):  # fmt: skip
-    """The best tiles of each set, (ROWS, SETS), with a tile of scores."""
+    """The best tiles of each set, (ROWS, SETS), updated with a tile of scores."""
     # Key c is in set c // 2 % SETS.
     scores = scores.reshape(ROWS, KEYS // (2 * SETS), SETS, 2)
     value = tl.max(tl.max(scores, 3), 1)
@@ -287,9 +287,9 @@ def _hold(
 
 @triton.jit
 def _pop(m0, r0, m1, r1, m2, r2, m3, r3, K: tl.constexpr, SETS: tl.constexpr):
-    """Takes the best tile off the lists of its sets; packed with these sets, by bits, (ROWS,).
+    """Removes the best tile from the lists of its sets; returns it packed with their bits (ROWS,).
 
-    Keys of several sets of a tile are in no order: where their maxima are equal, all are taken.
+    Keys of different sets of a tile are not ordered: sets with equal maxima are all taken.
     """
     value = tl.max(m0, 1)
     number = tl.min(tl.where(m0 == value[:, None], r0, NO_TILE), 1)
@@ -306,7 +306,7 @@ def _pop(m0, r0, m1, r1, m2, r2, m3, r3, K: tl.constexpr, SETS: tl.constexpr):
 
 @triton.jit
 def _clear(votes, best, N):
-    """Programs share the writing of no votes, and of no score, for every key."""
+    """Clears votes and scores of every key, shared among the programs."""
     program = tl.program_id(0) + tl.num_programs(0) * (
         tl.program_id(1) + tl.num_programs(1) * tl.program_id(2)
     )
@@ -318,7 +318,7 @@ def _clear(votes, best, N):
         tl.store(best + start + along, none, mask=start + along < N)
 
 
-# Specialised to no number of keys or queries: these change with every call.
+# Not specialised to the numbers of keys and queries, which change with every call.
 @triton.jit(do_not_specialize=["N", "R", "each"])
 def _best_sets(
     q, keys, scales, found, votes, best, N, R, each, k_head, k_row, s_head, s_row,
@@ -339,7 +339,7 @@ def _best_sets(
     no_tile = tl.full((ROWS, SETS), NO_TILE, tl.int32)
     m0, r0, m1, r1, m2, r2, m3, r3 = none, no_tile, none, no_tile, none, no_tile, none, no_tile
     start, stop = part * each, tl.minimum(part * each + each, N // KEYS)
-    # Each tile's scales are read while the tile before is computed.
+    # Each tile's scales are read while the previous tile is computed.
     along = tl.arange(0, KEYS)
     places = scales + g.to(tl.int64) * s_head + along.to(tl.int64) * s_row
     scale = along
@@ -377,7 +377,7 @@ def _best_sets(
 
 @triton.jit
 def _keys_of(tile, left, N, KEYS: tl.constexpr, SETS: tl.constexpr):
-    """The keys of one set of each tile, of those that are left by bits; NO_KEY where none is."""
+    """The keys of one of the sets left (bits) of each tile; NO_KEY where none is left."""
     bit = left & -left
     which = tl.zeros_like(bit)
     for i in tl.static_range(1, SETS):
@@ -394,7 +394,7 @@ def _rescored(
     q, keys, key, k_row, N,
     CHUNK: tl.constexpr, HURRY: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """q·k of these keys, summed up in float32; of any key where there is none."""
+    """q·k of these keys, summed in float32; arbitrary for NO_KEY."""
     columns = tl.arange(0, CHUNK)
     places = keys + tl.where(key < N, key, 0).to(tl.int64)[:, None] * k_row + columns[None, :]
     products = tl.zeros((key.shape[0], CHUNK), tl.float32)
@@ -405,7 +405,7 @@ def _rescored(
             later = start + CHUNK + columns < D
             ahead = tl.load(places + start + CHUNK, mask=later[None, :], other=0)
         part = tl.load(q + start + columns, mask=inside, other=0.0).to(tl.float32)
-        if HURRY:  # else the compiler lets reads wait for others' use, to save registers
+        if HURRY:  # else the compiler delays reads to save registers
             tl.debug_barrier()
         products += tile.to(tl.float32) * part[None, :]
     return tl.sum(products, 1)
@@ -442,7 +442,7 @@ def _choose(
     place = tl.arange(0, 4)
     tl.store(scores + row * K + place, score, mask=place < K)
     tl.store(index + row * K + place, key.to(tl.int64), mask=place < K)
-    # Only a query that is no number has chosen no key.
+    # Only a NaN query has no chosen key.
     chosen = (place < K) & (key < N)
     tl.atomic_add(votes + key, 1, mask=chosen, sem="relaxed")
     tl.atomic_max(best + key, score, mask=chosen, sem="relaxed")

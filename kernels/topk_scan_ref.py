@@ -1,7 +1,7 @@
 """The exact top-k keys of every query by plain q·k, and their votes: the definition, in PyTorch.
 
-It is what runs on a CPU too: keys are gone through in blocks, and nothing of the size queries ×
-keys is ever held. Equal scores go to the earlier key everywhere.
+It also runs on a CPU: keys are scanned in blocks, and nothing of size queries × keys is ever held.
+Ties always go to the earlier key.
 """
 
 from typing import NamedTuple
@@ -13,19 +13,19 @@ from torch import Tensor
 from longctx.kernels.choice import operation
 
 RUN = 128  # consecutive keys of which one maximum is taken
-KEYS = 8192  # gone through at once; a multiple of RUN
-BLOCK_LOGITS = 1 << 22  # q·k that exist at once, few enough to be read again from a cache
+KEYS = 8192  # scanned at once; a multiple of RUN
+BLOCK_LOGITS = 1 << 22  # q·k at once, few enough to stay in a CPU's cache
 
 
 class Top(NamedTuple):
-    """The best keys of every query, and how the keys fared.
+    """The best keys of every query, and the votes of all keys.
 
     Attributes:
         scores: (H, T, n) q·k, descending; float32, or float64 for float64 inputs.
         keys: (H, T, n) int64, their numbers.
         votes: (N,) int32, how often each key was chosen over all heads and queries.
         best: (N,) in the dtype of scores, the highest score with which each key was chosen; -inf
-            where it never was.
+            if it never was.
     """
 
     scores: Tensor
@@ -38,19 +38,19 @@ class Top(NamedTuple):
 def topk_scan(q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None) -> Top:
     """Each query's k best keys by plain q·k, exactly, and how often each key is among them.
 
-    No scale, no position, no mask. Ranges of keys that are scanned apart are put together by
-    `merge` and `count_votes`.
+    No scale, no position, no mask. `merge` and `count_votes` combine ranges of keys that were
+    scanned separately.
 
     Args:
         q: position-free queries (H, T, D).
         keys: position-free keys (N, G, D) of q's dtype, or int8 with scales; query head h reads
             key head h // (H/G). The last dimension is contiguous.
-        k: keys that are wanted of each query; n = min(k, N) are found.
+        k: keys to find for each query; n = min(k, N) are found.
         scales: (N, G) float16; a key is its int8 entries times its scale. None: keys are floats.
 
     Returns:
-        The best keys, the earlier one first where scores are equal, and their votes. Products of
-        half-precision inputs are float32.
+        The best keys, the earlier first on ties, and their votes. Products of half-precision inputs
+        are float32.
     """
     (H, T, D), (N, G, _) = q.shape, keys.shape
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32
@@ -66,12 +66,12 @@ def topk_scan(q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None) -> 
 
 
 def count_votes(scores: Tensor, index: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Counts how often each of n keys was chosen, and with which score at best.
+    """Counts how often each of n keys was chosen, and finds its best score.
 
     Args:
         scores: of the chosen keys, any shape.
         index: the chosen keys, of that shape.
-        n: keys that there are.
+        n: keys in all.
 
     Returns:
         `votes` and `best` of `Top`.
@@ -88,8 +88,8 @@ def merge(
 
     Args:
         first: scores and index (..., n) of the earlier range, as in `Top`.
-        second: the same of the later range; its index already counts from where first's does.
-        k: keys that are wanted.
+        second: the same of the later range; its index has the same origin as first's.
+        k: keys to keep.
 
     Returns:
         Scores and index (..., min(k, both)).
@@ -115,8 +115,8 @@ def _scan(q: Tensor, keys: Tensor, k: int, scales: Tensor | None) -> tuple[Tenso
 def _best_of_runs(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Scores and places (G, R, min(k, n)) of the best of n consecutive keys; logits (G, R, n).
 
-    They lie in the k runs with the largest maxima, the earlier run where maxima are equal: a key
-    of another run is beaten by the maxima of k runs, each of them larger, or equal and earlier.
+    They are in the k runs with the largest maxima, ties going to the earlier run: a key of another
+    run is beaten by the maxima of k runs, each of them larger, or equal and earlier.
     """
     n = logits.shape[-1]
     if n % RUN:
@@ -130,9 +130,9 @@ def _best_of_runs(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Values and places of the k largest entries, descending; the first of equal ones first.
+    """Values and places of the k largest entries, descending; ties go to the first.
 
-    `topk` and `sort` leave the order of equal entries open, or sort all; the maximum along a
+    `topk` and `sort` leave the order of ties open, or sort everything; the maximum along a
     dimension is documented to be the first.
     """
     scores, found = scores.clone(), []

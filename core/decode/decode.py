@@ -18,11 +18,11 @@ from longctx.core.decode.stepping.steps import steps_of
 from longctx.core.model.adapter import Decoder
 from longctx.core.profile.sampling import Sampling
 
-UNFINISHED = 64  # tokens that no character is that long: the stream decodes all that wait each time
+UNFINISHED = 64  # longer than any character: the stream decodes all waiting tokens each time
 
 
 class Model(Reader, Protocol):
-    """What answers: a `Decoder`, or what stands in for one.
+    """The model that answers: a `Decoder`, or a stand-in for one.
 
     Attributes:
         device: where it computes.
@@ -32,23 +32,23 @@ class Model(Reader, Protocol):
 
 
 class Generation:
-    """One answer, generated as its text is asked for.
+    """One answer, generated as its text is requested.
 
     Args:
         decoder: the model.
         policy: what each token attends to.
         hidden: the prompt's last hidden state (1, E).
         prompt: (n,) token ids that the model has seen; a repetition penalty counts them.
-        sampling: how to choose, and the texts that end the answer.
-        limit: tokens at most.
+        sampling: how to choose, and the stop strings.
+        limit: most tokens of the answer.
         ends: token ids that end the answer.
-        capture: whether steps may be captured in graphs, where the device has them.
+        capture: whether steps may be captured in graphs, if the device has them.
 
     Attributes:
-        on_token: called when a token is chosen, also one that ends the answer.
+        on_token: called for each chosen token, including one that ends the answer.
         count: tokens so far, without one of `ends`.
-        stop: why there are no more: "end" (the model's own), "length", "stop string", or
-            "interrupted" (by Ctrl-C, or nobody wanted more); empty before.
+        stop: why the answer ended: "end" (the model's own), "length", "stop string", or
+            "interrupted" (by Ctrl-C, or the caller stopped); empty before.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Generation:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Tokens a second after the first, one that ended the answer included; None: none yet."""
+        """Tokens per second after the first, including one that ends the answer; None: none yet."""
         return self._clock.rate()
 
     @property
@@ -84,14 +84,14 @@ class Generation:
         return self._steps.captured
 
     def spent(self) -> Spent:
-        """What the answer's tokens attended to so far."""
+        """How much the answer's tokens attended to so far."""
         return self._policy.spent()
 
     def tokens(self) -> Generator[int]:
-        """The token ids; the one that ends the answer is not given, nor are stop strings seen.
+        """The token ids, without one that ends the answer; stop strings are not checked.
 
         Raises:
-            KeyboardInterrupt: the user's; `stop` and `count` are what they are then.
+            KeyboardInterrupt: from the user; `stop` and `count` stay valid.
         """
         try:
             yield from self._tokens()
@@ -118,10 +118,10 @@ class Generation:
                 self._steps.go_on()
 
     def texts(self, tokenizer: Any) -> Iterator[str]:
-        """The text as it becomes certain: nothing of a stop string, or of half a character.
+        """The text as it becomes certain, without stop strings or partial characters.
 
         Raises:
-            KeyboardInterrupt: the user's; `stop` and `count` are what they are then.
+            KeyboardInterrupt: from the user; `stop` and `count` stay valid.
         """
         with closing(self.tokens()) as tokens:
             yield from self._before_stop(texts(tokenizer, tokens))
@@ -141,7 +141,7 @@ class Generation:
                     yield held[:certain]
                     held = held[certain:]
         except KeyboardInterrupt:
-            if held:  # no stop string comes of it now
+            if held:  # it can no longer become a stop string
                 yield held
             raise
         if held:
@@ -152,8 +152,8 @@ _one_token: WeakKeyDictionary[Decoder, OneToken | None] = WeakKeyDictionary()
 
 
 def _reader(decoder: Model) -> Reader:
-    """What runs one token fastest; it is looked for once for each decoder."""
-    if not isinstance(decoder, Decoder):  # made to run one token
+    """The fastest way to run one token; searched for once per decoder."""
+    if not isinstance(decoder, Decoder):  # a stand-in already runs one token
         return decoder
     if decoder not in _one_token:
         _one_token[decoder] = OneToken.of(decoder)
@@ -161,7 +161,7 @@ def _reader(decoder: Model) -> Reader:
 
 
 def texts(tokenizer: Any, tokens: Iterator[int]) -> Iterator[str]:
-    """The text of tokens as they come; bytes of an unfinished character wait for the rest."""
+    """The text of tokens as they come; bytes of an unfinished character are held back."""
     backend, waiting = tokenizer.backend_tokenizer, []
     stream = DecodeStream(skip_special_tokens=True)
     for token in tokens:

@@ -1,8 +1,8 @@
 """A prompt and an answer whose least recently used pages are evicted: memory does not grow.
 
-What policies of that kind have in common. Where an answer would pass the window that the model was
-trained on, positions are re-assigned: the prompt has its own, and the answer's tokens follow it
-consecutively, in each key/value head those that it still holds.
+The base of policies of that kind. Where an answer would pass the window that the model was trained
+on, positions are re-assigned: the prompt keeps its own, and in each key/value head the answer's
+tokens that it still holds follow consecutively.
 """
 
 import torch
@@ -18,11 +18,11 @@ from longctx.kernels.door import PAGE, Store
 
 
 def settled(prompt: Prompt, most: int, slots: int, window: int) -> int:
-    """Settles a prompt for an answer; how many of its pages can be in use at once.
+    """Settles a prompt for an answer; returns how many of the answer's pages can be in use at once.
 
     Args:
-        prompt: whose capacity says how long the answer may be.
-        most: tokens of room that any longer answer has too.
+        prompt: its capacity limits the length of the answer.
+        most: room in tokens that every longer answer gets too.
         slots: pages that may be held.
         window: tokens that the model was trained on.
     """
@@ -38,11 +38,11 @@ class Answer(Policy, abstract=True):
     """The tokens of an answer, in pages after those of the prompt.
 
     Args:
-        prompt: settled; what it holds is not kept.
+        prompt: settled; its tensors are not kept.
         paged: the layers with full attention, by their index.
-        first: page of theirs at which the answer begins.
+        first: the page at which the answer begins.
         slots: pages of the answer.
-        pinned: whether the prompt's pages are stamped too, or only the answer's are.
+        pinned: whether the prompt's pages are stamped too, or only the answer's.
         before: tokens of the prompt that each token of the answer attends to.
         window: tokens that the model was trained on.
         alpha: see `Stamps`.
@@ -70,12 +70,12 @@ class Answer(Policy, abstract=True):
         self._rows = {index: row for row, index in enumerate(paged)}
         self._own = slice(first, first + slots)  # the answer's pages
         self._stamped = slice(0 if pinned else first, first + slots)
-        # What pages are worth to a token; at its end those of all layers are stamped at once.
+        # Page scores for a token; at its end the pages of all layers are stamped at once.
         wide = torch.promote_types(next(iter(caches)).keys.dtype, torch.float32)
         shape = (len(paged), G, self._own.stop)
         self._scores = torch.full(shape, -torch.inf, dtype=wide, device=device)
-        # The answer's position-free keys (G, slots * PAGE, D), once its positions are re-assigned,
-        # or where longer windows have other frequencies; then positions (L, G, slots * PAGE) too.
+        # The answer's position-free keys (G, slots * PAGE, D), once its positions are re-assigned
+        # or if longer windows have other frequencies; then positions (L, G, slots * PAGE) too.
         self._grows = any(cache.grows for cache in caches)
         each = paged.items() if self._grows else ()
         self._plain = {index: torch.zeros_like(self._held(x)) for index, x in each}
@@ -102,7 +102,7 @@ class Answer(Policy, abstract=True):
         return self._turnover.start + self._turnover.steps
 
     def begin_token(self) -> None:
-        """Finds the token's place, for which a page may have to give way."""
+        """Finds the token's place, for which a page may be evicted."""
         if self._next == self._window:
             self._reassign()
         self._turnover.begin()
@@ -113,27 +113,27 @@ class Answer(Policy, abstract=True):
             self._places = self._positions(self._next >= self._window)
 
     def end_token(self) -> None:
-        """Stamps the pages; the next token has the next place."""
+        """Stamps the pages and moves to the next place."""
         self._turnover.stamp(self._scores[..., self._stamped])
         self._turnover.end()
 
     def advance(self) -> None:
-        """Counts what is held and attended to."""
+        """Counts the tokens held and attended to."""
         turnover = self._turnover
         turnover.advance()
         self._looks.add(turnover.start + turnover.steps, self._before + turnover.resident)
 
     def spent(self) -> Spent:
-        """What was attended to and held."""
+        """How much was attended to and held."""
         turnover = self._turnover
         return Spent(self._looks.mean, None, turnover.start + turnover.most, self.reassigned)
 
     def slide(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attends one token of a layer with a sliding window to that."""
+        """Attends one token of a layer with a sliding window to that window."""
         return self._rings.attend(layer, q, k, v, self._turnover.position)
 
     def write(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Takes one token of a layer with full attention; its rotated queries (H, 1, D)."""
+        """Adds one token of a layer with full attention; returns its rotated queries (H, 1, D)."""
         held, slot = self._paged[layer.index], self._turnover.slot[self._rows[layer.index]]
         moved = self._next >= self._window
         position = self._turnover.place if moved else self._turnover.position
@@ -144,12 +144,12 @@ class Answer(Policy, abstract=True):
         return q
 
     def score(self, layer: Layer, q: Tensor, part: slice, always: Tensor | None = None) -> Tensor:
-        """What pages of a layer, those that are stamped among them, are worth (G, P) to its q."""
+        """Scores (G, P) of a layer's pages for its q; `part` includes the stamped ones."""
         out = self._scores[self._rows[layer.index], :, part]
         return self._paged[layer.index].scores(q, part, always, out)
 
     def _reassign(self) -> None:
-        """Takes back the rotation of all tokens of the answer."""
+        """Undoes the rotation of all tokens of the answer."""
         self._rings.reassign(self._turnover.position)
         if self._plain:
             return
@@ -160,17 +160,17 @@ class Answer(Policy, abstract=True):
 
     @torch.inference_mode()
     def _turn(self, length: int) -> None:
-        """From now on the basis is that of a window of `length` places."""
+        """Uses the basis of a window of `length` places from now on."""
         self._rings.turn(length)
         for held in self._paged.values():
             held.turn(length)
 
     def _positions(self, moved: bool) -> Tensor:
-        """Of all entries of the answer's pages, re-assigned or not: (L, G, slots * PAGE)."""
+        """Positions (L, G, slots * PAGE) of the answer's entries, re-assigned or not."""
         turnover = self._turnover
         pages = turnover.start + (turnover.ranks() if moved else turnover.numbers() * PAGE)
         entries = pages[..., None] + torch.arange(PAGE, device=pages.device)
-        # What is behind the last token has no place, nor is it looked at.
+        # Entries after the last token have no position and are never attended to.
         return entries.flatten(2).clamp(max=min(self._next, self._window - 1))
 
     def _held(self, paged: Paged) -> Tensor:
@@ -178,7 +178,7 @@ class Answer(Policy, abstract=True):
         return paged.keys[:, self._own.start * PAGE : self._own.stop * PAGE]
 
     def _rotate(self, held: Paged, k: Tensor, slot: Tensor) -> None:
-        """Rotates all that a layer holds of the answer to where it stands now."""
+        """Rotates everything a layer holds of the answer to its current positions."""
         plain, row = self._plain[held.layer.index], self._rows[held.layer.index]
         heads = torch.arange(len(k), device=k.device)
         plain[heads, slot - self._own.start * PAGE] = k[:, 0]

@@ -1,6 +1,6 @@
-"""A cache of retrieved blocks: those that recently received most attention stay.
+"""A cache of retrieved blocks: those that recently received the most attention stay.
 
-Knows neither where blocks come from nor what they hold.
+Independent of where blocks come from and what they hold.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,18 +12,17 @@ from torch import Tensor
 class BlockCache:
     """Blocks by number, at most `capacity` of them.
 
-    What a block is worth: with every use of the cache, that of all blocks is multiplied by `decay`,
-    and those that were used gain the attention that they received. The one that is worth least
-    makes room for another, the earlier one where they are worth the same; one that is used never
-    makes room for those that are used with it.
+    With every use of the cache, the worth of all blocks is multiplied by `decay`, and the blocks
+    used gain the attention that they received. The block worth least is evicted, on a tie the
+    earlier one; a block is never evicted for those that are used with it.
 
     Args:
         capacity: blocks.
         decay: factor.
-        read: blocks (n, ...) on the model's device by their numbers, ascending.
+        read: reads blocks (n, ...) to the model's device, by their numbers, ascending.
 
     Attributes:
-        worth: of the blocks that it holds, by number.
+        worth: of the blocks held, by number.
     """
 
     def __init__(self, capacity: int, decay: float, read: Callable[[list[int]], Tensor]):
@@ -33,7 +32,7 @@ class BlockCache:
         self._buffer = torch.empty(0)  # (capacity, ...) once there is a block
 
     def take(self, blocks: Sequence[int]) -> Tensor:
-        """Blocks (n, ...) that are used together, at most `capacity`; missing ones are read."""
+        """Returns blocks (n, ...) used together, at most `capacity`; reads missing ones."""
         missing = [block for block in blocks if block not in self._slots]
         if missing:
             self._make_room(len(missing), set(blocks))
@@ -42,7 +41,7 @@ class BlockCache:
         return self._buffer[slots.to(self._buffer.device)]
 
     def gain(self, blocks: Sequence[int], received: Sequence[float]) -> None:
-        """Says how much attention the blocks received that were taken last."""
+        """Records how much attention the blocks taken last received."""
         for block in self.worth:
             self.worth[block] *= self._decay
         for block, gained in zip(blocks, received, strict=True):

@@ -1,6 +1,6 @@
-"""The index of a layer's blocks: rows of those that left the local window, and the rest.
+"""The index of a layer's blocks that left the local window, and what is known of local tokens.
 
-Knows neither keys nor values, nor what the rows mean.
+Independent of keys, values and what the rows mean.
 """
 
 import copy
@@ -17,7 +17,7 @@ from longctx.core.kv.block_options import BlockOptions
 from longctx.core.kv.kept import require
 
 STEP = 64  # rows that a buffer grows by at least
-SLACK = 16  # a buffer that is full grows by a part of so many
+SLACK = 16  # a full buffer grows by 1/SLACK
 
 
 class RowForm(NamedTuple):
@@ -25,24 +25,24 @@ class RowForm(NamedTuple):
 
     Attributes:
         shape: without the first dimension.
-        dtype: None: the one that the model computes in.
+        dtype: None: the dtype that the model computes in.
     """
 
     shape: tuple[int, ...]
     dtype: torch.dtype | None = None
 
     def rows(self, count: int, place: Place) -> Tensor:
-        """Room for so many."""
+        """Empty rows."""
         return torch.empty(
             (count, *self.shape), dtype=self.dtype or place.dtype, device=place.device
         )
 
     def put(self, rows: Tensor, place: Place) -> Tensor:
-        """Rows where and as they are kept."""
+        """Rows moved to where they are kept, in the dtype kept."""
         return rows.to(place.device, self.dtype or place.dtype)
 
     def bytes(self, itemsize: int) -> int:
-        """Bytes of a row where what the model computes has so many for an element."""
+        """Bytes of a row, where an element of what the model computes takes `itemsize`."""
         each = self.dtype.itemsize if self.dtype else itemsize
         return torch.Size(self.shape).numel() * each
 
@@ -65,7 +65,7 @@ class Index:
 
     def fork(self) -> "Index":
         """The same rows, to which others can be appended; only one fork is used at a time."""
-        fork = copy.copy(self)  # what a fork appends lies behind the rows of the original
+        fork = copy.copy(self)  # what a fork appends comes after the rows of the original
         fork._buffers = dict(self._buffers)
         return fork
 
@@ -75,14 +75,14 @@ class Index:
         return {name: x[: self.length] for name, x in self._buffers.items()}
 
     def append(self, rows: Rows, count: int) -> None:
-        """Adds the rows of so many blocks."""
+        """Adds the rows of `count` blocks."""
         self._require(self.length + count)
         for name, buffer in self._buffers.items():
             buffer[self.length : self.length + count] = rows[name]
         self.length += count
 
     def fill(self, count: int) -> None:
-        """As if so many random rows had been appended; for measurements."""
+        """As if `count` random rows had been appended; for measurements."""
         self._require(count)
         for x in self._buffers.values():
             x.normal_() if x.is_floating_point() else x.zero_()
@@ -99,14 +99,14 @@ class Index:
 
 @dataclass(frozen=True)
 class Forms:
-    """What a layer's blocks are known by.
+    """The shapes of what is known of a layer's blocks.
 
     Attributes:
         layer: its index.
         index: tensors of the index rows.
-        notes: tensors that are kept of whole local blocks.
+        notes: tensors kept for whole local blocks.
         heads: rows of attention received.
-        maps: heads of a block's own map; 0: no maps are wanted.
+        maps: heads of a block's own map; 0: no maps are needed.
     """
 
     layer: int
@@ -117,7 +117,7 @@ class Forms:
 
 
 class Known:
-    """What is known of a layer: its index, and of its local tokens what they have received.
+    """What is known of a layer: its index, and the attention its local tokens have received.
 
     Args:
         forms: of the tensors.
@@ -136,7 +136,7 @@ class Known:
             forms.heads, 0, dtype=self._wide, device=place.device
         )  # (R, W)
         self._notes = {name: form.rows(0, place) for name, form in forms.notes.items()}
-        self._map: Tensor | None = None  # (H, N, N) of the local block that is not whole
+        self._map: Tensor | None = None  # (H, N, N) of the unfinished local block
 
     def fork(self) -> "Known":
         """The same, for a question; only one fork is used at a time."""
@@ -145,7 +145,7 @@ class Known:
         return fork
 
     def leave(self, count: int) -> tuple[Tensor, Rows]:
-        """Forgets the first local blocks; what they received (B, R, N), and their notes."""
+        """Removes the first local blocks; returns what they received (B, R, N), and their notes."""
         tokens = count * self._sizes.block
         received, self._received = self._received[:, :tokens], self._received[:, tokens:]
         notes = {name: x[:count] for name, x in self._notes.items()}
@@ -159,7 +159,7 @@ class Known:
         )
 
     def add_maps(self, maps: Tensor, note: Callable[[Tensor], Rows]) -> None:
-        """Adds a chunk's rows of own maps (B, H, N, N); `note` says what is kept of whole ones."""
+        """Adds a chunk's rows of own maps (B, H, N, N); `note` gives what is kept of whole ones."""
         if self._map is not None:
             maps = torch.cat([maps[:1] + self._map, maps[1:]])
         whole = len(maps) - (self._received.shape[1] % self._sizes.block > 0)
@@ -172,14 +172,14 @@ class Known:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What its tensors are called in a snapshot."""
+        """The names of its tensors in a snapshot."""
         layer, parts = self._forms.layer, ["received", *(["map"] if self._forms.maps else [])]
         parts += [f"index.{name}" for name in self._forms.index]
         parts += [f"notes.{name}" for name in self._forms.notes]
         return tuple(f"{part}.{layer}" for part in parts)
 
     def saved(self) -> Snapshot:
-        """All of it."""
+        """All of it, as a snapshot."""
         layer, found = self._forms.layer, {"received": self._received.contiguous()}
         if self._forms.maps:
             found["map"] = self._map_rows()
@@ -188,17 +188,17 @@ class Known:
         return {f"{part}.{layer}": x for part, x in found.items()}
 
     def _map_rows(self) -> Tensor:
-        """(H, n, N) of the n tokens of the block that is not whole."""
+        """Rows (H, n, N) of the n tokens of the unfinished block."""
         N, n = self._sizes.block, self._received.shape[1] % self._sizes.block
         if self._map is None:
             return self._received.new_zeros(self._forms.maps, 0, N)
         return self._map[:, :n].contiguous()
 
     def restore(self, snapshot: Snapshot, tokens: int) -> None:
-        """Takes up what `saved` gave after so many tokens.
+        """Restores what `saved` gave after `tokens` tokens.
 
         Raises:
-            StateMismatch: it is none of this layer.
+            StateMismatch: the snapshot does not fit this layer.
         """
         self._require(snapshot, tokens)
         layer = self._forms.layer
@@ -215,7 +215,7 @@ class Known:
             self._map = F.pad(rows, (0, 0, 0, self._sizes.block - rows.shape[1]))
 
     def _require(self, snapshot: Snapshot, tokens: int) -> None:
-        """StateMismatch unless names and shapes are those that `saved` gives."""
+        """Raises StateMismatch unless names and shapes are those that `saved` gives."""
         f, N, layer = self._forms, self._sizes.block, self._forms.layer
         blocks, W = self._sizes.left(tokens), tokens - self._sizes.start(tokens)
         shapes: dict[str, tuple[int, ...]] = {f"received.{layer}": (f.heads, W)}
@@ -227,10 +227,10 @@ class Known:
             require(name in snapshot and tuple(snapshot[name].shape) == shape)
 
     def bytes(self, tokens: int, itemsize: int) -> int:
-        """Bytes after so many tokens, at most, in memory or in a snapshot.
+        """The most bytes it takes after `tokens` tokens, in memory or in a snapshot.
 
         Args:
-            tokens: that were read.
+            tokens: read so far.
             itemsize: bytes of an element of what the model computes.
         """
         f, N = self._forms, self._sizes.block
@@ -240,7 +240,7 @@ class Known:
         return rows + max(4, itemsize) * (f.heads * W + f.maps * N * N)
 
     def fill(self, tokens: int) -> None:
-        """As if so many tokens had been read, with random index rows; for measurements."""
+        """As if `tokens` tokens had been read, with random index rows; for measurements."""
         self.index.fill(self._sizes.left(tokens))
         W, N = tokens - self._sizes.start(tokens), self._sizes.block
         self._received = self._received.new_zeros(self._forms.heads, W)

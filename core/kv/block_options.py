@@ -1,6 +1,6 @@
 """Divides an input into first tokens, blocks and a local window that fit a model.
 
-Knows no method: what all of those over blocks have is here, what one has besides stands with it.
+Independent of the method: options that all block methods share are here, others with the method.
 """
 
 from dataclasses import dataclass, replace
@@ -16,17 +16,17 @@ KV_DTYPES = {"auto": None, "bf16": torch.bfloat16, "int8": torch.int8}
 
 @dataclass(frozen=True)
 class BlockOptions(MethodOptions):
-    """Options that all of these methods have.
+    """Options that all block methods share.
 
     Attributes:
         first: tokens at the start of the input that are always attended to.
-        local: latest tokens that are, at least, the chunk being read included.
+        local: least number of latest tokens always attended to, including the chunk being read.
         block: tokens of a block.
         chunk: tokens of the input read at a time, after the first `first + local`.
-        retrieved: blocks that a chunk attends to, at most.
-        cached: retrieved blocks of a document on disk that stay in memory, of each layer.
-        decay: factor on what a cached block is worth, each time that the cache is used.
-        gather: tokens shown as passages, at most.
+        retrieved: most blocks that a chunk attends to.
+        cached: retrieved blocks of a document on disk that stay in memory, for each layer.
+        decay: factor on a cached block's worth each time the cache is used.
+        gather: most tokens shown as passages.
         kv_dtype: how keys and values are kept: auto (as they are computed), bf16 or int8.
     """
 
@@ -60,29 +60,29 @@ class BlockOptions(MethodOptions):
 
     @property
     def near(self) -> int:
-        """Tokens of the first chunk, which no block has left yet."""
+        """Tokens of the first chunk, before any block leaves the local window."""
         return self.first + self.local
 
     @property
     def window(self) -> int:
-        """Tokens attended to at most: a local window may be almost a block longer than `local`."""
+        """Most tokens attended to: a local window may be almost a block longer than `local`."""
         return self.first + self.local + self.block - 1 + self.retrieved * self.block
 
     @property
     def positions(self) -> int:
-        """Positions that there are at most."""
+        """Most positions in use."""
         return self.local + self.block
 
     def left(self, total: int) -> int:
-        """Blocks that have left the local window when there are so many tokens."""
+        """Blocks that have left the local window when there are `total` tokens."""
         return max(0, total - self.first - self.local) // self.block
 
     def start(self, total: int) -> int:
-        """Where the local window begins then: behind the first tokens, at a block's border."""
+        """Where the local window begins then: after the first tokens, at a block's border."""
         return min(total, self.first + self.left(total) * self.block)
 
     def fitted(self, window: int) -> Self:
-        """Fewer blocks are retrieved; see `MethodOptions.fitted`.
+        """Retrieves fewer blocks; see `MethodOptions.fitted`.
 
         Raises:
             UsageError: not even one fits.
@@ -100,6 +100,6 @@ class BlockOptions(MethodOptions):
 
     @classmethod
     def measured(cls, layers: int, window: int) -> Self:
-        """A local window of half the model's, at most; see `MethodOptions.measured`."""
+        """A local window of at most half the model's; see `MethodOptions.measured`."""
         local = min(cls.local, window // 2)
         return cls(local=local, chunk=min(cls.chunk, local))

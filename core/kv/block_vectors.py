@@ -1,23 +1,23 @@
 """InfLLM's index vectors: the mean of a block's most attended keys, for each query head.
 
 Xiao et al., "InfLLM: Training-Free Long-Context Extrapolation for LLMs with an Efficient Context
-Memory", NeurIPS 2024. Pure functions; they know no method and no store.
+Memory", NeurIPS 2024. Pure functions, independent of method and store.
 """
 
 import torch
 from torch import Tensor
 
-WIDENED = 1 << 20  # elements of rows that are multiplied at once; 4 MiB in float32
-EVEN = 64  # a number of rows that no library sums in two ways
+WIDENED = 1 << 20  # elements of rows multiplied at once; 4 MiB in float32
+EVEN = 64  # rows come in multiples of this, so that every library sums them all in one way
 
 
 def representatives(keys: Tensor, received: Tensor, count: int) -> Tensor:
-    """For each query head the mean of the keys of a block that received most of its attention.
+    """For each query head, the mean of a block's keys that received most of its attention.
 
     Args:
         keys: position-free keys (B, N, G, D); query head h reads key head h // (H/G).
-        received: (B, H, N); of equal ones the earlier token is taken.
-        count: keys.
+        received: (B, H, N); ties go to the earlier token.
+        count: keys to average.
 
     Returns:
         (B, H, D) in the dtype of the keys.
@@ -35,7 +35,7 @@ def best_blocks(q: Tensor, vectors: Tensor, count: int) -> Tensor:
     Args:
         q: position-free queries (H, T, D).
         vectors: (n, H, D).
-        count: blocks; of equal ones the earlier is taken.
+        count: blocks; ties go to the earlier one.
 
     Returns:
         (min(count, n),) ascending.
@@ -47,10 +47,10 @@ def best_blocks(q: Tensor, vectors: Tensor, count: int) -> Tensor:
 
 
 def products(rows: Tensor, query: Tensor) -> Tensor:
-    """Products of rows with a vector, in its dtype; on a CPU those of equal rows are equal.
+    """Products of rows with a vector, in its dtype; on a CPU equal rows have equal products.
 
-    There, rows are multiplied a part at a time, and narrower ones widened on the way, which never
-    leaves the cache. A GPU is no faster so.
+    There, rows are multiplied a part at a time, and narrower ones widened in a buffer that stays in
+    the processor's cache. On a GPU that is no faster.
 
     Args:
         rows: (n, K), of the vector's dtype or a narrower one.
@@ -62,7 +62,7 @@ def products(rows: Tensor, query: Tensor) -> Tensor:
     if rows.is_cuda:
         return rows.to(query.dtype) @ query
     found = query.new_empty(len(rows))
-    # Whole parts of a multiple of rows: what is left over would be summed in another order.
+    # Parts are padded to a multiple of EVEN rows: a remainder would be summed in another order.
     step = max(1, min(WIDENED // len(query) // EVEN, -(-len(rows) // EVEN))) * EVEN
     part = query.new_zeros(step, len(query))
     for start in range(0, len(rows), step):

@@ -1,8 +1,8 @@
-"""The keys and values of all layers as initial tokens, blocks, and a local window.
+"""The keys and values of all layers as initial tokens, blocks and a local window.
 
-While a document is read all of them are in memory. One that is answered from has its first tokens
-and its local window there, and its blocks on disk: they are read when they are retrieved, and stay
-in a cache. Knows neither how blocks are chosen nor how they are attended to.
+While a document is read, all of them are in memory. While questions are answered, its first tokens
+and local window are in memory and its blocks on disk: retrieved blocks are read and cached.
+Independent of how blocks are chosen and attended to.
 """
 
 from dataclasses import dataclass, field
@@ -24,13 +24,13 @@ Pair = tuple[Tensor, Tensor]  # keys and values
 
 @dataclass(frozen=True)
 class StoredPart:
-    """A layer's rows in a document, and those of its prefix, which has none there.
+    """A layer's rows in a document, and those of the prefix, which are not stored there.
 
     Attributes:
         form: of the rows.
         before: keys and values of the prefix.
         stored: the document.
-        names: of its keys and values, for int8 each with their scales.
+        names: of the tensors of its keys and its values, each with scales for int8.
     """
 
     form: Form
@@ -42,7 +42,7 @@ class StoredPart:
         """Keys and values of tokens (S,), ascending, on the CPU.
 
         Raises:
-            StateMismatch: there are no such rows.
+            StateMismatch: the document lacks such rows.
         """
         P = len(self.before[0].rows)
         early = int((rows < P).sum())
@@ -61,13 +61,13 @@ class StoredPart:
 
 @dataclass(frozen=True)
 class OnDisk:
-    """The part of a layer that a document has on disk.
+    """The part of a layer that is on disk.
 
     Attributes:
-        blocks: how many are there; the first of the input.
-        end: tokens before the first that is in memory.
+        blocks: how many are on disk, from the start of the input.
+        end: tokens before the local window in memory.
         initial: keys and values (first, G, D) of the first tokens.
-        cache: blocks (2, block, G, D): keys and values.
+        cache: of blocks (2, block, G, D): keys and values.
     """
 
     blocks: int
@@ -82,7 +82,7 @@ class LayerBlocks(LayerKV[Resident | Hosted]):
 
     Attributes:
         sizes: how the tokens are divided.
-        on_disk: what is not in memory; None: nothing.
+        on_disk: what is not in memory; None: everything is.
     """
 
     sizes: BlockOptions = field(kw_only=True)
@@ -106,7 +106,7 @@ class LayerBlocks(LayerKV[Resident | Hosted]):
     def blocks(self, chosen: Tensor) -> Pair:
         """Keys and values (n * block, G, D) of blocks (n,), ascending.
 
-        Those on disk are read, where the cache does not have them; this waits for the device.
+        Blocks on disk that are not cached are read; this waits for the device.
         """
         there = self._there(chosen)
         here = self._gather(block_rows(chosen[len(there) :], self.sizes))
@@ -118,13 +118,13 @@ class LayerBlocks(LayerKV[Resident | Hosted]):
         return keys, values
 
     def used(self, chosen: Tensor, received: Tensor) -> None:
-        """Says how much attention (n,) the blocks received that were asked for last."""
+        """Records how much attention (n,) the blocks requested last received."""
         there = self._there(chosen)
         if self.on_disk and there:
             self.on_disk.cache.gain(there, received[: len(there)].tolist())
 
     def _there(self, chosen: Tensor) -> list[int]:
-        """Those of the blocks that are on disk."""
+        """The blocks that are on disk."""
         if not self.on_disk:
             return []
         return [block for block in chosen.tolist() if block < self.on_disk.blocks]
@@ -133,7 +133,7 @@ class LayerBlocks(LayerKV[Resident | Hosted]):
         return torch.arange(first, last, device=self.keys.form.place.device)
 
     def _gather(self, rows: Tensor) -> Pair:
-        """Keys and values (S, G, D) that are in memory."""
+        """Keys and values (S, G, D) of tokens in memory."""
         rows = rows - self.on_disk.end if self.on_disk else rows
         return self.keys.gather(rows), self.values.gather(rows)
 
@@ -162,7 +162,7 @@ class KeptBlocks(KeptLayers[LayerBlocks]):
         return {index: empty(form) for index, form in self._forms.items()}
 
     def _open(self, stored: Stored) -> None:
-        """Takes up rows to answer from: blocks are read when they are retrieved."""
+        """Opens rows to answer from: blocks are read when they are retrieved."""
         self._layers = {
             index: self._opened(self._part(index, stored), form)
             for index, form in self._forms.items()

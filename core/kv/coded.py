@@ -1,6 +1,6 @@
-"""Stored rows of keys or values: position-free, in a number format of their own.
+"""Stored rows of keys or values: position-free, in their own number format.
 
-Knows neither where they are nor what they are for.
+Independent of where they are and what they are for.
 """
 
 from collections.abc import Callable
@@ -19,14 +19,14 @@ class Coded(NamedTuple):
 
     Attributes:
         rows: (n, G, D), int8 or floating-point.
-        scales: (n, G) float16, which int8 rows are multiplied by; else None.
+        scales: (n, G) float16, factors of int8 rows; None for others.
     """
 
     rows: Tensor
     scales: Tensor | None = None
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Coded":
-        """The rows, and the scales where there are any, each changed."""
+        """The rows, and the scales if any, each changed."""
         return Coded(change(self.rows), None if self.scales is None else change(self.scales))
 
     def part(self, first: int, last: int) -> "Coded":
@@ -38,11 +38,11 @@ class Coded(NamedTuple):
         return self.each(lambda x: x[index])
 
     def copied(self) -> "Coded":
-        """The same rows in memory of their own."""
+        """A copy of the rows."""
         return self.each(Tensor.clone)
 
     def cleared(self) -> "Coded":
-        """The same memory, set to zero."""
+        """Sets the rows to zero in place."""
         for x in self:
             if x is not None:
                 x.zero_()
@@ -57,12 +57,12 @@ class Coded(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """What rows are like.
+    """The form of stored rows.
 
     Attributes:
         heads, dim: G and D.
         stored: dtype on disk; int8 has scales.
-        place: where the model computes, and in what.
+        place: where the model computes, and in which dtype.
     """
 
     heads: int
@@ -72,7 +72,7 @@ class Form:
 
     @property
     def held(self) -> torch.dtype:
-        """The dtype in memory: int8, or that of the model, which spares converting again."""
+        """The dtype in memory: int8, or the model's, which saves a conversion."""
         return torch.int8 if self.stored == torch.int8 else self.place.dtype
 
     def code(self, x: Tensor) -> Coded:
@@ -96,7 +96,7 @@ class Form:
 
 
 def pairs(one: Coded, other: Coded) -> list[tuple[Tensor, Tensor]]:
-    """The rows of both, and the scales of both where there are any."""
+    """The rows of both, and the scales of both if any."""
     return [(x, y) for x, y in zip(one, other, strict=True) if x is not None and y is not None]
 
 

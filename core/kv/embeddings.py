@@ -1,7 +1,7 @@
-"""Token embeddings: states of a few attention heads, tapped while a model runs, and searched.
+"""Token embeddings: states of a few attention heads, tapped while a model runs, then searched.
 
-REFORM, 3.2 and the search of 3.3 ("compressed cross-layer embeddings"). Knows no cache: whoever
-reads a document taps its layers here, whatever they attend to.
+REFORM, 3.2 and the search of 3.3 ("compressed cross-layer embeddings"). Independent of the KV
+cache: layers are tapped whatever they attend to.
 """
 
 from collections.abc import Iterable
@@ -23,14 +23,14 @@ Head = tuple[int, str, int]  # layer, "q" | "k" | "v", head; 0-based
 
 
 class Taps:
-    """The states of the embedding heads for the tokens that were read since they were handed out.
+    """The states of the embedding heads for the tokens read since `embeddings` was last called.
 
     Args:
         heads: (layer, "q" | "k" | "v", head) of each, 0-based.
         layers: the model's layers.
 
     Attributes:
-        depth: layers that must be run, the last one up to its projections.
+        depth: layers that must run, the last one up to its projections.
 
     Raises:
         UsageError: the model has no such layer or head.
@@ -43,16 +43,16 @@ class Taps:
         self._states: dict[Head, list[Tensor]] = {}  # of each chunk (T, D)
 
     def tap(self, index: int, q: Tensor, k: Tensor, v: Tensor) -> None:
-        """Takes what is wanted of one layer: position-free q (H, T, D), k and v (G, T, D)."""
+        """Takes the needed heads of one layer: position-free q (H, T, D), k and v (G, T, D)."""
         states = {"q": q, "k": k, "v": v}
         for layer, kind, head in self._heads:
             if layer == index:
                 self._states.setdefault((layer, kind, head), []).append(states[kind][head])
 
     def embeddings(self) -> tuple[Tensor, Tensor]:
-        """int8 vectors (T, heads, D) and float16 scales (T, heads); handed out once.
+        """int8 vectors (T, heads, D) and float16 scales (T, heads); returned only once.
 
-        Each head's state is L2-normalised by itself, so that the mean over heads of the dots is the
+        Each head's state is L2-normalised separately, so that the mean of their dot products is the
         mean of their cosines.
         """
         whole = [torch.cat(self._states.pop(head)) for head in self._heads]
@@ -61,7 +61,7 @@ class Taps:
         return quantize(torch.nn.functional.normalize(stacked, dim=-1))  # (T, heads, D)
 
     def rows(self, skip: int = 0) -> Rows:
-        """The embeddings as rows of the store, without the first `skip` tokens."""
+        """The embeddings as store rows, without the first `skip` tokens."""
         vectors, scales = self.embeddings()
         return {"vectors": vectors[skip:], "scales": scales[skip:]}
 
@@ -74,16 +74,16 @@ def embedding_bytes(heads: tuple[Head, ...], layers: tuple[Layer, ...]) -> int:
 def search(
     question: tuple[Tensor, Tensor], scored: Tensor, rows: Iterable[tuple[int, Rows]], pool: int
 ) -> Scores:
-    """Each token's best cosine with any of the user's tokens, then the maximum of its neighbours.
+    """Each token's best cosine with any of the user's tokens, then the maximum over its neighbours.
 
     Args:
         question: int8 vectors (T, heads, D) and float16 scales (T, heads) of the question.
         scored: (T,) bool, the tokens that are the user's own words.
-        rows: of the document's embeddings, in order, in blocks of any size.
+        rows: the document's embeddings, in order, in blocks of any size.
         pool: neighbours on each side that share a token's score.
 
     Raises:
-        StateMismatch: the rows are no embeddings of these heads.
+        StateMismatch: the rows are not embeddings of these heads.
     """
     query, scales = (part[scored.to(part.device)] for part in question)
     parts = []
@@ -97,7 +97,7 @@ def search(
 
 
 def fitting(block: Rows, query: Tensor) -> tuple[Tensor, Tensor]:
-    """Vectors and scales of stored rows; StateMismatch where they are not as `rows` gives."""
+    """Vectors and scales of stored rows; raises StateMismatch if `rows` cannot have given them."""
     vectors, scales = (block.get(name, torch.zeros(0)) for name in ("vectors", "scales"))
     shape = (len(vectors), *query.shape[1:])
     fits = (vectors.dtype, vectors.shape) == (torch.int8, shape)

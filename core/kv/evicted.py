@@ -1,7 +1,7 @@
 """An evicted KV cache of one layer, and how it is saved.
 
-Each key/value head keeps tokens of its own, position-free, so that they can be given new positions.
-Knows no method: which tokens stay is said by others.
+Each key/value head keeps its own tokens, position-free, so that they can get new positions.
+Independent of the method, which decides what stays.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ WHAT = "tensors in the snapshot"
 
 @dataclass
 class Cache:
-    """One layer's kept keys and values; each key/value head keeps tokens of its own.
+    """One layer's kept keys and values; each key/value head keeps its own tokens.
 
     Attributes:
         keys, values: (G, C, D), position-free, in input order.
-        positions: (G, C) int64, where each kept token stands in the input.
-        mass: (G, C), the attention by which it is judged; 0 where there is none yet.
+        positions: (G, C) int64, position of each kept token in the input.
+        mass: (G, C), the attention that decides what stays; 0 where there is none yet.
     """
 
     keys: Tensor
@@ -43,11 +43,11 @@ class Cache:
 
     @property
     def length(self) -> int:
-        """Tokens of each head."""
+        """Tokens that each head keeps."""
         return self.positions.shape[1]
 
     def extended(self, keys: Tensor, values: Tensor, start: int) -> "Cache":
-        """With T more tokens, (G, T, D) each, at input positions from `start`."""
+        """The cache with T more tokens, (G, T, D) each, at input positions from `start`."""
         G, T, _ = keys.shape
         new = _whole(keys, G, T) + start
         return Cache(
@@ -68,7 +68,7 @@ class Cache:
         )
 
     def latest(self, count: int) -> "Cache":
-        """Only the last tokens, at most so many: the window of a layer that slides."""
+        """At most the last `count` tokens: the window of a sliding layer."""
         G, S = self.positions.shape
         index = torch.arange(max(0, S - count), S, device=self.keys.device)
         return self.kept(index.expand(G, -1))
@@ -117,17 +117,17 @@ def saved(caches: Sequence[Cache | None], seen: int, with_mass: bool) -> Snapsho
 def restored(
     snapshot: Snapshot, layers: Sequence[Layer], place: Place, with_mass: bool, method: str
 ) -> tuple[list[Cache | None], int]:
-    """What `saved` was given.
+    """The caches and count that `saved` was given.
 
     Args:
         snapshot: tensors on the CPU.
         layers: those that have caches.
         place: where to keep them.
-        with_mass: likewise.
+        with_mass: whether the masses were saved.
         method: its name, for messages.
 
     Raises:
-        StateMismatch: names, shapes, types or positions are not such as `saved` gives.
+        StateMismatch: names, shapes, types or positions are not those that `saved` gives.
     """
     _require_fit(snapshot, layers, with_mass, method)
     seen = int(snapshot["seen"])
@@ -163,7 +163,7 @@ def _require_fit(snapshot: Snapshot, layers: Sequence[Layer], with_mass: bool, m
 
 
 def _ascend(snapshot: Mapping[str, Tensor]) -> bool:
-    """Whether positions are such of the tokens read, in input order."""
+    """Whether positions are those of tokens read, in input order."""
     seen = int(snapshot["seen"])
     places = [x for name, x in snapshot.items() if name.startswith("positions.")]
     inside = all(bool(((x >= 0) & (x < seen)).all()) for x in places)
@@ -171,7 +171,7 @@ def _ascend(snapshot: Mapping[str, Tensor]) -> bool:
 
 
 def require(fits: bool, part: str, method: str) -> None:
-    """StateMismatch, naming the part, unless it fits the method."""
+    """Raises StateMismatch, naming the part, unless it fits the method."""
     if not fits:
         raise StateMismatch(
             f"the {part} of the document cannot be those of the method {method!r}",
@@ -183,14 +183,14 @@ def require(fits: bool, part: str, method: str) -> None:
 def saved_bytes(
     layers: Sequence[Layer], budget: int, chunk: int, tokens: int, itemsize: int, with_mass: bool
 ) -> int:
-    """The most bytes that `saved` gives: evicted caches and a chunk that is not whole.
+    """The most bytes that `saved` gives: evicted caches and an unfinished chunk.
 
     Args:
         layers: those that have caches.
         budget, chunk: tokens.
-        tokens: that were read.
+        tokens: read so far.
         itemsize: bytes of an element of keys and values.
-        with_mass: likewise.
+        with_mass: whether the masses are saved.
     """
     total = 0
     for layer in layers:

@@ -1,7 +1,7 @@
 """Memories of bounded size: each chunk runs through all layers, then tokens are evicted.
 
-What StreamingLLM, H2O and TOVA share; which tokens stay is said by each of them. A question and
-its answer attend to what is left, at consecutive positions from 0. Knows no method by name.
+The base of StreamingLLM, H2O and TOVA, each of which decides what stays. A question and its answer
+attend to what is left, at consecutive positions from 0.
 """
 
 import copy
@@ -21,13 +21,13 @@ from longctx.core.kv.sizes import Sizes
 from longctx.core.model.adapter import Layer
 from longctx.kernels.door import attention_mass
 
-LOGITS = 1 << 26  # attention logits that exist at once where no kernel sums them up
+LOGITS = 1 << 26  # most attention logits at once where no kernel sums them
 
 
 class Evicting(Method, Recallable, Recalled, abstract=True):
     """A reading method that keeps `budget` tokens of each layer, and a memory for questions to it.
 
-    A method defines `stay`, and `weigh` where it judges tokens by the attention that they receive.
+    A method defines `stay`, and `weigh` if it ranks tokens by the attention that they receive.
 
     Args:
         options: `Sizes`.
@@ -35,7 +35,7 @@ class Evicting(Method, Recallable, Recalled, abstract=True):
 
     Attributes:
         name: the method's, in messages.
-        carries: whether attention received in earlier chunks counts, and so is saved.
+        carries: whether attention received in earlier chunks counts and is saved.
     """
 
     name: ClassVar[str]
@@ -46,9 +46,9 @@ class Evicting(Method, Recallable, Recalled, abstract=True):
         super().__init__(options, layers, place)
         self._caches: list[Cache | None] = [None] * len(layers)
         self._seen = 0  # tokens of the input read so far
-        # Of a memory for a question alone:
-        self._begun: Evicting | None = None  # what it was made from
-        self._answers = False  # the question has been read
+        # Only of a memory for a question:
+        self._begun: Evicting | None = None  # the memory it was made from
+        self._answers = False  # whether the question has been read
         self._looks = self._entries = self._most = 0  # of the answer's tokens in all layers
 
     @property
@@ -59,14 +59,14 @@ class Evicting(Method, Recallable, Recalled, abstract=True):
     # --- which tokens stay ---
 
     def weigh(self, mass: Tensor, layer: Layer, q: Tensor, k: Tensor, lse: Tensor | None) -> Tensor:
-        """What the tokens of a layer weigh, now that more have attended to them.
+        """The weights of a layer's tokens, now that T more have attended to them.
 
         Args:
-            mass: (G, S), what they weighed before; 0 for the last T.
+            mass: (G, S), their weights before; 0 for the last T.
             layer: the layer.
             q: rotated queries (H, T, D) of the last T tokens.
             k: rotated keys (G, S, D).
-            lse: log-sum-exps (H, T) of these queries, where there are any.
+            lse: log-sum-exps (H, T) of these queries, if known.
 
         Returns:
             (G, S).
@@ -75,7 +75,7 @@ class Evicting(Method, Recallable, Recalled, abstract=True):
 
     @abstractmethod
     def stay(self, mass: Tensor) -> Tensor:
-        """Which of S tokens stay, S > budget: (G, budget) ascending, by what they weigh (G, S)."""
+        """Which of S > budget tokens stay: (G, budget) ascending, by their weights (G, S)."""
 
     # --- attending ---
 
@@ -91,14 +91,14 @@ class Evicting(Method, Recallable, Recalled, abstract=True):
         attended, lse = layer.attention_lse(q, k, cache.values)
         if layer.window is None:
             cache = replace(cache, mass=self.weigh(cache.mass, layer, q, k, lse))
-        # Evicting now, and not after all layers, keeps one layer's chunk in memory, not all.
+        # Evicting now rather than after all layers keeps only one layer's chunk in memory.
         self._caches[layer.index] = self._evicted(layer, cache) if self._evicts(T) else cache
         if layer.index == self.depth - 1:
             self._seen += T
         return attended
 
     def _evicts(self, T: int) -> bool:
-        """Whether these T tokens are a whole chunk, or one of an answer; a question waits."""
+        """Whether these T tokens are a whole chunk or one of an answer; a question waits."""
         return self._answers if self._begun else self.chunk == T
 
     def _evicted(self, layer: Layer, cache: Cache) -> Cache:
@@ -129,18 +129,18 @@ class Evicting(Method, Recallable, Recalled, abstract=True):
     # --- saving ---
 
     def snapshot(self) -> Snapshot:
-        """The cache of every layer, tail included, and the count read."""
+        """The cache of every layer, tail included, and the count of tokens read."""
         return evicted.saved(self._caches, self._seen, self.carries)
 
     def restore(
         self, snapshot: Snapshot, stored: Stored | None = None, reading: bool = True
     ) -> None:
-        """Takes up what `snapshot` gave; nothing else of the document is needed."""
+        """Restores what `snapshot` gave; nothing else of the document is needed."""
         given = self._layers, self._place, self.carries, self.name
         self._caches, self._seen = evicted.restored(snapshot, *given)
 
     def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
-        """Keys, values and positions of the evicted caches and of a chunk that is not whole."""
+        """Bytes of keys, values and positions of the evicted caches and an unfinished chunk."""
         o = self.options
         given = o.budget, o.chunk, tokens, itemsize, self.carries
         return evicted.saved_bytes(self._layers, *given)
@@ -148,56 +148,56 @@ class Evicting(Method, Recallable, Recalled, abstract=True):
     # --- a question ---
 
     def recall(self) -> "Evicting":
-        """A memory for one question and its answer; this one stays as it is."""
+        """A memory for one question and its answer; this one does not change."""
         fork = copy.copy(self)
         fork._caches, fork._begun = list(self._caches), self
         return fork
 
     @torch.inference_mode()
     def begin_answer(self) -> None:
-        """The question has been read: it counts in the budget now, and so does each token."""
+        """Marks the question as read: it now counts in the budget, and so does each token."""
         self._answers = True
         pairs = zip(self._layers, self._caches, strict=True)
         self._caches = [cache and self._evicted(layer, cache) for layer, cache in pairs]
 
     @property
     def kept(self) -> int:
-        """Tokens that the largest cache holds, or held with a token of the answer beside them."""
+        """Tokens that the largest cache holds, or held with a token of the answer included."""
         return max(self._most, *(cache.length if cache else 0 for cache in self._caches))
 
     def attended(self) -> float:
-        """Tokens that the answer's attended to, mean over tokens and layers."""
+        """Mean number of tokens that an answer's token attended to, over tokens and layers."""
         return self._entries / max(1, self._looks)
 
     def scores(self, tokens: int) -> Scores:
-        """How many layers and heads had each token when the question was read; -1 pooled for none.
+        """How many layers and heads held each token when the question was read; none: -1 pooled.
 
-        What the answer has evicted since was seen before: by the question, and so by its first
-        token.
+        Tokens evicted during the answer count: the question, and so the answer's first token, saw
+        them.
         """
         begun = self._begun or self
         count = torch.zeros(begun._seen, dtype=torch.int64, device=self._place.device)
         for layer, cache in zip(begun._layers, begun._caches, strict=True):
             if cache:
-                # The question's first token stands at `seen`, and sees above `seen - window`.
+                # The question's first token is at `seen` and sees those above `seen - window`.
                 reach = begun._seen if layer.window is None else layer.window - 1
                 places = cache.positions[:, max(0, cache.length - reach) :].flatten()
                 count.index_add_(0, places, torch.ones_like(places))
-        raw = count[max(0, begun._seen - tokens) :].float()  # what is before it is the prefix
+        raw = count[max(0, begun._seen - tokens) :].float()  # the prefix comes before it
         return Scores(raw, torch.where(raw > 0, raw, -1.0))
 
 
 def received(
     layer: Layer, q: Tensor, k: Tensor, lse: Tensor | None, queries: int | None = None
 ) -> Tensor:
-    """Attention that each key receives, summed over the last queries and over a group's heads.
+    """Attention that each key receives, summed over the last queries and a group's heads.
 
     Args:
         layer: the layer.
         q: rotated queries (H, T, D) of the last T of S tokens.
         k: rotated keys (G, S, D).
-        lse: log-sum-exps (H, T) of these queries, where there are any.
-        queries: how many of the last; None: all.
+        lse: log-sum-exps (H, T) of these queries, if known.
+        queries: how many of the last queries count; None: all.
 
     Returns:
         (G, S), float32 or wider.

@@ -1,7 +1,7 @@
-"""Pinned host memory that a GPU copies and reads while it computes.
+"""Pinned host memory that a GPU reads and writes while it computes.
 
-Blocks are pinned, and made ahead in another thread, for pinning takes time; copies run on a stream
-of their own. Where the model computes on the CPU, all of it is ordinary memory.
+Pinning is slow, so another thread makes blocks ahead; copies run on their own stream. If the model
+computes on the CPU, it is all ordinary memory.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ import torch
 from longctx.core.kv.coded import Coded, Form, pairs
 
 ROWS = 8192  # of a block
-AHEAD = 16  # blocks that are made before they are wanted
+AHEAD = 16  # blocks that are made before they are needed
 
 
 class HostMemory:
@@ -55,11 +55,11 @@ class HostMemory:
         )
 
     def ahead_bytes(self, forms: Iterable[Form]) -> int:
-        """Bytes of the blocks of these forms that are made and not wanted yet."""
+        """Bytes of the blocks of these forms that are made ahead."""
         return sum(AHEAD * self.block_bytes(form) for form in forms) if self._pinned else 0
 
     def copy(self, target: Coded, source: Coded) -> None:
-        """Copies rows from the device, soon: `wait` before they are looked at, or overwritten."""
+        """Starts copying rows from the device: `wait` before they are read or overwritten."""
         if not self._stream:
             for into, rows in pairs(target, source):
                 into.copy_(rows)
@@ -73,14 +73,14 @@ class HostMemory:
             self._copied.record(self._stream)
 
     def wait(self) -> None:
-        """Makes what the device is given from now on wait for the copies so far."""
+        """Makes later work on the device wait for the copies so far."""
         if self._copied:
             torch.cuda.current_stream(self._device).wait_event(self._copied)
 
     def brought(self, blocks: Iterable[tuple[int, Coded]]) -> Iterator[tuple[int, Coded]]:
-        """Rows in host memory on the device, one block after another.
+        """Brings rows in host memory to the device, one block after another.
 
-        While one is used, the next one is on its way; no more than these two are there.
+        While one is used, the next one is copied; at most these two are on the device.
         """
         if not self._stream:
             yield from blocks
@@ -94,7 +94,7 @@ class HostMemory:
             yield self._arrived(*waiting)
 
     def _bring(self, block: Coded, stream: torch.cuda.Stream) -> tuple[Coded, torch.cuda.Event]:
-        # Not before the device is done with the block before the last, whose memory this one gets.
+        # Waits until the device is done with the block before the last, whose memory this one gets.
         stream.wait_stream(torch.cuda.current_stream(self._device))
         arrived = torch.cuda.Event()
         with torch.cuda.stream(stream):

@@ -15,11 +15,11 @@ LEAVE = 2048  # rows that leave the device together
 
 
 class Hosted:
-    """Rows in host memory, but for the latest, which stay on the model's device.
+    """Rows in host memory, except the latest, which stay on the model's device.
 
     Args:
         form: of the rows.
-        keep: latest rows that stay on the device at least.
+        keep: least number of latest rows that stay on the device.
         memory: gives blocks of host memory.
 
     Attributes:
@@ -35,10 +35,10 @@ class Hosted:
 
     def fork(self) -> "Hosted":
         """The same rows, to which others can be appended; only one fork is used at a time."""
-        return copy.copy(self)  # lists and tensors are replaced, not changed, but behind the rows
+        return copy.copy(self)  # lists and tensors are replaced; only entries after the rows change
 
     def append(self, new: Coded) -> None:
-        """Adds rows; the earliest of those on the device leave it, some at a time."""
+        """Adds rows; the earliest on the device leave it, some at a time."""
         joined = (torch.cat([old, x.to(old)]) for old, x in pairs(self._tail, new))
         decoded = [self._decoded, new.decoded(self._decoded.dtype).to(self._decoded.device)]
         self._set_tail(Coded(*joined), decoded)
@@ -49,7 +49,7 @@ class Hosted:
             self._set_tail(self._tail.part(leaving, leaving + self._keep).copied())
 
     def gather(self, index: Tensor) -> Tensor:
-        """Chosen rows (S, G, D), decoded; `index` (S,) on the device, clamped to what there is."""
+        """Chosen rows (S, G, D), decoded; `index` (S,) on the device, clamped to existing rows."""
         self._memory.wait()
         given = self._rows, self._row_table, self._decoded, self._start, index
         return gather_rows(*given, self._scales, self._scale_table)
@@ -57,7 +57,7 @@ class Hosted:
     def pieces(self, first: int, last: int) -> Iterator[tuple[int, Coded]]:
         """Rows [first, last) on the device, block by block: (first row, rows).
 
-        A block is copied there while the one before it is used.
+        Each block is copied while the one before it is used.
         """
         self._memory.wait()
         yield from self._memory.brought(self._parts(first, min(last, self._start)))
@@ -73,13 +73,13 @@ class Hosted:
                 yield low, block.part(low - number * size, high - number * size)
 
     def held_bytes(self, tokens: int) -> Held:
-        """Memory for so many rows."""
+        """Memory that `tokens` rows take."""
         near = min(tokens, self._keep + LEAVE)
         blocks = -(-(tokens - near) // self._memory.rows)
         return Held(near * self.form.bytes(), blocks * self._memory.block_bytes(self.form))
 
     def fill(self, rows: int) -> None:
-        """As if so many rows had been appended, the same few over and over; for measurements."""
+        """As if that many rows had been appended, the same few repeated; for measurements."""
         size, near = self._memory.rows, min(rows, self._keep)
         count = -(-rows // size)
         few = [self._memory.block(self.form).cleared() for _ in range(min(count, 4))]
@@ -100,7 +100,7 @@ class Hosted:
         self._start += count
 
     def _set_tail(self, tail: Coded, decoded: list[Tensor] | None = None) -> None:
-        """The rows on the device; int8 ones are decoded once, `decoded` in parts if it is known."""
+        """Sets the rows on the device; int8 rows are decoded once, unless `decoded` gives parts."""
         self._tail = tail
         if tail.scales is None:
             self._decoded = tail.rows.to(self.form.place.dtype)
@@ -110,7 +110,7 @@ class Hosted:
             self._decoded = torch.cat(decoded)
 
     def _set_blocks(self, blocks: list[Coded]) -> None:
-        """The rows in host memory, and where the device finds them: the rows, int8 ones' scales."""
+        """Sets the rows in host memory and the tables that locate them (int8: also the scales)."""
         self._blocks = blocks
         self._rows = [block.rows for block in blocks]
         self._row_table = self._table(self._rows)

@@ -1,7 +1,7 @@
 """Keys and values of all layers that a method keeps: in memory and as stored rows.
 
-Layers with full attention keep every token, layers with a sliding window those in it. What is kept
-of a document's prefix, which has no rows, goes to the snapshot. Knows nothing of selection.
+Layers with full attention keep every token, layers with a sliding window those in it. The prefix
+has no stored rows; its keys and values go to the snapshot. Independent of selection.
 """
 
 import copy
@@ -26,7 +26,7 @@ from longctx.core.store.shards import AGAIN
 
 GROUP = "kv"  # of shards
 COLUMNS = ("keys", "values")
-SPARE = 4096  # tokens of questions and answers that a restored document has room for
+SPARE = 4096  # room in a restored document for tokens of questions and answers
 AHEAD = 2  # shards that are read before they are placed
 
 
@@ -39,8 +39,8 @@ class LayerKV(Generic[K]):
 
     Attributes:
         keys: all of them.
-        values: likewise.
-        new: those of the chunk that was read last, as they are stored.
+        values: all of them.
+        new: those of the last chunk, as they are stored.
     """
 
     keys: K
@@ -49,7 +49,7 @@ class LayerKV(Generic[K]):
 
     def append(self, form: Form, k: Tensor, v: Tensor) -> None:
         """Adds T tokens: position-free keys and values (G, T, D)."""
-        # Both at once, which halves the operations of a GPU: (2, T, G, D).
+        # Both at once, which halves a GPU's operations: (2, T, G, D).
         both = form.code(torch.stack([k, v]).transpose(1, 2).contiguous())
         for number, (name, column) in enumerate((("keys", self.keys), ("values", self.values))):
             self.new[name] = both.at(number)
@@ -64,7 +64,7 @@ L = TypeVar("L", bound=LayerKV)
 
 
 class KeptLayers(ABC, Generic[L]):
-    """Keys and values of all layers; a subclass says in what form each layer has them.
+    """Keys and values of all layers; a subclass defines how each layer holds them.
 
     Args:
         layers: the model's.
@@ -74,7 +74,7 @@ class KeptLayers(ABC, Generic[L]):
 
     Attributes:
         seen: tokens so far.
-        prefix: of them, those of the prefix.
+        prefix: how many of them belong to the prefix.
     """
 
     def __init__(self, layers: tuple[Layer, ...], stored: torch.dtype, place: Place, keep: int):
@@ -94,11 +94,11 @@ class KeptLayers(ABC, Generic[L]):
 
     @abstractmethod
     def _made(self, tokens: int) -> dict[int, L]:
-        """All layers, empty, with room for so many tokens."""
+        """All layers, empty, with room for `tokens` tokens."""
 
     @abstractmethod
     def _open(self, stored: Stored) -> None:
-        """Takes up rows to answer from."""
+        """Opens rows to answer from."""
 
     def _column(self, form: Form, tokens: int) -> Resident | Hosted:
         if self._place.room is None:
@@ -126,7 +126,7 @@ class KeptLayers(ABC, Generic[L]):
         return kv
 
     def slide(self, layer: Layer, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Adds T tokens to a layer with a sliding window; what they may see (G, n + T, D)."""
+        """Adds T tokens to a sliding layer; returns what they may attend to (G, n + T, D)."""
         self._count(layer, k)
         if layer.index in self._tails:
             k, v = (torch.cat(x, dim=1) for x in zip(self._tails[layer.index], (k, v), strict=True))
@@ -140,7 +140,7 @@ class KeptLayers(ABC, Generic[L]):
     # --- saving ---
 
     def rows(self, skip: int) -> Rows:
-        """Rows of the chunk that was read last, all layers; the first `skip` are the prefix's."""
+        """Rows of the last chunk in all layers; the first `skip` are the prefix's."""
         rows: Rows = {}
         for index, kv in self._layers.items():
             for column, coded in kv.new.items():
@@ -163,15 +163,15 @@ class KeptLayers(ABC, Generic[L]):
         return found
 
     def restore(self, snapshot: Snapshot, stored: Stored, reading: bool) -> None:
-        """Takes up what `snapshot` and `rows` gave.
+        """Restores what `snapshot` and `rows` gave.
 
         Args:
             snapshot: on the CPU.
             stored: the document's rows.
-            reading: reading goes on, and all are loaded; else they are answered from.
+            reading: reading resumes, so all rows are loaded; else they are opened to answer from.
 
         Raises:
-            StateMismatch: they are none of these layers.
+            StateMismatch: they do not fit these layers.
         """
         self._require_snapshot(snapshot)
         self.seen = int(snapshot["seen"])
@@ -190,7 +190,7 @@ class KeptLayers(ABC, Generic[L]):
             self._open(stored)
 
     def _take_forms(self, stored: Stored) -> None:
-        """What comes is stored in the dtype of what is there, whatever the model computes in."""
+        """New rows get the dtype of the stored ones, whatever the model computes in."""
         nothing = torch.zeros(0, dtype=torch.int64)
         for index, form in self._forms.items():
             name = self._names(index)[0]
@@ -199,7 +199,7 @@ class KeptLayers(ABC, Generic[L]):
             self._forms[index] = replace(form, stored=found.dtype)
 
     def _load(self, stored: Stored, columns: tuple[str, ...]) -> None:
-        """Brings all rows to where they are kept; AHEAD of the document's are read meanwhile."""
+        """Loads all rows to where they are kept, while AHEAD of the document's shards are read."""
         self._append(self._before, columns)
         names = tuple(name for index in self._forms for name in self._names(index, columns))
         if not names:
@@ -219,13 +219,13 @@ class KeptLayers(ABC, Generic[L]):
                 getattr(kv, column).append(coded)
 
     def _names(self, index: int, columns: tuple[str, ...] = COLUMNS) -> tuple[str, ...]:
-        """What a layer's tensors are called in the store."""
+        """The names of a layer's tensors in the store."""
         has_scales = self._forms[index].stored == torch.int8
         kinds = ("", ".scales") if has_scales else ("",)
         return tuple(f"{column}.{index}{kind}" for column in columns for kind in kinds)
 
     def _require_snapshot(self, snapshot: Snapshot) -> None:
-        """StateMismatch unless names, shapes and types are those that `snapshot` gives."""
+        """Raises StateMismatch unless names, shapes and types are those that `snapshot` gives."""
         seen = snapshot.get("seen", torch.zeros(1))
         require(seen.dtype == torch.int64 and seen.dim() == 0 and int(seen) >= 0)
         names = [name for index in self._forms for name in self._names(index)]
@@ -240,7 +240,7 @@ class KeptLayers(ABC, Generic[L]):
                 require(tuple(x.shape) == shape and x.is_floating_point())
 
     def _fits(self, rows: Rows, names: tuple[str, ...]) -> bool:
-        """Whether rows are such as are written for these names."""
+        """Whether rows have the shapes and types written for these names."""
         if set(names) - rows.keys() or len({len(rows[name]) for name in names}) > 1:
             return False
         for name in names:
@@ -256,7 +256,7 @@ class KeptLayers(ABC, Generic[L]):
     # --- what it takes ---
 
     def snapshot_bytes(self, itemsize: int) -> int:
-        """Bytes of a snapshot, but for the prefix, whose length nobody knows before."""
+        """Bytes of a snapshot without the prefix, whose length is not known in advance."""
         windows = ((x.window or 0) * x.kv_heads * x.head_dim for x in self._sliding.values())
         return 2 * itemsize * sum(windows)
 
@@ -265,7 +265,7 @@ class KeptLayers(ABC, Generic[L]):
         return 2 * sum(form.bytes(stored=True) for form in self._forms.values())
 
     def held_bytes(self, tokens: int) -> Held:
-        """Memory for so many tokens."""
+        """Memory that `tokens` tokens take."""
         device, host = 0, 0
         for kv in self._layers.values():
             for column in (kv.keys, kv.values):
@@ -277,16 +277,16 @@ class KeptLayers(ABC, Generic[L]):
 
     @torch.inference_mode()
     def fill(self, tokens: int) -> None:
-        """As if so many tokens had been read; for measurements."""
+        """As if `tokens` tokens had been read; for measurements."""
         self.seen = tokens
         for kv in self._layers.values():
             for column in (kv.keys, kv.values):
-                if not isinstance(column, OnDisk):  # there only where a document is answered from
+                if not isinstance(column, OnDisk):  # only used to answer from a document
                     column.fill(tokens)
 
 
 class Kept(KeptLayers[LayerKV[Keys]]):
-    """Keys that can be scanned, and values that stay on disk where they are answered from."""
+    """Keys that can be scanned, and values that stay on disk while questions are answered."""
 
     def _made(self, tokens: int) -> dict[int, LayerKV[Keys]]:
         width = sum(form.bytes() for form in self._forms.values())
@@ -300,7 +300,7 @@ class Kept(KeptLayers[LayerKV[Keys]]):
         }
 
     def _open(self, stored: Stored) -> None:
-        """Takes up rows to answer from: keys are loaded, values read when they are wanted."""
+        """Opens rows to answer from: keys are loaded, values are read when they are needed."""
         self._layers = self._made(max(self._place.tokens, self.seen + SPARE))
         for index, kv in self._layers.items():
             kv.values = self._on_disk(index, stored)
@@ -315,13 +315,13 @@ class Kept(KeptLayers[LayerKV[Keys]]):
 
 
 def require(fits: bool) -> None:
-    """StateMismatch unless what a document has fits."""
+    """Raises StateMismatch unless what a document has fits."""
     if not fits:
         raise mismatch()
 
 
 def mismatch() -> StateMismatch:
-    """What a document has is not of this method."""
+    """The error for a document whose tensors are not this method's."""
     return StateMismatch(
         "the keys and values of the document cannot be those of this method",
         "names, shapes or types are not what it writes with these options and this model",

@@ -1,6 +1,6 @@
-"""Pages over all that a method kept of one layer, and the choice among them.
+"""Pages over everything that a method kept of one layer, and the choice among them.
 
-Keys have no position here: neither when pages are chosen, nor when they are handed out.
+Keys are position-free, both when pages are chosen and when they are returned.
 """
 
 import torch
@@ -10,14 +10,14 @@ from longctx.core.contracts.memory import Columns
 from longctx.core.kv.pages import known, pages_of
 from longctx.kernels.door import PAGE, Pages, page_scores, top_pages
 
-PIECE = 4096  # keys whose bounds are found at once, whole pages
+PIECE = 4096  # keys whose bounds are computed at once; whole pages
 
 
 class KeptPages:
     """Pages of one layer's keys and values; the last may be part-filled.
 
     Args:
-        columns: the keys and values, none of which is held here.
+        columns: the keys and values; no copy is held here.
         device: where the model computes.
 
     Attributes:
@@ -35,17 +35,17 @@ class KeptPages:
         self._last = torch.tensor([pages_of(self.length) - 1], device=device)
 
     def chosen(self, q: Tensor, count: int, scale: float) -> Tensor:
-        """The best pages (G, n) for position-free queries (H, 1, D), ascending; the last one in."""
+        """The best pages (G, n) for position-free q (H, 1, D), ascending, always with the last."""
         return top_pages(page_scores(q, *self._pages, scale, self._last), count)
 
     def entries(self, count: int) -> int:
-        """Tokens in so many pages, the last one among them."""
+        """Tokens in `count` pages, the last one among them."""
         return self.length - (pages_of(self.length) - count) * PAGE
 
     def taken(self, pages: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (G, n * PAGE, D) of pages (G, n); behind the last token, anything.
+        """Keys and values (G, n * PAGE, D) of pages (G, n); undefined after the last token.
 
-        Waits for the device. What several heads have chosen is read once.
+        Waits for the device. Pages that several heads chose are read once.
         """
         entry = torch.arange(PAGE, device=pages.device)
         union = pages.unique()

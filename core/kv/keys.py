@@ -1,4 +1,4 @@
-"""Scanned keys: on the device as far as they fit, the rest in host memory."""
+"""Scanned keys: as many as fit on the device, the rest in host memory."""
 
 import copy
 from functools import reduce
@@ -17,12 +17,12 @@ from longctx.kernels.topk_scan_ref import count_votes, merge
 
 
 class Keys:
-    """Keys that are scanned: on the device as far as there is room, and else in host memory.
+    """Keys that are scanned: as many as fit on the device, the rest in host memory.
 
     Args:
         form: of the rows.
         capacity: rows to have room for at first.
-        limit: rows that may be on the device, beside the latest; None: all.
+        limit: rows that may be on the device in addition to the latest; None: all.
         keep: latest rows that stay on the device.
         memory: gives blocks of host memory.
     """
@@ -39,7 +39,7 @@ class Keys:
 
     @property
     def resident(self) -> Coded | None:
-        """All rows as they are held, where they are all in one place on the device."""
+        """All rows as they are held, if they are all in one buffer on the device; else None."""
         return self._near.coded() if self.length == self._near.length else None
 
     def fork(self) -> "Keys":
@@ -58,7 +58,7 @@ class Keys:
             self._far.append(new.part(near, count))
 
     def gather(self, index: Tensor) -> Tensor:
-        """Chosen rows (S, G, D), decoded; `index` (S,) on the device, clamped to what there is."""
+        """Chosen rows (S, G, D), decoded; `index` (S,) on the device, clamped to existing rows."""
         near = self._near.length
         if self.length == near:
             return self._near.gather(index)
@@ -72,7 +72,7 @@ class Keys:
 
         Args:
             q: position-free queries (H, T, D).
-            first, last: rows; the indices found are counted from `first`.
+            first, last: rows; returned indices count from `first`.
             k: keys that each query chooses.
         """
         near = self._near.coded().part(first, last)
@@ -90,7 +90,7 @@ class Keys:
         return Top(scores, index, *count_votes(scores, index, last - first))
 
     def held_bytes(self, tokens: int) -> Held:
-        """Memory for so many rows."""
+        """Memory that `tokens` rows take."""
         near = tokens if self._limit is None else min(tokens, self._limit)
         held = self._near.held_bytes(near)
         if near == tokens:
@@ -99,7 +99,7 @@ class Keys:
         return Held(held.device + far.device, held.host + far.host)
 
     def fill(self, rows: int) -> None:
-        """As if so many random rows had been appended; for measurements."""
+        """As if that many random rows had been appended; for measurements."""
         near = rows if self._limit is None else min(rows, self._limit)
         self._near.fill(near)
         if near < rows:

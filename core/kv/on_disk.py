@@ -11,13 +11,13 @@ from longctx.core.kv.resident import Resident
 
 
 class OnDisk:
-    """Rows of a document on disk, read when they are wanted, and later ones on the device.
+    """Rows of a document on disk, read when they are needed, and later ones on the device.
 
     Args:
         form: of the rows.
-        before: rows of the prefix, which the document does not have.
-        stored, group, names: where the document has them: the rows, and for int8 their scales.
-        count: how many.
+        before: rows of the prefix, which are not stored.
+        stored, group, names: where the rows, and for int8 their scales, are stored.
+        count: how many rows are stored.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class OnDisk:
         return self._end + self._own.length
 
     def held_bytes(self, tokens: int) -> Held:
-        """Memory for so many rows: only that of the latest."""
+        """Memory that `tokens` rows take: only the latest take any."""
         return self._own.held_bytes(max(0, tokens - self._end))
 
     def fork(self) -> "OnDisk":
@@ -56,10 +56,10 @@ class OnDisk:
         self._own.append(new)
 
     def gather(self, index: Tensor) -> Tensor:
-        """Chosen rows (S, G, D), decoded; `index` (S,) ascending, clamped to what there is.
+        """Chosen rows (S, G, D), decoded; `index` (S,) ascending, clamped to existing rows.
 
-        Waits for the device. Rows that the call before has read are not read again: most of what
-        one token attends to, the next one does too.
+        Waits for the device. Rows read by the previous call are not read again: a token attends to
+        most of what the token before it did.
         """
         wanted = index.to("cpu").clamp(max=self.length - 1)
         known, rows = self._last

@@ -1,8 +1,8 @@
 """The pages of an answer: when all are in use, the least recently used one is evicted.
 
 RaaS (Hu et al., "Efficient Long-Decoding Inference with Reasoning-Aware Attention Sparsity", 3.2
-and 3.3), for all layers at once. Knows neither keys nor scores; all that a step needs is on the
-device.
+and 3.3), for all layers at once. Independent of keys and of how scores are computed; everything a
+step needs is on the device.
 """
 
 import torch
@@ -11,16 +11,16 @@ from torch import Tensor
 from longctx.core.common.errors import UsageError
 from longctx.kernels.door import PAGE, Stamps, stamp
 
-LEAST = 4  # pages of an answer, under which hardly anything could be chosen
+LEAST = 4  # pages of an answer; with fewer there is hardly a choice
 RULES = ("top", "alpha")
-FREE = 1 << 31  # number of a page that is not in use, plus its place; above all others
+FREE = 1 << 31  # plus its place: the number of an unused page, above all others
 
 
 def require_pages(count: int, why: str, remedy: str) -> None:
-    """Checks that an answer has pages enough.
+    """Checks that an answer has enough pages.
 
     Raises:
-        UsageError: fewer than `LEAST`, with the reason and what to do about it.
+        UsageError: fewer than `LEAST`, with the given reason and remedy.
     """
     if count < LEAST:
         what = f"RaaS has {max(0, count)} pages for the answer and needs {LEAST}"
@@ -31,7 +31,7 @@ def require_rule(rule: str, alpha: float) -> None:
     """Checks how pages are stamped.
 
     Raises:
-        ValueError: an unknown rule, or a share that is none.
+        ValueError: an unknown rule, or an alpha outside (0, 1).
     """
     if rule not in RULES:
         raise ValueError(f"rule: expected one of {', '.join(RULES)}, got {rule!r}")
@@ -42,27 +42,27 @@ def require_rule(rule: str, alpha: float) -> None:
 class Turnover:
     """Stamps of pages, and where the answer's next token goes.
 
-    Each layer and key/value head has a page of its own give way, but all begin a page at the same
-    step. A page that gets tokens has the newest stamp and never gives way.
+    Each layer and key/value head evicts a page of its own, but all begin a page at the same step.
+    The page that receives tokens has the newest stamp and is never evicted.
 
     Args:
         shape: layers and key/value heads.
         start: tokens before the answer.
-        slots: pages of the answer that are held at most.
-        pinned: pages before them that are stamped like them and never give way.
+        slots: most pages of the answer that are held.
+        pinned: pages before them that are stamped too and never evicted.
         first: page of the layers' buffers that stamped pages begin at.
         alpha: see `Stamps`.
         device: where they are.
 
     Attributes:
         stamps: (L, G, pinned + slots) int64, -1 for pages not in use.
-        order: (L, G, pinned + slots) int64, the pages' numbers in the text.
+        order: (L, G, pinned + slots) int64, each page's number in the text.
         slot: (L, G) int64, the entry of the buffers that the token goes to.
         position: (1,) int64, tokens before it.
         now: (1,) int64, tokens with it: its stamp.
-        place: (1,) int64, tokens before it without those of pages that gave way.
-        steps, resident, most: tokens of the answer, those of them that are held, and the most that
-            were; on the host.
+        place: (1,) int64, tokens before it without those of evicted pages.
+        steps, resident, most: tokens of the answer, how many of them are held, and the most that
+            were held; on the host.
     """
 
     def __init__(
@@ -95,18 +95,18 @@ class Turnover:
         return self.steps % PAGE == 0
 
     def stamp(self, scores: Tensor) -> None:
-        """Renews the stamps by what the pages were worth to the token (L, G, pinned + slots)."""
+        """Renews the stamps by the token's page scores (L, G, pinned + slots)."""
         every = Stamps(self.stamps.flatten(0, 1), self.order.flatten(0, 1), self.now, self._alpha)
         stamp(scores.flatten(0, 1), every)
 
     def begin(self) -> None:
-        """Finds the next token's place; the page that it goes to gets the newest stamp."""
+        """Finds the next token's place; its page gets the newest stamp."""
         if self.opens:
             self._open()
         self.stamps.scatter_(-1, self._page, self.now.expand_as(self._page))
 
     def _open(self) -> None:
-        # No two are equal: of equal stamps the lower number is less.
+        # No two ages are equal: of equal stamps, the lower number is older.
         age = (self.stamps << 32) + self.order
         self._page.copy_(age[..., self._pinned :].argmin(dim=-1, keepdim=True) + self._pinned)
         self.order.scatter_(-1, self._page, self._number.expand_as(self._page))
@@ -115,7 +115,7 @@ class Turnover:
         self.place.clamp_(max=self.start + (self.slots - 1) * PAGE)
 
     def end(self) -> None:
-        """The next token goes to the next entry."""
+        """Moves to the next entry."""
         self.slot += 1
         self._counts += 1
 
@@ -129,7 +129,7 @@ class Turnover:
 
     @property
     def mean(self) -> float:
-        """Tokens of the answer that were held, mean over the steps."""
+        """Mean number of the answer's tokens held, over the steps."""
         return self._entries / max(1, self.steps)
 
     def ranks(self) -> Tensor:
@@ -137,5 +137,5 @@ class Turnover:
         return self.order[..., self._pinned :].argsort(dim=-1).argsort(dim=-1) * PAGE
 
     def numbers(self) -> Tensor:
-        """Pages of the answer before each of its pages (L, G, slots), those that gave way too."""
+        """Pages of the answer before each of its pages (L, G, slots), evicted ones included."""
         return self.order[..., self._pinned :] - self._pinned

@@ -1,7 +1,7 @@
 """Keys and values of one layer in pages, with the bounds of each page.
 
-Knows no policy: which pages are attended to, and which give way to others, is said by those in
-`core/decode/policies/` and by `page_stamps.py`.
+Independent of the policy: `core/decode/policies/` and `page_stamps.py` decide which pages are
+attended to and which are evicted.
 """
 
 import torch
@@ -13,7 +13,7 @@ from longctx.kernels.door import PAGE, Pages, page_scores, paged_attention
 
 
 def pages_of(tokens: int) -> int:
-    """Pages that so many tokens need."""
+    """Pages that `tokens` tokens need."""
     return -(-tokens // PAGE)
 
 
@@ -21,12 +21,12 @@ class Paged:
     """One layer's keys and values in pages, those of a prompt first.
 
     Args:
-        cache: of the prompt; it is written to unless `count` is given.
-        count: pages, in memory of their own; None: those of the cache.
+        cache: of the prompt; written to unless `count` is given.
+        count: pages to copy it to; None: uses the cache's own memory.
 
     Attributes:
         layer: the layer.
-        rotation: of the tokens that come.
+        rotation: of later tokens.
         keys, values: (G, pages * PAGE, D), keys rotated.
         pages: what is known of each page.
     """
@@ -41,9 +41,9 @@ class Paged:
         self._basis, self._plain = cache.length, cache.plain
 
     def turn(self, length: int) -> None:
-        """Rotates the prompt, and what comes, as in a window of `length`, if that is not the same.
+        """Rotates the prompt and later tokens as in a window of `length`, if that differs.
 
-        The answer's keys, which are to begin a page, are left to who knows their places.
+        The answer's keys, which must begin a page, are left to the caller, who knows their places.
         """
         self.rotation = Rotation(self.layer, length, self.keys)
         if self._plain is None or self.layer.rope.same_basis(length, self._basis):
@@ -54,7 +54,7 @@ class Paged:
         self._basis = length
 
     def renew(self, length: int) -> None:
-        """Looks again at all pages, after so many tokens; their keys may have been turned."""
+        """Computes all pages' bounds again, after `length` tokens; keys may have been rotated."""
         starts = torch.arange(0, self.keys.shape[1], PAGE, device=self.keys.device)
         self.pages.filled[:] = (length - starts).clamp(0, PAGE)
         renew(self.pages, slice(None), self.keys)
@@ -66,7 +66,7 @@ class Paged:
         always: Tensor | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
-        """Bounds (G, P) on what the rotated q (H, 1, D) has to do with pages; see `page_scores`."""
+        """Upper bounds (G, P) on the scores of pages for rotated q (H, 1, D); see `page_scores`."""
         low, high, filled = (x[:, part] for x in self.pages)
         return page_scores(q, low, high, filled, self.layer.scale, always, out)
 
@@ -78,7 +78,7 @@ class Paged:
 
 
 def paged(prompt: Prompt, count: int | None = None) -> dict[int, Paged]:
-    """A prompt's layers with full attention in pages, by their index; for `count` see `Paged`."""
+    """A prompt's layers with full attention in pages, by index; for `count` see `Paged`."""
     caches = prompt.caches.items()
     return {index: Paged(cache, count) for index, cache in caches if cache.layer.window is None}
 
@@ -91,7 +91,7 @@ def _copied(x: Tensor, length: int, capacity: int) -> Tensor:
 
 
 def known(keys: Tensor, length: int) -> Pages:
-    """What is known of the pages of keys (G, C, D), the first `length` in use."""
+    """Bounds and fill of the pages of keys (G, C, D), the first `length` in use."""
     G, C, D = keys.shape
     low, high = (keys.new_zeros(G, pages_of(C), D) for _ in range(2))
     whole, rest = divmod(length, PAGE)
@@ -115,5 +115,5 @@ def renew(pages: Pages, part: slice, keys: Tensor) -> None:
 
 
 def rotated_each(layer: Layer, keys: Tensor, places: Tensor, length: int) -> Tensor:
-    """Keys (G, n, D), each head's rotated to places (G, n) of its own in a window of `length`."""
+    """Keys (G, n, D), rotated to each head's places (G, n) in a window of `length`."""
     return layer.rotate(keys.reshape(1, -1, keys.shape[-1]), places.flatten(), length).view_as(keys)

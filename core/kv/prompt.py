@@ -1,6 +1,6 @@
-"""Keys and values of a prompt and of the answer after it, rotated, in buffers of fixed size.
+"""Keys and values of a prompt and its answer, rotated, in buffers of fixed size.
 
-Knows no policy: what an answer attends to is said by those in `core/decode/policies/`.
+Independent of the policy (`core/decode/policies/`), which decides what an answer attends to.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Prompt(Memory):
 
     Args:
         capacity: tokens that it can hold.
-        observed: latest queries that are kept.
+        observed: how many of the latest queries are kept.
 
     Attributes:
         caches: of the layers, by their index.
@@ -36,7 +36,7 @@ class Prompt(Memory):
 
     @property
     def windows(self) -> dict[int, int | None]:
-        """Of the layers by their index, in tokens; None: full attention."""
+        """Windows of the layers by their index, in tokens; None: full attention."""
         return {index: cache.layer.window for index, cache in self.caches.items()}
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -46,10 +46,10 @@ class Prompt(Memory):
         return self.caches[layer.index].read(q, k, v, self._observed)
 
     def fill(self, layers: Sequence[Layer], tokens: int, device: str, dtype: torch.dtype) -> None:
-        """Makes it as if so many tokens had been read, with random contents, to measure speed.
+        """As if `tokens` tokens had been read, with random contents; to measure speed.
 
         Args:
-            layers: of the model.
+            layers: the model's.
             tokens: at most the capacity.
             device, dtype: of keys and values.
         """
@@ -64,12 +64,12 @@ class LayerCache:
 
     Args:
         layer: the layer.
-        k, v: its first ones (G, T, D), for their shapes, dtype and device.
+        k, v: the first ones (G, T, D), for their shapes, dtype and device.
         capacity: tokens that it can hold, a multiple of `PAGE`.
 
     Attributes:
-        keys, values: (G, capacity, D), keys rotated; less after `keep`.
-        rotation: of the tokens that come after the prompt, by `put`.
+        keys, values: (G, capacity, D), keys rotated; fewer after `keep`.
+        rotation: of the tokens that `put` adds after the prompt.
         length: tokens of the prompt.
         queries: (H, n, D) position-free, of the prompt's last tokens.
     """
@@ -79,22 +79,22 @@ class LayerCache:
         self.layer, self.length, self.capacity = layer, 0, capacity
         self.keys = k.new_empty(G, capacity, D)
         self.values = v.new_empty(G, capacity, v.shape[-1])
-        # Where frequencies depend on the length, growing may move older keys to another basis.
+        # If frequencies depend on the length, growing may move older keys to another basis.
         self._plain = k.new_empty(G, capacity, D) if layer.rope.length_dependent else None
         self.rotation = Rotation(layer, capacity, k)
         self.queries = k.new_empty(layer.query_heads, 0, D)
-        # What `keep` left: the positions (G, n) of its entries, and the tokens before it.
+        # After `keep`: the positions (G, n) of the entries left, and the tokens there were before.
         self._places: Tensor | None = None
         self._before = 0
 
     @property
     def plain(self) -> Tensor | None:
-        """Position-free keys (G, length, D), where a token may change what is there; or None."""
+        """Position-free keys (G, length, D) if a new token may change older keys; else None."""
         return None if self._plain is None else self._plain[:, : self.length]
 
     @property
     def grows(self) -> bool:
-        """Whether a token may change what is there: then its place must be known to the host."""
+        """Whether a new token may change older keys; then the host must know its place."""
         return self._plain is not None
 
     def read(self, q: Tensor, k: Tensor, v: Tensor, observed: int = 0) -> Tensor:
@@ -105,7 +105,7 @@ class LayerCache:
         return self.layer.attention(q, self.keys[:, : self.length], self.values[:, : self.length])
 
     def add(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Adds T tokens as `read` does, and only rotates their queries: (H, T, D)."""
+        """Adds T tokens as `read` does, but only rotates their queries: (H, T, D)."""
         start, S = self.length, self.length + k.shape[1]
         end = S - self._gone  # entries
         self.values[:, start - self._gone : end] = v
@@ -136,10 +136,10 @@ class LayerCache:
         return torch.cat(turned)
 
     def keep(self, tokens: Tensor) -> None:
-        """Lets go of all but some tokens of the prompt; room for others is as it was.
+        """Drops all but some tokens of the prompt; room for others stays the same.
 
         Args:
-            tokens: (G, n) int64 ascending, of each head.
+            tokens: (G, n) int64 ascending, to keep in each head.
         """
         room = self.capacity - self.length
         self._places, self._before = tokens, self.length
@@ -156,7 +156,7 @@ class LayerCache:
         self.length = tokens
 
     def settle(self, length: int) -> None:
-        """Says how many places `put` may give to tokens, which may be more than there are."""
+        """Sets how many places `put` may use, which may be more than the buffer has."""
         self.rotation = Rotation(self.layer, length, self.keys)
 
     def put(
@@ -168,7 +168,7 @@ class LayerCache:
         stores: Sequence[Store],
         pages: Pages | None = None,
     ) -> Tensor:
-        """Writes one token to stores, or adds it if this `grows`; see `Rotation.put`."""
+        """Writes one token to stores, or adds it if the cache `grows`; see `Rotation.put`."""
         if self.grows:
             return self.add(q, k, v)
         return self.rotation.put(q, k, v, position, stores, pages)
@@ -187,16 +187,16 @@ class Rotation:
 
     Args:
         layer: the layer.
-        length: places that there are.
+        length: number of places.
         like: a tensor of the dtype and on the device of what is rotated.
 
     Attributes:
-        length: likewise.
+        length: number of places.
     """
 
     def __init__(self, layer: Layer, length: int, like: Tensor):
         self._rope, self._halves, self.length = layer.rope, layer.rope.half_split, length
-        # Held here too: a captured step reads them, and the embedding may let go of its own.
+        # Held here too: a captured step reads them, and the embedding may free its own.
         self._tables = layer.rope.tables(length, like)
 
     def put(

@@ -1,6 +1,6 @@
 """One layer of Recycled Attention: when it makes a full step, and what it recycles.
 
-Knows no model and no reading method; the rules are said in `core/decode/policies/recycled.py`.
+Independent of model and reading method; `core/decode/policies/recycled.py` states the rules.
 """
 
 import torch
@@ -16,11 +16,11 @@ FULL, RECYCLED, COMPARING = "full", "recycled", "comparing"  # steps of a layer
 
 
 class Schedule:
-    """What the steps of one layer are, as far as that is known before its query is.
+    """Which kind each step of one layer is, where that is known before its query is.
 
     Args:
-        longest: recycled steps that can follow a full one.
-        compare: steps from one comparison to the next; None: none compares.
+        longest: most recycled steps after a full one.
+        compare: steps from one comparison to the next; None: never compares.
 
     Attributes:
         refreshes: full steps so far.
@@ -34,26 +34,26 @@ class Schedule:
 
     @property
     def planned(self) -> str:
-        """The next step; one that compares may become a full one."""
+        """The kind of the next step; a comparing one may become a full one."""
         if self.since == self._longest:
             return FULL
         return COMPARING if self._uncompared + 1 == self._compare else RECYCLED
 
     def advance(self, done: str) -> None:
-        """Says what a step has been; a full one needs no comparison."""
+        """Records what a step was; a full one needs no comparison."""
         self.refreshes += done == FULL
         self.since = 0 if done == FULL else self.since + 1
         self._uncompared = self._uncompared + 1 if done == RECYCLED else 0
 
 
 class Cycle:
-    """One layer's recycled cache, and when it is chosen anew.
+    """One layer's recycled cache, and when it is chosen again.
 
     Args:
         recycled: the cache.
         schedule: the schedule.
         pool: see `best_tokens`.
-        similarity: cosine of mean queries up to which a step that compares is a full one.
+        similarity: cosine of mean queries up to which a comparing step is a full one.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class Cycle:
         self._query = torch.zeros_like(recycled.keys[0, 0], dtype=_wide(recycled.keys))  # (D,)
 
     def step(self, q: Tensor) -> str:
-        """What the step of these position-free queries (H, 1, D) is.
+        """The kind of step for these position-free queries (H, 1, D).
 
-        `COMPARING` is one that has compared and recycles. Waits for the device if it compares.
+        `COMPARING` means compared, and recycles. Waits for the device if it compares.
         """
         planned = self.schedule.planned
         if planned != COMPARING:
@@ -78,14 +78,14 @@ class Cycle:
     def look(
         self, layer: Layer, plain: Tensor, q: Tensor, keys: Tensor, values: Tensor, count: Tensor
     ) -> Tensor:
-        """A full step: attends to a cache, and chooses of it.
+        """A full step: attends to a cache and chooses from it.
 
         Args:
             layer: the layer.
             plain: position-free queries (H, 1, D).
             q: the same, rotated.
             keys, values: (G, C, D), the cache.
-            count: (1,) int on the device, its entries in use.
+            count: (1,) int on the device, the cache's entries in use.
 
         Returns:
             (H, 1, D).
@@ -103,7 +103,7 @@ class Cycle:
 
 
 class Turn:
-    """A cycle over the windows that a reading method selects; tokens since follow the last one.
+    """A cycle over the windows that a reading method selects; later tokens follow the last one.
 
     Args:
         cycle: the layer's.
@@ -126,7 +126,7 @@ class Turn:
         return self.cycle.look(layer, plain, seen.q, seen.keys, seen.values, seen.total)
 
     def holds(self, layer: Layer) -> bool:
-        """Whether the next token can attend to keys as they were rotated for the last selection."""
+        """Whether the next token can attend to keys as rotated for the last selection."""
         return layer.rope.same_basis(self._length, self._length + self.cycle.schedule.since + 1)
 
     def recycle(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

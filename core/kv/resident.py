@@ -8,7 +8,7 @@ from longctx.core.contracts.memory import Held
 from longctx.core.kv.coded import Coded, Form, write
 from longctx.kernels.door import rotated_rows
 
-SLACK = 16  # a buffer that is full grows by a part of so many
+SLACK = 16  # a full buffer grows by 1/SLACK
 STEP = 4096  # rows that a buffer grows by at least
 
 
@@ -29,7 +29,7 @@ class Resident:
 
     def fork(self) -> "Resident":
         """The same rows, to which others can be appended; only one fork is used at a time."""
-        return copy.copy(self)  # what a fork appends lies behind the rows of the original
+        return copy.copy(self)  # what a fork appends comes after the rows of the original
 
     def append(self, new: Coded) -> None:
         """Adds rows."""
@@ -43,16 +43,16 @@ class Resident:
         return self._buffer.part(0, self.length)
 
     def gather(self, index: Tensor) -> Tensor:
-        """Chosen rows (S, G, D), decoded; `index` (S,) on the device, clamped to what there is."""
+        """Chosen rows (S, G, D), decoded; `index` (S,) on the device, clamped to existing rows."""
         rows, scales = self.coded()
         return rotated_rows(rows, index, None, None, scales, self.form.place.dtype)
 
     def held_bytes(self, tokens: int) -> Held:
-        """Memory for so many rows."""
+        """Memory that `tokens` rows take."""
         return Held(tokens * self.form.bytes())
 
     def fill(self, rows: int) -> None:
-        """As if so many random rows had been appended; for measurements."""
+        """As if that many random rows had been appended; for measurements."""
         self._require(rows)
         for x in self._buffer:
             if x is not None and x.is_floating_point():

@@ -1,8 +1,8 @@
 """Memories of blocks: the input's first tokens, a local window, and blocks that are retrieved.
 
-What InfLLM and Ltri-LLM share: the window that streams over the input, the attention to it, what is
-kept, saved and restored. A method says how it finds its blocks again: it makes index rows of each
-block that leaves the local window, and chooses blocks for each chunk. Knows no method by name.
+The base of InfLLM and Ltri-LLM: the window that streams over the input, attention to it, and what
+is kept, saved and restored. A method defines retrieval: it makes index rows for each block that
+leaves the local window, and chooses blocks for each chunk.
 """
 
 import copy
@@ -41,9 +41,9 @@ class Read(NamedTuple):
         k: its position-free keys (G, T, D), as they are kept.
         given: (R, T) attention that its tokens received from its own queries, post-softmax over
             the local window; R as in `Retrieving.index`.
-        maps: (B, H, N, N) attention of its queries within the blocks of N tokens that it lies in:
+        maps: (B, H, N, N) attention of its queries within the blocks of N tokens that they lie in:
             row and column are places in the block, rows of others and the upper triangle are 0.
-            None of them where the layer has no `note_forms`.
+            None if the layer has no `note_forms`.
         offset: tokens of the first of these blocks that were read before the chunk.
     """
 
@@ -59,7 +59,7 @@ class Chosen(NamedTuple):
 
     Attributes:
         blocks: their numbers (n,), int64 on the device, ascending; n <= `retrieved`.
-        votes: (n,) what each of them counts among the passages; None: 1.
+        votes: (n,) the weight of each among the passages; None: 1.
     """
 
     blocks: Tensor
@@ -69,11 +69,11 @@ class Chosen(NamedTuple):
 class Retrieving(Growing, Recallable, Recalled, abstract=True):
     """A reading method over blocks, and a memory for questions to it.
 
-    A method defines `forms`, `index` and `choose`; one that wants to know how a block of a layer
-    attends to itself defines `note_forms` and `note` too. What these are given, none changes. They
-    are called for layers with full attention, in the order of the layers for each chunk. Each
-    token of an answer is a chunk of its own; where what the question's last chunk retrieved stays
-    for the answer, they are not called for it.
+    A method defines `forms`, `index` and `choose`; one that needs a block's attention to itself
+    defines `note_forms` and `note` too. None of them changes its arguments. They are called for
+    layers with full attention, in the order of the layers for each chunk. Each token of an answer
+    is a chunk of its own; if the blocks of the question's last chunk stay for the answer, they are
+    not called for it.
 
     Args:
         options: `BlockOptions`.
@@ -81,9 +81,9 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
 
     Attributes:
         name: the method's, in messages.
-        per_head: attention received is told for each query head, else summed over them.
-        anew: each token of an answer retrieves anew; else what the question's last chunk did stays.
-        answering: of a memory for a question: the question has been read.
+        per_head: attention received is given for each query head, else summed over them.
+        anew: each token of an answer retrieves again; else it uses the question's last blocks.
+        answering: of a memory for a question: whether the question has been read.
     """
 
     name: ClassVar[str]
@@ -94,7 +94,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
 
     @abstractmethod
     def forms(self, layer: Layer) -> dict[str, RowForm]:
-        """The tensors that a layer's index is made of: name to shape and dtype of a block's row."""
+        """The tensors of a layer's index: name to shape and dtype of a block's row."""
 
     @abstractmethod
     def index(self, layer: Layer, keys: Tensor, received: Tensor, notes: Rows) -> Rows:
@@ -103,18 +103,18 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         Args:
             layer: the layer.
             keys: position-free keys (B, N, G, D), as they are kept.
-            received: (B, R, N) attention that each token has received while it was local, summed
-                over the queries of all chunks since it was read: R = H where `per_head`, else 1,
-                summed over the heads too. Post-softmax over the local keys; float32 or wider.
-            notes: what `note` gave of these blocks, (B, ...) by name.
+            received: (B, R, N) attention that each token received while it was local, summed over
+                the queries of all chunks since it was read: R = H if `per_head`, else 1, summed
+                over the heads too. Post-softmax over the local keys; float32 or wider.
+            notes: what `note` gave for these blocks, (B, ...) by name.
 
         Returns:
-            (B, ...) by name, as `forms` says.
+            (B, ...) by name, as in `forms`.
         """
 
     @abstractmethod
     def choose(self, layer: Layer, read: Read, index: Rows) -> Chosen:
-        """The blocks that a chunk attends to; called where at least one has left the local window.
+        """The blocks that a chunk attends to; called once any has left the local window.
 
         Args:
             layer: the layer.
@@ -127,7 +127,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         return {}
 
     def note(self, layer: Layer, maps: Tensor) -> Rows:
-        """What is kept of B blocks' own maps until they leave; called as blocks become whole.
+        """What is kept of B blocks' own maps until they leave; called when blocks become whole.
 
         Args:
             layer: the layer.
@@ -135,12 +135,12 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
                 places in the block, 0 above the diagonal. Float32 or wider.
 
         Returns:
-            (B, ...) by name, as `note_forms` says.
+            (B, ...) by name, as in `note_forms`.
         """
         return {}
 
     def begin_chunk(self) -> None:
-        """A chunk begins: called before its first layer."""
+        """Begins a chunk: called before its first layer."""
 
     # --- attending ---
 
@@ -154,7 +154,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
             for layer in layers
             if layer.window is None
         }
-        # Of a memory for a question alone:
+        # Only of a memory for a question:
         self._votes: Tensor | None = None  # (blocks of the document,)
         self._near: int | None = None  # where the local window of its first chunk begins
         self._stay: dict[int, Tensor] = {}  # by layer, the blocks that its last chunk retrieved
@@ -166,7 +166,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
 
     @property
     def chunk(self) -> int:
-        """Tokens read next: `first + local` at the start, where no block has left yet."""
+        """Tokens read next: `first + local` at the start, before any block has left."""
         return self.options.chunk if self._kept.seen else self.options.near
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -191,7 +191,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
 
     @property
     def _learns(self) -> bool:
-        """Whether anything will be retrieved again; if not, nothing more need be known."""
+        """Whether more will be retrieved; if not, nothing more is learned."""
         return self.anew or not self.answering
 
     def _begin(self, tokens: int) -> None:
@@ -201,7 +201,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         self.begin_chunk()
 
     def _leave(self, layer: Layer, kv: LayerBlocks) -> None:
-        """Lets whole blocks leave the local window of a layer, and makes their index rows."""
+        """Moves whole blocks out of a layer's local window and makes their index rows."""
         known, N = self._known[layer.index], self.options.block
         before, after = known.index.length, self.options.left(kv.length)
         if before < after:
@@ -212,7 +212,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
             known.index.append(rows, after - before)
 
     def _read(self, layer: Layer, near: Near, q: Tensor, k: Tensor) -> Read:
-        """What a chunk gives to the local window is added to what is known of it."""
+        """Adds the attention that a chunk gives to the local window to what is known of it."""
         known, given = self._known[layer.index], near.given(self.per_head)
         known.give(given)
         maps, offset = given[:0], 0
@@ -222,7 +222,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         return Read(q, k, given[:, -q.shape[1] :], maps, offset)
 
     def _chosen(self, layer: Layer, read: Read | None) -> Tensor:
-        """The blocks (n,) that a chunk attends to; without `read`, those that stay."""
+        """The blocks (n,) that a chunk attends to; without `read`, the previous ones."""
         index = self._known[layer.index].index
         chosen = torch.zeros(0, dtype=torch.int64, device=self._place.device)
         if read is None:
@@ -235,7 +235,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         return chosen
 
     def _attended(self, near: Near, q: Tensor, kv: LayerBlocks, chosen: Tensor) -> Tensor:
-        """Attention (H, T, D) to the first tokens and chosen blocks beside the local window."""
+        """Attention (H, T, D) to the first tokens, chosen blocks and the local window."""
         o = self.options
         far = (torch.cat(parts) for parts in zip(kv.initial(), kv.blocks(chosen), strict=True))
         keys, values = _heads_first(far)
@@ -252,7 +252,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         """Counts the blocks that a question retrieves."""
         if self._votes is not None and not self.answering:
             votes = torch.ones_like(chosen) if votes is None else votes
-            old = chosen < len(self._votes)  # others are of the question itself
+            old = chosen < len(self._votes)  # later ones are the question's own
             self._votes.index_add_(0, chosen[old], votes[old].to(self._votes))
 
     def _count(self, entries: int) -> None:
@@ -263,18 +263,18 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
     # --- saving ---
 
     def rows(self, skip: int = 0) -> Groups:
-        """Keys and values of the last chunk, for each layer with full attention (T, G, D)."""
+        """Keys and values (T, G, D) of the last chunk, for each layer with full attention."""
         return {GROUP: self._kept.rows(skip)}
 
     def snapshot(self) -> Snapshot:
-        """What has no rows: what is known of blocks and local tokens, and what `Kept` tells."""
+        """What has no rows: what is known of blocks and local tokens, and `KeptBlocks.snapshot`."""
         saved = self._kept.snapshot()
         for known in self._known.values():
             saved |= known.saved()
         return saved
 
     def restore(self, snapshot: Snapshot, stored: Stored, reading: bool) -> None:
-        """Takes up a document; to answer from it, its blocks are read when they are retrieved."""
+        """Restores a document; to answer from it, blocks are read when they are retrieved."""
         own = {name for known in self._known.values() for name in known.names}
         others = {name: x for name, x in snapshot.items() if name not in own}
         self._kept.restore(others, stored, reading)
@@ -282,23 +282,23 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
             known.restore(snapshot, self._kept.seen)
 
     def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
-        """The index of all blocks, what is known of local tokens, and windows of sliding layers."""
+        """Bytes of the index, of what is known of local tokens, and of sliding windows."""
         known = sum(known.bytes(tokens, itemsize) for known in self._known.values())
         return known + self._kept.snapshot_bytes(itemsize)
 
     def row_bytes(self) -> int:
-        """Keys and values of all layers with full attention."""
+        """Bytes of keys and values of all layers with full attention."""
         return self._kept.row_bytes()
 
     def held_bytes(self, tokens: int) -> Held:
-        """Keys and values, beside a GPU those of blocks in host memory; the index on the device."""
+        """Keys and values, with a GPU those of blocks in host memory; the index on the device."""
         held, size = self._kept.held_bytes(tokens), self._place.dtype.itemsize
         known = sum(known.bytes(tokens, size) for known in self._known.values())
         return Held(held.device + known, held.host)
 
     @torch.inference_mode()
     def fill(self, tokens: int) -> None:
-        """As if so many tokens had been read, with random contents; for measurements."""
+        """As if `tokens` tokens had been read, with random contents; for measurements."""
         self._kept.fill(tokens)
         for known in self._known.values():
             known.fill(tokens)
@@ -306,7 +306,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
     # --- a question ---
 
     def recall(self) -> Self:
-        """A memory for one question and its answer; this one stays as it is."""
+        """A memory for one question and its answer; this one does not change."""
         fork = copy.copy(self)
         fork._kept = self._kept.fork()
         fork._known = {index: known.fork() for index, known in self._known.items()}
@@ -316,7 +316,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         return fork
 
     def begin_answer(self) -> None:
-        """The question has been read; what the answer retrieves counts for no passage."""
+        """Marks the question as read; what the answer retrieves does not count for passages."""
         self.answering = True
 
     @property
@@ -325,14 +325,14 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         return self._kept.seen
 
     def attended(self) -> float:
-        """Tokens that the answer's attended to, mean over tokens and layers."""
+        """Mean number of tokens that an answer's token attended to, over tokens and layers."""
         return self._entries / max(1, self._looks)
 
     def scores(self, tokens: int) -> Scores:
-        """Votes of each token's block, over the layers, for the question.
+        """Votes of each token's block for the question, summed over the layers.
 
-        Tokens that were in view without a vote, the first and the local ones, have 0 where they
-        got none; others have -1 pooled.
+        Without votes, tokens that are always in view (the first and the local ones) have 0, others
+        -1 pooled.
         """
         o, P = self.options, self._kept.prefix
         place = torch.arange(P, P + tokens, device=self._place.device)

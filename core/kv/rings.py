@@ -1,7 +1,7 @@
-"""The latest tokens of layers with a sliding window, in memory that does not grow.
+"""Ring buffers of the latest tokens of layers with a sliding window.
 
-Attention does not ask for the order of keys that are rotated: a new token takes the place of the
-one that has left the window.
+The order of rotated keys does not matter to attention, so a new token takes the place of the one
+that has left the window.
 """
 
 from collections.abc import Iterable
@@ -18,15 +18,15 @@ class Rings:
     """The latest tokens of all layers with a sliding window.
 
     Args:
-        caches: of a prompt in these layers, settled; nothing of them is kept.
+        caches: of a prompt in these layers, settled; their tensors are not kept.
     """
 
     def __init__(self, caches: Iterable[LayerCache]):
         self._rings = {cache.layer.index: Ring(cache) for cache in caches}
-        self._where: dict[int, tuple[Tensor, Tensor]] = {}  # size -> slot, tokens with this one
+        self._where: dict[int, tuple[Tensor, Tensor]] = {}  # size -> slot, tokens incl. this one
 
     def begin(self, position: Tensor) -> None:
-        """Finds the place of the token at this position (1,), in rings of every size."""
+        """Finds the slot of the token at this position (1,) for every ring size."""
         for size in {ring.size for ring in self._rings.values()}:
             self._where[size] = position % size, (position + 1).clamp(max=size)
 
@@ -61,12 +61,12 @@ class Ring:
         self._layer, self._rotation = cache.layer, cache.rotation
         self.size = cache.layer.within(cache.rotation.length)
         self.keys, self.values = (self._latest(x, cache) for x in (cache.keys, cache.values))
-        # Position-free keys: once positions are re-assigned, or where keys are turned anew.
+        # Position-free keys: once positions are re-assigned, or if keys are rotated again.
         self._plain = None if cache.plain is None else self._latest(cache.plain, cache)
         self._reassigned = False
 
     def _latest(self, x: Tensor, cache: LayerCache) -> Tensor:
-        """What of x (G, C, D), the prompt its first entries, is in the ring: (G, size, D)."""
+        """The ring (G, size, D) of x (G, C, D), whose first entries are the prompt's."""
         P, n = cache.length, min(cache.length, self.size)
         latest = x.new_zeros(len(x), self.size, x.shape[-1])
         latest[:, torch.arange(P - n, P, device=x.device) % self.size] = x[:, P - n : P]
@@ -77,7 +77,7 @@ class Ring:
         self._rotation = Rotation(self._layer, length, self.keys)
 
     def reassign(self, position: Tensor) -> None:
-        """Takes back the rotation of all tokens, the next of which has this position."""
+        """Undoes the rotation of all tokens; the next one has this position."""
         self._reassigned = True
         if self._plain is not None:
             return
@@ -95,6 +95,6 @@ class Ring:
         if self._plain is not None:
             self._plain.index_copy_(1, slot, k)
             behind = (slot - torch.arange(self.size, device=slot.device)) % self.size
-            places = (place - behind).clamp(min=0)  # under 0: not in use yet
+            places = (place - behind).clamp(min=0)  # below 0: not in use yet
             self.keys.copy_(x.rotate(self._plain, places, self._rotation.length))
         return cached_attention(q, self.keys, self.values, count, x.scale, None, x.softcap, x.sinks)

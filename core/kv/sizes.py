@@ -1,6 +1,6 @@
 """The sizes of a bounded memory, cut to fit a model's window.
 
-Knows no method: what all of them have is here, what one has besides stands with it.
+Independent of the method: options that all bounded methods share are here, others with the method.
 """
 
 from dataclasses import dataclass, replace
@@ -12,12 +12,12 @@ from longctx.core.contracts.method import MethodOptions
 
 @dataclass(frozen=True)
 class Sizes(MethodOptions):
-    """Options that all of these methods have.
+    """Options that all bounded methods share.
 
     Attributes:
         budget: tokens that each layer's cache keeps after a chunk, and after a token of an answer.
         chunk: tokens of the input read at a time.
-        question: tokens of a question that find room behind `budget` and a chunk, at least.
+        question: least room in tokens for a question after `budget` and a chunk.
     """
 
     budget: int = 8192
@@ -31,15 +31,14 @@ class Sizes(MethodOptions):
 
     @property
     def longest(self) -> int:
-        """Tokens attended to at most, those of a question included."""
+        """Most tokens attended to, a question's included."""
         return self.budget + self.chunk + self.question
 
     def fitted(self, window: int) -> Self:
         """Options whose longest window is at most what the model was trained on.
 
-        Where it is not, an eighth of the trained window is left for a question and a quarter for a
-        chunk, where they want as much, and the rest for what is kept; what that does not need is
-        the chunk's.
+        If it is longer, a question gets at most an eighth of the trained window, a chunk at most a
+        quarter, and kept tokens the rest; the chunk gets whatever they do not need.
 
         Raises:
             UsageError: what is left is too small for the method.

@@ -1,8 +1,8 @@
-"""Semantic spans of a block, by its attention map, and their index vectors.
+"""Semantic spans of a block, found in its attention map, and their index vectors.
 
 Tang et al., "Ltri-LLM: Streaming Long Context Inference for LLMs with Training-Free Dynamic
-Triangular Attention Pattern". Pure functions over B blocks of N tokens, with up to S spans each.
-They know no method, no layer and no store.
+Triangular Attention Pattern". Pure functions over B blocks of N tokens with up to S spans each,
+independent of method, layer and store.
 """
 
 import math
@@ -18,12 +18,12 @@ RATIOS = {"row": (True, False), "column": (False, True), "row+column": (True, Tr
 
 
 def quantile(maps: Tensor, share: float) -> Tensor:
-    """The threshold of each block: the least entry that so large a share does not exceed.
+    """The threshold of each block: the least entry that a share of all entries does not exceed.
 
     Args:
-        maps: (B, H, N, N), attention of rows to columns; only entries on and below the diagonal
-            count, those of all heads together.
-        share: over 0, up to 1.
+        maps: (B, H, N, N), attention of rows to columns; entries on and below the diagonal count,
+            of all heads together.
+        share: above 0, up to 1.
 
     Returns:
         (B,) in the dtype of the maps.
@@ -32,11 +32,11 @@ def quantile(maps: Tensor, share: float) -> Tensor:
 
 
 def quantiles(maps: Tensor, shares: list[float]) -> Tensor:
-    """The same for many shares, with one sort.
+    """`quantile` for many shares, with one sort.
 
     Args:
         maps: (B, H, N, N), see `quantile`.
-        shares: n of them, each over 0, up to 1.
+        shares: n of them, each above 0, up to 1.
 
     Returns:
         (B, n) in the dtype of the maps.
@@ -46,7 +46,7 @@ def quantiles(maps: Tensor, shares: list[float]) -> Tensor:
     entries = maps[:, :, row, column].flatten(1)
     M = entries.shape[1]
     ranks = [min(max(1, math.ceil(share * M)), M) for share in shares]
-    if len(ranks) == 1:  # is found without a sort
+    if len(ranks) == 1:  # needs no sort
         return entries.kthvalue(ranks[0], dim=1, keepdim=True).values
     return entries.sort(dim=1).values[:, torch.tensor(ranks, device=maps.device) - 1]
 
@@ -55,9 +55,9 @@ def boxes(summed: Tensor, theta: Tensor, heads: int = 1) -> Boxes:
     """The best span of each anti-diagonal of a block's scores (equation 5, appendix E).
 
     Args:
-        summed: (B, N, N), attention summed over so many heads.
-        theta: (B,), taken off every head's entries on and below the diagonal.
-        heads: that the map is the sum of.
+        summed: (B, N, N), attention summed over heads.
+        theta: (B,), subtracted from every head's entries on and below the diagonal.
+        heads: number of heads summed.
 
     Returns:
         2N-1 candidates; see `span_boxes`.
@@ -71,18 +71,18 @@ def suppress(
     """Greedy non-maximum suppression of overlapping spans.
 
     A span x..y is the square from (x, x) to (y + 1, y + 1). The best span is kept, those that
-    overlap with it by more than `phi` are dropped, and so on. Of equal scores the earlier x comes
+    overlap it by more than `phi` are dropped, and so on. On equal scores the earlier x comes
     first, then the shorter span. Only positive scores are kept.
 
     Args:
         score: (B, M).
         x, y: (B, M) int64.
-        phi: the largest ratio of intersection to union that two kept spans have.
-        keep: spans that are kept of a block, at most.
+        phi: the largest ratio of intersection to union of two kept spans.
+        keep: most spans kept per block.
 
     Returns:
-        First tokens (B, keep), last tokens (B, keep) and which of them there are (B, keep), best
-        first; where there is none, both tokens are 0.
+        First tokens (B, keep), last tokens (B, keep) and which of them exist (B, keep), best first;
+        where there is none, both tokens are 0.
     """
     M = score.shape[1]  # no span is longer
     order = (x * (M + 1) + y - x).argsort(dim=1, stable=True)
@@ -109,11 +109,11 @@ def find(maps: Tensor, share: float, phi: float, keep: int) -> tuple[Tensor, Ten
 
     Args:
         maps: (B, H, N, N), attention by rows and columns.
-        share: the quantile that is taken off every entry; see `quantile`.
+        share: the quantile subtracted from every entry; see `quantile`.
         phi, keep: see `suppress`.
 
     Returns:
-        First tokens, last tokens and which there are, (B, keep); see `suppress`.
+        First tokens, last tokens and which exist, (B, keep); see `suppress`.
     """
     theta = quantile(maps, share)
     score, x, y = boxes(wide(maps).sum(dim=1), theta, maps.shape[1])
@@ -124,13 +124,13 @@ def ratios(summed: Tensor, x: Tensor, y: Tensor, kind: str) -> Tensor:
     """How much of the attention around a span stays within it (3.3.2).
 
     Args:
-        summed: (B, N, N), attention summed over heads; what is above the diagonal does not count.
+        summed: (B, N, N), attention summed over heads; entries above the diagonal do not count.
         x, y: (B, S) int64, first and last token of each span.
         kind: which neighbours in the block: `row` (the same rows, columns before the span),
             `column` (its columns, rows after it) or `row+column`.
 
     Returns:
-        (B, S), the triangle's mass over that of triangle and neighbours; 1 where both are nothing.
+        (B, S), the triangle's mass over that of triangle and neighbours; 1 where both are 0.
     """
     summed = wide(summed).tril()
     token = torch.arange(summed.shape[-1], device=x.device)
@@ -150,15 +150,15 @@ def ratios(summed: Tensor, x: Tensor, y: Tensor, kind: str) -> Tensor:
 def counts(length: Tensor, r: Tensor, there: Tensor, lam: float, most: int) -> Tensor:
     """How many index vectors each span gets (equation 7).
 
-    A span gets its length times exp(-lam (1 - r)), rounded, and at least one. Where that makes
-    more than `most` in a block, what each has beyond one is scaled down in proportion.
+    A span gets its length times exp(-lam (1 - r)), rounded, and at least one. If a block exceeds
+    `most`, what each span has beyond one is scaled down in proportion.
 
     Args:
         length: (B, S) int64, tokens of each span.
         r: (B, S), see `ratios`.
-        there: (B, S), which spans there are; the others get none.
-        lam: how fast they become fewer as r falls.
-        most: vectors of a block; as many as spans, or more.
+        there: (B, S), which spans exist; the others get none.
+        lam: how fast the count falls with r.
+        most: most vectors of a block; at least the number of spans.
 
     Returns:
         (B, S) int64.
@@ -171,15 +171,15 @@ def counts(length: Tensor, r: Tensor, there: Tensor, lam: float, most: int) -> T
 
 
 def chosen(received: Tensor, x: Tensor, y: Tensor, count: Tensor) -> Tensor:
-    """The tokens of each span that received most attention (equation 6).
+    """The tokens of each span that received the most attention (equation 6).
 
     Args:
         received: (B, N), of each token.
         x, y: (B, S) int64, first and last token of each span.
-        count: (B, S) tokens that are wanted; no more than the span has.
+        count: (B, S), tokens to choose; at most the span's length.
 
     Returns:
-        (B, S, N) bool; of tokens that received the same, the earlier one.
+        (B, S, N) bool; ties go to the earlier token.
     """
     token = torch.arange(received.shape[1], device=x.device)
     inside = (token >= x[:, :, None]) & (token <= y[:, :, None])
@@ -189,7 +189,7 @@ def chosen(received: Tensor, x: Tensor, y: Tensor, count: Tensor) -> Tensor:
 
 
 def summed_vectors(vectors: Tensor, tokens: Tensor) -> Tensor:
-    """The sum of each span's index vectors; it is all that `similarity` needs of them.
+    """The sum of each span's index vectors, which is all that `similarity` needs.
 
     Args:
         vectors: (B, N, D), a key or query of every token.
@@ -203,7 +203,7 @@ def summed_vectors(vectors: Tensor, tokens: Tensor) -> Tensor:
 
 
 def similarity(queries: Tensor, keys: Tensor) -> Tensor:
-    """How similar spans are: the sum of the products of all pairs of their vectors (equation 8).
+    """Similarity of spans: the sum of the products of all pairs of their vectors (equation 8).
 
     Args:
         queries: (J, D), sums of each span's index vectors.
@@ -216,11 +216,11 @@ def similarity(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def block_scores(queries: Tensor, asking: Tensor, keys: Tensor, there: Tensor) -> Tensor:
-    """The largest similarity of any of a block's spans with any asking span (equation 9).
+    """The largest similarity of any of a block's spans to any query span (equation 9).
 
     Args:
         queries: (J, D), sums of index vectors.
-        asking: (J,) bool, which of them there are.
+        asking: (J,) bool, which of them exist.
         keys: (n, S, D), those of n blocks.
         there: (n, S) bool.
 
@@ -233,12 +233,12 @@ def block_scores(queries: Tensor, asking: Tensor, keys: Tensor, there: Tensor) -
 
 
 def best(scores: Tensor, count: int, votes: Tensor | None = None) -> Tensor:
-    """The best blocks: by votes if there are any, then by score, then the earlier one.
+    """The best blocks: by votes if given, then by score, then the earlier one.
 
     Args:
         scores: (n,), no NaN.
-        count: blocks that are wanted.
-        votes: (n,), which decide before scores.
+        count: blocks to choose.
+        votes: (n,), which take precedence over scores.
 
     Returns:
         (min(count, n),) int64, in document order.

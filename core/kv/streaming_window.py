@@ -1,8 +1,9 @@
 """Attention of a chunk to a local window and, at one fixed distance, to retrieved tokens.
 
-Local tokens stand at their true distances, far ones all at the same. The two are attended to apart
-and merged by their log-sum-exps, so that what the local window gives is known first: the attention
-that each of its tokens received, and a block's attention to itself. Knows no method and no store.
+Local tokens are at their true distances, far ones all at the same. The two attentions are computed
+separately and merged by their log-sum-exps, so that the local window's part is known first: the
+attention that each local token received, and a block's attention to itself. Independent of method
+and store.
 """
 
 from dataclasses import dataclass
@@ -16,12 +17,12 @@ from longctx.core.model.adapter import Layer
 from longctx.core.model.attention import fused_causal, merged, with_sinks
 from longctx.kernels.door import fused_attention
 
-LOGITS = 1 << 24  # attention logits that exist at once where no fused operator computes them
+LOGITS = 1 << 24  # most attention logits at once where no fused operator computes them
 
 
 @dataclass(frozen=True)
 class Near:
-    """What T queries at the end of a local window give to it.
+    """Attention of T queries at the end of a local window to that window.
 
     Attributes:
         layer: the layer.
@@ -46,7 +47,7 @@ class Near:
 
 
 def plain(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention (H, T, D) to k and v (G, S, D) at positions from 0 on, the queries the last."""
+    """Attention (H, T, D) to k and v (G, S, D) at positions from 0, the queries at the last."""
     T, S = q.shape[1], k.shape[1]
     q = layer.rotate(q, slice(S - T, S), S)
     return layer.attention(q, layer.rotate(k, slice(0, S), S), v)
@@ -60,7 +61,7 @@ def near_of(layer: Layer, q: Tensor, k: Tensor, v: Tensor, length: int) -> Near:
         q: position-free queries (H, T, D) of its last T tokens.
         k: position-free keys (G, W, D).
         v: values (G, W, D).
-        length: positions that a window has at most.
+        length: most positions of a window.
     """
     T, W = q.shape[1], k.shape[1]
     q, k = layer.rotate(q, slice(W - T, W), length), layer.rotate(k, slice(0, W), length)
@@ -72,7 +73,7 @@ def near_of(layer: Layer, q: Tensor, k: Tensor, v: Tensor, length: int) -> Near:
 
 @dataclass(frozen=True)
 class Both:
-    """What T queries give to far tokens, beside a local window.
+    """Attention of T queries to far tokens and a local window.
 
     Attributes:
         layer: the layer.
@@ -103,15 +104,15 @@ class Both:
 def at_one_distance(
     near: Near, q: Tensor, k: Tensor, v: Tensor, distance: int, length: int
 ) -> Both:
-    """Attends to far tokens too.
+    """Adds attention to far tokens.
 
     Args:
         near: attention to the local window.
         q: its position-free queries (H, T, D).
         k: position-free keys (G, S, D) of the far tokens, S > 0.
         v: their values (G, S, D).
-        distance: of all of them from all queries, in tokens.
-        length: positions that a window has at most.
+        distance: from all of them to all queries, in tokens.
+        length: most positions of a window.
     """
     layer = near.layer
     at, zero = (torch.tensor(place, device=q.device) for place in (distance, 0))
@@ -124,13 +125,13 @@ def at_one_distance(
 def attention_lse(
     layer: Layer, q: Tensor, k: Tensor, v: Tensor, causal: bool
 ) -> tuple[Tensor, Tensor]:
-    """Attention of rotated queries and its log-sum-exps, the layer's sinks left out.
+    """Attention of rotated queries and its log-sum-exps, without the layer's sinks.
 
     Args:
         layer: scale and soft cap are taken from it.
         q: (H, T, D).
         k, v: (G, S, D).
-        causal: the queries stand at the last T of the S positions; else they see all keys.
+        causal: the queries are at the last T of the S positions; else they see all keys.
 
     Returns:
         (H, T, D), and (H, T) float32 or wider.
@@ -144,7 +145,7 @@ def attention_lse(
 
 
 def _defined(layer: Layer, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-    """The same as it is defined, a block of queries at a time."""
+    """The same by its definition, a block of queries at a time."""
     (H, T, _), (G, S, _) = q.shape, k.shape
     rows = max(1, LOGITS // (H * S))
     out, lse = [], []
@@ -171,15 +172,15 @@ def _logits(layer: Layer, q: Tensor, k: Tensor) -> Tensor:
 
 
 def own_maps(near: Near, block: int) -> tuple[Tensor, int]:
-    """Attention of the queries within the blocks of the local window that they lie in.
+    """Attention of the queries within their own blocks of the local window.
 
     Args:
         near: attention to the local window, which begins with a block.
         block: tokens of a block.
 
     Returns:
-        (B, H, block, block), rows of others and what is above the diagonal 0; and how many tokens
-        of the first of these blocks come before the queries.
+        (B, H, block, block), 0 in rows of others and above the diagonal; and how many tokens of the
+        first of these blocks come before the queries.
     """
     (H, T, D), (G, W, _) = near.q.shape, near.k.shape
     offset = (W - T) % block

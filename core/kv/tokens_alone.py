@@ -1,7 +1,7 @@
-"""A memory that keeps nothing but the document's tokens, which are recomputed when asked.
+"""A memory that keeps only the document's tokens, which are recomputed for a question.
 
-What the methods share that run no layers before there is a question. Which tokens are recomputed is
-theirs to say.
+The base of methods that run no layers before there is a question. Each decides which tokens are
+recomputed.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ class TokensAlone(Method, abstract=True):
         self.depth = 0
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Is never reached: reading runs no layers."""
+        """Never reached: reading runs no layers."""
         raise AssertionError("nothing is read before the question")
 
     def snapshot(self) -> Snapshot:
@@ -33,8 +33,8 @@ class TokensAlone(Method, abstract=True):
     def restore(
         self, snapshot: Snapshot, stored: Stored | None = None, reading: bool = True
     ) -> None:
-        """Has nothing to take up."""
+        """Has nothing to restore."""
 
     def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
-        """Nothing."""
+        """A snapshot is empty."""
         return 0

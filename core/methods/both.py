@@ -1,8 +1,8 @@
 """REFORM's embeddings and ReAttention's keys and values from one reading.
 
-The document is read as ReAttention reads it, and REFORM's heads are tapped on the way: its tokens
-are embedded in the light of all that came before, not of an evicted cache. A question gathers and
-recomputes (REFORM, the usual way) or attends to everything that was kept (ReAttention).
+The document is read as ReAttention reads it, and REFORM's heads are tapped on the way, so its token
+embeddings reflect everything before them, not an evicted cache. A question gathers and recomputes
+(REFORM, the default) or attends to everything kept (ReAttention).
 """
 
 from collections.abc import Callable
@@ -35,8 +35,8 @@ class Options(contract.MethodOptions):
     """Options of both methods.
 
     Attributes:
-        reform: of the embeddings, and of what is gathered; chunk, budget and the like of its own
-            cache are not looked at.
+        reform: of the embeddings and the gathering; those of its own cache, such as chunk and
+            budget, are ignored.
         reattention: of the reading.
     """
 
@@ -46,7 +46,7 @@ class Options(contract.MethodOptions):
     reattention: by_reattention.Options
 
     def fitted(self, window: int) -> Self:
-        """Those of the reading are made to fit; see `MethodOptions.fitted`."""
+        """Fits the reading options; see `MethodOptions.fitted`."""
         return self.with_reading(self.reading.fitted(window))
 
     @property
@@ -55,7 +55,7 @@ class Options(contract.MethodOptions):
         return self.reattention
 
     def with_reading(self, part: by_reattention.Options) -> Self:
-        """The same with others of ReAttention; see `MethodOptions.with_reading`."""
+        """The same with other options of ReAttention; see `MethodOptions.with_reading`."""
         return replace(self, reattention=part)
 
     @classmethod
@@ -87,7 +87,7 @@ class Method(contract.Growing):
         return self._kv.chunk
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Taps the layer, and attends as ReAttention does; see `Memory.attend`."""
+        """Taps the layer and attends as ReAttention does; see `Memory.attend`."""
         self._taps.tap(layer.index, q, k, v)
         return self._kv.attend(layer, q, k, v)
 
@@ -100,15 +100,15 @@ class Method(contract.Growing):
         return self._kv.snapshot()
 
     def restore(self, snapshot: Snapshot, stored: Stored, reading: bool) -> None:
-        """Takes up what ReAttention needs."""
+        """Restores what ReAttention needs."""
         self._kv.restore(snapshot, stored, reading)
 
     def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
-        """What ReAttention's takes."""
+        """Bytes of ReAttention's snapshot."""
         return self._kv.snapshot_bytes(tokens, itemsize)
 
     def row_bytes(self) -> int:
-        """Embeddings, keys and values."""
+        """Bytes of embeddings, keys and values."""
         return embedding_bytes(self._heads, self._layers) + self._kv.row_bytes()
 
     def held_bytes(self, tokens: int) -> Held:
@@ -116,12 +116,12 @@ class Method(contract.Growing):
         return self._kv.held_bytes(tokens)
 
     def fill(self, tokens: int) -> None:
-        """As if so many tokens had been read; for measurements."""
+        """As if `tokens` tokens had been read; for measurements."""
         self._kv.fill(tokens)
 
 
 class Recomputing(contract.Scoring):
-    """Answers from such a state as REFORM does: what scores best is recomputed.
+    """Answers from this state as REFORM does: the best-scoring tokens are recomputed.
 
     Args:
         options: of REFORM.
@@ -148,13 +148,13 @@ class Recomputing(contract.Scoring):
 
 
 class Tapped(Memory):
-    """A memory whose layers are tapped, up to the highest that is wanted."""
+    """A memory whose layers are tapped, up to the highest one needed."""
 
     def __init__(self, taps: Taps, memory: Recalled):
         self.taps, self._memory, self.chunk = taps, memory, memory.chunk
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Taps, and attends through the memory; see `Memory.attend`."""
+        """Taps the layer and attends through the memory; see `Memory.attend`."""
         self.taps.tap(layer.index, q, k, v)
         if layer.index == self.taps.depth - 1:
             raise EarlyExit

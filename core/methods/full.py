@@ -1,7 +1,7 @@
 """Full attention: nothing is left out, for documents that fit the model's window.
 
-The state is the document's tokens alone; a question recomputes all of them with itself. This is the
-baseline that every other method must equal inside its limits.
+The state is only the document's tokens; all of them are recomputed with each question. This is the
+baseline that every other method must equal within its limits.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,6 @@ class Options(MethodOptions):
 
 
 class Method(TokensAlone):
-    """Every token is wanted for every question."""
+    """Every question needs every token."""
 
     gather = None

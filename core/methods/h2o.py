@@ -1,7 +1,7 @@
 """H2O: half of the budget for the latest tokens, half for the most attended so far.
 
 Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language
-Models", NeurIPS 2023. A baseline; REFORM reads with a cache of this kind and answers otherwise.
+Models", NeurIPS 2023. A baseline; REFORM reads with a cache of this kind but answers differently.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class Options(Sizes):
     """Options of H2O.
 
     Attributes:
-        queries: last queries of a chunk, or of a question, whose attention counts; None: all of
-            them. REFORM's comparisons take 128.
+        queries: last queries of a chunk, or of a question, whose attention counts; None: all.
+            REFORM's comparisons use 128.
     """
 
     queries: int | None = None
@@ -38,20 +38,20 @@ class Options(Sizes):
 
 
 class Method(Evicting):
-    """The memory of H2O; each layer and key/value head keeps tokens of its own.
+    """The memory of H2O; each layer and key/value head keeps its own tokens.
 
     Differences from the paper: the input is read in chunks, and tokens are evicted after each whole
     chunk instead of one by one; a question is not evicted while it is read; attention is summed
-    over the query heads of a group, which keep one set; positions are those in the cache. Of equal
-    attention the earlier token stays. Layers with a sliding window keep their window.
+    over the query heads of a group, which keep one set; positions are those in the cache. Ties go
+    to the earlier token. Layers with a sliding window keep their window.
     """
 
     name, carries = "h2o", True
 
     def weigh(self, mass: Tensor, layer: Layer, q: Tensor, k: Tensor, lse: Tensor | None) -> Tensor:
-        """The attention that was received so far; see `Evicting.weigh`."""
+        """The attention received so far; see `Evicting.weigh`."""
         return mass + received(layer, q, k, lse, self.options.queries)
 
     def stay(self, mass: Tensor) -> Tensor:
-        """The latest tokens, and the heaviest of the others; see `Evicting.stay`."""
+        """The latest tokens and the most attended of the others; see `Evicting.stay`."""
         return heaviest(mass, self.options.budget, 0, self.options.budget // 2)

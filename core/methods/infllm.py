@@ -1,7 +1,7 @@
 """InfLLM: blocks are retrieved by the keys that their neighbours attended to most.
 
 Xiao et al., "InfLLM: Training-Free Long-Context Extrapolation for LLMs with an Efficient Context
-Memory", NeurIPS 2024. A baseline; Ltri-LLM keeps the same window and finds its blocks otherwise.
+Memory", NeurIPS 2024. A baseline; Ltri-LLM keeps the same window but retrieves blocks differently.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Options(BlockOptions):
     """Options of InfLLM; the defaults are those of the published code.
 
     Attributes:
-        vectors: keys of a block, for each query head, whose mean stands for it.
+        vectors: keys of a block, for each query head, whose mean represents it.
     """
 
     vectors: int = 4
@@ -35,11 +35,11 @@ class Options(BlockOptions):
 class Method(Retrieving):
     """The memory of InfLLM.
 
-    Differences from the paper and its published code, as far as they can be told: a local window
-    begins at a block's border; attention received is that within the local window, of all queries
-    that a token was local to; equal attention goes to the earlier token, equal scores to the
-    earlier block; each token of an answer retrieves anew. Layers with a sliding window keep their
-    window and retrieve nothing.
+    Known differences from the paper and its published code: a local window begins at a block's
+    border; attention received is that within the local window, from all queries that a token was
+    local to; ties of attention go to the earlier token, ties of scores to the earlier block; each
+    token of an answer retrieves again. Layers with a sliding window keep their window and retrieve
+    nothing.
     """
 
     name, per_head = "infllm", True
@@ -53,5 +53,5 @@ class Method(Retrieving):
         return {"vectors": representatives(keys, received, self.options.vectors)}
 
     def choose(self, layer: Layer, read: Read, index: Rows) -> Chosen:
-        """The blocks that the chunk's mean query fits best; see `best_blocks`."""
+        """The blocks that best match the chunk's mean query; see `best_blocks`."""
         return Chosen(best_blocks(read.q, index["vectors"], self.options.retrieved))

@@ -2,7 +2,7 @@
 
 Tang et al., "Ltri-LLM: Streaming Long Context Inference for LLMs with Training-Free Dynamic
 Triangular Attention Pattern". Spans are the triangles of the attention map (`core/kv/spans.py`);
-the layers' retrieval heads compare them, and vote. The window is InfLLM's
+the layers' retrieval heads compare them and vote. The window is InfLLM's
 (`core/kv/retrieving.py`).
 """
 
@@ -21,7 +21,7 @@ from longctx.core.kv.block_vectors import best_blocks, representatives
 from longctx.core.kv.retrieving import Chosen, Read, Retrieving
 from longctx.core.model.adapter import Layer
 
-EARLY, EARLY_LAMBDA, LAMBDA = 4, 20.0, 3.0  # the first layers, their lambda, and the others'
+EARLY, EARLY_LAMBDA, LAMBDA = 4, 20.0, 3.0  # number of early layers, their lambda, the others'
 REPRESENTATIVE = 4  # keys of a block's vector in layers below the first retrieval head
 
 
@@ -30,15 +30,15 @@ class Options(BlockOptions):
     """Options of Ltri-LLM; the defaults are the paper's (section 4).
 
     Attributes:
-        spans: of a block, at most.
-        vectors: index vectors of a block, at most.
-        theta: quantile of a block's attention that is subtracted before spans are scored, of all
+        spans: most spans of a block.
+        vectors: most index vectors of a block.
+        theta: quantile of a block's attention that is subtracted before spans are scored, for all
             layers or one for each.
         phi: intersection over union above which a span is suppressed, likewise.
         lam: how fast a span's vectors become fewer as its neighbours attend to it, likewise; None:
             20 in the first four layers, 3 above.
-        ratio: which neighbours these are: row, column or row+column.
-        heads: retrieval heads: layer, query head and copy score. Of a layer's the best is taken.
+        ratio: which neighbours count: row, column or row+column.
+        heads: retrieval heads: layer, query head and copy score; the best of each layer is used.
     """
 
     spans: int = 4
@@ -66,7 +66,7 @@ class Options(BlockOptions):
                 raise ValueError(f"heads: expected copy scores of 0 to 1, got {list(head)}")
 
     def fitted(self, window: int) -> Self:
-        """Fewer blocks are retrieved; see `BlockOptions.fitted`.
+        """Retrieves fewer blocks; see `BlockOptions.fitted`.
 
         Raises:
             UsageError: not even one block fits, or no retrieval heads are known.
@@ -85,19 +85,19 @@ class Method(Retrieving):
     """The memory of Ltri-LLM.
 
     Differences from the paper, which leaves these open: a block leaves the local window with the
-    maps of all its rows, and a layer that has no retrieval head retrieves by the votes so far, or
+    maps of all its rows, and a layer without a retrieval head retrieves by the votes so far, or
     below the first such head by InfLLM's vectors; ties of votes go to the latest similarity, then
-    to the earlier block; a span has one index vector at least, and what all have beyond one is
-    scaled down in proportion where a block has too many; a chunk in which no span is found is a
-    span in each of its blocks. What is kept of a span is the sum of its index vectors, which is all
-    that the sum over pairs (equation 8) needs. Layers with a sliding window retrieve nothing.
+    to the earlier block; a span has at least one index vector, and if a block has too many, those
+    beyond one are scaled down in proportion; a chunk without any span counts as one span in each of
+    its blocks. Only the sum of a span's index vectors is kept, which is all that the sum over pairs
+    (equation 8) needs. Layers with a sliding window retrieve nothing.
 
     Args:
         options: `Options`.
         layers, place: see `Method`.
 
     Raises:
-        UsageError: a retrieval head or a layer's option is none of the model's.
+        UsageError: a retrieval head or a layer's option does not fit the model.
     """
 
     name, per_head, anew = "ltri", True, False
@@ -110,7 +110,7 @@ class Method(Retrieving):
         usual = tuple(EARLY_LAMBDA if i < EARLY else LAMBDA for i in range(len(layers)))
         lam = usual if options.lam is None else options.lam
         self._lam = of_layers("lam", lam, len(layers))
-        self._ballot = self._similar = torch.zeros(0)  # (n,) of the layers so far, of the latest
+        self._ballot = self._similar = torch.zeros(0)  # (n,) of all layers so far, of the latest
         super().__init__(options, layers, place)
 
     # --- the index ---
@@ -126,7 +126,7 @@ class Method(Retrieving):
         return {}
 
     def note_forms(self, layer: Layer) -> dict[str, RowForm]:
-        """First and last token of each span, and how many vectors it gets, 0 where it is none."""
+        """First and last token of each span and its number of vectors, 0 if there is no span."""
         if layer.index in self._heads:
             return {"spans": RowForm((self.options.spans, 3), torch.int32)}
         return {}
@@ -160,15 +160,15 @@ class Method(Retrieving):
 
     @property
     def chunk(self) -> int:
-        """Tokens read next; a question at once, since what its last chunk retrieves stays."""
+        """Tokens read next; a question at once, since the blocks of its last chunk stay."""
         return self.options.local if self._votes is not None else super().chunk
 
     def begin_chunk(self) -> None:
-        """No layer has voted."""
+        """Clears the votes."""
         self._ballot = self._similar = torch.zeros(0)
 
     def choose(self, layer: Layer, read: Read, index: Rows) -> Chosen:
-        """The blocks with most votes."""
+        """The blocks with the most votes."""
         if layer.index < self._first:
             blocks = best_blocks(read.q, index["vectors"], self.options.retrieved)
             return Chosen(blocks, torch.zeros_like(blocks))
@@ -178,7 +178,7 @@ class Method(Retrieving):
         return Chosen(blocks, self._ballot[blocks])
 
     def _poll(self, layer: Layer, read: Read, index: Rows) -> None:
-        """A layer's own best blocks get its retrieval head's copy score."""
+        """Adds a layer's copy score to the votes of its own best blocks."""
         queries, asking = self._asking(layer, read)
         self._similar = spans.block_scores(queries, asking, index["sums"], index["there"])
         if not len(self._ballot):
@@ -187,7 +187,7 @@ class Method(Retrieving):
         self._ballot[own] += self._heads[layer.index][1]
 
     def _asking(self, layer: Layer, read: Read) -> tuple[Tensor, Tensor]:
-        """The chunk's spans: sums of index vectors (J, D), and which of them there are (J,)."""
+        """The chunk's spans: sums of index vectors (J, D), and which of them exist (J,)."""
         q, given = read.q[self._heads[layer.index][0]], read.given.sum(dim=0)  # (T, D), (T,)
         sums, there, whole = [], [], []
         start = 0
@@ -202,11 +202,11 @@ class Method(Retrieving):
             there.append((count > 0).flatten())
             whole.append(self._whole(own, vectors))
         found, all_parts = torch.cat(there), torch.cat(whole)
-        none = (~found.any()).expand(len(all_parts))  # no number leaves the device
+        none = (~found.any()).expand(len(all_parts))  # nothing is copied to the host
         return torch.cat([*sums, all_parts]), torch.cat([found, none])
 
     def _whole(self, given: Tensor, vectors: Tensor) -> Tensor:
-        """Sums (B, D) of index vectors of parts that are one span each, without neighbours."""
+        """Sums (B, D) of index vectors of parts that are a single span, without neighbours."""
         B, n = given.shape
         zero = torch.zeros(B, 1, dtype=torch.int64, device=given.device)
         tokens = spans.chosen(given, zero, zero + n - 1, zero + min(n, self.options.vectors))
@@ -214,15 +214,15 @@ class Method(Retrieving):
 
 
 def parts(offset: int, tokens: int, block: int) -> list[tuple[slice, slice]]:
-    """A chunk divided where blocks meet, parts of the same place in their blocks together.
+    """A chunk divided at block borders; parts at the same place in their blocks are grouped.
 
     Args:
         offset: tokens of the first block that come before the chunk, less than `block`.
-        tokens: of the chunk.
+        tokens: in the chunk.
         block: tokens of a block.
 
     Returns:
-        Blocks, and which of their tokens are the chunk's, in order.
+        Slices of blocks and of their tokens that belong to the chunk, in order.
     """
     end, begin = offset + tokens, 0
     found = []
@@ -260,10 +260,10 @@ def best_heads(
 
 
 def of_layers(name: str, value: float | tuple[float, ...], layers: int) -> tuple[float, ...]:
-    """An option of every layer.
+    """An option's value for every layer.
 
     Raises:
-        UsageError: there are fewer or more values than layers.
+        UsageError: the number of values is not that of the layers.
     """
     if not isinstance(value, tuple):
         return (value,) * layers

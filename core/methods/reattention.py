@@ -1,8 +1,8 @@
 """ReAttention: all keys and values are kept position-free; each chunk selects some by top-k.
 
 Liu et al., "ReAttention: Training-Free Infinite Context with Finite Attention Scope", ICLR 2025.
-Before a layer attends, the chunk's queries vote for the keys that they fit best (2.1); what they
-chose stands between the first and the latest tokens, at consecutive positions (2.2).
+Before a layer attends, the chunk's queries vote for their best keys (2.1); the selected tokens are
+placed between the first and the latest ones, at consecutive positions (2.2).
 """
 
 import copy
@@ -48,12 +48,12 @@ class Options(contract.MethodOptions):
 
     Attributes:
         first: tokens at the start of the input that are always attended to.
-        local: latest tokens that are, the chunk being read included.
+        local: latest tokens always attended to, including the chunk being read.
         chunk: tokens of the input read at a time, after the first `first + local`.
         top_k: keys that each query head chooses for each token.
-        voted: most voted keys that are selected (k' of the paper).
+        voted: number of most voted keys that are selected (k' of the paper).
         span: tokens that a selected key grows to.
-        gather: tokens shown as passages, at most.
+        gather: most tokens shown as passages.
         kv_dtype: how keys and values are kept: auto (as they are computed), bf16 or int8.
     """
 
@@ -77,16 +77,16 @@ class Options(contract.MethodOptions):
 
     @property
     def near(self) -> int:
-        """Tokens of the first chunk, among which none can be selected yet."""
+        """Tokens of the first chunk, where nothing can be selected yet."""
         return self.first + self.local
 
     @property
     def window(self) -> int:
-        """Tokens attended to at most."""
+        """Most tokens attended to."""
         return self.near + self.voted * self.span
 
     def fitted(self, window: int) -> Self:
-        """Fewer keys are selected; see `MethodOptions.fitted`.
+        """Selects fewer keys; see `MethodOptions.fitted`.
 
         Raises:
             UsageError: not even one fits.
@@ -102,7 +102,7 @@ class Options(contract.MethodOptions):
 
     @classmethod
     def measured(cls, layers: int, window: int) -> Self:
-        """Half of the model's window is local, at most; see `MethodOptions.measured`."""
+        """A local window of at most half the model's; see `MethodOptions.measured`."""
         local = min(cls.local, window // 2)
         return cls(local=local, chunk=min(cls.chunk, local))
 
@@ -111,11 +111,11 @@ class Method(contract.Growing, contract.Recallable, Whole):
     """The memory of ReAttention.
 
     Differences from the paper, which leaves these open: ties of votes go to the higher best score,
-    then to the earlier token; layers with a sliding window keep their window and select nothing;
-    where a rotary embedding depends on the length, it is that of the longest window. Keys and
-    values of a chunk are kept as `kv_dtype` says before the chunk attends to them, so that a state
-    that was saved answers like the process that read the document. Unlike the published kernel,
-    every key is a candidate.
+    then to the earlier token; layers with a sliding window keep their window and select nothing; a
+    rotary embedding that depends on the length is that of the longest window. Keys and values of a
+    chunk are converted to `kv_dtype` before the chunk attends to them, so that a saved state
+    answers like the process that read the document. Unlike in the published kernel, every key is a
+    candidate.
 
     Args:
         options: `Options`.
@@ -181,7 +181,7 @@ class Method(contract.Growing, contract.Recallable, Whole):
             self._steps += 1
 
     def _near(self, q: Tensor, kv: LayerKV) -> Window | None:
-        """The tokens that the last ones, position-free (H, T, D), attend to; None: all."""
+        """The window that the last tokens, position-free (H, T, D), attend to; None: all tokens."""
         o, total = self.options, kv.keys.length
         middle = total - o.local - o.first  # tokens between the first and the last
         if middle <= 0:
@@ -200,7 +200,7 @@ class Method(contract.Growing, contract.Recallable, Whole):
             self._seen += entries
 
     def _selected(self, layer: Layer, q: Tensor, kv: LayerKV, near: Window) -> Tensor:
-        """Attention (H, T, D) of the last T tokens of a window to it, at positions from 0 on."""
+        """Attention (H, T, D) of the last T tokens of a window to it, at positions from 0."""
         more = {"softcap": layer.softcap, "sinks": layer.sinks}
         values = kv.values.gather(near.tokens)  # (W, G, D)
         if q.shape[1] == 1 and layer.rope.half_split and (held := kv.keys.resident):
@@ -218,7 +218,7 @@ class Method(contract.Growing, contract.Recallable, Whole):
     # --- saving ---
 
     def rows(self, skip: int = 0) -> Groups:
-        """Keys and values of the last chunk, for each layer with full attention (T, G, D)."""
+        """Keys and values (T, G, D) of the last chunk, for each layer with full attention."""
         return {GROUP: self._kept.rows(skip)}
 
     def snapshot(self) -> Snapshot:
@@ -226,29 +226,29 @@ class Method(contract.Growing, contract.Recallable, Whole):
         return self._kept.snapshot()
 
     def restore(self, snapshot: Snapshot, stored: Stored, reading: bool) -> None:
-        """Takes up a document: its keys are loaded, its values read when they are wanted."""
+        """Restores a document: its keys are loaded, its values read when they are needed."""
         self._kept.restore(snapshot, stored, reading)
 
     def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
-        """The windows of sliding layers."""
+        """Bytes of the windows of sliding layers."""
         return self._kept.snapshot_bytes(itemsize)
 
     def row_bytes(self) -> int:
-        """Keys and values of all layers with full attention."""
+        """Bytes of keys and values of all layers with full attention."""
         return self._kept.row_bytes()
 
     def held_bytes(self, tokens: int) -> Held:
-        """Keys on the device as far as there is room; the rest, and values, beside it."""
+        """As many keys as fit on the device; the rest, and values, in host memory."""
         return self._kept.held_bytes(tokens)
 
     def fill(self, tokens: int) -> None:
-        """As if so many tokens had been read, with random keys; for measurements."""
+        """As if `tokens` tokens had been read, with random keys; for measurements."""
         self._kept.fill(tokens)
 
     # --- a question ---
 
     def recall(self) -> "Method":
-        """A memory for one question and its answer; this one stays as it is."""
+        """A memory for one question and its answer; this one does not change."""
         fork = copy.copy(self)
         fork._kept = self._kept.fork()
         fork._votes = torch.zeros(self._kept.seen, dtype=torch.int64, device=self._place.device)
@@ -256,12 +256,12 @@ class Method(contract.Growing, contract.Recallable, Whole):
         return fork
 
     def narrow(self, window: int) -> bool:
-        """Selects fewer keys, if need be; see `Whole.narrow`."""
+        """Selects fewer keys if necessary; see `Whole.narrow`."""
         before, self.options = self.options, self.options.fitted(window)
         return self.options != before
 
     def begin_answer(self) -> None:
-        """The question has been read; the votes of the answer's first tokens still count."""
+        """Marks the question as read; the votes of the answer's first tokens still count."""
         self._steps = 0
 
     @property
@@ -275,25 +275,25 @@ class Method(contract.Growing, contract.Recallable, Whole):
         return Columns(kv.keys, kv.values)
 
     def attended(self) -> float:
-        """Tokens in the windows of the answer's tokens."""
+        """Mean number of tokens that an answer's token attended to, over tokens and layers."""
         return float(self._seen) / max(1, self._looks)
 
     def scores(self, tokens: int) -> Scores:
-        """Votes of each token, over the layers, for the question and what came of the answer.
+        """Votes of each token, over the layers, for the question and the start of the answer.
 
-        Tokens that stood in a window all the time, the first and the last ones, need no votes and
-        have 0 where they got none; others without a vote in their span have -1 pooled.
+        Without votes in their span, tokens that are always in the window (the first and the last
+        ones) have 0, others -1 pooled.
         """
         o, P = self.options, self._kept.prefix
         raw = self._votes[P : P + tokens].float()
         before, after = o.span // 2, o.span - o.span // 2 - 1
         pooled = F.max_pool1d(F.pad(raw, (after, before))[None], o.span, stride=1)[0]
-        place = torch.arange(P, P + len(raw), device=raw.device)  # fewer than wanted: damage
+        place = torch.arange(P, P + len(raw), device=raw.device)  # fewer than asked for: damage
         seen = (pooled > 0) | (place < o.first) | (place >= self._kept.seen - o.local)
         return Scores(raw, torch.where(seen, pooled, -1.0))
 
     def _note(self, votes: Tensor) -> None:
-        """Counts a layer's votes for the middle of the document."""
+        """Adds a layer's votes for the middle of the document."""
         if len(self._votes) and (self._steps or 0) <= VOTING_STEPS:
             middle = self._votes[self.options.first :][: len(votes)]
             middle += votes[: len(middle)]
@@ -320,7 +320,7 @@ def _everything(kv: LayerKV) -> tuple[Tensor, Tensor]:
 
 
 def _exactly(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention (H, T, D) to all of k and v (G, S, D), the queries being the last of them."""
+    """Attention (H, T, D) to all of k and v (G, S, D), the queries at the last positions."""
     T, S = q.shape[1], k.shape[1]
     q = layer.rotate(q, slice(S - T, S), S)
     return layer.attention(q, layer.rotate(k, slice(0, S), S), v)

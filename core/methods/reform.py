@@ -1,8 +1,8 @@
 """REFORM: recurrent chunks over an evicted cache, embeddings of a few heads, gather and recompute.
 
 Song et al., "Compress, Gather, and Recompute: REFORMing Long-Context Processing in Transformers",
-NeurIPS 2025. This file reads and scores (3.1 and 3.2 of the paper, and the search of 3.3); what is
-gathered is recomputed through the whole model by the pipeline.
+NeurIPS 2025. This file reads and scores (3.1, 3.2 and the search of 3.3); the pipeline recomputes
+the gathered tokens through the whole model.
 """
 
 import copy
@@ -21,8 +21,8 @@ from longctx.core.model.adapter import EarlyExit, Layer
 from longctx.kernels.door import attention_mass
 
 NAME = "reform"  # in messages
-# To measure with: the share of the layers that is run (22 of 32, as with the heads that were
-# published), the size of a chunk, of the cache, and of what is gathered.
+# For measurements: the share of layers that run (22 of 32, as with the published heads), and the
+# tokens of a chunk, of the cache, and gathered.
 SHARE, MEASURED = 0.7, 8192
 
 
@@ -31,13 +31,13 @@ class Options(contract.MethodOptions):
     """Options of REFORM; the defaults are the paper's (4, "Parameters", and C.6).
 
     Attributes:
-        heads: (layer, "q" | "k" | "v", head) of each embedding head, 0-based; the paper takes four.
+        heads: (layer, "q" | "k" | "v", head) of each embedding head, 0-based; the paper uses four.
         chunk: tokens of the input read at a time.
         budget: tokens that each layer's cache keeps after a chunk, pinned ones included.
         first: tokens at the start of the input that are never evicted.
-        last: tokens at the end of the chunk just read that are kept.
+        last: tokens at the end of the latest chunk that are always kept.
         queries: last queries of a chunk whose attention decides what is kept.
-        accumulate: add up the attention of all chunks (H2O's running sum), not the last one's.
+        accumulate: sum the attention of all chunks (as H2O does), not only the last one's.
         pool: neighbours on each side that share a token's score.
         gather: prefix and document tokens recomputed for a question.
     """
@@ -66,13 +66,13 @@ class Options(contract.MethodOptions):
 
     @classmethod
     def measured(cls, layers: int, window: int) -> Self:
-        """Four embedding heads, of which the highest decide how deep is read."""
+        """Four embedding heads; the highest layer decides how many layers run."""
         last = max(2, round(SHARE * layers)) - 1
         heads = ((last + 1) // 2, "q", 0), (last, "q", 0), (last, "k", 0), (last, "v", 0)
         return cls(heads=heads, chunk=MEASURED, budget=MEASURED, gather=MEASURED)
 
     def shortened(self, chunk: int, budget: int) -> dict[str, int]:
-        """Shorter ends, and no more queries than a chunk has; see `MethodOptions.shortened`."""
+        """Shorter ends, and at most a chunk's queries; see `MethodOptions.shortened`."""
         ends = {
             name: min(n, budget // 4) for name, n in (("first", self.first), ("last", self.last))
         }
@@ -119,7 +119,7 @@ class Method(contract.Method, contract.Scoring):
         q = layer.rotate(q, slice(S - T, S), S)
         k = layer.rotate(cache.keys, slice(0, S), S)
         attended, lse = layer.attention_lse(q, k, cache.values)
-        # Evicting now, and not after all layers, keeps one layer's chunk in memory, not all.
+        # Evicting now rather than after all layers keeps only one layer's chunk in memory.
         full = self._evicts and self.chunk == T
         self._caches[layer.index] = self._evicted(cache, layer, q, k, lse) if full else cache
         return attended
@@ -147,18 +147,18 @@ class Method(contract.Method, contract.Scoring):
     # --- saving ---
 
     def snapshot(self) -> Snapshot:
-        """The cache of every layer below the last tapped one, tail included, and the count read."""
+        """The cache of each layer below the last tapped one, with tail, and the tokens read."""
         return evicted.saved(self._caches, self._seen, self.options.accumulate)
 
     def restore(
         self, snapshot: Snapshot, stored: Stored | None = None, reading: bool = True
     ) -> None:
-        """Takes up what `snapshot` gave; nothing else of the document is needed."""
+        """Restores what `snapshot` gave; nothing else of the document is needed."""
         given = self._layers[:-1], self._place, self.options.accumulate, NAME
         self._caches, self._seen = evicted.restored(snapshot, *given)
 
     def snapshot_bytes(self, tokens: int, itemsize: int) -> int:
-        """Keys, values and positions of the evicted caches and of a chunk that is not whole."""
+        """Bytes of keys, values and positions of the evicted caches and an unfinished chunk."""
         o = self.options
         given = o.budget, o.chunk, tokens, itemsize, o.accumulate
         return evicted.saved_bytes(self._layers[:-1], *given)

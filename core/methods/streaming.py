@@ -1,7 +1,7 @@
 """StreamingLLM: the first tokens and the latest ones, and nothing between.
 
-Xiao et al., "Efficient Streaming Language Models with Attention Sinks", ICLR 2024. A baseline: what
-has left the window is gone, and must not be found.
+Xiao et al., "Efficient Streaming Language Models with Attention Sinks", ICLR 2024. A baseline:
+tokens that have left the window are gone, and must not be found.
 """
 
 from dataclasses import dataclass
@@ -38,8 +38,8 @@ class Method(Evicting):
 
     Differences from the paper: the input is read in chunks, and tokens are evicted after each whole
     chunk instead of one by one; a question is not evicted while it is read; a token of the answer
-    joins the cache before the oldest one leaves, so that it attends to `budget` tokens beside
-    itself. Layers with a sliding window keep their window.
+    joins the cache before the oldest one leaves, so that it attends to `budget` tokens and itself.
+    Layers with a sliding window keep their window.
     """
 
     name = "streaming"

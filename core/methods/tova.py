@@ -24,9 +24,8 @@ class Method(Evicting):
 
     Differences from the paper: the input is read in chunks, and tokens are evicted after each whole
     chunk, by the attention of its last token, instead of one by one; a question is not evicted
-    while it is read; positions are those in the cache. Of equal attention the earlier token stays.
-    The token that was read last is judged like all others. Layers with a sliding window keep their
-    window.
+    while it is read; positions are those in the cache. Ties go to the earlier token. The last token
+    can be evicted like any other. Layers with a sliding window keep their window.
     """
 
     name = "tova"
@@ -37,5 +36,5 @@ class Method(Evicting):
         return mean.expand_as(mass)
 
     def stay(self, mass: Tensor) -> Tensor:
-        """The heaviest tokens, the same of all heads; see `Evicting.stay`."""
+        """The most attended tokens, the same for all heads; see `Evicting.stay`."""
         return heaviest(mass, self.options.budget, 0, 0)

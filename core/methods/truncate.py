@@ -1,7 +1,7 @@
 """Truncation: the first and the last tokens that fit the model's window, half and half.
 
-The state is the document's tokens alone; a question recomputes both ends with itself. A baseline:
-what stands in the middle is never seen.
+The state is only the document's tokens; both ends are recomputed with each question. A baseline:
+the middle is never seen.
 """
 
 import sys
@@ -13,10 +13,10 @@ from longctx.core.kv.tokens_alone import TokensAlone
 
 @dataclass(frozen=True)
 class Options(MethodOptions):
-    """Truncation has no options: as much is taken as there is room for."""
+    """Truncation has no options: it takes as much as fits."""
 
 
 class Method(TokensAlone):
-    """Both ends of the document are wanted, as far as they go."""
+    """Uses both ends of the document, as much as fits."""
 
     edges = (sys.maxsize, sys.maxsize)  # cut to what fits, in proportion

@@ -37,7 +37,7 @@ def choose(text: str | None, defaults: Mapping[str, Mapping[str, Any]]) -> Decod
     """The policy that a user names, with its options.
 
     Args:
-        text: `NAME`, or `NAME:OPTION=VALUE,...`; None: the usual one.
+        text: `NAME`, or `NAME:OPTION=VALUE,...`; None: the default.
         defaults: options by policy, from a profile.
 
     Raises:
@@ -48,7 +48,7 @@ def choose(text: str | None, defaults: Mapping[str, Mapping[str, Any]]) -> Decod
 
 
 def check(defaults: Mapping[str, Any]) -> None:
-    """Refuses what a profile says of policies, where it is not what they take.
+    """Checks a profile's options of policies.
 
     Raises:
         UsageError: as `choose`.
@@ -74,7 +74,7 @@ def _given(rest: str, name: str) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """A number, true, false or null, as JSON writes them; all else is a word."""
+    """A number, true, false or null as JSON writes them; anything else is a string."""
     try:
         return json.loads(text, parse_constant=str)
     except (ValueError, RecursionError):

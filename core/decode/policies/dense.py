@@ -29,7 +29,7 @@ class Recalling(policy.Recalling):
         return self._recalled.attend(layer, q, k, v)
 
     def spent(self) -> Spent:
-        """What was selected, in every step."""
+        """How much was selected, in every step."""
         return Spent(self._recalled.attended(), None, self._recalled.kept)
 
 
@@ -56,6 +56,6 @@ class Policy(PromptPolicy):
         return cache.attention(q, keys, values, self._count)
 
     def advance(self) -> None:
-        """Counts the entries that were attended to."""
+        """Counts the entries attended to."""
         count = self._start + self._looks.steps + 1
         self._looks.add(count, count)

@@ -24,7 +24,7 @@ class Options(PolicyOptions):
         budget: tokens that a token attends to, in whole pages; 32 or more.
     """
 
-    budget: int = 4096  # the most of the paper: there little is lost in all of its tasks
+    budget: int = 4096  # the paper's largest, where little is lost in any of its tasks
 
     def __post_init__(self) -> None:
         if self.budget < 2 * PAGE:
@@ -34,11 +34,11 @@ class Options(PolicyOptions):
 class Policy(PromptPolicy):
     """The best pages of each key/value head, the last one always among them.
 
-    A page is worth the largest product that a key within its bounds can have with a query, the
-    largest over the queries of a key/value head. Differences from the paper, which has a page
-    choice for each query head: query heads that share keys share their pages, so that each is read
-    once. Differences from the published code: the first two layers choose like the others; layers
-    with a sliding window attend to that.
+    A page's score is the largest product that a key within its bounds can have with a query, the
+    largest over the queries of a key/value head. Differences from the paper, which chooses pages
+    for each query head: query heads that share keys share their pages, so that each is read once.
+    Differences from the published code: the first two layers choose like the others; layers with a
+    sliding window attend to that window.
     """
 
     def __init__(self, options: Options, prompt: Prompt, window: int):
@@ -74,12 +74,12 @@ class Policy(PromptPolicy):
         return top_pages(held.scores(q, always=self._page), self._budget)
 
     def advance(self) -> None:
-        """Counts the entries that were attended to."""
+        """Counts the entries attended to."""
         total = self._start + self._looks.steps + 1
-        beyond = pages_of(total) - self._budget  # pages that were left out; all are full
+        beyond = pages_of(total) - self._budget  # pages left out; all are full
         self._looks.add(total, total - max(0, beyond) * PAGE)
         self._scored += pages_of(total) if self._chooses else 0
 
     def scored(self) -> float:
-        """All pages, where there is a choice; see `Policy`."""
+        """All pages, if there is a choice; see `Policy`."""
         return self._looks.share * self._scored / max(1, self._looks.steps)

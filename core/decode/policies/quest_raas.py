@@ -1,6 +1,6 @@
 """Quest and RaaS: as quest of the prompt, as raas of the answer.
 
-Hu et al., "Efficient Long-Decoding Inference with Reasoning-Aware Attention Sparsity", advise it
+Hu et al., "Efficient Long-Decoding Inference with Reasoning-Aware Attention Sparsity", recommend it
 for long prompts. See `quest.py` and `raas.py`.
 """
 
@@ -41,7 +41,7 @@ class Options(PolicyOptions):
     """
 
     budget: int = 4096
-    answer_budget: int = 1024  # there RaaS is about as good as full attention in its paper's tasks
+    answer_budget: int = 1024  # here RaaS about equals full attention in its paper's tasks
     rule: str = "top"
     alpha: float = 1e-4
 
@@ -54,26 +54,26 @@ class Options(PolicyOptions):
     less = "lower `answer_budget` of quest+raas, or --max-new-tokens"
 
     def reserve(self, answer: int) -> int:
-        """As many as are held, and a page: the prompt's last one may not be full."""
+        """As many as are held and a page, as the prompt's last page may not be full."""
         return min(answer, self.answer_budget) + PAGE
 
     @property
     def share(self) -> float | None:
-        """The share of the softmax that is worth a stamp; None: the better half is."""
+        """The share of the softmax that earns a stamp; None: the better half does."""
         return self.alpha if self.rule == "alpha" else None
 
 
 class Recalling(policy.Recalling):
-    """The best pages of all that was kept, and what is held of the answer.
+    """The best pages of everything kept, and what is held of the answer.
 
-    Pages are chosen and stamped by position-free keys and queries; the chosen ones, in the order
-    of the document, and then the answer's stand at consecutive positions, the token at the last.
-    The last page of what was kept, with the end of the question, is always in. The answer's tokens
-    are not added to what was kept. Layers with a sliding window attend as the method does. Where
-    both budgets exceed the trained window, less of what was kept is chosen.
+    Pages are chosen and stamped by position-free keys and queries; the chosen ones, in document
+    order, and then the answer's get consecutive positions, the token the last one. The last page
+    of what was kept, with the end of the question, is always chosen. The answer's tokens are not
+    added to what was kept. Layers with a sliding window attend as the method does. If both budgets
+    exceed the trained window, fewer kept pages are chosen.
 
     Raises:
-        UsageError: the answer's budget leaves no two pages of the window.
+        UsageError: the answer's budget leaves fewer than two pages of the window.
     """
 
     chooses = True
@@ -105,7 +105,7 @@ class Recalling(policy.Recalling):
         return self._layers[layer.index].attend(q, k, v)
 
     def advance(self) -> None:
-        """Counts what is held and attended to."""
+        """Counts the tokens held and attended to."""
         full = most = 0
         for held in self._layers.values():
             held.turnover.advance()
@@ -114,15 +114,15 @@ class Recalling(policy.Recalling):
         self._held = self._kept + most
 
     def spent(self) -> Spent:
-        """What was attended to, and held."""
+        """How much was attended to and held."""
         return Spent(self._looks.mean, None, self._held, narrowed=self._narrowed)
 
 
 class Policy(Answer):
-    """The prompt's best pages for each token, and all that is held of the answer.
+    """The prompt's best pages for each token, and everything held of the answer.
 
-    The prompt stays; its last page is always in, and counted. Pages of the answer are stamped and
-    give way among themselves. Differences from the papers are those of `quest.py` and `raas.py`.
+    The prompt stays; its last page is always chosen, and counted. Only pages of the answer are
+    stamped and evicted. Differences from the papers are those of `quest.py` and `raas.py`.
     """
 
     recalling = Recalling
@@ -138,7 +138,7 @@ class Policy(Answer):
         self._chooses = self._count < first
         slot = self._turnover.slot
         self._last = torch.tensor([first - 1], device=slot.device)  # page of the prompt
-        # [chosen pages of the prompt | the answer's], of one layer after the other
+        # [chosen pages of the prompt | the answer's], reused by one layer after another
         own = torch.arange(first - self._count, first + slots, device=slot.device)
         self._pages = own.repeat(slot.shape[1], 1)
 
@@ -155,7 +155,7 @@ class Policy(Answer):
         return held.attention(q, self._pages)
 
     def scored(self) -> float:
-        """The answer's pages, nearly, and the prompt's where there is a choice; see `Policy`."""
+        """Nearly all answer pages, and the prompt's if there is a choice; see `Policy`."""
         pages = (self._first if self._chooses else 0) + self._turnover.mean / PAGE
         return self._looks.share * pages
 
@@ -167,13 +167,13 @@ class _RecalledLayer:
         layer: the layer.
         k, v: (G, 1, D) of a token, for their shapes, dtype and device.
         columns: what was kept.
-        count: pages of it that are chosen, at most.
+        count: most pages of it that are chosen.
         options: `Options`.
         window: tokens that the model was trained on.
 
     Attributes:
         turnover: of the answer's pages.
-        before: tokens that are chosen.
+        before: tokens in the chosen pages.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class _RecalledLayer:
         self._pages = known(self._keys, 0)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attention (H, 1, D) of a token to what it chooses and to the answer with it."""
+        """Attention (H, 1, D) of a token to the pages it chooses, the answer and itself."""
         x, turnover = self._layer, self.turnover
         turnover.begin()
         stores = [Store(self._keys, self._values, turnover.slot[0])]
@@ -212,12 +212,12 @@ class _RecalledLayer:
         return out
 
     def _rotated(self, keys: Tensor) -> Tensor:
-        """Chosen keys (G, n, D), at consecutive positions from 0; nothing stands at the rest."""
+        """Chosen keys (G, n, D) at consecutive positions from 0; the rest are unused."""
         places = torch.arange(keys.shape[1], device=keys.device).clamp_(max=self.before - 1)
         return self._layer.rotate(keys, places, self._window)
 
     def _answer(self) -> Tensor:
-        """The answer's keys (G, slots * PAGE, D), behind the chosen ones."""
+        """The answer's keys (G, slots * PAGE, D), positioned after the chosen ones."""
         entry = torch.arange(PAGE, device=self._keys.device)
         places = self.before + self.turnover.ranks()[0, ..., None] + entry  # (G, slots, PAGE)
         return rotated_each(self._layer, self._keys, places, self._window)

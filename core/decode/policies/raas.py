@@ -32,7 +32,7 @@ class Options(PolicyOptions):
     alpha: float = 1e-4
 
     def __post_init__(self) -> None:
-        least = (LEAST + 1) * PAGE  # a prompt has one page at least
+        least = (LEAST + 1) * PAGE  # a prompt has at least one page
         if self.budget < least:
             raise ValueError(f"budget: expected {least} or more, got {self.budget}")
         require_rule(self.rule, self.alpha)
@@ -40,7 +40,7 @@ class Options(PolicyOptions):
     less = ""
 
     def reserve(self, answer: int) -> int:
-        """As few as must be held: in the window, as in the budget, pages give way to others."""
+        """The fewest that must be held: the window, like the budget, is kept by evicting pages."""
         return min(answer, LEAST * PAGE)
 
     def require(self, prompt: int) -> None:
@@ -56,14 +56,14 @@ class Options(PolicyOptions):
 
 
 class Policy(Answer):
-    """All that is held; when a page begins and there is no room, the oldest stamp gives way.
+    """Everything held; when a page begins without room, the one with the oldest stamp is evicted.
 
-    The prompt's pages, its part-filled last one included, are never given up; the answer begins a
-    page of its own. A token scores the pages with itself in the last of them, stamps them, and
-    attends to all. What the paper leaves open: each key/value head has stamps of its own, a page's
-    score being the largest over its query heads; the share of `top` counts the prompt's pages;
-    of equal stamps the page that comes first in the text gives way; the page being filled has
-    always the newest stamp; layers with a sliding window attend to that and hold no more.
+    The prompt's pages, its part-filled last one included, are never evicted; the answer begins a
+    page of its own. A token scores the pages, the last including itself, stamps them, and attends
+    to all. What the paper leaves open: each key/value head has its own stamps, a page's score being
+    the largest over its query heads; the half of `top` counts the prompt's pages; of equal stamps
+    the page that comes first in the text is evicted; the page being filled always has the newest
+    stamp; layers with a sliding window attend to that window and hold no more.
 
     Raises:
         UsageError: the prompt leaves fewer than four pages of the budget.
@@ -78,7 +78,7 @@ class Policy(Answer):
         super().__init__(prompt, held, first, slots, True, prompt.length, window, alpha)
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attends one token to all that is held; see `Memory.attend`."""
+        """Attends one token to everything held; see `Memory.attend`."""
         if layer.window is not None:
             return self.slide(layer, q, k, v)
         q, held = self.write(layer, q, k, v), self._paged[layer.index]
@@ -86,5 +86,5 @@ class Policy(Answer):
         return held.attention(q, None)
 
     def scored(self) -> float:
-        """All pages that are held, nearly; see `Policy`."""
+        """Nearly all pages held; see `Policy`."""
         return self._looks.share * (self._before + self._turnover.mean) / PAGE

@@ -1,9 +1,9 @@
 """Recycled Attention: mostly what one token before it needed, now and then everything.
 
 Xu et al., "Recycled Attention: Efficient inference for long-context language models" (2024). A full
-step chooses, for each layer and key/value head, the tokens with most attention (2.3); the steps
-after it attend to these and to what came since. With `similarity` a layer chooses anew when its
-query has changed (6).
+step chooses, for each layer and key/value head, the tokens with the most attention (2.3); later
+steps attend to these and to newer tokens. With `similarity` a layer chooses again when its query
+has changed (6).
 """
 
 from dataclasses import dataclass
@@ -55,16 +55,16 @@ class Options(PolicyOptions):
 
     @property
     def observed(self) -> int:
-        """The last token of the prompt chooses first."""
+        """One: the last token of the prompt makes the first choice."""
         return 1
 
     @property
     def period(self) -> int:
-        """From one full step to the next."""
+        """Steps from one full step to the next."""
         return self.stride
 
     def cycle(self, keys: Tensor, values: Tensor, budget: int, longest: int) -> Cycle:
-        """One layer's cycle over a cache (G, C, D) in which so many recycled steps can follow."""
+        """One layer's cycle over a cache (G, C, D); at most `longest` recycled steps in a row."""
         if self.similarity is None:
             schedule = Schedule(min(longest, self.stride - 1))
         else:
@@ -73,12 +73,12 @@ class Options(PolicyOptions):
 
 
 class Recalling(policy.Recalling):
-    """A full step is the method's selection, and of that the recycled are chosen.
+    """A full step uses the method's selection, and recycled tokens are chosen from it.
 
-    Recycled tokens keep the positions that they had in the full step's window, and those since
-    follow it, so that the window has to leave room for them. The first token of the answer has a
-    full step: of the question's last token, only the selection of its whole chunk is known. A
-    layer also has one where keys would have to be turned anew.
+    Recycled tokens keep their positions in the full step's window, and later ones follow it, so
+    the window must leave room for them. The answer's first token has a full step, because only the
+    selection of the question's whole last chunk is known, not of its last token. A layer also has
+    one when keys would have to be rotated again.
 
     Raises:
         UsageError: the steps between two full ones leave no room in the window for a selection.
@@ -94,7 +94,7 @@ class Recalling(policy.Recalling):
         self._looks, self._entries = 0, 0
 
     def _narrow(self, window: int) -> bool:
-        """Leaves room for the recycled steps; whether less is selected for that."""
+        """Leaves room for the recycled steps; returns whether less is selected for that."""
         try:
             return self._recalled.narrow(window - self._longest)
         except UsageError as error:
@@ -127,7 +127,7 @@ class Recalling(policy.Recalling):
         return out
 
     def spent(self) -> Spent:
-        """What the tokens attended to; all that was kept is held, and the recycled ones twice."""
+        """How much was attended to; everything kept is held, the recycled tokens twice."""
         refreshes = [turn.cycle.schedule.refreshes for turn in self._turns.values()]
         mean = sum(refreshes) / max(1, len(refreshes))
         held = self._recalled.kept
@@ -139,11 +139,10 @@ class Recalling(policy.Recalling):
 class Policy(PromptPolicy):
     """The full cache and, for each layer and key/value head, a recycled one.
 
-    Differences from the paper: a new token goes to the full cache at once and not at the next full
-    step, which is the same; when none of the chosen tokens is left in a layer, it has a full step.
-    What the paper leaves open: of equal weights the one that is larger before pooling comes first,
-    then the earlier token; queries are compared without position; layers with a sliding window
-    choose nothing.
+    Differences from the paper: a new token goes to the full cache at once, not at the next full
+    step, with the same result; when no chosen token is left in a layer, it has a full step. What
+    the paper leaves open: ties of weights go to the larger before pooling, then to the earlier
+    token; queries are compared position-free; layers with a sliding window choose nothing.
     """
 
     recalling = Recalling
@@ -169,7 +168,7 @@ class Policy(PromptPolicy):
 
     @property
     def kind(self) -> str | None:
-        """Full or recycled, if all layers are alike; None too where some must compare."""
+        """Full or recycled, if all layers agree; None too if some must compare."""
         planned = {cycle.schedule.planned for cycle in self.cycles.values()} or {RECYCLED}
         return None if self._grows or len(planned) > 1 or COMPARING in planned else planned.pop()
 
@@ -203,7 +202,7 @@ class Policy(PromptPolicy):
         return self.cycles[layer.index].look(layer, plain, q, cache.keys, cache.values, count)
 
     def advance(self) -> None:
-        """Goes on in the schedules, and counts the entries that were attended to."""
+        """Advances the schedules and counts the entries attended to."""
         self._steps += 1
         tokens = self._start + self._steps
         for index, cache in self._caches.items():
@@ -219,7 +218,7 @@ class Policy(PromptPolicy):
         self._compared.clear()
 
     def spent(self) -> Spent:
-        """What the tokens attended to; all tokens are held, and the recycled ones twice."""
+        """How much was attended to; all tokens are held, the recycled ones twice."""
         attended = self._entries / max(1, self._steps * len(self._caches))
         refreshes = [cycle.schedule.refreshes for cycle in self.cycles.values()]
         mean = sum(refreshes) / max(1, len(refreshes))

@@ -46,16 +46,16 @@ class Options(PolicyOptions):
 class Policy(PromptPolicy):
     """The chosen tokens of a prompt and all of the answer, at their original positions.
 
-    What the paper leaves open: attention is averaged over a group's query heads as over the
-    queries, so that each key/value head has one set; of equal means the one that is larger before
-    pooling comes first, then the earlier token; layers with a sliding window choose nothing.
+    What the paper leaves open: attention is averaged over a group's query heads and over the
+    queries, so that each key/value head has one set; ties of means go to the larger before pooling,
+    then to the earlier token; layers with a sliding window choose nothing.
     """
 
     def __init__(self, options: Options, prompt: Prompt, window: int):
         super().__init__(prompt)
         self._steps, self._entries = 0, 0
         self._kept = {index: self._keep(options, cache) for index, cache in self._caches.items()}
-        # Of layers: the next token's entry, and the entries with it.
+        # Per layer: the next token's entry, and the number of entries with it.
         self._slots = torch.tensor([*self._kept.values()], device=self._device)
         self._ends = self._slots + 1
         rows = zip(self._slots.split(1), self._ends.split(1), strict=True)
@@ -64,7 +64,7 @@ class Policy(PromptPolicy):
     @staticmethod
     @torch.inference_mode()
     def _keep(options: Options, cache: LayerCache) -> int:
-        """Cuts a layer down; how many tokens it keeps."""
+        """Cuts a layer down; returns how many tokens it keeps."""
         tokens = chosen(options, cache)
         cache.keep(tokens)
         return tokens.shape[1]
@@ -75,19 +75,19 @@ class Policy(PromptPolicy):
         return None if self._grows else "snapkv"
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attends one token to all that is kept; see `Memory.attend`."""
+        """Attends one token to everything kept; see `Memory.attend`."""
         cache, (slot, count) = self._caches[layer.index], self._rows[layer.index]
         q = cache.put(q, k, v, self._position, [Store(cache.keys, cache.values, slot)])
         return cache.attention(q, cache.keys, cache.values, count)
 
     def end_token(self) -> None:
-        """The next token has the next place."""
+        """Moves to the next place."""
         super().end_token()
         self._slots += 1
         self._ends += 1
 
     def advance(self) -> None:
-        """Counts the entries that were attended to."""
+        """Counts the entries attended to."""
         self._steps += 1
         self._entries += sum(self._seen())
 
@@ -97,7 +97,7 @@ class Policy(PromptPolicy):
             yield kept + self._steps if window is None else min(kept + self._steps, window)
 
     def spent(self) -> Spent:
-        """What was kept, and the answer so far."""
+        """How much was attended to and held: what was kept, and the answer so far."""
         attended = self._entries / max(1, self._steps * len(self._kept))
         return Spent(attended, None, max(self._kept.values()) + self._steps)
 
@@ -111,7 +111,7 @@ def chosen(options: Options, cache: LayerCache) -> Tensor:
         return places[max(0, n - reach) :].expand(G, -1)
     q = layer.rotate(cache.queries[:, -W:], slice(n - W, n), n)
     more = {"softcap": layer.softcap, "sinks": layer.sinks}
-    # Summed over queries and heads: a mean has the same order.
+    # Summed over queries and heads, which gives the order of the mean.
     mass = attention_mass(q, cache.keys[:, :n], layer.scale, **more)[:, : n - W]
     best = best_tokens(mass, places[n - W :][:1], options.budget - W, options.pool)
     return torch.cat([best.sort(dim=1).values, places[n - W :].expand(G, -1)], dim=1)

@@ -1,7 +1,7 @@
 """The next token from logits, on the device: nothing here waits for the device.
 
-So a choice can be captured in a graph, and be made before the host knows the last one. Knows
-nothing of models and answers.
+So a choice can be captured in a graph and made before the host knows the last one. Independent of
+models and answers.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from longctx.core.profile.sampling import Sampling
 
 
 class Chooser:
-    """transformers' own processors, in the order in which its `generate` has them, and a draw.
+    """transformers' own processors, in the order of its `generate`, then a draw.
 
     Args:
         sampling: how to choose.
         device: of the logits.
 
     Attributes:
-        generator: what draws; None where the most likely token is always taken.
+        generator: random generator of the draws; None: the most likely token is always taken.
     """
 
     def __init__(self, sampling: Sampling, device: torch.device):
@@ -38,8 +38,7 @@ class Chooser:
         """Chooses a token.
 
         Args:
-            seen: (n,) token ids that a repetition penalty is for; how often each is there does not
-                count.
+            seen: (n,) token ids that a repetition penalty applies to, however often each occurs.
             logits: (1, vocabulary).
 
         Returns:
@@ -50,7 +49,7 @@ class Chooser:
         if self.generator is None:
             return logits.argmax(dim=-1)
         weights = torch.softmax(logits, dim=-1)
-        # `torch.multinomial` draws one token so; but it first waits for the device to check them.
+        # `torch.multinomial` draws a token the same way, but first waits for the device to check.
         return (weights / self._exponential(weights)).argmax(dim=-1)
 
     def _exponential(self, like: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """CUDA graphs: steps on a GPU, recorded once and replayed without the host.
 
-Knows nothing of what a step does. It must wait for nothing, and all that it changes must be changed
-in place.
+Independent of what a step does. A step must not wait for the device, and must change everything in
+place.
 """
 
 import logging
@@ -20,14 +20,14 @@ _log = logging.getLogger(__name__)
 
 
 class Captured:
-    """Runs steps as graphs, one for each kind of step.
+    """Runs steps as graphs, one per kind of step.
 
-    The first step of a kind runs as it is, which compiles its kernels; the second is recorded.
-    Where that fails, all go on as they are.
+    The first step of a kind runs directly, which compiles its kernels; the second is recorded.
+    If recording fails, all steps run directly.
 
     Args:
         step: the step.
-        capture: records work and returns what runs it, see `Graphs.capture`.
+        capture: records work and returns a function that runs it, see `Graphs.capture`.
     """
 
     def __init__(self, step: Step, capture: Callable[[Work, torch.Generator | None], Work]):
@@ -43,11 +43,11 @@ class Captured:
 
     @property
     def ready(self) -> bool:
-        """Whether the next step is recorded: to put it in line takes the host no time."""
+        """Whether the next step is recorded, so that launching it takes the host no time."""
         return self._step.kind in self._graphs
 
     def __call__(self) -> None:
-        """Runs the step that comes next."""
+        """Runs the next step."""
         kind = self._step.kind
         if kind is None:
             self._step()
@@ -60,7 +60,7 @@ class Captured:
     def _record(self, kind: str) -> None:
         try:
             self._graphs[kind] = self._capture(self._step, self._step.generator)
-        except Exception as error:  # drivers and compilers fail in every way there is
+        except Exception as error:  # drivers and compilers fail in every possible way
             self._refused = True
             self._step.renew_generator()
             _tell(f"{type(error).__name__}: {error}".splitlines()[0])
@@ -68,12 +68,12 @@ class Captured:
 
 @cache
 def _tell(why: str) -> None:
-    """Logs why steps run as they are; `cache` does it once."""
+    """Logs why steps run directly; `cache` makes it happen once."""
     _log.info("decoding without CUDA graphs (%s)", why)
 
 
 class Graphs:
-    """Graphs that never run at the same time, and so share the memory of what comes between.
+    """Graphs that never run at the same time, and so share memory for intermediate results.
 
     Args:
         device: a GPU.
@@ -83,21 +83,21 @@ class Graphs:
         self._device = device
         self._pool = torch.cuda.graph_pool_handle()
 
-    @torch.inference_mode(False)  # else what generators keep for graphs is only for this mode
+    @torch.inference_mode(False)  # else the generator's graph state works only in this mode
     def capture(self, work: Work, generator: torch.Generator | None) -> Work:
-        """Records work without doing it.
+        """Records work without running it.
 
         Args:
-            work: has run before, so that its kernels are compiled. The tensors that it uses must
-                stay.
-            generator: that it draws from; None: it draws nothing.
+            work: has run before, so that its kernels are compiled. The tensors it uses must stay
+                allocated.
+            generator: what it draws from; None: it draws nothing.
 
         Returns:
-            What does the work, in line on the current stream.
+            A function that runs the work on the current stream.
 
         Raises:
-            RuntimeError: it waits for the device, or does something else that cannot be recorded;
-                nothing has been done then.
+            RuntimeError: the work waits for the device or does something else that cannot be
+                recorded; nothing has run.
         """
         graph = torch.cuda.CUDAGraph()
         here, aside = torch.cuda.current_stream(self._device), _aside(self._device)
@@ -105,7 +105,7 @@ class Graphs:
         with torch.cuda.stream(aside), _waits_refused():
             if generator is not None:
                 graph.register_generator_state(generator)
-            # Other threads may go on with what they do on the device.
+            # Other threads may continue to use the device.
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 work()
@@ -117,19 +117,19 @@ class Graphs:
 
 @cache
 def _aside(device: torch.device) -> torch.cuda.Stream:
-    """A stream to record on: always the same, since libraries keep workspaces for each stream."""
+    """The stream to record on; always the same, as libraries keep workspaces per stream."""
     return torch.cuda.Stream(device)
 
 
 @contextmanager
 def _waits_refused() -> Iterator[None]:
-    """Has PyTorch raise an error before it waits for the device.
+    """Makes PyTorch raise an error instead of waiting for the device.
 
-    The driver would refuse it too, but then the recording cannot be ended in order.
+    The driver would refuse too, but then the recording could not be ended properly.
     """
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
-        # That this is a prototype; that a recording which stops at once is empty.
+        # Warnings that this is a prototype, and that an interrupted recording is empty.
         warnings.simplefilter("ignore")
         torch.cuda.set_sync_debug_mode("error")
         try:

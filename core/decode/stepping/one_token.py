@@ -1,8 +1,8 @@
 """The fast path of one token through a decoder of the common form, in few operations.
 
-Norms, projections, gates and sums are joined (`kernels/door.py`); attention is the
-memory's. That this computes what the model does is found by trying, layer by layer, whatever the
-model is called; other models are for `Decoder.read`.
+Norms, projections, gates and sums are fused (`kernels/door.py`); attention is the memory's. Whether
+this computes what the model does is tested layer by layer, whatever the model is called; other
+models use `Decoder.read`.
 """
 
 import torch
@@ -14,14 +14,14 @@ from longctx.core.model.fused_weights import LayerParts, Parts
 from longctx.core.model.load import check_key
 from longctx.kernels.door import matvec
 
-FORM = 1  # to be raised with what is computed here: checks of another form were of something else
-SCALES = (5e-4, 1.0)  # of the states tried: where what norms add counts, and usual ones
-LARGE = 32.0  # factor on states of the head that a bound of logits would show in
-TOLERANCE, HALF = 1e-4, 4.0  # of the largest entry; in half precision so many roundings
+FORM = 1  # raise it when the computation changes: checks of another form do not apply
+SCALES = (5e-4, 1.0)  # of the states tried: where the norms' epsilon counts, and a usual one
+LARGE = 32.0  # factor on the head's states that reveals a cap on logits
+TOLERANCE, HALF = 1e-4, 4.0  # of the largest entry; in half precision, in roundings
 
 
 class OneToken:
-    """A decoder's parts in their usual order; `of` says whether that is the decoder.
+    """A decoder's parts in the usual order; `of` checks whether that equals the decoder.
 
     Args:
         parts: the decoder's weights.
@@ -33,10 +33,10 @@ class OneToken:
 
     @classmethod
     def of(cls, decoder: Decoder) -> "OneToken | None":
-        """What runs one token as the decoder does; None: it is not a usual one.
+        """A fast path for one token of the decoder; None: the decoder is not of the common form.
 
-        It shares the decoder's weights; see `parts_of`. That it agrees is remembered with the
-        decoder's other checks, for a CPU.
+        It shares the decoder's weights; see `parts_of`. On a CPU, agreement is stored with the
+        decoder's other checks.
         """
         parts = decoder.parts()
         if parts is None or not _fits(parts, decoder.layers):
@@ -47,7 +47,7 @@ class OneToken:
             return found
         if not agrees(found, decoder):
             return None
-        if decoder.device.type == "cpu":  # on a GPU its kernels are tried too, in each process
+        if decoder.device.type == "cpu":  # on a GPU each process also tests its kernels
             decoder.checks[name] = True
         return found
 
@@ -72,12 +72,12 @@ class OneToken:
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits (1, vocabulary), float32 or wider, of what `read` gives."""
+        """Logits (1, vocabulary), float32 or wider, of what `read` returns."""
         norm, head = self._parts.norm, self._parts.head
         return _wide(matvec(hidden[0], *head, *norm)[None])
 
     def embed(self, ids: Tensor) -> Tensor:
-        """What the first layer begins from (T, E)."""
+        """The first layer's input states (T, E)."""
         return F.embedding(ids, self._parts.embedding)
 
     def through(self, index: int, state: Tensor, memory: Attends) -> Tensor:
@@ -90,12 +90,12 @@ class OneToken:
         return matvec(gated, *part.down, residual=state)
 
     def unbounded(self, hidden: Tensor) -> Tensor:
-        """The head's product (1, vocabulary) with a state (1, E) after the last norm."""
+        """The head's product (1, vocabulary) with a state (1, E) taken after the last norm."""
         return _wide(matvec(hidden[0], *self._parts.head)[None])
 
 
 def _heads(qkv: Tensor, part: LayerParts, layer: Layer) -> tuple[Tensor, Tensor, Tensor]:
-    """q (H, 1, D), k and v (G, 1, D) of one token, normed where the layer does it."""
+    """q (H, 1, D), k and v (G, 1, D) of one token, with q/k norms if the layer has them."""
     H, G = layer.query_heads, layer.kv_heads
     q, k, v = qkv.view(H + 2 * G, 1, layer.head_dim).split([H, G, G])
     return (
@@ -113,10 +113,10 @@ def _wide(logits: Tensor) -> Tensor:
 
 
 class _Mixture:
-    """A memory in which each entry of q, k and v shows, so that none can be wrong unseen.
+    """A memory whose output depends on every entry of q, k and v, so that any error shows.
 
     Args:
-        scales: (T, 1) of what each token is given; a large sum would hide what the next norm adds.
+        scales: (T, 1) of each token's output; a large sum would hide the next norm's epsilon.
     """
 
     def __init__(self, scales: Tensor):
@@ -127,7 +127,7 @@ class _Mixture:
 
 
 def _fits(parts: Parts, layers: tuple[Layer, ...]) -> bool:
-    """Whether projections and norms are for the heads that attention gets."""
+    """Whether projections and norms fit the heads of attention."""
     for part, layer in zip(parts.layers, layers, strict=True):
         H, G, D = layer.query_heads, layer.kv_heads, layer.head_dim
         if len(part.qkv.weight) != (H + 2 * G) * D or part.out.weight.shape[1] != H * D:
@@ -140,7 +140,7 @@ def _fits(parts: Parts, layers: tuple[Layer, ...]) -> bool:
 
 @torch.inference_mode()
 def agrees(ours: OneToken, decoder: Decoder) -> bool:
-    """Whether tokens go through each part as through the decoder's own, from ids to logits."""
+    """Whether each part computes what the decoder's own does, from ids to logits."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(0, decoder.config.vocab_size, (len(SCALES),), generator=generator)
     begun = ours.embed(ids.to(decoder.device))
@@ -151,7 +151,7 @@ def agrees(ours: OneToken, decoder: Decoder) -> bool:
     gave = [_layer(ours, index, states[index], scales) for index in range(len(decoder.layers))]
     large = LARGE * hidden[-1:]
     pairs = [
-        *zip([begun, *trace.gave], trace.given, strict=True),  # nothing stands between
+        *zip([begun, *trace.gave], trace.given, strict=True),  # nothing happens between layers
         *zip(gave, trace.gave, strict=True),
         (torch.cat([ours.logits(state[None]) for state in states[-1]]), decoder.logits(hidden)),
         (ours.unbounded(large), decoder.logits(large)),
@@ -160,13 +160,13 @@ def agrees(ours: OneToken, decoder: Decoder) -> bool:
 
 
 def _layer(ours: OneToken, index: int, states: Tensor, scales: Tensor) -> Tensor:
-    """What a layer gives for states (T, E), one at a time."""
+    """A layer's output for states (T, E), one at a time."""
     each = zip(states, scales, strict=True)
     return torch.stack([ours.through(index, state, _Mixture(scale)) for state, scale in each])
 
 
 def _near(a: Tensor, b: Tensor, dtype: torch.dtype) -> bool:
-    """Whether no entry of any row is further apart than rounding explains."""
+    """Whether no entry of any row differs by more than rounding explains."""
     within = HALF * torch.finfo(dtype).eps if dtype.itemsize < 4 else TOLERANCE
     apart, largest = (a - b).abs().amax(-1), b.abs().amax(-1)
-    return bool((apart <= within * largest).all())  # not with NaN
+    return bool((apart <= within * largest).all())  # False for NaN

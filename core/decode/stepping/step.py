@@ -1,7 +1,7 @@
 """One step of an answer: the latest token runs through the model, and the next is chosen.
 
 All of it happens on the device, in buffers of fixed size, so that a step can be captured in a graph
-and run again for every token. Knows nothing of text, and of where an answer ends.
+and replayed for every token. Independent of text and of where an answer ends.
 """
 
 from typing import Protocol
@@ -15,14 +15,14 @@ from longctx.core.model.adapter import Attends
 
 
 class Reader(Protocol):
-    """What runs one token through a model."""
+    """Runs one token through a model."""
 
     def read(self, token: Tensor, memory: Attends, /) -> Tensor:
-        """Runs a token (1,) through the model: its hidden state (1, E)."""
+        """Runs a token (1,) through the model; returns its hidden state (1, E)."""
         ...
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits (1, vocabulary), float32 or wider, of such a hidden state."""
+        """Logits (1, vocabulary), float32 or wider, of that hidden state."""
         ...
 
 
@@ -34,16 +34,16 @@ class Step:
         policy: what it attends to.
         choose: makes the choice.
         prompt: (n,) token ids that the model has seen, at least one, on its device.
-        limit: tokens that may be chosen.
+        limit: most tokens that are chosen.
 
     Attributes:
-        ready: whether to put it in line takes the host no time.
+        ready: whether launching it takes the host no time.
         token: (1,) the latest token, overwritten by each step.
-        seen: (n + limit,) the prompt and all tokens. Where there is none yet stands the prompt's
-            first token, which a repetition penalty knows already.
+        seen: (n + limit,) the prompt and all tokens, filled up with the prompt's first token,
+            which a repetition penalty counts anyway.
     """
 
-    ready = False  # the host puts each of its operations in line
+    ready = False  # the host launches each of its operations
 
     def __init__(self, reader: Reader, policy: Policy, choose: Chooser, prompt: Tensor, limit: int):
         device = prompt.device
@@ -54,12 +54,12 @@ class Step:
 
     @property
     def kind(self) -> str | None:
-        """What sort of step comes next; None: one that waits for the device."""
+        """The kind of the next step; None: one that waits for the device."""
         return self._policy.kind
 
     @property
     def generator(self) -> torch.Generator | None:
-        """What draws; None: nothing does."""
+        """The random generator; None: nothing is drawn."""
         return self._choose.generator
 
     @torch.inference_mode()
@@ -69,7 +69,7 @@ class Step:
 
     @torch.inference_mode()
     def __call__(self) -> None:
-        """Reads the latest token, and chooses the next."""
+        """Reads the latest token and chooses the next."""
         self._policy.begin_token()
         hidden = self._reader.read(self.token, self._policy)
         self._policy.end_token()
@@ -81,10 +81,10 @@ class Step:
         self._place += 1
 
     def advance(self) -> None:
-        """Says that the step is done, for what the host counts."""
+        """Counts a finished step on the host."""
         self._policy.advance()
 
     def renew_generator(self) -> None:
-        """Draws from a copy of the generator: a recording that failed may hold on to it."""
+        """Draws from a copy of the generator, as a failed recording may still hold it."""
         if self._choose.generator is not None:
             self._choose.generator = self._choose.generator.clone_state()

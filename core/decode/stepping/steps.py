@@ -1,7 +1,7 @@
 """The steps of one answer in order, and the copies of their tokens to the host.
 
-Where steps are captured the host puts one in line before it reads the token of the one before, so
-that the GPU never waits for it. Knows nothing of what a step does, and of where an answer ends.
+If steps are captured, the host launches one before it reads the previous token, so that the GPU
+never waits for it. Independent of what a step does and of where an answer ends.
 """
 
 from typing import Protocol
@@ -12,14 +12,14 @@ from torch import Tensor
 from longctx.core.decode.stepping.graphs import Captured, Graphs
 from longctx.core.decode.stepping.step import Step
 
-WORTH_CAPTURING = 8  # tokens; to record a step takes the host about as long as to run it
+WORTH_CAPTURING = 8  # tokens; recording a step takes the host about as long as running it
 
 
 class Tokens(Protocol):
     """How the host gets tokens."""
 
     def send(self) -> None:
-        """Says that the latest token has been chosen, or will be by what is in line."""
+        """Sends the latest token, which is chosen or will be by a step already launched."""
         ...
 
     def receive(self) -> int:
@@ -32,7 +32,7 @@ class Tokens(Protocol):
 
 
 class InTurn:
-    """Tokens that the host waits for, each before the next step.
+    """Tokens that the host reads directly, each before the next step.
 
     Args:
         token: (1,) the latest.
@@ -42,18 +42,18 @@ class InTurn:
         self._token = token
 
     def send(self) -> None:
-        """Nothing: it is read from where it is."""
+        """Does nothing: the token is read where it is."""
 
     def receive(self) -> int:
         """The latest token."""
         return int(self._token)
 
     def wait(self) -> None:
-        """Nothing: what was begun is done."""
+        """Does nothing: all work is finished."""
 
 
 class OnTheWay:
-    """Tokens copied to the host in line behind the steps that choose them, at most two at a time.
+    """Tokens copied to the host right after the steps that choose them, at most two at a time.
 
     Args:
         token: (1,) the latest, on a GPU.
@@ -66,7 +66,7 @@ class OnTheWay:
         self._sent = self._received = 0
 
     def send(self) -> None:
-        """Puts a copy of the latest token in line."""
+        """Queues a copy of the latest token."""
         which, self._sent = self._sent % 2, self._sent + 1
         self._places[which].copy_(self._token, non_blocking=True)
         self._events[which].record(self._stream())
@@ -86,12 +86,12 @@ class OnTheWay:
 
 
 class Steps:
-    """The steps of an answer, no more of them than the host asks for and one ahead.
+    """The steps of an answer, at most one more than the host has requested.
 
     Args:
         step: one of them.
         run: runs the next one.
-        tokens: how the host gets what they choose.
+        tokens: how the host gets the tokens they choose.
     """
 
     def __init__(self, step: Step, run: Step | Captured, tokens: Tokens):
@@ -112,8 +112,8 @@ class Steps:
         """The next token.
 
         Args:
-            more: one after it may be wanted. Where that takes the host no time its step is put in
-                line first.
+            more: whether one after it may be needed; its step is launched first if that takes the
+                host no time.
         """
         if more and self._run.ready:
             self._launch()
@@ -121,7 +121,7 @@ class Steps:
         return self._tokens.receive()
 
     def go_on(self) -> None:
-        """Says that a token after the last one read is wanted: its step counts from now on."""
+        """Requests a token after the last one read; its step counts from now on."""
         if not self._unread:
             self._launch()
         self._step.advance()
@@ -140,11 +140,11 @@ class Steps:
 
 
 def steps_of(step: Step, limit: int, capture: bool) -> Steps:
-    """The steps of an answer, as they go best on the device.
+    """The steps of an answer, run in the best way for the device.
 
     Args:
         step: one of them.
-        limit: tokens at most.
+        limit: most tokens of the answer.
         capture: whether they may be captured in graphs.
     """
     device = step.token.device

@@ -58,10 +58,10 @@ def unfolded(stored: Rows, end: Rows, path: Path) -> Rows:
     Args:
         stored: tensors of the boundary's file.
         end: the document's snapshot.
-        path: of that file, for messages.
+        path: the file's, for messages.
 
     Raises:
-        StateMismatch: there is no such part of the snapshot.
+        StateMismatch: the snapshot has no such part.
     """
     found = {}
     for name, tensor in stored.items():

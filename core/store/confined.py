@@ -44,12 +44,12 @@ class Confined:
     """A path inside a library. Its methods are those of `pathlib.Path`, but follow no link.
 
     Args:
-        root: the library's folder, or another that is believed.
-        parts: names of folders and of a file in it, each in the one before; none: the root.
+        root: the library's folder, or another trusted one.
+        parts: names of nested folders, the last may be a file; none: the root.
 
     Raises:
-        ValueError: a part is no plain name.
-        OSError: in every method; of ELOOP where there is a link on the way.
+        ValueError: a part is not a plain name.
+        OSError: in every method; ELOOP where there is a link on the way.
     """
 
     root: Path

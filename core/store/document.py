@@ -35,16 +35,16 @@ class Document:
 
     Args:
         folder: the document's folder. Sizes and headers of its files are checked here.
-        manifest: what is to be its manifest; None: the one that is there.
+        manifest: the manifest to use; None: the one in the folder.
         needed: the groups that it is opened for; None: all of them.
 
     Attributes:
-        damage: what is wrong with the other groups that cannot be read, by group.
+        damage: by group, what is wrong with each other group that cannot be read.
 
     Raises:
         StateMismatch: here and in every method: a file is missing, damaged or of another format.
-            A file of the word index is an exception: it counts as missing, because it can be
-            rebuilt; `words` says what is wrong with it.
+            A damaged file of the word index counts as missing, because it can be rebuilt; `words`
+            says what is wrong with it.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Document:
     def read_whole(self) -> list[Confined]:
         """The files that a question reads from end to end: the snapshot, then the method's rows.
 
-        Of rows over LARGE bytes a question may read only some.
+        Groups over LARGE bytes are left out: a question may read only some of their rows.
         """
         others = self._groups.keys() - {"lines", "tokens", "marks", *shards.SNAPSHOTS}
         groups = [self._groups.get("memory", []), *(self._groups[name] for name in sorted(others))]
@@ -123,7 +123,7 @@ class Document:
         Args:
             group: the group's name.
             rows: ascending positions (S,), int64.
-            names: the tensors wanted; all where None.
+            names: the tensors needed; None: all.
 
         Returns:
             Tensors (S, ...) on the CPU, by name.
@@ -178,7 +178,7 @@ class Document:
     def words(self, number: int) -> "dict[str, np.ndarray]":
         """The tables of one file of the word index, with the types and dimensions of the format.
 
-        Nothing is known of their values; `core/retrieve/word_tables.py` compares them with one
+        Their values are not checked here; `core/retrieve/word_tables.py` compares them with one
         another.
 
         Raises:
@@ -354,9 +354,9 @@ class Document:
             yield file.read(start, min(shards.BLOCK, shard.size - start))
 
     def verify(self, on_bytes: Callable[[int], None] = lambda count: None) -> None:
-        """Read everything; StateMismatch for the first block that is not what was written.
+        """Read everything; StateMismatch at the first block that is not what was written.
 
-        The word index is not checked, since it can be rebuilt: a document without it is whole.
+        The word index is not checked: it can be rebuilt, and a document without it is whole.
 
         Args:
             on_bytes: gets the number of bytes after each piece, of the files and of the text.

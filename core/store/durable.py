@@ -92,9 +92,9 @@ def write_file(
 
 
 def _synced(file: BinaryIO, size: int) -> list[str]:
-    """Syncs a file; its checksums, computed meanwhile if it is large.
+    """Syncs a file and returns its checksums, computed meanwhile if it is large.
 
-    For a small one no thread is begun: Python waits for ever for one that finds no memory.
+    A small file gets no thread: Python waits forever for a thread that finds no memory.
     """
     read = partial(file.read, shards.BLOCK)
     if size <= shards.BLOCK:
@@ -126,10 +126,10 @@ def write_text(folder: Confined, name: str, text: str, mtime_ns: int | None = No
 
 
 def link_files(source: Confined, folder: Confined, files: Iterable[Shard]) -> None:
-    """The same files in another folder; copies, where the file system has no links.
+    """Links files into another folder; copies them where the file system has no links.
 
     Raises:
-        LongctxError: they cannot be there.
+        LongctxError: they cannot be put there.
     """
     with storing(folder):
         for shard in files:

@@ -23,12 +23,12 @@ from longctx.core.store import naming, shards
 from longctx.core.store.confined import Confined
 from longctx.core.store.shards import AGAIN, Shard, damaged
 
-FORMAT = 3  # that is written
-FORMATS = (2, 3)  # that are read
+FORMAT = 3  # the format that is written
+FORMATS = (2, 3)  # the formats that are read
 UNITS = ("document", "source")  # what was read as one text
 NEW = {"title", "units"}  # fields that format 2 did not have
 MANIFEST = "manifest.json"
-MANIFEST_BYTES = 1 << 26  # of the largest manifest that is read
+MANIFEST_BYTES = 1 << 26  # limit for a manifest that is read
 FINGERPRINT = ("config", "tokenizer", "weights")  # what makes a model the same model
 _PARTS = 1 << 20  # that any manifest may have, however short
 _READER = Reader("", sized=False)  # a file's time may take more than 64 bits

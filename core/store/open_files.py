@@ -23,7 +23,7 @@ class OpenFile:
         path: the file.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file.
+        OSError: it cannot be opened, or is not a regular file.
     """
 
     def __init__(self, path: Confined):

@@ -1,9 +1,9 @@
 """Appends to a document: the growth of its last source, and further sources.
 
-The state is opened again at its boundary, in a copy beside it that shares its files, and read on
-from there: the result has the bytes of one reading of everything, and takes the document's place
-when it is whole. What the document has already is taken from it, not from the sources' files.
-Nothing here asks which method is in use.
+The state is reopened at its boundary, in a copy beside it that shares its files, and reading
+continues there: the result has the bytes of one reading of everything, and replaces the document
+when it is complete. What the document already has is taken from it, not from the sources' files.
+Nothing here depends on the method.
 """
 
 from dataclasses import replace
@@ -31,31 +31,31 @@ from longctx.core.store.reopening import Longer
 from longctx.core.store.writer import Writer
 from longctx.core.tokens.tokens import TokenStream
 
-MARK = "append"  # in the report of a checkpoint: what is being made longer
+MARK = "append"  # in a checkpoint's report: the document that is appended to
 
 
 def append(job: Job, observer: Observer = NOBODY) -> Ingested:
-    """Makes a complete document longer.
+    """Appends to a complete document.
 
-    The first source goes on with the document's last one if it is the same file, or begins with
-    the same bytes; every other one comes behind it. An append that was stopped is gone
-    on with from its last checkpoint; until it is complete, the document is as it was.
+    The first source continues the document's last one if it is the same file or begins with the
+    same bytes; all others follow it. A stopped append resumes from its last checkpoint; until it is
+    complete, the document stays as it was.
 
     Args:
-        job: its name is the document's; how that is read, and in which number format, it says
-            itself. Its engine, where there is one, is what `engine_for` gives.
-        observer: hears of progress.
+        job: its name is the document's. The document itself determines how it is read, and in
+            which number format. The job's engine, if any, comes from `engine_for`.
+        observer: hears about progress.
 
     Raises:
-        UsageError: a missing file, one that has changed otherwise than by growing, or one that is
-            in the document and not at its end; or another number format than the document's.
+        UsageError: a file is missing, has changed other than by growing, or is in the document
+            but not at its end; or the number format is not the document's.
         NotFound: no such library or document.
         Locked: another process writes it, or reads it for too long.
-        StateMismatch: it is of another model, damaged, or of a version that notes no boundary.
+        StateMismatch: it is of another model, damaged, or of a version that records no boundary.
         LongctxError: no room for the model or the state.
     """
     store, name = Library.open(job.library), job.called
-    check(job.paths, job.rules)  # a missing file is told before anything is locked
+    check(job.paths, job.rules)  # a missing file is reported before anything is locked
     with store.longer(name) as longer:
         document = longer.document
         more = more_of(document, open_sources(job.paths, job.rules))
@@ -83,10 +83,10 @@ def append(job: Job, observer: Observer = NOBODY) -> Ingested:
 
 
 def engine_for(document: Document, setup: Setup) -> Engine:
-    """What a document is read on with: its own method, options, profile and number format.
+    """The engine to continue a document: its own method, options, profile and number format.
 
     Raises:
-        UsageError: another number format is wanted.
+        UsageError: another number format is requested.
         StateMismatch: the model is another one.
     """
     dtype = _own_dtype(document.manifest, setup.dtype)
@@ -97,10 +97,10 @@ def engine_for(document: Document, setup: Setup) -> Engine:
 
 
 def _own_dtype(manifest: Manifest, wanted: str) -> str:
-    """The number format in which a document was read; what is wanted, where it says none.
+    """The number format in which a document was read; the requested one if it records none.
 
     Raises:
-        UsageError: another one is wanted.
+        UsageError: another one is requested.
     """
     own = read_in_dtype(manifest)
     if own is None:
@@ -115,10 +115,10 @@ def _own_dtype(manifest: Manifest, wanted: str) -> str:
 
 
 def _boundary(document: Document, name: str) -> Boundary:
-    """Where a document is read on from.
+    """Where reading a document continues.
 
     Raises:
-        StateMismatch: its sources were read each by itself, or nothing tells where.
+        StateMismatch: its sources were read separately, or it records no boundary.
     """
     remedy = f"Read everything anew: {anew(document)}"
     if document.manifest.units != UNITS[0]:
@@ -135,7 +135,7 @@ def _boundary(document: Document, name: str) -> Boundary:
 
 
 def _start(more: More, boundary: Boundary, stream: TokenStream) -> tuple[int, Start]:
-    """The source that the boundary is in, and where to begin to read it again."""
+    """The source that the boundary is in, and where to start reading it again."""
     document = more.document
     if not boundary.tokens:
         return 0, Start()
@@ -154,10 +154,10 @@ def _writer(
     engine: Engine,
     marks: dict[str, Any],
 ) -> Writer:
-    """A writer that goes on from what an earlier run has left, or from the boundary.
+    """A writer that continues from what an earlier run left, or from the boundary.
 
     Raises:
-        UsageError: a reading is begun that is to replace the document.
+        UsageError: a reading that is to replace the document is unfinished.
     """
     manifest = longer.document.manifest
     header = {"recorded": engine.recorded()}
@@ -170,14 +170,14 @@ def _writer(
             try:
                 return longer.go_on(header)
             except StateMismatch:
-                pass  # what it holds is only less work
+                pass  # it would only save work
     kept = sources_before(more, boundary.tokens)
     order = in_order(manifest)
     ends = order.index(len(kept) - 1) if kept else -1
     report = {
         "forced_splits": boundary.forced_splits,
         "skipped": [entry for entry in order[: ends + 1] if not isinstance(entry, int)],
-        "lost": [*manifest.report.get("lost", [])],  # also of what is read again
+        "lost": [*manifest.report.get("lost", [])],  # also from what is read again
         "changed": still_changed(manifest, kept),
     }
     return longer.begin(header, boundary, kept, {**report, **marks})
@@ -195,7 +195,7 @@ def _require_append(begun: Manifest) -> None:
 def _can_go_on(
     begun: Manifest, sources: list[Source], fixed: int, engine: Engine, marks: dict[str, Any]
 ) -> bool:
-    """Whether what was begun is the beginning of these sources behind this document, read alike."""
+    """Whether the unfinished append is of these sources to this document, read the same way."""
     if read_in_dtype(begun) != dtype_name(engine.dtype):
         return False
     if begun.report[MARK] != marks[MARK] or begun_with(sources, begun) is None:

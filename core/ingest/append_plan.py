@@ -1,7 +1,7 @@
 """What to append to a document: the growth of its last source, and further sources.
 
-Says which of the files that are named are which, and refuses those that have changed otherwise.
-Writes nothing, and knows nothing of models.
+Finds out which of the named files are which, and refuses those that changed in another way. Writes
+nothing, and knows nothing of models.
 """
 
 from dataclasses import dataclass, replace
@@ -20,13 +20,13 @@ from longctx.core.tokens.tokens import TokenStream
 
 @dataclass
 class More:
-    """What comes behind a document.
+    """What is appended to a document.
 
     Attributes:
-        document: which.
-        file: its last source's, if that is named again; else None.
-        name: that it is named by.
-        bytes: by which it has grown.
+        document: the document.
+        file: the file of its last source, if that is named again; else None.
+        name: the name it is given by.
+        bytes: how much it has grown.
         new: other sources.
     """
 
@@ -37,19 +37,19 @@ class More:
     new: list[Source]
 
     def sources(self, start: tuple[int, Start], stream: TokenStream) -> list[Source]:
-        """All sources in order, those that were left out too.
+        """All sources in order, including those that were left out.
 
-        The last one keeps its name if the model has read that before it.
+        The last one keeps its name if the model has read that name.
 
         Args:
             start: number of the source that the boundary is in, and where to begin there.
-            stream: makes the tokens.
+            stream: the tokenizer.
         """
         last = len(self.document.manifest.sources) - 1
         if self.file and header_of(self.document, last, stream):
             self.name = self.document.manifest.sources[last].name
         read, behind = _divided(self.document.manifest)
-        again = {(source.file, source.part) for source in self.new}  # could not be read then
+        again = {(source.file, source.part) for source in self.new}  # were unreadable then
         left = [entry for entry in behind if place_of(self.document.manifest, entry) not in again]
         return [*(self._source(entry, start, stream) for entry in [*read, *left]), *self.new]
 
@@ -65,7 +65,7 @@ class More:
         return StoredSource(self.document, entry, begin, *grows, header)
 
     def sizes(self) -> list[Source]:
-        """Sources as large as what is new of them."""
+        """Sources that report only the size of their new part."""
         grown = [_NewPart(self.name or "", self.file, self.bytes)] if self.file else []
         return [*grown, *self.new]
 
@@ -79,22 +79,22 @@ class _NewPart(Source):
 
     @property
     def expected_size(self) -> int:
-        """Bytes that are new."""
+        """New bytes."""
         return self._new
 
 
 def _divided(manifest: Manifest) -> tuple[list[Entry], list[Entry]]:
-    """What was given up to the last source that was read, and those left out behind it."""
+    """The entries up to the last source that was read, and those left out after it."""
     order = in_order(manifest)
     end = 1 + order.index(len(manifest.sources) - 1)
     return order[:end], order[end:]
 
 
 def more_of(document: Document, given: list[Source]) -> More:
-    """Which of the sources that are given are the document's last ones, and which are others.
+    """Tells which of the given sources are the document's last ones, and which are new.
 
     Raises:
-        UsageError: a source has changed, or cannot come where it is wanted.
+        UsageError: a source has changed, or cannot be put where it is given.
     """
     manifest, last = document.manifest, document.manifest.sources[-1]
     read, behind = _divided(manifest)
@@ -117,19 +117,19 @@ def more_of(document: Document, given: list[Source]) -> More:
 
 
 def _are(manifest: Manifest, entries: list[Entry], given: list[Source]) -> bool:
-    """Whether these are the files that were read, whatever is in them now."""
+    """Whether these are the files that were read, whatever they contain now."""
     pairs = zip(entries, given, strict=True)
     return all(s.file and place_of(manifest, entry) == (s.file, s.part) for entry, s in pairs)
 
 
 def _is_still(manifest: Manifest, entry: Entry, source: Source) -> bool:
-    """Whether a source is one that was left out, and would be again."""
+    """Whether a source was left out and would be again."""
     same = place_of(manifest, entry) == (source.file, source.part)
     return same and not isinstance(entry, int) and left_out_now(entry) is Now.SAME
 
 
 def _require_same(document: Document, entry: Entry, source: Source) -> None:
-    """UsageError where a source before the last is not what was read, or left out."""
+    """UsageError where a source before the last is not the one that was read or left out."""
     if isinstance(entry, int):
         record = document.manifest.sources[entry]
         if not _is_same(record, source):
@@ -140,7 +140,7 @@ def _require_same(document: Document, entry: Entry, source: Source) -> None:
 
 
 def _require_new(document: Document, new: list[Source]) -> None:
-    """UsageError where one of these is in the document."""
+    """UsageError where one of these is already in the document."""
     manifest = document.manifest
     known = {place_of(manifest, number) for number in range(len(manifest.sources))}
     for source in new:
@@ -156,7 +156,7 @@ def _grown(document: Document, source: Source) -> int:
     """Bytes by which the document's last source has grown.
 
     Raises:
-        UsageError: it has changed otherwise, or is none that can grow.
+        UsageError: it has changed in another way, or cannot grow.
     """
     last = document.manifest.sources[-1]
     if not _is_plain(last, source):
@@ -169,7 +169,7 @@ def _grown(document: Document, source: Source) -> int:
 
 
 def _is_plain(record: SourceRecord, source: Source) -> bool:
-    """Whether a text was, and would be, read as its file is."""
+    """Whether a text was, and would be, read directly from its file."""
     return not (record.origin or source.made)
 
 
@@ -178,7 +178,7 @@ def _is_same(record: SourceRecord, source: Source) -> bool:
 
 
 def _goes_on(record: SourceRecord, source: Source) -> bool:
-    """Whether a source begins with what was read of one."""
+    """Whether a source begins with the text that was recorded."""
     return source.path is not None and compare(record, source.path, may_grow=True) in KEPT
 
 
@@ -212,12 +212,12 @@ def _anew(document: Document) -> str:
 
 
 def anew(document: Document) -> str:
-    """The command that reads a document anew."""
+    """The command that reads a document again."""
     return f"longctx ingest PATH... {pasting.option('--name', document.manifest.name)} --replace"
 
 
 def sources_before(more: More, tokens: int) -> tuple[SourceRecord, ...]:
-    """What a checkpoint after so many tokens says of the sources."""
+    """The source records of a checkpoint after `tokens` tokens."""
     document = more.document
     sources = document.manifest.sources
     found = [source for source in sources if source.first_token < tokens]
@@ -239,6 +239,6 @@ def sources_before(more: More, tokens: int) -> tuple[SourceRecord, ...]:
 
 
 def still_changed(manifest: Manifest, kept: tuple[SourceRecord, ...]) -> list[str]:
-    """Sources that changed while they were read, but for those that are read again."""
+    """Sources that changed while they were read, without those that are read again."""
     whole = {source.name for source in kept if source.undecodable is not None}
     return [name for name in manifest.report.get("changed", []) if name in whole]

@@ -1,8 +1,8 @@
-"""Tracks, while reading, the last chunk end that a longer document will share: the boundary.
+"""Tracks the boundary while reading: the last chunk end that a longer document will share.
 
-Tokens are safe when the text goes on behind a place where it can be cut. A snapshot is taken only
-where it may be the last: before a chunk that is not whole, or whose tokens are not safe. Asks no
-method how it works.
+Tokens are safe when the text continues after a safe split. A snapshot is taken only where it may be
+the last: before a chunk that is not whole, or whose tokens are not safe. Does not depend on how a
+method works.
 """
 
 from longctx.core.contracts.memory import Snapshot
@@ -17,38 +17,38 @@ class Boundaries:
 
     Args:
         reading: what is read.
-        begun: the checkpoint that it goes on from; None: it begins.
+        begun: the checkpoint that it resumes from; None: it starts from scratch.
     """
 
     def __init__(self, reading: SourceReading, begun: Document | None):
         self._reading = reading
-        # The last one, and one after it that is not safe yet.
+        # The last boundary, and a later one that is not safe yet.
         self._last = begun.boundary() if begun else Boundary(0, {}, 0)
         self._next: Boundary | None = None
-        self._stands = begun.manifest.tokens if begun else None  # the method: at a chunk's end
+        self._stands = begun.manifest.tokens if begun else None  # method's tokens, at a chunk's end
 
     def before(self, method: Method, end: int | None) -> None:
-        """Notes where the method stands before it reads a chunk.
+        """Notes where the method is before it reads a chunk.
 
         Args:
-            method: what reads.
-            end: tokens at the chunk's end; None where it is not whole.
+            method: the method.
+            end: tokens at the chunk's end; None if the chunk is not whole.
         """
         self._settle()
         if end is not None and end <= self._reading.safe:
-            self._last = self._next = None  # that end comes after: what is held gives way to it
+            self._last = self._next = None  # a later end replaces what is held
         elif self._stands:
             self._keep(self._here(method.snapshot()))
         self._stands = end
 
     def latest(self, snapshot: Snapshot) -> Boundary | None:
-        """The last boundary, at a chunk's end or at the end of all.
+        """The last boundary, at a chunk's end or at the end of everything.
 
         Args:
-            snapshot: the method's now.
+            snapshot: the method's current snapshot.
 
         Returns:
-            None where nobody knows, as after a checkpoint of an older version.
+            None if unknown, as after a checkpoint of an older version.
         """
         self._settle()
         if self._stands and self._stands <= self._reading.safe:

@@ -1,8 +1,8 @@
-"""A source of a document and the growth of its file, read again from near the old end.
+"""A document's source and the growth of its file, read again from near the old end.
 
-Reading begins at a newline behind which the text can be cut (`cuts.py`), so the tokens from there
-on are those of the whole text. That is not believed: the tokens that the document has must come out
-again, or the source is read from its first byte. Knows nothing of models or of how state is kept.
+Reading begins at a newline after which the text can be cut (`cuts.py`), so the tokens from there on
+are those of the whole text. This is checked: the document's own tokens must come out again, or the
+source is read from its first byte. Knows nothing of models or of how state is kept.
 """
 
 import hashlib
@@ -25,18 +25,18 @@ from longctx.core.store.manifest import Origin, SourceRecord
 from longctx.core.store.marks import marks_of
 from longctx.core.tokens.tokens import TokenStream
 
-_WINDOW = 1 << 16  # bytes that are looked through for a newline at first
-_FARTHEST = 1 << 24  # bytes; beyond that the source is read from its beginning
-_WIDE = 16  # bytes behind a newline that hold the next character in every encoding
+_WINDOW = 1 << 16  # bytes searched for a newline at first
+_FARTHEST = 1 << 24  # bytes; beyond this the source is read from its beginning
+_WIDE = 16  # bytes after a newline that hold the next character in every encoding
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where reading a source again begins.
+    """Where to start reading a source again.
 
     Attributes:
-        byte: of the newline before the first token; 0: the source's beginning.
-        undecodable: places before it that are no text.
+        byte: position of the newline before the first token; 0: the source's beginning.
+        undecodable: places before it that cannot be decoded.
     """
 
     byte: int = 0
@@ -44,15 +44,15 @@ class Start:
 
 
 class StoredSource(Source):
-    """A source that a document has.
+    """A source that a document already has.
 
     Args:
-        document: which.
-        number: of the source in it.
+        document: the document.
+        number: the source's number in it.
         start: where to begin.
-        file: where it goes on beyond what the document has; its beginning must be the same. None:
-            there is no more of it.
-        name: as it is cited; None: as before.
+        file: the file with the text beyond what the document has; its beginning must be the same.
+            None: there is no more text.
+        name: the name it is cited by; None: as before.
         header: what the model has read before it; see `header_of`.
     """
 
@@ -114,10 +114,10 @@ class StoredSource(Source):
 
 
 class LeftOut(Source):
-    """A source that a document was read without; it is not looked at again.
+    """A source that was left out of a document; it is not looked at again.
 
     Args:
-        entry: what the document's report says of it.
+        entry: what the document's report says about it.
     """
 
     def __init__(self, entry: dict[str, Any]):
@@ -139,7 +139,7 @@ class LeftOut(Source):
 
 
 class _Remade:
-    """A text that was made from a file, as the document has it: what `reader.Made` asks for."""
+    """A document's text that was made from a file, as `reader.Made` needs it."""
 
     def __init__(self, document: Document, number: int, begin: int, origin: Origin):
         known = document.manifest.sources[number]
@@ -148,9 +148,9 @@ class _Remade:
         self.marks, self.size = origin.marks, known.size
         converted = self.marks is not None
         self.encoding = known.encoding or "" if converted else ""
-        # Of what was only unpacked, reading it again tells.
+        # If the text was only unpacked, reading it again counts them.
         self.undecodable = known.undecodable or 0 if converted else 0
-        self.lost: list[str] = []  # the report has it
+        self.lost: list[str] = []  # the report has these
 
     def open(self) -> AbstractContextManager[Any]:
         return nullcontext(_StoredText(self._document, self._number, self._begin))
@@ -164,14 +164,14 @@ class _Remade:
 
 
 class _StoredText:
-    """The text of a source as a file that is read forwards."""
+    """The text of a source as a file that can be read forwards."""
 
     def __init__(self, document: Document, number: int, at: int):
         self._document, self._number, self._at = document, number, at
         self._size = document.manifest.sources[number].size
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most so many; none at the end."""
+        """The next bytes, at most `size`; none at the end."""
         end = min(self._at + size, self._size)
         data = self._document.text(self._number, self._at, end)
         self._at = end
@@ -179,7 +179,7 @@ class _StoredText:
 
 
 def hash_of(document: Document, number: int, size: int) -> "hashlib._Hash":
-    """SHA-256 of the first bytes of a source that a document has."""
+    """SHA-256 of the first `size` bytes of a document's source."""
     digest, first = hashlib.sha256(), document.manifest.sources[number].text_start
     for piece in document.raw(first, first + size):
         digest.update(piece)
@@ -187,25 +187,25 @@ def hash_of(document: Document, number: int, size: int) -> "hashlib._Hash":
 
 
 def header_of(document: Document, number: int, stream: TokenStream) -> str:
-    """What the model has read before a source that a document has: its name, or nothing."""
+    """What the model has read before a document's source: its name, or nothing."""
     known = document.manifest.sources[number]
     header = heading(known.name)
     head = stream.head(header)
     rows = torch.arange(known.first_token, known.first_token + min(len(head), known.tokens))
     found = document.take("tokens", rows)
-    # A text may begin with the same tokens, but these do not all start at its first character.
+    # A text may begin with the same tokens, but they do not all start at its first character.
     same = bool((found["starts"] == found["starts"][:1]).all())
     return header if same and np.array_equal(found["ids"].numpy(), head) else ""
 
 
 def start_before(document: Document, number: int, token: int, stream: TokenStream) -> Start:
-    """Where to begin so that all tokens from `token` on come out as of the whole source.
+    """Where to begin so that all tokens from `token` on are those of the whole source.
 
     Args:
-        document: complete.
-        number: the source that the token is of.
-        token: counted over the document.
-        stream: makes the tokens.
+        document: a complete document.
+        number: the source that the token is in.
+        token: its position in the document.
+        stream: the tokenizer.
     """
     known = document.manifest.sources[number]
     at = int(document.take("tokens", torch.tensor([token]), ("starts",))["starts"])
@@ -225,7 +225,7 @@ def start_before(document: Document, number: int, token: int, stream: TokenStrea
 
 
 def _newline_before(document: Document, number: int, end: int, stream: TokenStream) -> int:
-    """The last byte up to `end` at which a newline stands behind which text can be cut; 0: none."""
+    """The last newline up to byte `end` after which the text can be cut; 0: none."""
     known = document.manifest.sources[number]
     encoding, size = known.encoding or "utf-8", _WINDOW
     newline = "\n".encode(encoding)
@@ -235,7 +235,7 @@ def _newline_before(document: Document, number: int, end: int, stream: TokenStre
         at = end - low
         while (at := text.rfind(newline, 0, at)) > 0:
             after = text[at + len(newline) :][:_WIDE].decode(encoding, "replace")
-            # Of UTF-16 and UTF-32 a newline's bytes may also stand across two characters.
+            # In UTF-16 and UTF-32 a newline's bytes may also straddle two characters.
             if (low + at) % len(newline) == 0 and after and stream.is_cut(after[0]):
                 return low + at
             at += len(newline) - 1
@@ -246,10 +246,10 @@ def _newline_before(document: Document, number: int, end: int, stream: TokenStre
 
 
 def encoding_stays(document: Document, number: int, file: Path) -> bool:
-    """Whether a file that has grown is still taken to be in the encoding that it was read in."""
+    """Whether a grown file is still detected as the encoding that it was read in."""
     known = document.manifest.sources[number]
     if known.size >= READ_BYTES:
-        return True  # it is told by the first bytes alone
+        return True  # the first bytes alone determine it
     grown = Source(known.name, file)
     next(grown.blocks(), None)
     return grown.encoding == known.encoding

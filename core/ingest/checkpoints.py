@@ -15,9 +15,9 @@ class Cadence:
     """A checkpoint after so many tokens or so many seconds, whichever comes first.
 
     Attributes:
-        tokens: since the last checkpoint; None: however many.
+        tokens: tokens since the last checkpoint; None: no limit.
         seconds: likewise.
-        sparing: not before `_SHARE` times what the last checkpoint took.
+        sparing: wait at least `_SHARE` times as long as the last checkpoint took.
     """
 
     tokens: int | None = TOKENS
@@ -26,7 +26,7 @@ class Cadence:
 
     @classmethod
     def given(cls, tokens: int | None, seconds: float | None) -> "Cadence":
-        """Just as the user said; the usual one if neither is given."""
+        """As the user said; the default if neither is given."""
         return cls() if tokens is None and seconds is None else cls(tokens, seconds, sparing=False)
 
 
@@ -35,7 +35,7 @@ class Checkpoints:
 
     Args:
         cadence: when they are due.
-        tokens: that are in the store already.
+        tokens: tokens that are already in the store.
 
     Attributes:
         spent: seconds that they have taken so far.
@@ -47,7 +47,7 @@ class Checkpoints:
         self.start(tokens)
 
     def start(self, tokens: int) -> None:
-        """Counts from here, where there are so many tokens."""
+        """Counts from now, at `tokens` tokens."""
         self._last_tokens, self._last_time = tokens, time.monotonic()
 
     def is_due(self, tokens: int) -> bool:

@@ -1,7 +1,7 @@
 """Follows a growing file: appends to its document whenever enough has arrived, until Ctrl-C.
 
-The file is looked at once a second and never kept open; the model is loaded once. What an append
-does is `append.py`'s affair.
+The file is checked once a second and never kept open; the model is loaded once. `append.py` does
+the appending.
 """
 
 import os
@@ -24,8 +24,8 @@ from longctx.core.sources.rules import Rules
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 
-POLL = 1.0  # seconds between two looks at the file
-PAUSE = 10.0  # seconds after which also what fills no chunk is read
+POLL = 1.0  # seconds between two checks of the file
+PAUSE = 10.0  # seconds after which even less than a chunk is read
 
 
 def follow(
@@ -34,23 +34,23 @@ def follow(
     as_wanted: bool = False,
     wait: Callable[[float], None] = lambda seconds: time.sleep(seconds),
 ) -> Ingested:
-    """Reads files, and then what comes at the end of the last one, until Ctrl-C.
+    """Reads files, and then whatever is added to the last one, until Ctrl-C.
 
     Args:
         job: its last path is a file, which is followed; its document is made if absent, else
             appended to.
-        observer: hears of progress, of each time that the document has become longer, and at
-            first; of readers that are waited for; and that the last file is empty yet.
-        as_wanted: a document that is there must have been read with the setup's method, options
-            and profile; else its own are taken, whatever the setup says.
-        wait: lets so many seconds pass.
+        observer: hears about progress, about the document at first and after each append, about
+            waiting for readers, and that the last file is still empty.
+        as_wanted: an existing document must have been read with the setup's method, options and
+            profile; otherwise its own are used, whatever the setup says.
+        wait: waits for so many seconds.
 
     Returns:
-        What the document holds at Ctrl-C, once it was there.
+        What the document holds at Ctrl-C, if there is one by then.
 
     Raises:
-        as `read` and `append`; so where the file was rewritten, cut or rotated.
-        UsageError: a document is there that was read in another way, against `as_wanted`.
+        as `read` and `append`; also where the file was rewritten, cut or rotated.
+        UsageError: an existing document was read in another way, and `as_wanted` is true.
     """
     file = Path(job.paths[-1])
     _require_plain(job.paths[-1], job.rules)
@@ -73,17 +73,17 @@ def follow(
             new = _longer(job, observer, store) if growth.is_due() else None
             if new:
                 growth.note(_read(store, name))
-            if new and new.bytes != done.bytes:  # also what was complete and has got its place
+            if new and new.bytes != done.bytes:  # also one that only had to be published
                 done = replace(new, status="complete")
                 observer.done(done)
             else:
-                wait(POLL)  # if there was nothing to read, so it may be the next time
+                wait(POLL)  # with nothing to read now, perhaps next time too
     except KeyboardInterrupt:
         return done
 
 
 def _longer(job: Job, observer: Observer, store: Library) -> Ingested | None:
-    """What an append makes of the document; None where it waits for readers."""
+    """The result of an append; None where it waits for readers."""
     try:
         return append(job, observer)
     except Locked as why:
@@ -94,10 +94,10 @@ def _longer(job: Job, observer: Observer, store: Library) -> Ingested | None:
 
 
 def _require_plain(path: str, rules: Rules) -> None:
-    """Refuses what cannot be read further where it grows.
+    """Refuses what cannot be followed as it grows.
 
     Raises:
-        UsageError: it is no file, or one that is unpacked or converted.
+        UsageError: it is not a file, or one that is unpacked or converted.
     """
     what, file = f"cannot follow '{path}'", Path(path)
     if file.is_dir():
@@ -114,7 +114,7 @@ def _require_plain(path: str, rules: Rules) -> None:
 def _begin(
     store: Library, name: str, setup: Setup, as_wanted: bool
 ) -> tuple[Document | None, Engine]:
-    """The document, if it is there already, and what it is read with."""
+    """The document, if there is one already, and the engine to read it with."""
     try:
         document = store.document(name)
     except NotFound:
@@ -126,7 +126,7 @@ def _begin(
 
 
 def _engine_now(document: Document, engine: Engine, setup: Setup) -> Engine:
-    """The same engine; another one where a reading was gone on with in another number format."""
+    """The same engine, or another one if a resumed reading has another number format."""
     same = read_in_dtype(document.manifest) == dtype_name(engine.dtype)
     return engine if same else engine_for(document, setup)
 
@@ -144,12 +144,12 @@ def _require_read_as(document: Document, setup: Setup) -> None:
 
 
 def _ends_with(document: Document | None, file: Path) -> bool:
-    """Whether a file is a document's last source: where it is empty now, it was cut."""
+    """Whether a file is a document's last source: if so and it is empty now, it was cut."""
     return document is not None and document.manifest.sources[-1].path == str(file.resolve())
 
 
 def _wait_for_bytes(file: Path, observer: Observer, wait: Callable[[float], None]) -> None:
-    """Lets time pass until a file has something in it, wherever it is moved meanwhile."""
+    """Waits until a file is not empty, even if it is moved meanwhile."""
     if not _look(file)[1]:
         observer.empty(file)
     while not _look(file)[1]:
@@ -157,7 +157,7 @@ def _wait_for_bytes(file: Path, observer: Observer, wait: Callable[[float], None
 
 
 def _read(store: Library, name: str) -> int:
-    """Bytes that a document has of its last source."""
+    """Bytes of its last source that a document has."""
     return store.document(name).manifest.sources[-1].size
 
 
@@ -165,36 +165,36 @@ class _Growth:
     """How much a file has grown since it was read.
 
     Args:
-        file: which.
+        file: the file.
         size: bytes of it that were read.
-        chunk: bytes that are worth reading at once.
+        chunk: new bytes that are worth an append.
     """
 
     def __init__(self, file: Path, size: int, chunk: int):
         self._file, self._size, self._chunk = file, size, chunk
-        self._looks = 0  # since it has grown
+        self._looks = 0  # checks since it has grown
         self._inode = _look(self._file)[0]
 
     def is_due(self) -> bool:
-        """Whether to read it now: grown enough or some time ago, or no longer the same file."""
+        """Whether to read it now: it grew enough or a while ago, or is no longer the same file."""
         inode, size = _look(self._file)
         if size is None:
-            return False  # moved away; another may come in its place
+            return False  # moved away; another may replace it
         if size < self._size or inode != self._inode:
-            return True  # appending tells what is wrong
+            return True  # the append reports what is wrong
         if size > self._size:
             self._looks += 1
         return size - self._size >= self._chunk or self._looks * POLL > PAUSE
 
     def note(self, size: int) -> None:
-        """So many bytes of it were read."""
+        """Notes that `size` bytes of it were read."""
         self._size, self._looks, self._inode = size, 0, _look(self._file)[0]
 
 
 def _look(file: Path) -> tuple[int | None, int | None]:
-    """A file's number and its size in bytes; nothing where it is not there, or out of reach.
+    """A file's inode number and size in bytes; None for each if it is missing or out of reach.
 
-    What is no file, as a pipe that came in its place, is not one that can grow.
+    Something that is not a file, such as a pipe that replaced it, cannot grow.
     """
     try:
         status = os.stat(file)

@@ -1,9 +1,8 @@
-"""Whether sources are still what was read of them, and in the order in which they were read.
+"""Whether sources are still what was read, and in the order in which they were read.
 
-A source is told from others by its place, that is by its file and which part of it, and is the same
-if its bytes are. One file is compared with its record in `sameness.py`, which a question needs too;
-here is what reading asks besides: of all that a manifest tells, of streams, and of files that
-change while they are read.
+A source is identified by its file and which part of it it is, and is the same if its bytes are.
+`sameness.py` compares one file with its record, which a question needs too; this module has what
+only reading needs: whole manifests, streams, and files that change while they are read.
 """
 
 import os
@@ -19,19 +18,19 @@ from longctx.core.store.manifest import Manifest, Origin, SourceRecord
 from longctx.core.store.sameness import Now, begins_with, compare
 from longctx.core.store.shards import AGAIN
 
-Entry = int | dict[str, Any]  # number of a source, or what is told of one that was left out
-KEPT = (Now.SAME, Now.GROWN)  # it has what was read, perhaps with more behind it
+Entry = int | dict[str, Any]  # number of a source, or the record of one that was left out
+KEPT = (Now.SAME, Now.GROWN)  # it has what was read, perhaps with more after it
 
 
 class CannotGoOn(UsageError):
-    """What is read is not what a checkpoint is the beginning of."""
+    """The sources are not those that a checkpoint began with."""
 
 
 def skipped(manifest: Manifest) -> list[dict[str, Any]]:
-    """The sources that were left out, as the manifest tells it.
+    """The sources that were left out, as the manifest records them.
 
     Raises:
-        StateMismatch: its report is not one that a reading has written.
+        StateMismatch: no reading has written its report.
     """
     report = manifest.report
     left_out, changed = report.get("skipped", []), report.get("changed", [])
@@ -43,12 +42,12 @@ def skipped(manifest: Manifest) -> list[dict[str, Any]]:
 
 def _is_left_out(entry: Any) -> bool:
     types = {"place": (int,), "path": (str, NoneType), "mtime_ns": (int, NoneType), "why": (str,)}
-    types |= {"part": (str, NoneType), "text": (bool, NoneType)}  # which older ones do not have
+    types |= {"part": (str, NoneType), "text": (bool, NoneType)}  # older reports lack these
     return isinstance(entry, dict) and all(type(entry.get(k)) in types[k] for k in types)
 
 
 def in_order(manifest: Manifest) -> list[Entry]:
-    """Numbers of sources, and what is told of those that were left out, as they were given."""
+    """Numbers of sources, and records of those that were left out, in the order given."""
     left_out, found = deque(sorted(skipped(manifest), key=itemgetter("place"))), list[Entry]()
     for number in range(len(manifest.sources)):
         while left_out and left_out[0]["place"] <= len(found):
@@ -58,7 +57,7 @@ def in_order(manifest: Manifest) -> list[Entry]:
 
 
 def place_of(manifest: Manifest, entry: Entry) -> tuple[str | None, str]:
-    """The file that a source is of, and which part of it."""
+    """The file that a source comes from, and which part of it."""
     if not isinstance(entry, int):
         return entry["path"], entry.get("part") or ""
     record = manifest.sources[entry]
@@ -66,10 +65,10 @@ def place_of(manifest: Manifest, entry: Entry) -> tuple[str | None, str]:
 
 
 def begun_with(sources: list[Source], manifest: Manifest) -> list[SourceRecord | None] | None:
-    """What a manifest records of the first of some sources, in order; None for one left out.
+    """A manifest's records of the first of these sources, in order; None for one left out.
 
     Returns:
-        As many as the manifest tells of; None where it tells of other sources.
+        As many as the manifest has; None if these are other sources.
     """
     entries = in_order(manifest)
     places = [place_of(manifest, entry) for entry in entries]
@@ -79,7 +78,7 @@ def begun_with(sources: list[Source], manifest: Manifest) -> list[SourceRecord |
 
 
 def now_of(record: SourceRecord) -> Now:
-    """What the file of a source is now; of a text that is being read, more may have come.
+    """What a source's file is now; if the source is still being read, the file may have grown.
 
     A stream counts as the same: it is compared while it is read.
     """
@@ -90,7 +89,7 @@ def now_of(record: SourceRecord) -> Now:
 
 
 def left_out_now(entry: dict[str, Any]) -> Now:
-    """What a file that could not be read is now: the same if it was not touched."""
+    """What a file that could not be read is now: the same if it was not modified."""
     if entry["path"] is None:
         return Now.SAME
     try:
@@ -101,7 +100,7 @@ def left_out_now(entry: dict[str, Any]) -> Now:
 
 
 def changed_since(manifest: Manifest) -> list[str]:
-    """The sources whose files do not have any more what was read, or are no longer left alone."""
+    """Sources whose files no longer hold what was read, or were modified after being left out."""
     changed = [record.name for record in manifest.sources if now_of(record) not in KEPT]
     return changed + [
         entry["path"] for entry in skipped(manifest) if left_out_now(entry) is not Now.SAME
@@ -109,7 +108,7 @@ def changed_since(manifest: Manifest) -> list[str]:
 
 
 def require_same_stream(source: Source, record: SourceRecord) -> None:
-    """CannotGoOn unless a stream is, from beginning to end, what the store has of it."""
+    """CannotGoOn unless a stream equals, from beginning to end, what the store has of it."""
     for _ in source.blocks():
         if source.size > record.size:
             break
@@ -127,13 +126,13 @@ def another(source: Source) -> CannotGoOn:
 
 
 def now_after_reading(source: Source, origin: Origin | None, opened: os.stat_result) -> Now:
-    """What the file of a source that was read to its end is now.
+    """What the file of a source is now that it was read to its end.
 
-    Where another file has taken its place, or it is deleted, what was read is the old one, whole.
+    If it was deleted or another file has replaced it, the whole old file was read.
 
     Args:
-        source: which; it has a path.
-        origin: the file that its text was made from; None: it is the file.
+        source: a source with a path.
+        origin: the file that its text was made from; None: it is the file itself.
         opened: the file's status before it was opened.
 
     Raises:
@@ -150,7 +149,7 @@ def now_after_reading(source: Source, origin: Origin | None, opened: os.stat_res
     try:
         if status.st_ino != opened.st_ino:
             return Now.REPLACED
-        # What is unpacked or converted is made of the whole file.
+        # Unpacked or converted text is made from the whole file.
         whole = not origin or status.st_size == file.size
         if whole and begins_with(source.path, file.size, file.sha256):
             return Now.GROWN

@@ -1,7 +1,7 @@
 """The first half of the pipeline: sources -> tokens -> encode -> store.
 
 Reads a document once and leaves its state in a library; `session.py` answers from it. Nothing here
-asks which method is in use.
+depends on the method.
 """
 
 import logging
@@ -44,7 +44,7 @@ from longctx.core.tokens.tokens import TokenStream
 _log = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 1
-SHOWN = 3  # reasons that an error gives
+SHOWN = 3  # reasons that an error lists
 OUT_OF_MEMORY = (
     "What was read until the last checkpoint, if there was one, is kept. Read with a profile of a "
     "smaller chunk or budget; --dry-run measures beforehand."
@@ -53,15 +53,15 @@ OUT_OF_MEMORY = (
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an ingest has come.
+    """The progress of an ingest.
 
     Attributes:
-        total: bytes of all sources; None where a stream does not tell.
+        total: bytes of all sources; None if unknown, as for a stream.
         cache: bytes taken over from an earlier run.
         processed: bytes read so far.
         tokens: document tokens so far.
         kept: tokens that the last checkpoint holds.
-        time_ms: since the reading began.
+        time_ms: time since the reading began.
     """
 
     total: int | None
@@ -77,21 +77,21 @@ class Ingested:
     """What an ingest did.
 
     Attributes:
-        name, title: the document's; the title is its name where it has no other.
-        status: complete, or unchanged where it was there already.
+        name, title: the document's; the title is its name if it has no other.
+        status: complete, or unchanged if it already existed.
         tokens, reused_tokens: of the document; taken over from an earlier run.
         bytes, state_bytes: of the sources; of the state on disk.
         seconds, tokens_per_s: of the reading, without loading the model.
-        checkpoint_s: of these seconds, those in which checkpoints were written.
-        peak_memory: bytes at most on the device; None where unknown.
-        undecodable: places whose bytes are no text in the source's encoding.
+        checkpoint_s: of these seconds, those spent writing checkpoints.
+        peak_memory: peak bytes on the device; None if unknown.
+        undecodable: places whose bytes cannot be decoded in the source's encoding.
         forced_splits: places where text without line breaks was cut.
         sources: how many were read.
         skipped: why sources were left out, one message each.
-        left_out: the same of those in folders and archives that hold no text.
-        lost: messages on what is missing in the middle or at the end of sources.
-        changed: names of sources that have grown or were replaced while they were read.
-        notes: what was decided otherwise than the profile says.
+        left_out: the same for non-text files in folders and archives.
+        lost: messages about what is missing in the middle or at the end of sources.
+        changed: names of sources that grew or were replaced while they were read.
+        notes: decisions that differ from the profile.
     """
 
     name: str
@@ -128,17 +128,17 @@ def ingest(
     on_progress: Callable[..., None] = NOBODY.progress,
     **options: Any,
 ) -> Ingested:
-    """`read` of a `Job` of these fields, where only progress is heard."""
+    """Calls `read` with a `Job` of these fields and an observer of progress only."""
     return read(Job(library, paths, setup, name, **options), Observer(on_progress))
 
 
 def read(job: Job, observer: Observer = NOBODY) -> Ingested:
     """Reads sources through a model once and keeps the state on disk.
 
-    A reading that was stopped is gone on with from its last checkpoint.
+    A stopped reading resumes from its last checkpoint.
 
     Raises:
-        UsageError: a missing file, an unknown name, or a document of this name with other content.
+        UsageError: a missing file, an unknown name, or an existing document with other content.
         UnreadableInput: no source could be read.
         Locked: another process is reading a document of this name.
         LongctxError: no room for the model or the state.
@@ -154,10 +154,10 @@ def read_sources(
     sources: list[Source],
     names: tuple[str, str | None],
 ) -> Ingested:
-    """As `read`, of sources that were opened and with an engine that may be used again.
+    """As `read`, but with opened sources and an engine that may be used again.
 
     Args:
-        names: the document's name, and its title where that is another.
+        names: the document's name, and its title if that differs.
     """
     store, (name, title) = Library.open(job.library, create=True), names
     settled = store.settle(name)
@@ -191,7 +191,7 @@ def read_in(
     """Reads sources to their end into a writer; see `DocumentReading` for the rest.
 
     Raises:
-        CannotGoOn: a source is not the one that the writer has the beginning of.
+        CannotGoOn: a source is not the one whose beginning the writer has.
         LongctxError: no room, or a source changes.
     """
     with memory_told(engine, OUT_OF_MEMORY):
@@ -210,12 +210,12 @@ def read_in(
 
 
 def as_it_was(document: Document) -> Ingested:
-    """Nothing was to be done."""
+    """The result if there was nothing to do."""
     return _told(document, status="unchanged", reused_tokens=document.manifest.tokens)
 
 
 def _told(document: Document, **more: Any) -> Ingested:
-    """What a document is, and what more there is to tell of it."""
+    """The result for a document, with further fields."""
     manifest = document.manifest
     return Ingested(
         name=manifest.name,
@@ -235,12 +235,12 @@ class DocumentReading:
     Attributes:
         engine: the model and the method.
         reading: what is read.
-        behind: where it goes.
+        behind: where it is written.
         cadence: when to write a checkpoint.
-        observer: hears of progress.
-        require_size: refuses to let the library grow by so many bytes.
-        expected: about how many tokens the sources have; 0: nobody knows.
-        marks: what the report of a checkpoint says beside what was read.
+        observer: hears about progress.
+        require_size: raises if the library cannot grow by so many bytes.
+        expected: about how many tokens the sources have; 0: unknown.
+        marks: further fields of a checkpoint's report.
         checkpoints: those of this reading.
     """
 
@@ -261,7 +261,7 @@ class DocumentReading:
         self._started = time.perf_counter()
 
     def read(self) -> None:
-        """Reads to the end and gives the document its place.
+        """Reads to the end and publishes the document.
 
         Raises:
             UnreadableInput: there is no text.
@@ -284,13 +284,13 @@ class DocumentReading:
         self.behind.writer.complete(snapshot, boundary, word_tables, report=self.reading.report())
 
     def _is_cheap(self, method: Method, boundary: Boundary | None) -> bool:
-        """Whether the snapshot need not be kept: to make it again is less than an answer takes."""
+        """Whether the snapshot can be dropped: making it again is cheaper than an answer."""
         tokens = len(self.engine.prompt.prefix()) + self.reading.tokens
         begins_anew = boundary is not None and not boundary.tokens
         return begins_anew and can_be_made_again(method, tokens)
 
     def _snapshots(self, method: Method) -> tuple[Snapshot, Boundary | None, Callable]:
-        """The method's snapshot and the last boundary, on their way to the CPU."""
+        """The method's snapshot and the last boundary, being copied to the CPU."""
         snapshot = method.snapshot()
         host, arrive = to_host(snapshot)
         boundary = self._boundaries.latest(snapshot)
@@ -328,8 +328,8 @@ class DocumentReading:
         return (UnreadableInput if missed else NotText)("nothing to read", told + more)
 
     def _checkpoint(self, method: Method) -> None:
-        """Begins to write a checkpoint of what was read so far."""
-        self.behind.wait()  # for the one before: its snapshot is as large
+        """Starts writing a checkpoint of what was read so far."""
+        self.behind.wait()  # for the previous one: its snapshot is as large
         tokens, report = self.reading.tokens, {**self.reading.report(), **self.marks}
         self.checkpoints.start(tokens)
         self.behind.do(self._save, tokens, *self._snapshots(method), report)
@@ -356,13 +356,13 @@ class DocumentReading:
         self.observer.progress(Progress(*counts, elapsed))
 
     def _require_room(self, method: Method) -> None:
-        """Refuses at once a document that its method could never answer from."""
+        """Refuses early a document that its method could never answer from."""
         if method.gather is None:
             prefix = len(self.engine.prompt.prefix())
             room(self.engine.window, prefix, 1, 1, self.reading.tokens, None)
 
     def summary(self, document: Document) -> Ingested:
-        """What the user is told at the end."""
+        """The summary for the user at the end."""
         seconds = time.perf_counter() - self._started
         reading, read = self.reading, document.manifest.tokens - self._reused
         sources = document.manifest.sources

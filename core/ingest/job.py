@@ -19,16 +19,16 @@ class Job:
     """What is to be read, into which document and how.
 
     Attributes:
-        library: the library's folder; made if absent, but for a document that is to be there.
+        library: the library's folder; made if absent, unless the document must exist.
         paths: files, folders, patterns, or `-` for standard input.
-        setup: model, method and device; how a document that is there is read on, it says itself.
+        setup: model, method and device; an existing document's own settings take precedence.
         name: what the document is called, in any script; None: after the first path.
-        replace: put the new state in the place of a finished one of this name, and begin anew
-            where a reading of this name was begun from something else.
+        replace: replace a finished document of this name with the new state, and start again if
+            an unfinished reading of this name is of something else.
         cadence: when to write a checkpoint.
-        max_size: bytes that the library may have; None: as many as the disk has.
-        rules: what is read of folders and archives, and how.
-        engine: what `setup` comes to, where that is known.
+        max_size: bytes that the library may have; None: no limit but the disk.
+        rules: what is read from folders and archives, and how.
+        engine: the engine that `setup` gives, if already made.
     """
 
     library: Path
@@ -42,32 +42,32 @@ class Job:
     engine: "Engine | None" = None
 
     def names(self) -> tuple[str, str | None]:
-        """The document's name, and its title where that is another."""
+        """The document's name, and its title if that differs."""
         return called_after(self.paths[0]) if self.name is None else called(self.name)
 
     @property
     def called(self) -> str:
-        """What the user calls the document, or else its title or name."""
+        """What the user calls the document, else its title or name."""
         name, title = self.names()
         return self.name or title or name
 
 
 def _nobody(*told: object, **named: object) -> None:
-    """Hears nothing."""
+    """Ignores everything."""
 
 
 @dataclass(frozen=True)
 class Observer:
-    """Who hears how the work goes; what one of these raises ends it.
+    """Callbacks about the work; an exception in one of them ends it.
 
     Attributes:
-        progress: called after every chunk with a `Progress`, and of many documents with the name
-            of the `document` that it is of.
-        done: called with an `Ingested` when one of many documents is whole, or one that is
-            followed has become longer; and with a `Failed` for a file of many.
-        waits: called with the error `Locked` while a longer document waits for the readers of the
-            one before.
-        empty: called once with a file that is followed and has nothing in it yet.
+        progress: called after every chunk with a `Progress` and, if there are many documents, the
+            name of its `document`.
+        done: called with an `Ingested` when one of many documents is complete, or a followed one
+            has grown; and with a `Failed` for one of many files.
+        waits: called with the error `Locked` while an appended document waits for the readers of
+            the old one.
+        empty: called once with a followed file that is still empty.
     """
 
     progress: Callable[..., None] = _nobody

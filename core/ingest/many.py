@@ -1,7 +1,7 @@
 """Many documents in one run: each file becomes one, and the model is loaded once.
 
-A file that cannot be read, or whose document is there with other content, does not keep the others
-from being read. What would fail for every file (the disk, the memory, the model) ends the run.
+If a file cannot be read, or its document exists with other content, the others are still read. What
+would fail for every file (the disk, the memory, the model) ends the run.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class Failed:
 
     Attributes:
         source: its name.
-        code: what the exit code of this error would be.
+        code: the exit code for this error.
         message: why.
     """
 
@@ -43,13 +43,13 @@ class Failed:
 
 @dataclass
 class Each:
-    """What became of many files.
+    """The outcome for many files.
 
     Attributes:
-        documents: those that are there now.
-        failed: files that could not be read, or whose document is another one.
-        left_out: messages on files that hold no text.
-        interrupted: Ctrl-C came before all files were read; whoever catches it says so.
+        documents: the documents that now exist.
+        failed: files that could not be read, or whose document has other content.
+        left_out: messages about non-text files.
+        interrupted: Ctrl-C came before all files were read; set by the caller that catches it.
     """
 
     documents: list[Ingested] = field(default_factory=list)
@@ -67,19 +67,19 @@ def read_each(job: Job, observer: Observer = NOBODY, result: Each | None = None)
 
     Args:
         job: what is read and how; it names no document.
-        observer: hears of progress with the document's name, and of each file that has text.
-        result: is returned, and filled as files are done, so that it tells of them also where
-            Ctrl-C or an error ends this; None: a new one.
+        observer: hears about progress with the document's name, and about each file with text.
+        result: returned, and filled as files are done, so that it is usable even if Ctrl-C or an
+            error ends the run; None: a new one.
 
     Raises:
-        UsageError: a missing file, or a setup that cannot be.
-        UnreadableInput: there is nothing in a folder, or nothing that is text.
-        LongctxError: what would fail for every file.
+        UsageError: a missing file, or an impossible setup.
+        UnreadableInput: a folder is empty, or holds no text.
+        LongctxError: something that would fail for every file.
     """
     result = Each() if result is None else result
     named, engine = named_sources(job.paths, job.rules), job.engine or prepare(job.setup)
     for name, (source, title) in named.items():
-        source.header = ""  # there is nothing to tell it from
+        source.header = ""  # the only source needs no header
         hears = replace(observer, progress=partial(observer.progress, document=name))
         try:
             _look_into(source)
@@ -100,14 +100,14 @@ def read_each(job: Job, observer: Observer = NOBODY, result: Each | None = None)
 
 
 def _look_into(source: Source) -> None:
-    """Finds out that a file cannot be read before anything is made for it.
+    """Raises for an unreadable file before anything is made for it.
 
     Raises:
-        NotText: it was found and holds no text.
+        NotText: the user did not name it, and it holds no text.
         UnreadableInput: it cannot be read.
     """
     if source.path is None or not (source.file or source.refused):
-        return  # it could not be read again
+        return  # it cannot be read twice
     try:
         with closing(source.blocks()) as blocks:
             next(blocks, None)
@@ -118,13 +118,14 @@ def _look_into(source: Source) -> None:
 
 
 def named_sources(paths: list[str], rules: Rules) -> dict[str, tuple[Source, str | None]]:
-    """The sources of a command by the names that their documents get, all different.
+    """The sources of a command by the names of their documents, all different.
 
     A name is the path from the folder, pattern or file that the user named, with `-` for slashes
-    and for what a name cannot have. Where that is too long, or taken, a hash of the path ends it.
+    and other characters that a name cannot have. If it is too long or taken, it ends in a hash of
+    the path.
 
     Returns:
-        With each its title: the path, where the name has lost more than slashes.
+        Each with its title: the path, if the name has lost more than slashes.
     """
     check(paths, rules)
     named: dict[str, tuple[Source, str | None]] = {}
@@ -141,15 +142,15 @@ def named_sources(paths: list[str], rules: Rules) -> dict[str, tuple[Source, str
 
 
 def _has_lost(label: str, name: str) -> bool:
-    """Whether a path has letters that its name has not."""
+    """Whether a path has letters that its name does not."""
     return not name or any(c.isalnum() and not c.isascii() for c in label)
 
 
 def _label(path: str, name: str) -> str:
-    """The path of a source from what the user named on."""
+    """The path of a source, starting at what the user named."""
     if path == "-":
         return name
     root = path
-    if not os.path.exists(path):  # a pattern: from its first folder that is none
+    if not os.path.exists(path):  # a pattern: starts at its first part that is not a folder
         root = re.split(r"[*?[]", path)[0] + "x"
     return os.path.relpath(os.path.abspath(name), os.path.dirname(os.path.abspath(root)))

@@ -1,9 +1,8 @@
 """Estimates an ingest before it runs: tokens, disk, memory, time.
 
-Tokens and compressed text are counted over the whole input; memory, time and the size of the
-snapshot are measured on a trial of a few chunks, until the snapshot grows no more. What grows with
-the document is reckoned from there: memory that is held, and chunks that look at more and more.
-Nothing is written.
+Tokens and compressed text are counted over the whole input; memory, time and snapshot size are
+measured on a trial of a few chunks, until the snapshot stops growing. What grows with the document
+is extrapolated: memory that is held, and chunks that attend to more and more. Nothing is written.
 """
 
 import time
@@ -30,7 +29,7 @@ from longctx.core.tokens.tokens import TokenStream
 
 NEWLINE_BYTES = 8
 MANIFEST_BYTES = 4096
-FILLED = 32768  # tokens at which a method's chunks are timed that look at all before them
+FILLED = 32768  # tokens at which to time chunks that attend to everything before them
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,11 @@ class Estimate:
         name: of the document.
         tokens, bytes: of the sources.
         disk_bytes, free_disk_bytes: of the state; free on the disk, or up to the library's limit.
-        peak_memory_bytes, free_memory_bytes: on the device, by this process; None where unknown.
-        host_bytes, free_host_bytes: pinned in the computer's memory beside a GPU, and free there.
+        peak_memory_bytes, free_memory_bytes: on the device, by this process; None if unknown.
+        host_bytes, free_host_bytes: of pinned memory on the host of a GPU; free there.
         seconds, tokens_per_s: for the whole reading, from the trial's rate.
         method, device, dtype: what it would be read with.
-        fits: whether the state fits the disk, and what is held the memory.
+        fits: whether the state fits on the disk and what is held fits in memory.
         sources: how many would be read.
         skipped, left_out: why others would not, as in `Ingested`.
     """
@@ -92,7 +91,7 @@ def plan(job: Job) -> Estimate:
     if peak is not None:
         peak += trial.held.device
     if peak is not None and engine.device == "cpu":
-        # A shard is held once in rows and once as the bytes of its file.
+        # A shard is held twice: as rows and as the bytes of its file.
         peak += 2 * row * min(count.tokens, rows_of_shard(row))
     seconds = counted + trial.seconds
     free = free_disk(job.library)
@@ -140,7 +139,7 @@ class _Count:
         try:
             for piece in stream.read(source, self._take):
                 self.tokens += len(piece.ids)
-                self.unsafe = len(piece.ids)  # of the last piece: others, if more text comes
+                self.unsafe = len(piece.ids)  # of the last piece: more text may change them
             self.bytes += source.size
         except UnreadableInput as error:
             if source.size:
@@ -159,14 +158,14 @@ class _Count:
 
 
 class _Trial:
-    """What reading random tokens takes, and what it would take to the end.
+    """What reading random tokens takes, and what the whole reading would take.
 
     Attributes:
         snapshot_bytes, row_bytes: of the snapshots that are kept, and of each token's rows.
         seconds: for all tokens.
-        held: memory at the end, beyond what the trial has held.
-        peak: memory at most on the device, as far as the trial has read; None where unknown.
-        free: on the device, before the trial; None where unknown.
+        held: memory at the end, beyond what the trial held.
+        peak: peak memory on the device during the trial; None if unknown.
+        free: memory free on the device before the trial; None if unknown.
     """
 
     def __init__(self, engine: Engine, tokens: int, unsafe: int):
@@ -181,7 +180,7 @@ class _Trial:
             seconds = self._read(size)
             growth = self._growth(done, done + size)
             done += size
-        # The boundary's snapshot is another one where its chunk ends before the last whole one.
+        # The boundary needs its own snapshot if its chunk ends before the last whole one.
         more = (total - done) % method.chunk < unsafe and done > 0
         if (total - done) % method.chunk:
             rest = (total - done) % method.chunk
@@ -197,7 +196,7 @@ class _Trial:
         self.seconds = (seconds + self._slower(seconds, done, total) / 2) * total / size
 
     def _growth(self, done: int, total: int) -> int:
-        """Bytes by which the snapshot of a method that lets go of nothing grows meanwhile."""
+        """Bytes by which the snapshot grows from `done` to `total` if nothing is evicted."""
         if not isinstance(self._method, Growing):
             return 0
         size = self._engine.dtype.itemsize
@@ -205,12 +204,12 @@ class _Trial:
         return after - before
 
     def _slower(self, seconds: float, done: int, total: int) -> float:
-        """By how many seconds the last chunk takes longer than one at the start."""
+        """How many seconds longer the last chunk takes than one at the start."""
         method, filled = self._method, min(total, FILLED)
         if filled <= done or not isinstance(method, Growing):
             return 0.0
         method.fill(filled)
-        self._read(method.chunk)  # the first time memory is found for it
+        self._read(method.chunk)  # the first pass allocates its memory
         more = self._read(method.chunk) - seconds
         return max(0.0, more) * (total - done) / (filled - done)
 

@@ -1,9 +1,9 @@
 """Moves sources into the store: tokenized ahead of the model, stored behind it.
 
-Tokens and text go to the store only when the model has read them, so what is there is always a
-whole: the first n tokens, and the text up to the next one. A reading that was stopped goes on from
-there. Files are read and tokenized in another thread, which hands over what it found; all that is
-counted or stored is so in the thread that takes it. Knows nothing of models or methods.
+Tokens and text go to the store only when the model has read them, so the store is always
+consistent: the first n tokens, and the text up to the next one. A stopped reading resumes there.
+Files are read and tokenized in another thread, which hands over what it found; only the receiving
+thread counts and stores. Knows nothing of models or methods.
 """
 
 import os
@@ -36,7 +36,7 @@ from longctx.core.store.manifest import Origin, SourceRecord
 from longctx.core.store.sameness import Now
 from longctx.core.tokens.tokens import Tokens, TokenStream
 
-AHEAD = 64  # pieces of text, of about 2,000 tokens each, that may wait for the model
+AHEAD = 64  # pieces of text, of about 2,000 tokens each, that may be queued for the model
 
 
 class SourceReading:
@@ -44,18 +44,18 @@ class SourceReading:
 
     Args:
         sources: what to read, in order.
-        stream: makes tokens of them.
-        behind: gets text and tokens. What it has already is compared, and not tokenized again.
+        stream: the tokenizer.
+        behind: gets text and tokens. What it has already is compared, not tokenized again.
 
     Attributes:
-        total: bytes of all sources; None where a stream does not tell.
-        tokens, bytes: of the document, as far as the store has them.
+        total: bytes of all sources; None if unknown, as for a stream.
+        tokens, bytes: of the document, in the store so far.
         skipped: sources that were left out: `place` (sources before it), `path`, `part` of it,
             `mtime_ns`, `why`, a message, and whether there was `text` to miss.
-        lost: messages on what is missing in the middle or at the end of sources.
+        lost: messages about what is missing in the middle or at the end of sources.
         changed: names of sources that have changed since they were opened.
-        forced_splits: places where text without line breaks was cut, as far as the store has it.
-        safe: the first tokens, that are the same whatever is added at the document's end.
+        forced_splits: places in the stored text where text without line breaks was cut.
+        safe: number of first tokens that no longer change, whatever is appended to the document.
 
     Raises:
         CannotGoOn: a stream is not the one whose reading was begun.
@@ -74,7 +74,7 @@ class SourceReading:
         self._waiting = deque(_Ahead(source) for source in sources)
         if behind.writer.begun:
             self._go_on(behind.writer.begun)
-        self._given = self.tokens  # that were handed out, or are in the store
+        self._given = self.tokens  # tokens that were handed out or are in the store
 
     @contextmanager
     def ids(self) -> Iterator[Iterator[torch.Tensor]]:
@@ -82,28 +82,28 @@ class SourceReading:
 
         Raises (where they are taken):
             UnreadableInput: a source failed half-way.
-            CannotGoOn: a source goes on otherwise than it was begun.
+            CannotGoOn: a source is not the one that was begun.
             LongctxError: a source was rewritten while it was read.
         """
         found = self._found()
-        # Who waits for a stream in another thread cannot be made to stop waiting.
+        # A thread that waits for a stream cannot be stopped.
         files = all(ahead.source.file or ahead.source.refused for ahead in self._waiting)
         ahead = files and self._behind.beside
         with prefetched(found, AHEAD) if ahead else closing(found) as taken:
             try:
                 yield self._taken(taken)
-            except BaseException:  # Ctrl-C too: nobody waits for a file that is being parsed
+            except BaseException:  # Ctrl-C too: do not wait for a file that is being parsed
                 parser.end()
                 raise
 
     def _found(self) -> "Generator[_Found]":
-        """What is in the sources, in order; nothing that others look at is changed here."""
+        """What is in the sources, in order; changes no state that other threads see."""
         while self._waiting:
             ahead = self._waiting.popleft()
             try:
                 yield from ahead.read(self._stream)
             except UnreadableInput as error:
-                # An empty, binary or forbidden source shows itself before anything of it is stored.
+                # An empty, binary or forbidden source fails before anything of it is stored.
                 if ahead.source.size:
                     raise
                 yield _Found(ahead, over=True, unreadable=error)
@@ -119,7 +119,7 @@ class SourceReading:
                 yield ids
 
     def _note(self, piece: Tokens, new: int) -> None:
-        """What was before a piece stays as it is, and so does the piece if more follows."""
+        """Notes that what precedes a piece is safe, and the piece too if more follows."""
         known = len(piece.ids) - new
         self.safe = max(self.safe, self._given - known)
         self._given += new
@@ -127,7 +127,7 @@ class SourceReading:
             self.safe = self._given
 
     def store(self, tokens: int = sys.maxsize) -> None:
-        """Hands on the first `tokens` of the document, which the model has read, and their text."""
+        """Stores the document's first `tokens` tokens, which the model has read, and their text."""
         while self._ahead:
             ahead = self._ahead[0]
             if ahead.unreadable:
@@ -147,7 +147,7 @@ class SourceReading:
             self._handled += 1
 
     def report(self) -> dict[str, Any]:
-        """What the manifest tells of the reading."""
+        """What the manifest says about the reading."""
         return {
             "forced_splits": self.forced_splits,
             "skipped": [*self.skipped],
@@ -165,7 +165,7 @@ class SourceReading:
             self.changed.append(source.name)
 
     def _go_on(self, begun: Document) -> None:
-        """Takes up what the store has: finished sources, and one in the middle of which it ends."""
+        """Resumes after what the store has: finished sources, and perhaps part of one."""
         manifest = begun.manifest
         self.tokens, boundary = manifest.tokens, begun.boundary()
         self.safe = boundary.tokens if boundary else 0
@@ -185,7 +185,7 @@ class SourceReading:
 
 
 class _Found(NamedTuple):
-    """What came next of a source.
+    """What came next from a source.
 
     Attributes:
         ahead: the source.
@@ -208,12 +208,12 @@ class _Ahead:
     """One source, and what was taken from it that the model has not read yet.
 
     Attributes:
-        source: where it is from.
+        source: the source.
         pieces: the tokens.
         begun: the store knows the source.
         over: nothing more will come.
         unreadable: why nothing comes at all.
-        origin: what the text was made from; None: it is the file.
+        origin: what the text was made from; None: it is the file itself.
         changed: the file was replaced or has grown since it was opened.
         known: what the store had of it at the start.
     """
@@ -235,7 +235,7 @@ class _Ahead:
 
     @property
     def mtime_ns(self) -> int | None:
-        """When the file was modified last before it was opened; None for a stream."""
+        """The file's last modification before it was opened; None for a stream."""
         return self._opened.st_mtime_ns if self._opened else self.source.mtime_ns
 
     def go_on(self, document: Document) -> None:
@@ -267,7 +267,7 @@ class _Ahead:
         return Origin(size, sha256, self.source.part, made.marks)
 
     def take_in(self, found: _Found) -> torch.Tensor | None:
-        """Keeps what came, and returns the ids of it that the store does not have."""
+        """Keeps what came, and returns those of its ids that the store does not have."""
         self._add(found.data)
         self._marks += (mark for mark in found.marks if mark[0] >= self._begun_at)
         self.over, self.unreadable = found.over, found.unreadable
@@ -284,15 +284,15 @@ class _Ahead:
         return torch.from_numpy(piece.ids).long()
 
     def hand_on(self, writer: WriterBehind, count: int, end: int) -> tuple[int, int, int]:
-        """Hands on up to `count` tokens, and the text before the next one.
+        """Passes up to `count` tokens to the writer, and the text before the next one.
 
         Args:
             writer: gets them.
-            count: tokens.
-            end: of the document's text so far, in bytes.
+            count: most tokens.
+            end: end of the document's text so far, in bytes.
 
         Returns:
-            How many tokens, bytes, and places where the text was cut by force.
+            How many tokens, bytes and forced splits.
         """
         source, start = self.source, end - self._stored
         if not self.begun:
@@ -312,7 +312,7 @@ class _Ahead:
         return len(ids), len(text), splits
 
     def _take(self, count: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """Up to `count` tokens: ids (n,) int32, starts (n,) int64; and forced splits in them."""
+        """Up to `count` tokens: ids (n,) int32, starts (n,) int64; and their forced splits."""
         ids, starts, splits = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)], 0
         while self.pieces and count:
             piece = self.pieces.popleft()
@@ -326,7 +326,7 @@ class _Ahead:
         return np.concatenate(ids), np.concatenate(starts), splits
 
     def _take_text(self) -> bytes:
-        """The bytes before the next token; at the end of the source all that are left."""
+        """The bytes before the next token; at the end of the source, all that are left."""
         next_starts = (int(piece.starts[0]) for piece in self.pieces if len(piece.ids))
         everything = self._stored + len(self._text) if self.over else self._end
         data = bytes(self._text[: next(next_starts, everything) - self._stored])
@@ -335,7 +335,7 @@ class _Ahead:
         return data
 
     def _add(self, data: bytes) -> None:
-        """Takes raw bytes; those that the store has are only compared."""
+        """Adds raw bytes; those that the store has are only compared."""
         old = data[: self.known.size - self._compared] if self.known else b""
         self._digest.update(old)
         self._compared += len(old)
@@ -361,7 +361,7 @@ class _Ahead:
         first = bisect_left(tokens, piece.begin, key=start)
         same = document.take("tokens", torch.arange(tokens.start + first, tokens.stop), ("ids",))
         count = len(same["ids"])
-        # A text that has grown may end the last word otherwise than when it was read.
+        # In a text that has grown, the last word may end differently.
         if not np.array_equal(same["ids"].numpy(), piece.ids[:count]):
             raise another(self.source)
         return _without(piece, count)

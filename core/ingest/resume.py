@@ -1,6 +1,6 @@
-"""Whether a stored document or checkpoint is what is asked for: the same text, read alike.
+"""Whether a stored document or checkpoint is the requested one: same text, read the same way.
 
-Decides, and changes nothing. A state is gone on with, or called unchanged, only if model, method,
+Decides, and changes nothing. A state is resumed, or called unchanged, only if model, method,
 options, profile and every byte of the sources agree.
 """
 
@@ -17,12 +17,12 @@ from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import FINGERPRINT, Manifest
 
-# What a profile says of answers alone; `threshold` in those of older versions.
+# What a profile says about answers only; `threshold` in older versions.
 OF_ANSWERS = ("sampling", "decode", "decoding", "gather_by", "threshold")
 
 
 def header(engine: Engine) -> dict[str, object]:
-    """What a manifest says of the model and method, apart from the document."""
+    """What a manifest says about model and method, whatever the document."""
     return {
         "model": engine.files.fingerprint().as_dict(),
         "recorded": engine.recorded(),
@@ -33,10 +33,10 @@ def header(engine: Engine) -> dict[str, object]:
 
 
 def unchanged(store: Library, name: str, sources: list[Source], engine: Engine) -> Document | None:
-    """The finished document of this name, if it holds just these sources read in just this way.
+    """The finished document of this name, if it holds exactly these sources, read this way.
 
     Raises:
-        Locked: it is being read in by another process.
+        Locked: another process is writing it.
     """
     try:
         document = store.document(name)
@@ -54,7 +54,7 @@ def unchanged(store: Library, name: str, sources: list[Source], engine: Engine) 
 
 
 def difference(engine: Engine, sources: list[Source], manifest: Manifest) -> str:
-    """Why what a manifest describes is not (the beginning of) these sources read in this way."""
+    """Why a manifest does not describe (the beginning of) these sources read this way."""
     if why := read_otherwise(engine, manifest):
         return why
     model = engine.files.fingerprint().as_dict()
@@ -79,13 +79,13 @@ def read_otherwise(engine: Engine, manifest: Manifest) -> str:
 
 
 def read_in_dtype(manifest: Manifest) -> str | None:
-    """The number format in which a document was read; None: it names none that is known."""
+    """The number format in which a document was read; None if it names no known one."""
     dtype = manifest.recorded.get("dtype")
     return dtype if isinstance(dtype, str) and dtype in DTYPES else None
 
 
 def as_begun(store: Library, name: str, sources: list[Source], engine: Engine) -> Engine:
-    """What a reading that was stopped is gone on with: its number format, unless one was named."""
+    """The engine to resume a stopped reading: in its number format, unless one was named."""
     try:
         begun = Manifest.read(store.path / "unfinished" / name)
     except StateMismatch:
@@ -98,7 +98,7 @@ def as_begun(store: Library, name: str, sources: list[Source], engine: Engine) -
 
 
 def told_dtype(engine: Engine) -> Engine:
-    """The same, with a note where its number format is not what this device would have."""
+    """The same, with a note if its number format is not this device's default."""
     own, usual = engine.dtype, choose_dtype("auto", engine.device)
     if own == usual:
         return engine
@@ -107,6 +107,6 @@ def told_dtype(engine: Engine) -> Engine:
 
 
 def _reading_part(profile: dict[str, Any] | str) -> dict[str, Any]:
-    """A profile without what only says how an answer is drawn and decoded."""
+    """A profile without what only affects how an answer is sampled and decoded."""
     fields = profile.items() if isinstance(profile, dict) else ()
     return {key: value for key, value in fields if key not in OF_ANSWERS}

@@ -2,10 +2,10 @@
 
     bench/      speed and memory
     niah/       needles in a haystack
-    eval/       published tasks, questions of one's own, methods compared
+    eval/       published tasks, your own questions, comparison of methods
     calibrate/  the heads and thresholds that a profile holds
 
-All but `bench` share what stands beside them: `case.py` is what is asked, `runner.py` reads and
-asks, `journal.py` keeps finished results, so that a stopped run goes on, `prose.py` and
+All but `bench` share the files beside them: `case.py` has what is asked, `runner.py` reads and
+asks, `journal.py` keeps finished results so that a stopped run can resume, `prose.py` and
 `haystack.py` make texts of an exact length, `figures.py` and `markdown.py` show results.
 """

@@ -11,7 +11,7 @@ class Span:
 
     Attributes:
         start, end: byte offsets of `source[start:end]`.
-        source: name of the source, or the end of its path; empty: any source.
+        source: name of the source, or end of its path; empty: any source.
     """
 
     start: int
@@ -24,9 +24,9 @@ class Query:
     """A question and its right answers.
 
     Attributes:
-        kind: results are counted by it.
+        kind: results are counted by kind.
         question: what is asked.
-        answers: right answers; each evaluation has its own way to compare.
+        answers: right answers; each evaluation compares in its own way.
         spans: where the document says it; empty: unknown.
     """
 
@@ -42,7 +42,7 @@ class Case:
 
     Attributes:
         name: unique in a run.
-        text: of the document.
+        text: the document's.
         queries: the questions.
     """
 
@@ -52,7 +52,7 @@ class Case:
 
 
 def is_named(name: str, wanted: str) -> bool:
-    """Whether a source has the wanted name or a path that ends in it; empty: every one has."""
+    """Whether a source has this name or a path that ends in it; an empty name fits every source."""
     name, wanted = name.replace("\\", "/"), wanted.replace("\\", "/")
     return not wanted or name == wanted or name.endswith(f"/{wanted}")
 
@@ -65,8 +65,8 @@ class Task:
         name: as on the command line.
         make: makes cases from a fast transformers tokenizer, the tokens of a document, the number
             of samples, and a seed; the same arguments give the same cases.
-        score: from right answers and an answer, 0 to 1.
-        max_new_tokens: of an answer.
+        score: maps right answers and an answer to a score from 0 to 1.
+        max_new_tokens: limit for an answer.
         together: all samples are questions about one document; else each has its own.
     """
 
@@ -77,5 +77,5 @@ class Task:
     together: bool = False
 
     def cases(self, samples: int) -> int:
-        """The number of documents for so many samples."""
+        """The number of documents for `samples` samples."""
         return 1 if self.together else samples

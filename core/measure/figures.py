@@ -1,4 +1,4 @@
-"""Plots of results, by matplotlib, an optional dependency."""
+"""Plots of results with matplotlib, an optional dependency."""
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -8,7 +8,7 @@ from typing import Any
 from longctx.core.common.errors import UsageError
 from longctx.core.common.outputs import Output
 
-POINTS = 150  # pixels an inch
+POINTS = 150  # pixels per inch
 
 
 def require() -> None:
@@ -32,10 +32,10 @@ def heat_map(
 
     Args:
         file: .png or .svg.
-        values: rows of columns, 0 to 1; None: an empty cell.
+        values: rows of cells, 0 to 1; None: an empty cell.
         columns, rows: their names.
-        title: of the figure.
-        labels: of both axes.
+        title: title of the figure.
+        labels: labels of both axes.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -68,9 +68,9 @@ def lines(
 
     Args:
         file: .png or .svg.
-        series: points by name.
-        title: of the figure.
-        labels: of both axes.
+        series: points of each line, by name.
+        title: title of the figure.
+        labels: labels of both axes.
         logarithmic: use a logarithmic horizontal axis.
 
     Raises:
@@ -98,7 +98,7 @@ def save(figure: Any, file: Path) -> None:
     """Writes a figure, and closes it.
 
     Args:
-        figure: of matplotlib.
+        figure: a matplotlib figure.
         file: .png or .svg.
 
     Raises:

@@ -1,8 +1,8 @@
 """Haystacks: prose of an exact number of tokens, with needles at exact positions.
 
-Every paragraph is one line. Most tokenizers can be split between a line feed and a letter, so that
-the token counts of lines add up. The whole text is tokenized nevertheless, as a document is when it
-is read, and corrected until its length is exact.
+Every paragraph is one line. Most tokenizers can be split between a line feed and a letter, so the
+token counts of lines add up. The whole text is still tokenized, as a document is when it is read,
+and corrected until its length is exact.
 """
 
 import math
@@ -28,7 +28,7 @@ from longctx.core.tokens.tokens import TokenStream
 # Tokens of prose that can always be fitted to an exact count: some words, and room for padding.
 LEAST_FILLER = 32
 ATTEMPTS = 8  # corrections; one is enough where the counts of lines add up
-VARIANTS = 16  # cuts of a paragraph, and padding words, that are tried
+VARIANTS = 16  # cuts of a paragraph, and padding words, to try
 BESIDE = "There was nobody on the quay.\n"  # context of a line while its tokens are counted
 PADDING = ("and", "so", "on")
 ENDINGS = (".", "")
@@ -37,7 +37,7 @@ WORD = re.compile(r" ?(?:[^ ]{1,20}(?= |$)|[^ ]{1,4})")  # or a piece of a longe
 
 @dataclass(frozen=True)
 class Placed:
-    """The place of a needle's line.
+    """Where a needle's line is.
 
     Attributes:
         token: index of its first token.
@@ -54,8 +54,8 @@ class Group:
     """Consecutive lines.
 
     Attributes:
-        depth: the share of all prose that stands before them, from 0 (the text begins with them)
-            to 1 (it ends with them).
+        depth: the share of all prose before them, from 0 (the text begins with them) to 1 (it
+            ends with them).
         lines: without line feeds.
     """
 
@@ -74,7 +74,7 @@ class Haystack:
 
     Attributes:
         text: the whole text.
-        places: of each line, by group.
+        places: where each line is, by group.
         ids: (N,) int64 token ids, as when it is read.
         starts: (N,) byte offsets at which the tokens start.
     """
@@ -87,8 +87,8 @@ class Haystack:
     def tokens(self, start: int, end: int) -> tuple[int, int]:
         """The tokens [first, end) that hold bytes [start, end).
 
-        Their first may begin before the bytes, and their last may reach beyond them: a space before
-        a value and a line feed after it can be parts of its tokens.
+        The first may begin before the bytes, and the last may end after them: a space before a
+        value and a line feed after it can be parts of its tokens.
         """
         first = int(np.searchsorted(self.starts, start, side="right")) - 1
         return first, int(np.searchsorted(self.starts, end))
@@ -110,7 +110,7 @@ class Builder:
 
     Args:
         tokenizer: a fast transformers tokenizer.
-        prose: what stands around the needles; shuffled anew for every pass through it.
+        prose: the text around the needles; shuffled again for every pass through it.
 
     Raises:
         UsageError: the tokenizer has no fast version.
@@ -134,7 +134,7 @@ class Builder:
             groups: by depth.
 
         Raises:
-            UsageError: it names the least length.
+            UsageError: names the least length.
         """
         edges = [0.0, *(group.depth for group in groups), 1.0]
         shares = [after - before for before, after in pairwise(edges) if after > before]
@@ -151,13 +151,13 @@ class Builder:
     def build(self, groups: Sequence[Group], length: int, seed: str) -> Haystack:
         """A haystack of exactly `length` tokens.
 
-        Of the P tokens of prose, round(depth * P) stand before a group: with n tokens of groups
+        Of the P tokens of prose, round(depth * P) come before a group: with n tokens of groups
         before it, it begins at token n + round(depth * P).
 
         Args:
             groups: by depth.
             length: tokens of the whole text.
-            seed: of the order of the prose.
+            seed: seed of the order of the prose.
 
         Raises:
             LongctxError: no exact length is possible with this tokenizer.
@@ -192,7 +192,7 @@ class Builder:
         return [len(e) for e in self._backend.encode_batch(texts, add_special_tokens=False)]
 
     def _tokens(self, text: str) -> tuple[Tensor, np.ndarray]:
-        """(N,) token ids of a text as when it is read, and the (N,) bytes where they start."""
+        """(N,) token ids of a text, as when it is read, and the (N,) bytes where they start."""
         read = [*self._stream.read(Source("haystack", None, BytesIO(text.encode())))]
         ids = torch.from_numpy(np.concatenate([part.ids for part in read])).long()
         return ids, np.concatenate([part.starts for part in read])
@@ -206,7 +206,7 @@ def _gaps(groups: Sequence[Group], length: int, sizes: list[int]) -> list[int]:
 
 
 class _Filler:
-    """An endless text that gives pieces of exact lengths."""
+    """An endless text, taken in pieces of exact length."""
 
     def __init__(self, builder: Builder, shuffler: random.Random):
         self._builder = builder

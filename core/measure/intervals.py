@@ -9,12 +9,12 @@ def wilson(hits: float, total: int) -> tuple[float, float]:
     """The 95% interval of a rate (E. B. Wilson, 1927, without continuity correction).
 
     Args:
-        hits: of `total` trials; or a sum of scores from 0 to 1, for which the interval is too
+        hits: hits in `total` trials; or a sum of scores from 0 to 1, for which the interval is too
             wide, because scores vary less than hits and misses with the same mean.
         total: at least one.
 
     Returns:
-        The lower and the upper end, within 0 and 1.
+        The lower and upper end, between 0 and 1.
     """
     rate, z = hits / total, Z * Z / total
     middle = (rate + z / 2) / (1 + z)

@@ -1,7 +1,7 @@
-"""The finished results of a long run, kept in a folder, so that a stopped run can go on.
+"""The finished results of a long run, kept in a folder so that a stopped run can resume.
 
 DIR/settings.json    what the results depend on
-DIR/results.jsonl    one result a line, as they came
+DIR/results.jsonl    one result per line, in order of completion
 """
 
 import json
@@ -20,8 +20,8 @@ from longctx.core.common.regular_files import open_regular, parsed_json, read_js
 SETTINGS, RESULTS, LOCK = "settings.json", "results.jsonl", ".lock"
 LONGEST = 80  # characters of a value in a message
 Record = dict[str, Any]
-# What is done, how much of it is, of how much, in which unit, and how much of that an earlier run
-# did. The first call for each `what` says that it begins.
+# Gets what is being done, how much is done, the total, the unit, and how much an earlier run did.
+# The first call for each `what` reports that it begins.
 Tell = Callable[[str, int, int, str, int], None]
 
 
@@ -30,11 +30,11 @@ class Journal:
 
     Args:
         folder: where results are kept, made if absent; None: nowhere.
-        settings: what results depend on, as JSON; a run that goes on must have the same.
+        settings: what results depend on, as JSON; a resumed run must have the same.
 
     Raises:
         UsageError: the folder has other settings, or holds something else.
-        Locked: another process writes there.
+        Locked: another process writes to it.
         LongctxError: the folder cannot be written.
     """
 
@@ -48,7 +48,7 @@ class Journal:
             self._lock.acquire()
             try:
                 self._take_up(folder, json.loads(json.dumps(settings)))
-            except BaseException:  # Ctrl-C too: nobody would let go of the lock
+            except BaseException:  # Ctrl-C too: nobody would release the lock
                 self._lock.release()
                 raise
         except Timeout as error:
@@ -69,7 +69,7 @@ class Journal:
         return len(self._records)
 
     def get(self, name: str) -> Record | None:
-        """A result of this run or of an earlier one; None: there is none yet."""
+        """A result of this run or an earlier one; None: there is none yet."""
         return self._records.get(name)
 
     def put(self, name: str, record: Record) -> None:
@@ -109,8 +109,8 @@ class Journal:
 
         Args:
             what, unit: for `tell`.
-            pieces: by name, what makes the result.
-            tell: called at once, and after each new result.
+            pieces: by name, the callable that makes the result.
+            tell: called first, and after each new result.
 
         Raises:
             LongctxError: one cannot be written.
@@ -150,11 +150,11 @@ class Journal:
 
 
 def has_finished(folder: Path) -> bool:
-    """Whether a folder keeps results, of whatever run."""
+    """Whether a folder has results of any run."""
     try:
         with open_regular(folder / RESULTS) as file:
             line = file.readline(file_limits.JOURNAL)
-            return line.endswith(b"\n")  # one that was cut off is not finished
+            return line.endswith(b"\n")  # a line that was cut off is not finished
     except OSError:
         return False
 
@@ -176,7 +176,7 @@ def _parsed(file: Path) -> Record:
 
 
 def _results(file: Path) -> dict[str, Record]:
-    """Whole lines; an incomplete last line is dropped, from the file too."""
+    """Results of whole lines; an incomplete last line is dropped, from the file too."""
     if not file.exists():
         return {}
     data = read_regular(file, file_limits.JOURNAL)

@@ -11,7 +11,7 @@ def table(
     Args:
         headers: names of the columns.
         rows: their cells.
-        right: columns of numbers.
+        right: columns of numbers, which are aligned right.
     """
     rules = ["---:" if header in right else "---" for header in headers]
     lines = [map(escaped, headers), rules, *(map(escaped, row) for row in rows)]
@@ -19,5 +19,5 @@ def table(
 
 
 def escaped(text: str) -> str:
-    """A text on one line, of which no bar ends a cell."""
+    """A text on one line, with bars escaped so that none ends a cell."""
     return " ".join(text.split()).replace("|", "\\|")

@@ -19,8 +19,8 @@ from longctx.core.measure.niah.words import CITIES
 
 SUFFIXES = (".txt", ".md", ".rst")
 LONGEST = 400  # words of a paragraph; longer ones are cut
-LEAST = 300  # words in all, each pass through which is shuffled anew
-# After a full stop and what closes it; never within a word.
+LEAST = 300  # words in all; each pass through them is shuffled again
+# After a full stop and closing quotes or brackets; never within a word.
 _END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"'\u201d\u2019)])\s+")
 
 
@@ -32,7 +32,7 @@ class Prose:
 
     @cached_property
     def text(self) -> str:
-        """All of it, to search in."""
+        """The whole prose, to search in."""
         return "\n".join(self.paragraphs)
 
     @cached_property
@@ -41,11 +41,11 @@ class Prose:
         return [city for city in CITIES if city not in self.text]
 
     def has(self, value: str) -> bool:
-        """Whether it contains a value, as `occurs` has it."""
+        """Whether it contains a value, as defined by `occurs`."""
         return occurs(value, self._folded)
 
     def sentences(self, draw: Random) -> Iterator[str]:
-        """Sentences without end, whole paragraphs in an order drawn anew for every pass.
+        """Endless sentences: whole paragraphs, in a new random order for every pass.
 
         Each ends with a space, or at the end of its paragraph with a line feed.
         """
@@ -73,11 +73,11 @@ def read_prose(path: Path | None = None) -> Prose:
     """A user's prose, each paragraph once; or the package's own, without headings and lists.
 
     Args:
-        path: a text file in UTF-8, or a folder, of which all .txt, .md and .rst files are read;
-            None: the package's own.
+        path: a UTF-8 text file, or a folder, whose .txt, .md and .rst files are all read; None:
+            the package's own.
 
     Raises:
-        UsageError: no such path, no text there, text of another encoding, or too little of it.
+        UsageError: no such path, no text there, too little text, or text in another encoding.
     """
     if path is None:
         text = (resources.files("longctx.samples") / "harbour-book.md").read_text("utf-8")
@@ -99,7 +99,7 @@ def read_prose(path: Path | None = None) -> Prose:
 
 
 def paragraphs(text: str) -> list[str]:
-    """What blank lines separate, each on one line, in pieces of at most `LONGEST` words."""
+    """Text between blank lines, each on one line, in pieces of at most `LONGEST` words."""
     blocks = [block.split() for block in re.split(r"\n\s*\n", text)]
     pieces = [words[at : at + LONGEST] for words in blocks for at in range(0, len(words), LONGEST)]
     return [" ".join(piece) for piece in pieces]

@@ -1,7 +1,7 @@
 """The runner of `niah` and `eval`: it reads a document and asks questions about it.
 
-A case is written to a file, ingested into a library that is deleted afterwards, and asked, by the
-calls that serve any other document. It also says what results depend on, for the journal.
+A case is written to a file, ingested into a library that is deleted afterwards, and asked, with the
+same calls as for any other document. This module also says what results depend on, for the journal.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,10 +29,10 @@ class How:
     """How questions are asked, in addition to the setup.
 
     Attributes:
-        gather: tokens to gather; None: the method's number.
+        gather: tokens to gather; None: the method's default.
         decode: decode policy; None: the setup's.
-        max_new_tokens: of an answer; None: the profile's number.
-        gather_by: gather source; None: the usual one.
+        max_new_tokens: limit for an answer; None: the profile's.
+        gather_by: gather source; None: the default.
 
     Raises:
         UsageError: there is no such gather source.
@@ -53,11 +53,11 @@ class Asked:
     """One question and its answer.
 
     Attributes:
-        kind, question, answers: of the query.
+        kind, question, answers: the query's.
         answer: what the model said.
-        gathered: share of the query's spans that lie within a passage; None: it has no spans.
+        gathered: share of the query's spans that are within a passage; None: it has no spans.
         tokens: counts: document, gathered, question, answer, dropped.
-        timings: seconds, as `ask --json` has them.
+        timings: seconds, as in `ask --json`.
         tokens_per_s: decoding speed after the first token; None: there was no second token.
     """
 
@@ -89,7 +89,7 @@ def opened(
         file, library = Path(folder) / FILE, Path(folder) / LIBRARY
         file.write_bytes(case.text.encode())
         done = ingest(library, [str(file)], setup, on_progress=on_progress)
-        # A method with two ways to ask is neither of them; the document knows its usual one.
+        # A method with two ways to ask names neither; the document knows its default.
         asking = setup if setup.keep_kv else replace(setup, method=None)
         with Session(library, done.name, asking) as session:
             yield done, session
@@ -99,7 +99,7 @@ def ask(session: Session, query: Query, how: How) -> Asked:
     """Asks an open document one question.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C while the answer came; part of an answer is not judged.
+        KeyboardInterrupt: Ctrl-C during the answer; a partial answer is not scored.
         LongctxError: as `Session.ask`.
     """
     sampling = Sampling(max_new_tokens=how.max_new_tokens)
@@ -121,7 +121,7 @@ def ask(session: Session, query: Query, how: How) -> Asked:
 
 
 def gathered(spans: tuple[Span, ...], passages: list[Passage]) -> float | None:
-    """The share of spans that lie within one passage; None if there are no spans."""
+    """The share of spans that are within one passage; None if there are no spans."""
     if not spans:
         return None
     return sum(any(_holds(passage, span) for passage in passages) for span in spans) / len(spans)
@@ -133,7 +133,7 @@ def _holds(passage: Passage, span: Span) -> bool:
     return passage.start <= span.start and span.end <= passage.end
 
 
-# --- what results depend on: another model or prompt is another run ---
+# --- what results depend on: a different model or prompt makes a different run ---
 
 
 def of_model(engine: Engine) -> Record:

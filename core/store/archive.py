@@ -1,6 +1,6 @@
 """A document as one file: a tar of its manifest and the files it names, in its order.
 
-Nothing damaged is exported, and nothing is trusted on import: names and sizes must be those of the
+Nothing damaged is exported, and nothing is trusted on import: names and sizes must match the
 manifest, checksums are verified, and a document is published only when all of it has arrived. This
 module knows nothing of what a document holds.
 """
@@ -28,8 +28,8 @@ from longctx.core.store.space import folder_bytes, free_disk
 from longctx.core.store.word_files import damaged_words
 
 _END = bytes(2 * tarfile.BLOCKSIZE)
-_FILL = 1 << 20  # bytes of zeros at most after the end, with which programs fill their last record
-_SIZE = re.compile(rb"\d+ size=(\d{1,18})\n")  # the one record of a pax header that is ever needed
+_FILL = 1 << 20  # most bytes of zeros after the end; programs pad their last record with them
+_SIZE = re.compile(rb"\d+ size=(\d{1,18})\n")  # the only record of a pax header that we need
 
 OnProgress = Callable[[int, int], None]  # gets bytes done, and bytes in all
 
@@ -38,7 +38,7 @@ OnProgress = Callable[[int, int], None]  # gets bytes done, and bytes in all
 
 
 def sound(document: Document) -> Manifest:
-    """What is exported of a document: all of it, but not a word index that is damaged."""
+    """The manifest to export: the document's own, without a word index that is damaged."""
     manifest = document.manifest
     if not damaged_words(document):
         return manifest
@@ -52,11 +52,11 @@ def export(
     on_progress: OnProgress = lambda done, total: None,
     manifest: Manifest | None = None,
 ) -> int:
-    """Write a document to a file; every block is verified on its way.
+    """Write a document to a file; every block is verified as it is read.
 
     Args:
         document: a complete one.
-        out: where to; it need not be one that can be sought in.
+        out: where to write; it need not be seekable.
         on_progress: called after every block.
         manifest: as of `sound`; None: the document's own.
 
@@ -64,7 +64,7 @@ def export(
         Bytes written. The same document gives the same bytes.
 
     Raises:
-        StateMismatch: it is damaged. What was written is of no use then.
+        StateMismatch: it is damaged. What was written is then useless.
         LongctxError: its manifest is too long.
     """
     manifest = manifest or document.manifest
@@ -96,7 +96,7 @@ def _pieces(document: Document, manifest: Manifest, text: bytes) -> Iterator[byt
 
 
 def _header(name: str, size: int) -> bytes:
-    """A file's header: mode 644, and no time or owner; over 8 GiB a pax header gives the size."""
+    """A file's header: mode 644, no time or owner; over 8 GiB, a pax header gives the size."""
     member = tarfile.TarInfo(name)
     member.size = size
     return member.tobuf(tarfile.PAX_FORMAT, "ascii", "strict")
@@ -120,7 +120,7 @@ def receive(
     title: Callable[[str | None], str | None] = lambda own: own,
     shared: bool = False,
 ) -> Manifest:
-    """Take a document into a library from what `export` wrote.
+    """Import a document that `export` wrote into a library.
 
     Args:
         library: the library's folder; made if absent.
@@ -128,21 +128,21 @@ def receive(
         label: what to call the file in errors.
         name: the document's name in this library.
         replace: a document of this name, or a stopped reading of it, is replaced.
-        max_size: bytes that the library may have; None: as many as the disk has.
+        max_size: bytes that the library may take; None: no limit but the disk.
         on_progress: called after every block.
-        title: gives the document's title in this library for the one in the file. With another
-            one, a document of an older format gets this one, without a word index.
-        shared: as of `Library.open`, where the library is made.
+        title: maps the title in the file to the title in this library. Where the title changes, a
+            document of an older format is stored in the current one, without a word index.
+        shared: as in `Library.open`, if the library is made.
 
     Returns:
         The document's manifest.
 
     Raises:
         UsageError: a bad name; or there is such a document or reading, and `replace` is false.
-        StateMismatch: the file is not what `export` writes, or damaged, or of another format.
+        StateMismatch: `export` did not write the file, or it is damaged or of another format.
         Locked: another process uses what is to be replaced.
-        LongctxError: there is no room, or the library cannot be written. After these and all other
-            errors the library is as it was, or it has the whole document.
+        LongctxError: there is no room, or the library cannot be written. After any error the
+            library is as it was, or it has the whole document.
     """
     archive = _Archive(file, label)
     manifest = titled(archive.manifest(name), title)
@@ -166,7 +166,7 @@ def receive(
 
 
 def titled(manifest: Manifest, title: Callable[[str | None], str | None]) -> Manifest:
-    """A manifest with another title; as it is, where it has that one."""
+    """A manifest with another title; unchanged if it already has that title."""
     own = title(manifest.title)
     return manifest if own == manifest.title else replace(manifest, format=FORMAT, title=own)
 
@@ -187,14 +187,14 @@ def _require_room(library: Path, label: str, manifest: Manifest, max_size: int |
 
 
 class _Archive:
-    """Reads a tar as a stream, file after file; no header can make it do anything but go on.
+    """Reads a tar as a stream, file after file; no header can make it do anything else.
 
     Args:
         file: the tar.
         label: what to call it in errors.
 
     Raises:
-        StateMismatch: in every method: it is not what `export` writes.
+        StateMismatch: in every method: `export` did not write it.
         LongctxError: in every method: it cannot be read.
     """
 
@@ -202,7 +202,7 @@ class _Archive:
         self._file, self._label = file, label
 
     def manifest(self, name: str) -> Manifest:
-        """The manifest of a complete document, which comes first; it gets the name `name`."""
+        """The manifest, which comes first, of a complete document; it gets the name `name`."""
         size = self._begin(MANIFEST)
         if size > MANIFEST_BYTES:
             raise self.unfit(f"its manifest has {size:,} bytes, more than {MANIFEST_BYTES:,}")
@@ -217,7 +217,7 @@ class _Archive:
         return manifest
 
     def unpack(self, shard: Shard, folder: Confined) -> Iterator[int]:
-        """Write the next file, which must be this one; gives the bytes of each block."""
+        """Write the next file, which must be `shard`; yields the bytes of each block."""
         size = self._begin(shard.file)
         if size != shard.size:
             raise self.unfit(f"{shard.file} has {size:,} bytes and should have {shard.size:,}")
@@ -234,7 +234,7 @@ class _Archive:
         self._take(-size % tarfile.BLOCKSIZE)
 
     def end(self) -> None:
-        """Make sure that nothing else comes."""
+        """Make sure that nothing follows."""
         if self._take(len(_END)) != _END or self._read(_FILL).strip(b"\0") or self._read(1):
             raise self.unfit("it holds more than its manifest names")
 
@@ -245,7 +245,7 @@ class _Archive:
         )
 
     def _begin(self, name: str) -> int:
-        """Read the header of a regular file, which must have this name: its size."""
+        """Read the header of a regular file, which must have this name; returns its size."""
         member = self._member(name)
         size = member.size
         if member.type == tarfile.XHDTYPE and 0 < size <= tarfile.BLOCKSIZE:

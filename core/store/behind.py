@@ -1,7 +1,7 @@
-"""A writer that works in the background: in another thread, while the caller computes what is next.
+"""A writer that works in another thread while the caller computes the next chunk.
 
-The calls are those of `Writer`, in the same order, so the files are the same. Rows are copied from
-the device without making the caller wait.
+It makes the same calls to `Writer` in the same order, so the files are the same. Rows are copied
+from the device without making the caller wait.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from longctx.core.common.background import Behind
 from longctx.core.store.shards import Rows
 from longctx.core.store.writer import Writer
 
-DEPTH = 4  # calls that may wait: the rows, tokens and text of one chunk, and the next one's rows
+DEPTH = 4  # calls that may be queued: the rows, tokens and text of a chunk, and the next one's rows
 
 
 class WriterBehind(Behind):
@@ -19,13 +19,13 @@ class WriterBehind(Behind):
 
     Args:
         writer: does the work.
-        device: where the model computes. On a CPU nothing is done beside it: another thread would
-            take one of the cores that the model's operations are spread over, and all of them
-            wait for the slowest.
+        device: where the model computes. On a CPU no thread is used: it would take one of the
+            cores that the model's operations are spread over, and all of them wait for the
+            slowest.
 
     Attributes:
-        writer: the same; for calls that are made by `do`, and for those after the context.
-        beside: whether anything is done in another thread.
+        writer: the same; for calls made through `do`, and for those after the context.
+        beside: whether another thread is used.
     """
 
     def __init__(self, writer: Writer, device: str):
@@ -59,17 +59,17 @@ class WriterBehind(Behind):
 
 
 def to_host(rows: Rows) -> tuple[Rows, Callable[[], object]]:
-    """Begins to copy rows to the CPU.
+    """Starts copying rows to the CPU.
 
     Returns:
-        The copies, and what to call before they are used: it waits until they are there.
+        The copies, and a callable that waits for them; call it before using them.
     """
     import torch
 
     devices = {tensor.device for tensor in rows.values() if tensor.is_cuda}
     if not devices:
         return {name: tensor.cpu() for name, tensor in rows.items()}, lambda: None
-    # Such copies are in pinned memory, which the device fills by itself.
+    # The copies are in pinned memory, which the device fills by itself.
     copies = {name: tensor.to("cpu", non_blocking=True) for name, tensor in rows.items()}
     copied = [torch.cuda.current_stream(device).record_event() for device in devices]
     return copies, lambda: [event.synchronize() for event in copied]

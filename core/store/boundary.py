@@ -1,8 +1,8 @@
 """The boundary of a document: the last place from which reading can continue when it grows.
 
-The end of a document is no such place: its last tokens may change when more text follows, and its
-last chunk is seldom whole. So the snapshot after the last whole chunk before them is stored too,
-without the tensors that the document's own snapshot begins with. Knows no method.
+The end of a document will not do: its last tokens may change when more text follows, and its last
+chunk is seldom whole. So the snapshot after the last whole chunk before them is stored too, without
+the tensors that are the beginning of the document's own. Knows no method.
 """
 
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from longctx.core.store.shards import Rows, damaged
 if TYPE_CHECKING:
     import torch
 
-SHAPE = ".shape"  # behind the name of a tensor that is the beginning of the snapshot's
+SHAPE = ".shape"  # suffix for a tensor that is the beginning of the snapshot's
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """The end of a chunk before which no token changes, whatever is appended to the document.
+    """A chunk end before which no token changes, whatever is appended to the document.
 
     Attributes:
-        tokens: before it; 0: the document can only be read from its first token.
-        snapshot: the method's there; none for 0.
+        tokens: tokens before it; 0: the document can only be read again from its first token.
+        snapshot: the method's snapshot there; none for 0.
         forced_splits: places before it where text without line breaks was cut.
     """
 
@@ -33,12 +33,12 @@ class Boundary:
     forced_splits: int
 
     def told(self) -> dict[str, Any]:
-        """What the manifest's report says of it."""
+        """What the manifest's report says about it."""
         return {"tokens": self.tokens, "forced_splits": self.forced_splits}
 
 
 def folded(snapshot: Rows, end: Rows) -> Rows:
-    """A boundary's snapshot as it is stored beside that of the document's end.
+    """A boundary's snapshot as stored beside the one of the document's end.
 
     A tensor (a, b, ...) that is `end[:a, :b, ...]` of the same name becomes its shape (dims,).
     """
@@ -54,15 +54,15 @@ def folded(snapshot: Rows, end: Rows) -> Rows:
 
 
 def unfolded(stored: Rows, end: Rows, path: Confined | Path) -> Rows:
-    """What `folded` was given.
+    """The inverse of `folded`.
 
     Args:
         stored: tensors of the boundary's file.
         end: the document's snapshot.
-        path: of that file, for messages.
+        path: the file's, for messages.
 
     Raises:
-        StateMismatch: there is no such part of the snapshot.
+        StateMismatch: the snapshot has no such part.
     """
     found = {}
     for name, tensor in stored.items():

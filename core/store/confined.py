@@ -1,13 +1,13 @@
-"""Paths inside a library that cannot lead out of it: no link is followed.
+"""Paths that cannot lead out of a library: no link is followed.
 
-Whoever can write a library can put a link there, to a home folder or a device. So each folder on
-the way is opened by the one before it, as a folder that is no link, and the work is done by its
-handle: what takes a name's place meanwhile changes nothing (openat(2) with O_NOFOLLOW). Where the
-system has no such calls (Windows), each step is looked at before the path is used. The library's
+Anyone who can write to a library can put a link there, to a home folder or a device. So each folder
+on the way is opened relative to its parent, and only if it is not a link; work is done through its
+handle, so that replacing a name meanwhile changes nothing (openat(2) with O_NOFOLLOW). Where the
+system has no such calls (Windows), each step is checked before the path is used. The library's
 folder itself, and those above it, may be links: their owner made them.
 
-What is made gets the rights of the library's own folder: the owner's alone where that is private,
-whatever the umask. Knows nothing of what the files hold.
+New files and folders get the rights of the library's own folder: the owner's alone where that is
+private, whatever the umask. Knows nothing of what the files hold.
 """
 
 import errno
@@ -25,9 +25,9 @@ from typing import Any
 BY_HANDLE = hasattr(os, "O_NOFOLLOW") and {os.open, os.stat, os.unlink, os.rename, os.mkdir} <= (
     os.supports_dir_fd
 )
-_PROC = Path("/proc/self/fd")  # of Linux: a path that leads to an open folder
+_PROC = Path("/proc/self/fd")  # on Linux: a path that leads to an open folder
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-_PLAIN = (  # opens a file and waits for nobody: a pipe would wait for its other end
+_PLAIN = (  # opens a file without waiting: a pipe would wait for its other end
     getattr(os, "O_NOFOLLOW", 0)
     | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_NOCTTY", 0)
@@ -35,7 +35,7 @@ _PLAIN = (  # opens a file and waits for nobody: a pipe would wait for its other
     | getattr(os, "O_BINARY", 0)
 )
 _FLAGS = {"rb": os.O_RDONLY, "rb+": os.O_RDWR, "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL}
-_FIRST = 1 << 16  # bytes that a small file is read by
+_FIRST = 1 << 16  # bytes per read of a small file
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
@@ -44,12 +44,12 @@ class Confined:
     """A path inside a library. Its methods are those of `pathlib.Path`, but follow no link.
 
     Args:
-        root: the library's folder, or another that is believed.
-        parts: names of folders and of a file in it, each in the one before; none: the root.
+        root: the library's folder, or another trusted one.
+        parts: names of nested folders, the last may be a file; none: the root.
 
     Raises:
-        ValueError: a part is no plain name.
-        OSError: in every method; of ELOOP where there is a link on the way.
+        ValueError: a part is not a plain name.
+        OSError: in every method; ELOOP where there is a link on the way.
     """
 
     root: Path
@@ -62,7 +62,7 @@ class Confined:
 
     @classmethod
     def of(cls, path: "Path | Confined") -> "Confined":
-        """A path as it is, or a folder that becomes a root."""
+        """A confined path as it is; any other folder becomes a root."""
         return path if isinstance(path, Confined) else cls(path)
 
     def __truediv__(self, name: str) -> "Confined":
@@ -73,7 +73,7 @@ class Confined:
 
     @cached_property
     def path(self) -> Path:
-        """The path in full, to be shown, not to be opened."""
+        """The full path, to show but not to open."""
         return self.root.joinpath(*self.parts)
 
     @property
@@ -83,35 +83,35 @@ class Confined:
 
     @property
     def inside(self) -> str:
-        """The path from the root, as people read it."""
+        """The path from the root, for people."""
         return "/".join(self.parts)
 
     @property
     def parent(self) -> "Confined":
-        """The folder that it is in; the root is its own."""
+        """The folder that it is in; the root is its own parent."""
         return Confined(self.root, self.parts[:-1])
 
     def with_suffix(self, suffix: str) -> "Confined":
-        """Beside it, with another ending."""
+        """The path beside it with another suffix."""
         return self.parent / Path(self.name).with_suffix(suffix).name
 
     # --- looking ---
 
     def stat(self) -> os.stat_result:
-        """What the system says of it; of a link, not of what that leads to."""
+        """Its status; of a link itself, not of its target."""
         with self._place() as (at, name):
             return os.stat(name, dir_fd=at, follow_symlinks=not self.parts)
 
     def exists(self) -> bool:
-        """Whether there is anything of this name, be it a link."""
+        """Whether anything has this name, even a link."""
         return self._mode() is not None
 
     def is_dir(self) -> bool:
-        """Whether it is a folder, and no link to one."""
+        """Whether it is a folder, and not a link to one."""
         return stat.S_ISDIR(self._mode() or 0)
 
     def is_file(self) -> bool:
-        """Whether it is a regular file, and no link to one."""
+        """Whether it is a regular file, and not a link to one."""
         return stat.S_ISREG(self._mode() or 0)
 
     def is_link(self) -> bool:
@@ -124,13 +124,13 @@ class Confined:
             raise
 
     def iterdir(self) -> "list[Confined]":
-        """What is in a folder, by name."""
+        """The entries of a folder, sorted by name."""
         with self._folder() as folder:
             return [self / name for name in sorted(os.listdir(folder))]
 
     def tree(self) -> "Iterator[Confined]":
-        """All that is in a folder, and in those in it; each folder comes before what it holds."""
-        with suppress(FileNotFoundError, NotADirectoryError):  # deleted meanwhile, or no folder
+        """Everything below a folder, recursively; each folder comes before its contents."""
+        with suppress(FileNotFoundError, NotADirectoryError):  # deleted meanwhile, or not a folder
             for path in self.iterdir():
                 yield path
                 if path.is_dir():
@@ -142,7 +142,7 @@ class Confined:
         """Opens a regular file: "rb", "rb+", or "xb", which makes it.
 
         Raises:
-            OSError: of EINVAL where it is a pipe, a device or anything else that is no file.
+            OSError: EINVAL where it is a pipe, a device or anything else that is not a file.
         """
         file = io.FileIO(self.handle(_FLAGS[mode]), mode.replace("x", "w"))
         if not buffering:
@@ -151,7 +151,7 @@ class Confined:
         return kinds[mode](file)
 
     def handle(self, flags: int) -> int:
-        """Opens a regular file, as `os.open`; what is made has the rights of the library."""
+        """Opens a regular file, as `os.open`; a new one gets the rights of the library."""
         try:
             with self._place() as (at, name):
                 number = os.open(name, flags | _PLAIN, 0o600, dir_fd=at)
@@ -169,9 +169,9 @@ class Confined:
         return number
 
     def read_bytes(self, most: int) -> bytes:
-        """A whole file; OSError of EFBIG where it has over `most` bytes."""
+        """A whole file; OSError EFBIG where it has over `most` bytes."""
         with self.open() as file:
-            data = file.read(min(most + 1, _FIRST))  # memory for `most` bytes takes long to get
+            data = file.read(min(most + 1, _FIRST))  # allocating `most` bytes is slow
             if len(data) == _FIRST:
                 data += file.read(most + 1 - _FIRST)
         if len(data) > most:
@@ -196,12 +196,12 @@ class Confined:
             self.parent.sync()
 
     def replace(self, target: "Confined") -> None:
-        """Gives it another name, in the place of what has that."""
+        """Renames it to `target`, replacing what has that name."""
         with self._place() as (at, name), target._place() as (there, new):
             os.replace(name, new, src_dir_fd=at, dst_dir_fd=there)
 
     def link_to(self, target: "Confined") -> None:
-        """Gives the same file a further name; of a link the link itself."""
+        """Makes a hard link to the same file, or to a link itself."""
         with self._place() as (at, name), target._place() as (there, new):
             if at is None:
                 os.link(name, new)
@@ -209,7 +209,7 @@ class Confined:
                 os.link(name, new, src_dir_fd=at, dst_dir_fd=there, follow_symlinks=False)
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Deletes a file, or a link and not what it leads to."""
+        """Deletes a file, or a link but not its target."""
         try:
             with self._place() as (at, name):
                 os.unlink(name, dir_fd=at)
@@ -223,7 +223,7 @@ class Confined:
             os.rmdir(name, dir_fd=at)
 
     def delete(self) -> None:
-        """Deletes a file, a link, or a folder with all that is in it."""
+        """Deletes a file, a link, or a folder with everything in it."""
         if not self.is_dir():
             self.unlink(missing_ok=True)
             return
@@ -231,7 +231,7 @@ class Confined:
             shutil.rmtree(name, dir_fd=at)
 
     def sync(self) -> None:
-        """Makes what was made, renamed and deleted in a folder survive a power cut."""
+        """Makes creations, renames and deletions in a folder survive a power cut."""
         if os.name == "nt":  # Windows cannot open a folder
             return
         handle = self._open_folder() if BY_HANDLE else os.open(self._checked(), _FOLDER)
@@ -241,7 +241,7 @@ class Confined:
             os.close(handle)
 
     def chmod(self, mode: int) -> None:
-        """Sets the rights of a file or folder of ours; of no link. A folder's setgid bit stays."""
+        """Sets the rights of our own file or folder, never of a link; a setgid bit stays."""
         if not BY_HANDLE:
             os.chmod(self._checked(), mode)
             return
@@ -255,10 +255,10 @@ class Confined:
 
     @contextmanager
     def real(self) -> Iterator[Path]:
-        """A path for a library that takes nothing else; it is right as long as the context lasts.
+        """A plain path, for libraries that take nothing else; valid while the context lasts.
 
         On Linux it begins at an open folder, so that no link can come between; elsewhere each
-        step was looked at a moment ago.
+        step was checked a moment ago.
         """
         with self._place() as (at, name):
             if at is not None and _PROC.is_dir():
@@ -270,7 +270,7 @@ class Confined:
 
     @contextmanager
     def _place(self) -> Iterator[tuple[int | None, str]]:
-        """The folder that it is in, open, and its name there; or no folder, and its path."""
+        """Its parent folder, open, and its name there; or None and its path."""
         if not self.parts:
             yield None, str(self.root)
         elif not BY_HANDLE:
@@ -312,7 +312,7 @@ class Confined:
         return handle
 
     def _checked(self) -> str:
-        """Its path, on which there is no link now."""
+        """Its path, on which there is currently no link."""
         for count in range(1, len(self.parts) + 1):
             place = Confined(self.root, self.parts[:count])
             with suppress(FileNotFoundError):
@@ -321,7 +321,7 @@ class Confined:
         return str(self.path)
 
     def _mode(self) -> int | None:
-        """The kind and rights of it; None where there is nothing."""
+        """Its kind and rights; None where there is nothing."""
         try:
             return self.stat().st_mode
         except OSError as exc:
@@ -330,35 +330,35 @@ class Confined:
             raise
 
     def require_file(self, status: os.stat_result | None = None) -> None:
-        """OSError where it, or what it was when it had this status, is no regular file."""
+        """OSError where it is not a regular file, or was not when it had this status."""
         if not stat.S_ISREG((status or self.stat()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(self))
 
     def _open_up(self) -> None:
-        """Gives a folder that was made just now the rights of the library."""
+        """Gives a new folder the rights of the library."""
         wanted = self._rights(0o700, 0o777)
         if os.name == "nt" or stat.S_IMODE(self.stat().st_mode) & 0o777 == wanted:
             return
         with suppress(PermissionError):
             self.chmod(wanted)
             return
-        with self._place() as (at, name):  # the umask has taken our own rights
+        with self._place() as (at, name):  # the umask has removed our own rights
             os.chmod(name, wanted, dir_fd=at)
 
     def set_rights(self, handle: int) -> None:
-        """Gives this file, open, the rights of the library."""
+        """Gives this open file the rights of the library."""
         wanted = self._rights(0o600, 0o666)
         if hasattr(os, "fchmod") and stat.S_IMODE(os.fstat(handle).st_mode) & 0o777 != wanted:
             with suppress(PermissionError):  # another user's, or a disk without rights
                 os.fchmod(handle, wanted)
 
     def _rights(self, least: int, most: int) -> int:
-        """The rights of the library's folder, as far as they are within bounds."""
+        """The rights of the library's folder, limited to these bounds."""
         return least | (stat.S_IMODE(os.stat(self.root).st_mode) & most)
 
 
 def _is_link(status: os.stat_result) -> bool:
-    """Whether it leads elsewhere; Windows has junctions beside links."""
+    """Whether it leads elsewhere; Windows has junctions as well as links."""
     point = getattr(stat, "FILE_ATTRIBUTE_REPARSE_POINT", 0)
     return stat.S_ISLNK(status.st_mode) or bool(getattr(status, "st_file_attributes", 0) & point)
 

@@ -1,8 +1,8 @@
-"""Reads one document: its rows, its snapshot, its text, and where a token stands.
+"""Reads one document: its rows, its snapshot, its text, and where a token is in it.
 
 This module knows nothing of models, methods or tokenizers: rows are tensors, positions are bytes.
-Opening a document, its text, its places and its word index need numpy alone; torch is imported
-where its tensors are asked for.
+Opening a document and reading its text, places and word index need only numpy; torch is imported
+when tensors are requested.
 """
 
 import hashlib
@@ -35,16 +35,16 @@ class Document:
 
     Args:
         folder: the document's folder. Sizes and headers of its files are checked here.
-        manifest: what is to be its manifest; None: the one that is there.
+        manifest: the manifest to use; None: the one in the folder.
         needed: the groups that it is opened for; None: all of them.
 
     Attributes:
-        damage: what is wrong with the other groups that cannot be read, by group.
+        damage: by group, what is wrong with each other group that cannot be read.
 
     Raises:
         StateMismatch: here and in every method: a file is missing, damaged or of another format.
-            A file of the word index is an exception: it counts as missing, because it can be
-            rebuilt; `words` says what is wrong with it.
+            A damaged file of the word index counts as missing, because it can be rebuilt; `words`
+            says what is wrong with it.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Document:
         self.manifest = manifest or Manifest.read(folder)
         groups = by_group(self.manifest.shards)
         self._manifest_size = (folder / MANIFEST).stat().st_size
-        # What neighbouring passages share is kept: a file's newlines, a member's text.
+        # Neighbouring passages share a file's newlines and a member's text, so these are kept.
         self._lines: tuple[int, np.ndarray | tuple[()]] = (-1, ())
         self._members: dict[int, bytes] = {}
         self._text = [TextFile(folder, shard) for shard in groups.pop("text", [])]
@@ -78,13 +78,13 @@ class Document:
 
     @property
     def checked_bytes(self) -> int:
-        """Bytes that were read and found to be what was written."""
+        """Bytes that were read and verified."""
         return sum(file.checked_bytes for file in self._all_files())
 
     def read_whole(self) -> list[Confined]:
         """The files that a question reads from end to end: the snapshot, then the method's rows.
 
-        Of rows over LARGE bytes a question may read only some.
+        Groups over LARGE bytes are left out: a question may read only some of their rows.
         """
         others = self._groups.keys() - {"lines", "tokens", "marks", *shards.SNAPSHOTS}
         groups = [self._groups.get("memory", []), *(self._groups[name] for name in sorted(others))]
@@ -95,7 +95,7 @@ class Document:
         """StateMismatch unless `fingerprint` is that of the model that read the document.
 
         Args:
-            fingerprint: "config", "tokenizer", "weights", which are compared, and "name".
+            fingerprint: "config", "tokenizer" and "weights", which are compared, and "name".
         """
         model = self.manifest.model
         differing = [part for part in FINGERPRINT if model[part] != fingerprint[part]]
@@ -112,18 +112,18 @@ class Document:
 
         Args:
             group: the group's name.
-            names: the tensors wanted; all where None.
+            names: the tensors needed; None: all.
         """
         for first, file in self._files(group):
             yield first, {name: file.tensor(name) for name in names or file.slots}
 
     def take(self, group: str, rows: "torch.Tensor", names: tuple[str, ...] | None = None) -> Rows:
-        """Chosen rows of a group; only the blocks that hold them are read.
+        """Selected rows of a group; only the blocks that hold them are read.
 
         Args:
             group: the group's name.
             rows: ascending positions (S,), int64.
-            names: the tensors wanted; all where None.
+            names: the tensors needed; None: all.
 
         Returns:
             Tensors (S, ...) on the CPU, by name.
@@ -139,11 +139,11 @@ class Document:
 
     @property
     def has_snapshot(self) -> bool:
-        """Whether the method's snapshot is kept; else whoever needs it reads the tokens again."""
+        """Whether the method's snapshot is stored; if not, the tokens must be read again."""
         return "memory" in self._groups
 
     def snapshot(self) -> Rows:
-        """The method's snapshot, whole."""
+        """The method's whole snapshot."""
         _, file = self._files("memory")[0]
         return {name: file.tensor(name) for name in file.slots}
 
@@ -151,7 +151,7 @@ class Document:
         """The last place from which reading can continue when text is appended.
 
         Returns:
-            None where an older version wrote the document, which recorded none.
+            None where the document was written by an older version, which recorded none.
         """
         told = self.manifest.report.get("boundary")
         if told is None:
@@ -172,13 +172,13 @@ class Document:
 
     @property
     def word_files(self) -> int:
-        """Files of the word index that the manifest names; 0: there is none."""
+        """Number of word index files that the manifest names; 0: there is no word index."""
         return len(self._words)
 
     def words(self, number: int) -> "dict[str, np.ndarray]":
         """The tables of one file of the word index, with the types and dimensions of the format.
 
-        Nothing is known of their values; `core/retrieve/word_tables.py` compares them with one
+        Their values are not checked here; `core/retrieve/word_tables.py` compares them with one
         another.
 
         Raises:
@@ -194,13 +194,13 @@ class Document:
     def array_take(
         self, group: str, rows: "np.ndarray", name: str, keep: bool = True
     ) -> "np.ndarray":
-        """Chosen rows of one tensor of a group, as `take`, without torch.
+        """Selected rows of one tensor of a group, as `take`, but without torch.
 
         Args:
             group: the group's name.
             rows: ascending positions (S,), int64.
             name: the tensor's; bfloat16 comes as int16.
-            keep: whether small tensors, of which more rows will be wanted, stay in memory.
+            keep: whether small tensors stay in memory, because more of their rows will be needed.
 
         Raises:
             ValueError: positions that are not ascending or not in the group.
@@ -234,7 +234,7 @@ class Document:
         return "marks" in self._groups
 
     def first_rows(self, group: str, number: int, rows: int) -> Rows:
-        """Of the first `rows` rows of a group those in its file `number`, which has the last."""
+        """The part of a group's first `rows` rows in its file `number`, which has the last one."""
         first, file = self._files(group)[number]
         return {name: file.rows(name, 0, rows - first) for name in file.slots}
 
@@ -245,8 +245,7 @@ class Document:
         return [file.shard for end, (_, file) in zip(ends, files, strict=False) if end <= rows]
 
     def full_text(self, size: int) -> list[Shard]:
-        """The leading text files that are full and hold only the first `size` bytes; each with
-        its lines."""
+        """As `full`, for the text files of the first `size` bytes, each with its lines."""
         count = min(size // (shards.MEMBER * shards.MEMBERS), max(0, len(self._text) - 1))
         pairs = zip(self._text[:count], self._groups.get("lines", []), strict=False)
         return [file.shard for pair in pairs for file in pair]
@@ -258,19 +257,19 @@ class Document:
             yield self._member(index)[max(0, start - first) : end - first]
 
     def tail(self, group: str) -> Rows:
-        """The rows of the file that a checkpoint wrote for a group; none where it wrote none."""
+        """The rows that a checkpoint wrote for a group outside full shards; may be none."""
         _, last = self._files(group)[-1]
         rows = 0 if last.shard.checkpoint is None else last.shard.rows
         return {name: last.rows(name, 0, rows) for name in last.slots}
 
     def text_tail(self) -> Iterator[bytes]:
-        """The text of the file that a checkpoint wrote, if any, in pieces."""
+        """The text that a checkpoint wrote outside full files, if any, in pieces."""
         for file in self._text[-1:]:
             if file.shard.checkpoint is not None:
                 yield from (file.member(index) for index in range(file.shard.rows))
 
     def text(self, source: int, start: int, end: int) -> bytes:
-        """Bytes [start, end) of a source, as they were read; only their gzip members are unpacked.
+        """Bytes [start, end) of a source as read; only the gzip members they are in are unpacked.
 
         Raises:
             ValueError: the source does not have these bytes.
@@ -282,7 +281,7 @@ class Document:
         return b"".join(self.raw(low, high))
 
     def line(self, source: int, offset: int) -> int:
-        """The number of the line, from 1, that the byte at `offset` of a source is in."""
+        """The line number, from 1, of the byte at `offset` of a source."""
         start = self.manifest.sources[source].text_start
         return 1 + self._newlines_before(start + offset) - self._newlines_before(start)
 
@@ -290,7 +289,7 @@ class Document:
         """Where in the original the byte at `offset` of a source comes from.
 
         Returns:
-            A line number, or what else the original is divided into: "p. 12", "cell 4".
+            A line number, or the part of the original: "p. 12", "cell 4".
         """
         origin = self.manifest.sources[source].origin
         if origin and origin.marks and (number := self._mark(source, offset)) is not None:
@@ -298,7 +297,7 @@ class Document:
         return str(self.line(source, offset))
 
     def _mark(self, source: int, offset: int) -> int | None:
-        """The number of the last mark of a source up to a byte; None where it has none there."""
+        """The number of the last mark of a source at or before a byte; None where there is none."""
         import numpy as np
 
         start = self.manifest.sources[source].text_start
@@ -314,19 +313,19 @@ class Document:
         return int(files[index].array_rows("numbers", row, row + 1)[0])
 
     def source_of(self, token: int) -> int:
-        """The index of the source that a token is of; ValueError where there is no such token."""
+        """The index of the source that a token is in; ValueError where there is no such token."""
         if not 0 <= token < self.manifest.tokens:
             raise ValueError(f"the document has {self.manifest.tokens} tokens, and no {token}")
         starts = [source.first_token for source in self.manifest.sources]
         return bisect_right(starts, token) - 1
 
     def span(self, first: int, last: int) -> tuple[int, int, int]:
-        """Where tokens [first, last) of one source stand: (source, start byte, end byte).
+        """Where tokens [first, last) of one source are: (source, start byte, end byte).
 
         The end is where the next token of the source starts, or the end of the source.
 
         Raises:
-            ValueError: no tokens, or not of one source.
+            ValueError: there are no tokens, or they are of more than one source.
         """
         import numpy as np
 
@@ -344,7 +343,7 @@ class Document:
         return source, start, end
 
     def blocks(self, shard: Shard) -> Iterator[memoryview]:
-        """The bytes of one file in blocks, each read from the disk and verified now.
+        """The bytes of one file in blocks, each read from disk and verified as it comes.
 
         Args:
             shard: a file that the manifest names.
@@ -354,9 +353,9 @@ class Document:
             yield file.read(start, min(shards.BLOCK, shard.size - start))
 
     def verify(self, on_bytes: Callable[[int], None] = lambda count: None) -> None:
-        """Read everything; StateMismatch for the first block that is not what was written.
+        """Read everything; StateMismatch at the first block that is not what was written.
 
-        The word index is not checked, since it can be rebuilt: a document without it is whole.
+        The word index is not checked: it can be rebuilt, and a document without it is whole.
 
         Args:
             on_bytes: gets the number of bytes after each piece, of the files and of the text.
@@ -387,7 +386,7 @@ class Document:
         return [*self._text, *words, *(f for files in self._groups.values() for f in files)]
 
     def _files(self, group: str) -> list[tuple[int, TensorFile]]:
-        """The files of a group, each with its first row."""
+        """The files of a group, each with the position of its first row."""
         if group in self.damage:
             raise self.damage[group]
         if group not in self._groups:
@@ -432,7 +431,7 @@ def _group(folder: Confined, group: str, entries: Iterable[Shard]) -> list[Tenso
 
 
 def _lenient(folder: Confined, shard: Shard) -> TensorFile | StateMismatch:
-    """A file that can be rebuilt, or what is wrong with it."""
+    """A file that can be rebuilt, open; or what is wrong with it."""
     try:
         return TensorFile(folder, shard)
     except StateMismatch as exc:

@@ -1,6 +1,6 @@
 """Durable writing: a file appears under its name only when it is whole and synced.
 
-A failed write becomes one error that names the file and the room on the disk. This module knows
+A failed write becomes one error that names the file and the free disk space. This module knows
 nothing of what the files hold; it returns the checksums of their blocks.
 """
 
@@ -29,7 +29,7 @@ TEMPORARY = ".tmp-"  # unfinished files; no shard and no document can have such 
 
 @contextmanager
 def storing(path: Confined | Path, needed: int = 0) -> Iterator[None]:
-    """Translate a failed write of `path` (`needed` bytes) into a LongctxError with the figures."""
+    """Turn a failed write of `path` (`needed` bytes) into a LongctxError with the figures."""
     path = Confined.of(path).path
     try:
         yield
@@ -46,15 +46,15 @@ def storing(path: Confined | Path, needed: int = 0) -> Iterator[None]:
 
 
 def make_folder(path: Path, mode: int) -> None:
-    """Makes a folder, and those above it, which survive a power cut.
+    """Makes a folder and its parents so that they survive a power cut.
 
     Args:
         path: where.
-        mode: of the folder itself; those above get the usual one.
+        mode: of the folder itself; its parents get the usual one.
     """
     missing = [p for p in (path, *path.absolute().parents) if not p.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):  # another process made it just now
+    with suppress(FileExistsError):  # another process has just made it
         path.mkdir()
         path.chmod(mode)
     for folder in missing:
@@ -66,13 +66,13 @@ def write_file(
 ) -> list[str]:
     """Let `write` fill a temporary file, then sync it and give it its name.
 
-    What `write` gets is an empty file, by a path that is right as long as it works.
+    `write` gets an empty file, by a path that is valid until it returns.
 
     Returns:
         The xxh3-128 of each 1 MiB block.
 
     Raises:
-        LongctxError: the file cannot be written; nothing has the name that had it not before.
+        LongctxError: the file cannot be written; whatever had its name before still has it.
     """
     folder = Confined.of(folder)
     temporary = folder / f"{TEMPORARY}{secrets.token_hex(8)}"  # of this process alone
@@ -82,7 +82,7 @@ def write_file(
             with temporary.real() as path:
                 write(path)
             with temporary.open("rb+") as file:
-                temporary.set_rights(file.fileno())  # it may be another than the one made above
+                temporary.set_rights(file.fileno())  # `write` may have replaced the one made above
                 blocks = _synced(file, needed)
             temporary.replace(folder / name)
             folder.sync()
@@ -92,9 +92,9 @@ def write_file(
 
 
 def _synced(file: BinaryIO, size: int) -> list[str]:
-    """Syncs a file; its checksums, computed meanwhile if it is large.
+    """Syncs a file and returns its checksums, computed meanwhile if it is large.
 
-    For a small one no thread is begun: Python waits for ever for one that finds no memory.
+    A small file gets no thread: Python waits forever for a thread that finds no memory.
     """
     read = partial(file.read, shards.BLOCK)
     if size <= shards.BLOCK:
@@ -113,7 +113,7 @@ def write_text(folder: Confined, name: str, text: str, mtime_ns: int | None = No
     Args:
         folder, name: of the file.
         text: what it holds.
-        mtime_ns: the modification time that it gets; None: now.
+        mtime_ns: its modification time; None: now.
     """
     data = text.encode("ascii")
 
@@ -126,10 +126,10 @@ def write_text(folder: Confined, name: str, text: str, mtime_ns: int | None = No
 
 
 def link_files(source: Confined, folder: Confined, files: Iterable[Shard]) -> None:
-    """The same files in another folder; copies, where the file system has no links.
+    """Links files into another folder; copies them where the file system has no links.
 
     Raises:
-        LongctxError: they cannot be there.
+        LongctxError: they cannot be put there.
     """
     with storing(folder):
         for shard in files:

@@ -1,6 +1,6 @@
 """A library: a folder of documents, each written once and read in part.
 
-`Library` names documents, opens them, and hands out the right to write or move one. A document has
+`Library` names documents, opens them, and grants the right to write or move one. A document gets
 its name only when it is complete; a kill at any moment leaves the others as they were.
 `writer.py` makes a document, `document.py` reads one, `places.py` has the folders; `docs/format.md`
 specifies the files. This module knows nothing of what a document holds.
@@ -35,7 +35,7 @@ from longctx.core.store.shard_writer import SHARD_ROWS
 from longctx.core.store.shards import damaged
 from longctx.core.store.writer import Writer
 
-_MARK_BYTES = 1 << 12  # of library.json at most
+_MARK_BYTES = 1 << 12  # limit for library.json
 
 
 class Library:
@@ -49,10 +49,10 @@ class Library:
 
     @classmethod
     def open(cls, path: Path, create: bool = False, shared: bool = False) -> "Library":
-        """Open the library in folder `path`, with `create` also where there is none yet.
+        """Open the library in folder `path`; with `create`, make one where there is none yet.
 
-        One that is made is its owner's alone (rights 0700), or has the usual rights where it is
-        `shared`. What is made in a library later has the rights that its folder has then.
+        A new library is its owner's alone (rights 0700), or has the usual rights if `shared`.
+        Whatever is later made in a library gets the rights that its folder has then.
 
         Raises:
             NotFound: there is none and `create` is false.
@@ -67,7 +67,7 @@ class Library:
         return library
 
     def documents(self) -> list[Manifest]:
-        """Manifests of all documents, then of unfinished ones; of damaged ones, why they are."""
+        """Manifests of all documents, then of unfinished ones; a damaged one says what is wrong."""
         with _no_collection():
             return [describe(folder) for folder in self.folders()]
 
@@ -89,17 +89,17 @@ class Library:
         return max(folders.values(), key=lambda folder: (age(folder), folder.name)).name
 
     def name_of(self, text: str) -> str:
-        """The name of the document that is called so: by its name, or else by its title.
+        """The name of the document that has this name, or else this title.
 
         Args:
             text: what the user calls it.
 
         Returns:
-            A name that a document can have, whether there is one or not.
+            A valid name, whether there is such a document or not.
 
         Raises:
             UsageError: several documents have this title; or it can be neither name nor title.
-            NotFound: it can only be a title, and none has it.
+            NotFound: it can only be a title, and no document has it.
         """
         can_be = NAME.fullmatch(text) is not None
         places = self._places
@@ -126,13 +126,13 @@ class Library:
 
         Args:
             name: the document's, or its title.
-            partial: also what the last checkpoint holds of one whose reading was stopped.
+            partial: also open the last checkpoint of a document whose reading was stopped.
             needed: the groups that it is opened for; None: all.
 
         Raises:
             UsageError: the name is not one that a document can have.
             NotFound: there is none of this name, or it is not finished.
-            Locked: it is being read in by another process.
+            Locked: another process is writing it.
             StateMismatch: it is damaged, or of another format version.
         """
         return Document(self._folder_of(name, partial), needed=needed)
@@ -144,7 +144,7 @@ class Library:
         """Open a document, as `document`, and keep others from deleting or replacing it meanwhile.
 
         Raises:
-            as `document`; and Locked where it is just being replaced or removed.
+            as `document`; and Locked while it is being replaced or removed.
         """
         name = self.name_of(name)
         folder = self._folder_of(name, partial)
@@ -162,7 +162,7 @@ class Library:
         differs: Callable[[Manifest], str] = lambda begun: "",
         shard_rows: int = SHARD_ROWS,
     ) -> Iterator[Writer]:
-        """Write document `name`, alone, until the context ends.
+        """Write document `name`, exclusively, until the context ends.
 
         Without `Writer.complete`, what was written up to the last checkpoint stays, documents do
         not change, and the next writer of this name continues from there: `Writer.begun`.
@@ -171,7 +171,7 @@ class Library:
             name: 1 to 100 of A-Z a-z 0-9 . _ -, the first not a dot.
             header: model, recorded, method, options, profile of the manifest; report if known.
             replace: the new document replaces one of this name when it is complete.
-            differs: why a writer cannot continue from a checkpoint; empty if it can.
+            differs: says why a writer cannot continue from a checkpoint; empty if it can.
             shard_rows: rows of a full shard.
 
         Raises:
@@ -200,7 +200,7 @@ class Library:
 
     @contextmanager
     def longer(self, name: str) -> Iterator[Longer]:
-        """Make a complete document longer, alone, until the context ends.
+        """Append to a complete document, exclusively, until the context ends.
 
         The document stays as it is, for readers too, until the longer one is complete.
 
@@ -216,9 +216,9 @@ class Library:
 
     @contextmanager
     def changing(self, name: str) -> Iterator[Confined]:
-        """The folder of a complete document, to change what its manifest says, alone.
+        """The folder of a complete document, held exclusively, to change its manifest.
 
-        The manifest is written last, and as a whole: until then the document is what it was.
+        The manifest is written last, and as a whole: until then the document is unchanged.
 
         Raises:
             UsageError, NotFound: as `document`.
@@ -229,7 +229,7 @@ class Library:
             yield finished
 
     def mark(self) -> None:
-        """Say that no document is of an older format, where that is so.
+        """Record that no document is of an older format, if so.
 
         Raises:
             LongctxError: the library cannot be written.
@@ -240,7 +240,7 @@ class Library:
 
     @property
     def format(self) -> int:
-        """What the library says of its format."""
+        """The format that the library records."""
         return json.loads(self._mark.read_bytes(_MARK_BYTES))["format"]
 
     def is_waiting(self, name: str) -> bool:
@@ -254,7 +254,7 @@ class Library:
             Whether it was.
 
         Raises:
-            Locked: another process is at it, or reads the document that it replaces.
+            Locked: another process uses it, or reads the document that it replaces.
             LongctxError: the library cannot be written.
         """
         _check_name(name)
@@ -268,14 +268,14 @@ class Library:
     def receiving(
         self, name: str, replace: bool = False
     ) -> Iterator[tuple[Confined, Callable[[], None]]]:
-        """A folder to put document `name` in as a whole, alone, until the context ends.
+        """A folder to receive the whole of document `name`, exclusively, until the context ends.
 
         Yields:
-            The folder, empty and not visible as a document, and what to call when it is filled.
-            If that is not called, nothing changes.
+            The folder, empty and not visible as a document, and a callable that publishes it once
+            it is filled. If that is not called, nothing changes.
 
         Args:
-            name: as of `writer`.
+            name: as in `writer`.
             replace: a document of this name, or a stopped reading of it, is replaced.
 
         Raises:
@@ -298,11 +298,11 @@ class Library:
                     folder.delete()
 
     def remove(self, name: str) -> None:
-        """Delete a document, finished or not. A kill on the way leaves no part that opens.
+        """Delete a document, finished or not. A kill meanwhile leaves no part that opens.
 
         Raises:
             NotFound: there is none of this name.
-            Locked: it is being written, or questions are asked of it.
+            Locked: it is being written, or asked questions.
             LongctxError: it cannot be deleted.
         """
         name = self.name_of(name)
@@ -317,15 +317,15 @@ class Library:
     def rename(self, name: str, new: str, title: str | None = None) -> None:
         """Give a complete document another name and title.
 
-        A kill on the way may leave it with the new title and the old name.
+        A kill meanwhile may leave it with the new title and the old name.
 
         Args:
             name: the document's, or its title.
-            new: its new name; it may be the one that it has, where the title is another.
+            new: its new name; it may keep its name if the title changes.
             title: its new title; None: it is called by its name.
 
         Raises:
-            UsageError: a bad name, or there is a document `new`, or one of that name is begun.
+            UsageError: a bad name, or there is a document `new`, or an unfinished one.
             NotFound, StateMismatch: as `document`.
             Locked: either is in use.
             LongctxError: the library cannot be written.
@@ -359,7 +359,7 @@ class Library:
     def _alone(self, name: str) -> Iterator[Confined]:
         """The folder of a complete document, which nobody else writes; readers stay.
 
-        What an earlier run completed gets its place first.
+        What an earlier run completed is published first.
         """
         name = self.name_of(name)
         self._folder_of(name, partial=False)
@@ -374,16 +374,16 @@ class Library:
             yield finished
 
     def _folder_of(self, name: str, partial: bool) -> Confined:
-        """The folder of a complete document or, with `partial`, of the last checkpoint of one."""
+        """The folder of a complete document or, with `partial`, of the last checkpoint."""
         name = self.name_of(name)
         finished, unfinished = self._places.finished(name), self._places.unfinished(name)
         if finished.is_dir() or finished.is_link():
             return finished
-        if is_complete(unfinished):  # only its last rename was cut off
+        if is_complete(unfinished):  # only its last rename is missing
             return unfinished
         if not unfinished.is_dir():
             raise self._no_document(name)
-        with self._places.shared(unfinished):  # says who reads it in
+        with self._places.shared(unfinished):  # raises Locked, which names its writer
             begun = describe(unfinished)
         unreadable = begun.status == "damaged" and (unfinished / MANIFEST).exists()
         if partial and (begun.tokens or unreadable):
@@ -396,7 +396,7 @@ class Library:
         )
 
     def _prepare(self, name: str, replace: bool) -> None:
-        """Make room for a writer: what an earlier run completed is put in its place first."""
+        """Make room for a writer: what an earlier run completed is published first."""
         places, finished = self._places, self._places.finished(name)
         with storing(finished):
             if is_complete(places.unfinished(name)):
@@ -418,9 +418,9 @@ class Library:
         )
 
     def _make(self, create: bool, shared: bool) -> None:
-        """Make the library; where another process does so meanwhile, its one is there."""
+        """Make the library; if another process does so meanwhile, that one is used."""
         if self._is_something_else():
-            if self._is_library():  # since we looked: of all that a library holds the mark is first
+            if self._is_library():  # since we looked: a library's mark comes first
                 return
             raise UsageError(
                 f"'{self.path}' is not a longctx library",
@@ -442,9 +442,9 @@ class Library:
                 raise
 
     def _make_folder(self, shared: bool) -> None:
-        """The library's folder. One that was there, empty, becomes private, if it is not shared.
+        """Make the library's folder. An empty one becomes private, unless it is shared.
 
-        One whose owner has made it a group's (setgid), and one of another user, stay as they are.
+        A folder that its owner gave to a group (setgid), or another user's, stays as it is.
         """
         if not self.path.exists():
             make_folder(self.path, 0o777 & ~_umask() if shared else 0o700)
@@ -465,11 +465,11 @@ class Library:
             ) from exc
 
     def _is_something_else(self) -> bool:
-        try:  # one look: between two, another process may make the folder
+        try:  # one check: between two, another process may make the folder
             return any(not path.name.startswith(TEMPORARY) for path in self.path.iterdir())
         except FileNotFoundError:
             return False
-        except NotADirectoryError:  # it, or what it would be in, is a file
+        except NotADirectoryError:  # it, or its parent, is a file
             return self.path.exists()
 
     def _check_mark(self) -> None:
@@ -486,7 +486,7 @@ class Library:
 
 
 def _umask() -> int:
-    """What the process takes from the rights of new files."""
+    """The rights that the process removes from new files."""
     umask = os.umask(0o077)
     os.umask(umask)
     return umask
@@ -516,7 +516,7 @@ def _resumable(
     """The checkpoint in a folder, if a writer is to continue from it.
 
     Raises:
-        UsageError: it is of something else, and `replace` is false.
+        UsageError: it is from something else, and `replace` is false.
         StateMismatch: it is damaged, and `replace` is false.
     """
     if not (folder / MANIFEST).exists():
@@ -539,7 +539,7 @@ def _resumable(
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Pauses the search for reference cycles: a thousand manifests have none, but many parts."""
+    """Pauses garbage collection: a thousand manifests have many parts, but no reference cycles."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -1,9 +1,9 @@
 """Shared and exclusive locks that die with their process.
 
-Every holder locks a file of its own under `locks/<key>/` and records beside it who it is, so that
-the next one can name it. The lock is the operating system's (filelock): what a killed process left
-behind locks nothing and is removed. Where the disk is full, an exclusive lock is the gate itself,
-which everybody else needs too. This module knows nothing of what the keys stand for.
+Every holder locks a file of its own under `locks/<key>/` and records its identity beside it, so
+that others can name it. The lock is the operating system's (filelock): what a killed process leaves
+behind locks nothing and is removed. Where the disk is full, the gate itself, which everybody needs,
+serves as an exclusive lock. This module knows nothing of what the keys stand for.
 """
 
 import errno
@@ -24,8 +24,8 @@ from longctx.core.store.confined import Confined
 
 FOLDER = "locks"
 _GATE = ".lock"
-_SAID = 1 << 12  # bytes of what a holder says of itself at most
-_POLL = 0.2  # seconds between two looks at a lock that is waited for
+_SAID = 1 << 12  # limit in bytes for a holder's description of itself
+_POLL = 0.2  # seconds between two tries of a lock that we wait for
 _GATE_POLL = 0.01
 _GATE_WAIT = 60  # seconds; the gate is held for an instant only
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -46,7 +46,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class _Held:
-    """A lock that is held: its file, open and locked; None where the gate stands for it."""
+    """A lock that is held: its file, open and locked; None where the gate replaces it."""
 
     key: str
     path: Confined | None = None
@@ -63,11 +63,11 @@ class Locks:
     def __init__(self, folder: Path):
         self._folder = Confined(folder)
         self._kept_gate: int | None = None
-        self._behind_gate: list[str] = []  # keys that the gate stands for
+        self._behind_gate: list[str] = []  # keys that the gate locks
 
     @contextmanager
     def shared(self, key: str) -> Iterator[None]:
-        """Hold a lock beside others that only read; where nothing can be written, hold none.
+        """Hold a lock that readers share; where nothing can be written, hold none.
 
         Args:
             key: a relative path that names what is locked.
@@ -89,14 +89,14 @@ class Locks:
 
     @contextmanager
     def exclusive(self, key: str, wait: float = 0.0) -> Iterator[None]:
-        """Hold a lock alone.
+        """Hold a lock exclusively.
 
         Args:
             key: a relative path that names what is locked.
             wait: seconds to wait for others.
 
         Raises:
-            Locked: somebody reads or writes, also after `wait`.
+            Locked: somebody still reads or writes after `wait`.
             OSError: the library cannot be written.
         """
         held = self._acquire(key, exclusive=True, wait=wait)
@@ -127,7 +127,7 @@ class Locks:
         return _Held(key)
 
     def _leave_word(self, key: str, exclusive: bool) -> _Held:
-        """Locks a new file, and says beside it who holds it."""
+        """Locks a new file, and records beside it who holds it."""
         place = self._place(key, make=True)
         holder = Holder(os.getpid(), socket.gethostname(), exclusive)
         path = place / f"{holder.pid}-{secrets.token_hex(4)}.lock"
@@ -136,7 +136,7 @@ class Locks:
             lock_descriptor(handle, blocking=False)
             with path.with_suffix(".json").open("xb") as file:
                 file.write(json.dumps(asdict(holder)).encode("ascii"))
-        except BaseException:  # Ctrl-C too: a lock that nobody would ever leave
+        except BaseException:  # Ctrl-C too: nobody would ever release the lock
             os.close(handle)
             with suppress(OSError):
                 _forget(path)
@@ -151,7 +151,7 @@ class Locks:
                 self._kept_gate = None
             return
         closed = False
-        # A library that vanished, or whose disk is full, has no lock worth keeping.
+        # A library that is gone, or whose disk is full, has no lock worth keeping.
         with suppress(OSError), self._gate():
             os.close(held.handle)
             closed = True
@@ -176,15 +176,15 @@ class Locks:
 
     @contextmanager
     def _gate(self) -> Iterator[int]:
-        """Taken to take or leave a lock: nobody locks a file that is just being deleted.
+        """Held to take or release a lock, so that nobody locks a file that is being deleted.
 
         Raises:
-            TimeoutError: others have it all the time.
+            TimeoutError: others keep holding it.
         """
         if self._kept_gate is not None:
             yield self._kept_gate
             return
-        if not self._folder.root.is_dir():  # a library that is gone is not made again
+        if not self._folder.root.is_dir():  # do not make a deleted library again
             raise FileNotFoundError(errno.ENOENT, "the library has gone", str(self._folder))
         gate = (self._folder / _GATE).handle(os.O_RDWR | os.O_CREAT)
         try:
@@ -210,7 +210,7 @@ def is_held(path: Confined) -> bool:
 
 
 def _holder(path: Confined) -> Holder | None:
-    """Who holds a lock file; None, and the file deleted, where its process is dead."""
+    """Who holds a lock file; if that process is dead, None, and the file is deleted."""
     try:
         if not is_held(path):
             _forget(path)

@@ -1,7 +1,7 @@
 """The manifest: a document's own record, as canonical JSON, checked when read.
 
 `docs/format.md` describes every field. This module knows nothing of libraries, models or methods:
-options are JSON, and of the files that it names it opens none.
+options are JSON, and it opens none of the files that it names.
 """
 
 import json
@@ -23,16 +23,16 @@ from longctx.core.store import naming, shards
 from longctx.core.store.confined import Confined
 from longctx.core.store.shards import AGAIN, Shard, damaged
 
-FORMAT = 3  # that is written
-FORMATS = (2, 3)  # that are read
+FORMAT = 3  # the format that is written
+FORMATS = (2, 3)  # the formats that are read
 UNITS = ("document", "source")  # what was read as one text
 NEW = {"title", "units"}  # fields that format 2 did not have
 MANIFEST = "manifest.json"
-MANIFEST_BYTES = 1 << 26  # of the largest manifest that is read
+MANIFEST_BYTES = 1 << 26  # limit for a manifest that is read
 FINGERPRINT = ("config", "tokenizer", "weights")  # what makes a model the same model
-_PARTS = 1 << 20  # that a manifest may have however short it is
+_PARTS = 1 << 20  # that any manifest may have, however short
 _READER = Reader("", sized=False)  # a file's time may take more than 64 bits
-# How the canonical text begins: "checksum" comes first of the keys.
+# How the canonical text begins: "checksum" is the first key.
 _CHECKSUM = re.compile(rb'\{\n "checksum": "([0-9a-f]{32})",\n')
 
 
@@ -48,9 +48,9 @@ class Origin:
     Args:
         size: bytes of the file.
         sha256: of these bytes.
-        part: which part of the file the text is, of an archive's members; empty: all of it.
-        marks: what the numbers in the group "marks" count for it: page, line, ...; None: lines of
-            the text are counted.
+        part: the archive member that the text comes from; empty: the whole file.
+        marks: what its numbers in the group "marks" count: page, line, ...; None: lines of the
+            text are counted.
     """
 
     size: int
@@ -65,16 +65,16 @@ class SourceRecord:
 
     Args:
         name: as shown to people and in citations.
-        path: where it was read from; None where there is no file (stdin).
+        path: where it was read from; None if there is no file (stdin).
         size: bytes of its text in the document.
-        mtime_ns: modification time of the file; None where there is none.
-        sha256: of these bytes.
-        encoding: that it is decoded with.
+        mtime_ns: modification time of the file; None if there is none.
+        sha256: of the text's bytes.
+        encoding: the encoding it is decoded with.
         undecodable: bytes that the encoding has no character for; None while it is being read.
-        first_token: its first token, counted over the document.
-        tokens: how many it has.
+        first_token: position of its first token in the document.
+        tokens: its number of tokens.
         text_start: position of its first byte in the document's text.
-        origin: what it was made from; None: it is the file.
+        origin: what it was made from; None: it is the file itself.
     """
 
     name: str
@@ -91,7 +91,7 @@ class SourceRecord:
 
     @property
     def codec(self) -> str:
-        """Python's name of the encoding, of a source that has begun to be read."""
+        """Python's name of the encoding; the source must have begun to be read."""
         return self.encoding or "utf-8"
 
 
@@ -99,10 +99,10 @@ class SourceRecord:
 class Manifest:
     """What a document records of itself; `docs/format.md` describes every field.
 
-    `name` is that of the folder and not stored. `status` is "complete", "reading", or, only in the
-    list of a library, "damaged"; then `report` says why under "error". `title` is None where the
-    document is called by its name. `units` is "source" where each source was read by itself,
-    behind the prefix, and not behind those before it. Format 2 has neither of the two.
+    `name` is the folder's and not stored. `status` is "complete", "reading", or, only in the list
+    of a library, "damaged"; then `report` says why under "error". `title` is None where the
+    document is called by its name. `units` is "source" where each source was read on its own after
+    the prefix, not after the sources before it. Format 2 has neither `title` nor `units`.
     """
 
     name: str
@@ -127,12 +127,12 @@ class Manifest:
 
     @property
     def told(self) -> str:
-        """What people and commands call it: the name, with the title where that is another."""
+        """What people and commands call it: the name, and the title if that differs."""
         return f"{self.name} ({self.title})" if self.title else self.name
 
     @property
     def has_words(self) -> bool:
-        """Whether files of the word index belong to it, as they are on the disk or damaged."""
+        """Whether it has word index files, sound or damaged."""
         return any(shard.group == shards.WORDS for shard in self.shards)
 
     @property
@@ -197,7 +197,7 @@ class Manifest:
             raise damaged(path, str(exc)) from exc
 
     def _check(self) -> None:
-        """ValueError where the parts contradict one another."""
+        """ValueError where its parts contradict one another."""
         if self.status not in ("reading", "complete"):
             raise ValueError(f"its status is {self.status!r}")
         if set(self.model) != {"name", *FINGERPRINT}:
@@ -215,7 +215,7 @@ class Manifest:
         self._check_sources()
 
     def _check_form(self) -> None:
-        """The same of what format 3 has brought."""
+        """The same for the fields that are new in format 3."""
         if self.title is not None and not naming.is_title(self.title):
             raise ValueError(f"its title is {self.title!r:.40}")
         if self.units not in UNITS:
@@ -249,10 +249,10 @@ class Manifest:
 
 
 def _check_parts(text: bytes) -> None:
-    """ValueError where a text has so many parts that what it becomes would fill the memory.
+    """ValueError where a text has so many parts that parsing it would fill the memory.
 
-    Python takes 64 bytes for `[]`, so 62 MB of them would take 2.25 GB. A manifest that is written
-    has a mapping or list for some hundred bytes, and a value for about ten.
+    Python takes 64 bytes for `[]`, so 62 MB of them would take 2.25 GB. A real manifest has one
+    mapping or list per few hundred bytes, and one value per ten or so.
     """
     lists, mappings, commas = map(text.count, (b"[", b"{", b","))
     if lists + mappings > _PARTS + len(text) // 32 or commas > _PARTS + len(text) // 6:
@@ -260,7 +260,7 @@ def _check_parts(text: bytes) -> None:
 
 
 def _number(text: str) -> float:
-    """ValueError for NaN and what is too large, which Python reads and canonical JSON has not."""
+    """ValueError for NaN and overflow, which Python reads but canonical JSON does not have."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text:.40} is no number to reckon with")
@@ -272,7 +272,7 @@ def _checksum(data: dict) -> str:
 
 
 def _is_as_written(text: bytes) -> bool:
-    """Whether a text is `to_json`'s own, which is cheaper to see than to write it again."""
+    """Whether `to_json` wrote a text; checking that is cheaper than writing it again."""
     head = _CHECKSUM.match(text)
     return bool(head) and xxh3_128_hexdigest(b"{\n" + text[head.end() :]) == head[1].decode()
 
@@ -286,12 +286,12 @@ def by_group(entries: tuple[Shard, ...]) -> dict[str, list[Shard]]:
 
 
 def in_order(files: Iterable[Shard]) -> tuple[Shard, ...]:
-    """The files as a manifest has them: by group, and in each as they come."""
+    """The files in a manifest's order: by group, and in each group as they come."""
     return tuple(sorted(files, key=lambda shard: shard.group))
 
 
 def _check_format(name: str, data: Any) -> None:
-    """StateMismatch for another format version, with the command that makes the document anew."""
+    """StateMismatch for another format version, with the command that makes the document again."""
     found = data.get("format") if isinstance(data, dict) else None
     if type(found) is not int:
         raise ValueError("it does not say which format it has")

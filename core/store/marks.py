@@ -1,14 +1,14 @@
 """The marks of a document: which page or line of the original each piece of text comes from.
 
 They are rows of the group "marks", which only documents with converted sources have; see
-docs/format.md. Knows no formats.
+docs/format.md. Knows nothing of source formats.
 """
 
 from longctx.core.store.document import Document
 
 
 def marks_of(document: Document, source: int, first: int = 0) -> list[tuple[int, int]]:
-    """The marks of a source from byte `first` of it on: (byte of the source, number), ascending.
+    """The marks of a source from its byte `first` on: (byte of the source, number), ascending.
 
     Raises:
         StateMismatch: the document is damaged.
@@ -25,7 +25,7 @@ def marks_of(document: Document, source: int, first: int = 0) -> list[tuple[int,
 
 
 def marks_before(document: Document, end: int) -> int:
-    """How many marks are of the first `end` bytes of the text of all sources.
+    """How many marks are in the first `end` bytes of the text of all sources.
 
     Raises:
         StateMismatch: the document is damaged.

@@ -1,7 +1,7 @@
-"""What a document is called: a title in any script for people, and a safe name for its folder.
+"""What a document is called: a title in any script for people, a safe name for its folder.
 
-Titles are compared in Unicode's composed form (NFC), in which they are kept. Opens no file but to
-see whether a path is a folder.
+Titles are stored and compared in Unicode's composed form (NFC). Opens no file, and looks at a path
+only to see whether it is a folder.
 """
 
 import hashlib
@@ -13,28 +13,28 @@ from pathlib import Path
 NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,100}")
 LONGEST = 100  # characters of a name
 TITLE = 200  # characters of a title at most
-_MARK = 8  # hex digits that tell names apart of which letters were lost
-_CONTROL = ("Cc", "Cs", "Zl", "Zp")  # of Unicode: controls, halves of pairs, ends of lines
+_MARK = 8  # hex digits that tell apart names that lost letters
+_CONTROL = ("Cc", "Cs", "Zl", "Zp")  # of Unicode: controls, lone surrogates, line ends
 
 
 def is_title(text: str) -> bool:
-    """Whether a manifest may have it as a title."""
+    """Whether a manifest may have `text` as its title."""
     return 0 < len(text) <= TITLE and not any(
         unicodedata.category(character) in _CONTROL for character in text
     )
 
 
 def composed(text: str) -> str:
-    """A title as it is kept and compared."""
+    """A title as stored and compared."""
     return unicodedata.normalize("NFC", text)
 
 
 def called(text: str) -> tuple[str, str | None]:
-    """The name and the title of a document that a user calls so.
+    """The name and the title of a document that a user calls `text`.
 
     Returns:
-        The name; and the title, None where it is the name. What can be neither comes back as it
-        is: a library refuses it.
+        The name; and the title, None if it equals the name. A text that can be neither comes back
+        as it is: a library refuses it.
     """
     title = composed(text)
     usable = is_title(title) and not set("/\\") & set(title) and any(map(str.isalnum, title))
@@ -44,14 +44,14 @@ def called(text: str) -> tuple[str, str | None]:
 
 
 def called_after(path: str) -> tuple[str, str | None]:
-    """The name and the title of a document after a file, a folder or `-`: without an ending."""
+    """The name and the title of a document after a file, a folder or `-`, without the suffix."""
     own = Path(os.path.abspath(path))  # "." and ".." have no name of their own
     stem = "stdin" if path == "-" else own.name if own.is_dir() else own.stem
     return named(stem.removesuffix(".tar"))
 
 
 def named(text: str) -> tuple[str, str | None]:
-    """The name and the title that a text of any kind comes to; there is always a name."""
+    """The name and the title made from any text; there is always a name."""
     shown = "".join("\ufffd" if unicodedata.category(c) == "Cs" else c for c in composed(text))
     kept = "".join(c for c in shown if unicodedata.category(c) not in _CONTROL).strip()[:TITLE]
     name = safe_name(kept)
@@ -60,10 +60,10 @@ def named(text: str) -> tuple[str, str | None]:
 
 
 def safe_name(title: str) -> str:
-    """A folder's name for a title: the same for the same title.
+    """A folder's name for a title; the same title always gives the same name.
 
-    Accents are dropped, other characters become `-`. Where letters are lost by that, or the end
-    of a long one, a hash of the title tells it from others.
+    Accents are dropped, other characters become `-`. Where letters are lost, or the end of a long
+    title, a hash of the title is added to tell it from others.
     """
     apart = unicodedata.normalize("NFKD", title)
     plain = "".join(c for c in apart if not unicodedata.combining(c))

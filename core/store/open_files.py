@@ -1,6 +1,6 @@
 """Files that stay open between reads: the most recently used of the process.
 
-A step of an answer reads hundreds of small runs; where files are far away, as in containers and on
+A decode step reads hundreds of small runs; where files are slow to reach, as in containers and on
 networks, opening one takes longer than reading it.
 """
 
@@ -17,27 +17,27 @@ MOST = 64  # files; a process may have some hundreds
 
 
 class OpenFile:
-    """A file open for reading; it is closed when nobody holds it any more.
+    """A file open for reading; it is closed when nothing refers to it any more.
 
     Args:
         path: the file.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file.
+        OSError: it cannot be opened, or is not a regular file.
     """
 
     def __init__(self, path: Confined):
         number = path.handle(os.O_RDONLY)
         weakref.finalize(self, os.close, number)
         self._file = io.FileIO(number, closefd=False)
-        self._turn = threading.Lock()  # a read moves the place that all threads share
+        self._turn = threading.Lock()  # a read moves the file position, which all threads share
 
     def status(self) -> os.stat_result:
-        """What the system says of the open file, whatever its path names now."""
+        """The status of the open file, whatever its path names now."""
         return os.fstat(self._file.fileno())
 
     def read_into(self, start: int, data: memoryview) -> int:
-        """Fills `data` from byte `start` on; the number of bytes there were.
+        """Fills `data` from byte `start` on; returns the number of bytes read.
 
         Raises:
             OSError: they cannot be read.
@@ -56,7 +56,7 @@ def opened(path: Confined, stamp: Hashable) -> OpenFile:
 
     Args:
         path: the file.
-        stamp: tells it from another that takes its name later.
+        stamp: tells it from another file that takes its name later.
 
     Raises:
         OSError: it cannot be opened.

@@ -1,8 +1,8 @@
 """The folders of a library, and moves between them that survive a kill at any moment.
 
 A document is written under `unfinished/` and renamed to `documents/` when it is complete; what it
-replaces is moved to a hidden name first. Whoever moves a folder holds its lock. Knows of a folder's
-content only what its manifest says.
+replaces is moved to a hidden name first. A folder is moved only under its lock. Of a folder's
+content this module knows only what the manifest says.
 """
 
 import errno
@@ -38,22 +38,22 @@ class LibraryFolders:
         return self.library / DOCUMENTS / name
 
     def unfinished(self, name: str) -> Confined:
-        """The folder of a document that is being written, or was."""
+        """The folder of a document whose writing has not ended, or was stopped."""
         return self.library / UNFINISHED / name
 
     def aside(self, name: str) -> Confined:
-        """A folder on its way to deletion."""
+        """The hidden name of a folder that is to be deleted."""
         return self.library / UNFINISHED / f".{name}.old"
 
     def incoming(self, name: str) -> Confined:
-        """A folder that is received as a whole."""
+        """The folder of a document that is being received."""
         return self.library / UNFINISHED / f".{name}.new"
 
     def folders(self, place: str) -> list[Confined]:
-        """All folders of documents in one of the two places; and links, which nothing opens.
+        """All folders of documents in one of the two places, and links, which nothing opens.
 
         Raises:
-            LongctxError: the place cannot be looked into.
+            LongctxError: the place cannot be listed.
         """
         found = self.library / place
         try:
@@ -70,7 +70,7 @@ class LibraryFolders:
         return [path for path in named if path.is_dir() or path.is_link()]
 
     def complete(self) -> dict[str, Confined]:
-        """Folder of every complete document; one whose last rename was cut off is still aside."""
+        """Folder of every complete document; if its last rename was cut off, it is still aside."""
         waiting = {p.name: p for p in self.folders(UNFINISHED) if is_complete(p)}
         return waiting | {path.name: path for path in self.folders(DOCUMENTS)}
 
@@ -89,10 +89,10 @@ class LibraryFolders:
 
     @contextmanager
     def alone(self, name: str, *places: str, wait: float = 0.0) -> Iterator[None]:
-        """Hold a document's places against all others.
+        """Hold a document's places exclusively.
 
         Raises:
-            Locked: somebody uses it, also after `wait` seconds.
+            Locked: somebody still uses it after `wait` seconds.
             LongctxError: the library cannot be written.
         """
         with ExitStack() as held:
@@ -103,17 +103,17 @@ class LibraryFolders:
                     held.enter_context(self._locks.exclusive(f"{place}/{name}", wait))
             yield
 
-    # --- moves; their caller is alone at unfinished/<name> ---
+    # --- moves; the caller holds unfinished/<name> exclusively ---
 
     def publish(self, name: str) -> None:
         """Rename unfinished/<name> to documents/<name>; an old one is moved aside and deleted.
 
         Raises:
-            Locked: the old one is in use for longer than PATIENCE.
+            Locked: the old one stays in use for longer than PATIENCE.
             LongctxError: the library cannot be written.
         """
         folder, target, aside = self.unfinished(name), self.finished(name), self.aside(name)
-        sweep(folder, Manifest.read(folder))  # a kill may have come before the writer did
+        sweep(folder, Manifest.read(folder))  # a kill may have come before the writer's own sweep
         try:
             with self.alone(name, DOCUMENTS, wait=PATIENCE), storing(target):
                 self.delete(aside, name)
@@ -131,7 +131,7 @@ class LibraryFolders:
             ) from exc
 
     def publish_incoming(self, name: str) -> None:
-        """Replace a document, or a reading of it, by a folder that was received."""
+        """Replace a document, or an unfinished one, with a folder that was received."""
         folder, place = self.incoming(name), self.unfinished(name)
         with storing(place):
             if place.exists():
@@ -141,15 +141,15 @@ class LibraryFolders:
         self.publish(name)
 
     def empty(self, folder: Confined, name: str) -> None:
-        """Replace what is there by an empty folder."""
+        """Replace a folder, if there is one, with an empty one."""
         with storing(folder):
             self.delete(folder, name)
             folder.mkdir()
 
     def delete(self, folder: Confined, name: str) -> None:
-        """Delete a folder, under a hidden name so that what is left of it is never opened.
+        """Delete a folder, under a hidden name so that its remains are never opened.
 
-        Where the disk has no byte left for that name, its manifest goes first.
+        Where the disk has no room even for that name, the manifest is deleted first.
         """
         aside = self.aside(name)
         if not folder.exists():
@@ -168,14 +168,14 @@ class LibraryFolders:
 
 
 def delete_folder(folder: Confined) -> None:
-    """Deletes a folder, its manifest first: then no part of it opens. Of a link, only the link."""
+    """Deletes a folder, manifest first, so that no part of it opens; of a link only the link."""
     if folder.is_dir():
         (folder / MANIFEST).unlink(missing_ok=True)
     folder.delete()
 
 
 def sweep(folder: Confined, manifest: Manifest) -> None:
-    """Delete what the manifest of a folder does not name, such as files of an older checkpoint."""
+    """Delete files that a folder's manifest does not name, such as those of an old checkpoint."""
     with storing(folder):
         for path in unnamed(folder, manifest):
             path.unlink()
@@ -188,12 +188,12 @@ def unnamed(folder: Confined, manifest: Manifest) -> list[Confined]:
 
 
 def is_complete(folder: Confined) -> bool:
-    """Whether a folder's manifest can be read and says so."""
+    """Whether a folder's manifest can be read and says "complete"."""
     return describe(folder).status == "complete"
 
 
 def describe(folder: Confined) -> Manifest:
-    """The manifest of a folder, or one of status "damaged" that says why there is none."""
+    """The manifest of a folder, or one of status "damaged" that says why it cannot be read."""
     try:
         return Manifest.read(folder)
     except StateMismatch as exc:
@@ -222,10 +222,10 @@ def age(folder: Confined) -> int:
 
 
 def write_title(folder: Confined, title: str | None) -> None:
-    """Give the document in a folder another title, alone; one that is damaged has none.
+    """Give the document in a folder another title, under its lock; a damaged one has no title.
 
     Raises:
-        StateMismatch: it is to have one, and is damaged.
+        StateMismatch: it is damaged and a title is to be set.
         LongctxError: it cannot be written.
     """
     if describe(folder).title == title:
@@ -235,7 +235,7 @@ def write_title(folder: Confined, title: str | None) -> None:
 
 
 def write_manifest(folder: Confined, manifest: Manifest, mtime_ns: int = 0) -> Manifest:
-    """Writes a manifest with a modification time (0: now), and gives it as it reads back.
+    """Writes a manifest with a modification time (0: now), and returns it as it reads back.
 
     Raises:
         ValueError: it would not read back, and nothing is written.

@@ -25,8 +25,8 @@ class Longer:
     """A complete document that is being appended to, exclusively; made by `Library.longer`.
 
     Attributes:
-        document: as it is.
-        begun: what an earlier run left of a longer one, or of a replacement.
+        document: the document as it is now.
+        begun: what an earlier run left of a longer document, or of a replacement.
         shard_rows: rows of a full shard.
     """
 
@@ -49,9 +49,9 @@ class Longer:
         """Continues from the document's boundary; what was begun before is dropped.
 
         Args:
-            header: as of `Library.writer`.
+            header: as in `Library.writer`.
             boundary: the document's.
-            sources: those of the text before it; the last one may be a part of one.
+            sources: the sources before the boundary; the last one may be partial.
             report: what the manifest says of the reading so far.
 
         Raises:
@@ -83,10 +83,10 @@ def reopen(
     """Writes the checkpoint that reading `document` could have left at its boundary.
 
     Args:
-        document: complete.
-        folder: empty.
-        boundary, sources, report: as of `Longer.begin`.
-        shard_rows: rows of a full shard, where none is full yet.
+        document: a complete document.
+        folder: an empty folder.
+        boundary, sources, report: as in `Longer.begin`.
+        shard_rows: rows of a full shard, if none is full yet.
     """
     number = 0  # of the checkpoint
     entries: list[Shard] = []

@@ -1,12 +1,12 @@
-"""What a file is now, against what was read of it: the same, grown, replaced or gone.
+"""What a file is now, compared with what was read: the same, grown, replaced or gone.
 
-By size and modification time where these are as recorded, otherwise by content. Opens regular files
-alone, and knows nothing of libraries, tokens or models. Reading (`ingest/identity.py`) and asking
-both stand on it, so it is with the records that it compares.
+If size and modification time are as recorded, these decide; otherwise the content does. Opens only
+regular files, and knows nothing of libraries, tokens or models. It is kept with the records that it
+compares because reading (`ingest/identity.py`) and asking both use it.
 
-Where a source was is what a document says, and a document may be a stranger's: its path may lead to
-a pipe, to a device, or to a machine that does not answer. A question looks at it, opens it only
-where nothing else tells, and waits for nobody.
+A source's path comes from the document, which may be a stranger's: it may lead to a pipe, a device,
+or a machine that does not answer. A question looks at the path, opens it only if nothing else
+decides, and does not wait.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ from stat import S_ISREG
 from longctx.core.common.regular_files import open_regular
 from longctx.core.store.manifest import SourceRecord
 
-COMPARED = 64 << 20  # bytes of sources that one look reads again, at most
-SILENCE = 2.0  # seconds after which a source that could not be looked at is let be
+COMPARED = 64 << 20  # most bytes of sources that one check reads again
+SILENCE = 2.0  # seconds after which a source that does not answer is skipped
 _BLOCK = 1 << 20
 
 
 class Now(Enum):
-    """What a file is now, against what was read of it."""
+    """What a file is now, compared with what was read."""
 
     SAME = "it has just the bytes that were read"
     GROWN = "it begins with them"
@@ -42,8 +42,8 @@ def compare(record: SourceRecord, path: Path, may_grow: bool = False) -> Now:
     Args:
         record: what the manifest says of the source.
         path: where the file is now.
-        may_grow: more may follow what was read, whose bytes are always compared then. Otherwise
-            nothing is opened where size and modification time tell, and what is longer is
+        may_grow: more may follow what was read, and the bytes are always compared. Otherwise the
+            file is not opened where size and modification time decide, and a longer one is
             `REPLACED`.
     """
     file = record.origin or record
@@ -54,7 +54,7 @@ def compare(record: SourceRecord, path: Path, may_grow: bool = False) -> Now:
             return Now.REPLACED
         if not may_grow and status.st_mtime_ns == record.mtime_ns:
             return Now.SAME
-        if record.origin:  # many sources may be of one archive
+        if record.origin:  # many sources may be from one archive
             begins = _begins_with(path, file.size, file.sha256, status.st_mtime_ns)
         else:
             begins = begins_with(path, file.size, file.sha256)
@@ -69,7 +69,7 @@ def begins_with(path: Path, size: int, sha256: str) -> bool:
     """Whether the first `size` bytes of a file have this hash.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: it cannot be read, or is not a regular file.
     """
     digest, left = hashlib.sha256(), size
     with open_regular(path) as file:
@@ -81,27 +81,27 @@ def begins_with(path: Path, size: int, sha256: str) -> bool:
 
 @lru_cache(64)
 def _begins_with(path: Path, size: int, sha256: str, mtime_ns: int) -> bool:
-    """The same, remembered as long as the file is not written to."""
+    """The same, cached until the file is written to."""
     return begins_with(path, size, sha256)
 
 
 def changed_sources(sources: Iterable[SourceRecord], silence: float = SILENCE) -> list[str]:
-    """Names of the sources whose files have other content now than what was read.
+    """Names of the sources whose files now differ from what was read.
 
-    A file that has gone, that is no regular file, or that cannot be read has not changed: the
-    document stands for itself. One of the same size that was written to is read again as far as
-    `COMPARED` allows for all of them; beyond that, it has changed.
+    A file that is gone, not regular or not readable counts as unchanged: the document stands on its
+    own. A file of the same size that was written to is read again, up to `COMPARED` bytes over all
+    sources; beyond that, it counts as changed.
 
     Args:
-        sources: as manifests tell them.
-        silence: seconds after which a source that gives no answer ends the look, as on a disk of
-            another machine that is down. That source and those after it count as unchanged.
+        sources: as in manifests.
+        silence: seconds after which a source that does not answer ends the check, as on a remote
+            disk that is down. That source and those after it count as unchanged.
     """
     known = [source for source in sources if _has_place(source)]
     if not known:
         return []
     found: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
-    # Who waits for such a disk cannot be made to stop; a daemon does not keep the process.
+    # A thread that waits for such a disk cannot be stopped; a daemon does not keep the process.
     threading.Thread(target=_look, args=(known, found), daemon=True, name="sources").start()
     names = []
     for _ in known:
@@ -114,17 +114,17 @@ def changed_sources(sources: Iterable[SourceRecord], silence: float = SILENCE) -
 
 
 def _has_place(known: SourceRecord) -> bool:
-    """Whether a source was read to its end from a place that can be looked at.
+    """Whether a source was read to its end from a path that can be checked.
 
-    On Windows, a path of two slashes names a machine, which would be told who is asking.
+    On Windows, a path of two slashes names a machine, which would learn who is asking.
     """
     path = known.path if known.undecodable is not None else None
     return path is not None and os.path.isabs(path) and path[:2] not in ("\\\\", "//")
 
 
 def _look(sources: list[SourceRecord], found: "queue.SimpleQueue[tuple[str, bool]]") -> None:
-    """Tells of each source whether it has changed."""
-    left, counted = COMPARED, set()  # many sources may be of one archive
+    """Reports for each source whether it has changed."""
+    left, counted = COMPARED, set()  # many sources may be from one archive
     for record in sources:
         path, size, differs = record.path or "", (record.origin or record).size, False
         try:

@@ -1,7 +1,7 @@
 """Reads the files of a document in part, by offset; each block is verified at first use.
 
 `docs/format.md` specifies the bytes. This module knows nothing of libraries, manifests or methods.
-torch is imported where its tensors are asked for: text, places and words are read with numpy alone.
+torch is imported when tensors are requested: text, places and words are read with numpy alone.
 """
 
 import json
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     import torch
 
 HEADER_BYTES = 1 << 20  # the longest header of a safetensors file
-_DIMENSIONS = 16  # of a tensor at most
-_ELEMENTS = 1 << 60  # of a tensor at most, dimensions of 0 counted as 1: what torch can reckon with
-_SMALL = 1 << 16  # bytes that are read into memory of Python's own
-_OF_NUMPY = {"bfloat16": "int16"}  # which has types for all others
-_GAP = 1 << 16  # reading over this many unwanted bytes is cheaper than another read
+_DIMENSIONS = 16  # most dimensions of a tensor
+_ELEMENTS = 1 << 60  # most elements of a tensor, counting dimensions of 0 as 1: torch's limit
+_SMALL = 1 << 16  # bytes up to which a read uses Python's own memory
+_OF_NUMPY = {"bfloat16": "int16"}  # numpy has types for all others
+_GAP = 1 << 16  # reading this many unneeded bytes is cheaper than another read
 
 
 class ShardFile:
-    """One file of a document, read by offset; its size is checked here, its blocks when touched.
+    """One file of a document, read by offset; its size is checked here, its blocks when read.
 
     Args:
         folder: the document's folder.
@@ -59,11 +59,11 @@ class ShardFile:
         self._stamp = _stamp(status)
 
     def read(self, start: int, size: int) -> memoryview:
-        """Verified bytes [start, start + size), in memory of their own."""
+        """Verified bytes [start, start + size), in their own memory."""
         last = (start + size - 1) // shards.BLOCK
         new = [b for b in range(start // shards.BLOCK, last + 1) if b not in self._verified]
         low, high = start, start + size
-        if new:  # whole blocks, as far as they are not verified yet
+        if new:  # whole blocks that are not verified yet
             low = min(low, new[0] * shards.BLOCK)
             high = max(high, min((new[-1] + 1) * shards.BLOCK, self.shard.size))
         data = self._read(low, high - low)
@@ -110,14 +110,14 @@ class ShardFile:
 
     @property
     def _meanwhile(self) -> str:
-        """What can be done without a file."""
+        """What the user can do without the file."""
         spared = self.shard.group not in shards.FOR_WORDS
         return "; `longctx find --gather-by bm25` works without this file" if spared else ""
 
 
 def _room(size: int) -> memoryview:
-    """Memory to read into, which may be written to."""
-    if size < _SMALL:  # as when a document is opened: a list does not wait for numpy
+    """Writable memory to read into."""
+    if size < _SMALL:  # as on opening a document: `list` does not import numpy
         return memoryview(bytearray(size))
     import numpy as np
 
@@ -125,7 +125,7 @@ def _room(size: int) -> memoryview:
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int, int]:
-    """What tells a file from another that takes its name: verified blocks are those of this one."""
+    """Tells a file from another that takes its name: verified blocks belong to this one."""
     return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
@@ -147,7 +147,7 @@ class TextFile(ShardFile):
         packed = self.read(self._starts[index], self._sizes[index])
         inflate = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
         try:
-            # never more, whatever the file says
+            # never more, whatever the file claims
             raw = inflate.decompress(packed, shards.MEMBER + 1)
         except zlib.error as exc:
             raise self._damaged(str(exc)) from exc
@@ -176,7 +176,7 @@ _FORMS = {
 
 
 class _Slot(NamedTuple):
-    """Where a tensor lies: dtype by its torch name, shape, bytes [start, stop), row bytes."""
+    """Where a tensor is: dtype by its torch name, shape, bytes [start, stop), bytes of a row."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -186,13 +186,13 @@ class _Slot(NamedTuple):
 
 
 class TensorFile(ShardFile):
-    """A safetensors file, of which tensors, or rows of them, are read without loading the rest.
+    """A safetensors file whose tensors, or rows of them, are read without loading the rest.
 
-    `array` and all that begins with it give numpy's arrays, with bfloat16 as int16, and do not
-    import torch; the others give torch's tensors. None is a copy of what was read.
+    `array...` methods give numpy arrays, with bfloat16 as int16, and do not import torch; the
+    others give torch tensors. None of them copies what was read.
 
     Attributes:
-        form: dtype and dimensions after the first of each tensor, as all files of a group have.
+        form: dtype and dimensions after the first of each tensor; all files of a group share it.
     """
 
     def __init__(self, folder: Confined, shard: Shard):
@@ -204,7 +204,7 @@ class TensorFile(ShardFile):
             raise self._damaged("its header is longer than the file")
         if length > HEADER_BYTES:
             raise self._damaged(f"its header has {length:,} bytes, over {HEADER_BYTES:,}")
-        slots = self._parse(self._read(8, length))  # the form now; the checksum when it is used
+        slots = self._parse(self._read(8, length))  # checks the form now, the checksum on use
         self.form = {name: (slot.dtype, slot.shape[1:]) for name, slot in slots.items()}
 
     @cached_property
@@ -221,13 +221,13 @@ class TensorFile(ShardFile):
         return self.as_tensor(name, self.array(name))
 
     def as_tensor(self, name: str, array: "np.ndarray") -> "torch.Tensor":
-        """The same memory as a tensor, of the element type of the tensor `name`."""
+        """The same memory as a tensor, with the element type of the tensor `name`."""
         import torch
 
         return torch.from_numpy(array).view(getattr(torch, self._find(name).dtype))
 
     def arrays(self) -> "dict[str, np.ndarray]":
-        """All tensors by name; the file is read at once."""
+        """All tensors by name; the file is read in one go."""
         import numpy as np
 
         data = self.read(0, self.shard.size)
@@ -249,7 +249,7 @@ class TensorFile(ShardFile):
     def array_take(self, name: str, rows: "np.ndarray", keep: bool) -> "np.ndarray":
         """The rows at ascending positions `rows` (S,), S > 0: (S, ...).
 
-        With `keep`, a tensor of no more than a block, all of which is checked anyway, is kept.
+        With `keep`, a tensor of at most one block, which is verified as a whole anyway, is cached.
         """
         import numpy as np
 
@@ -303,7 +303,7 @@ class TensorFile(ShardFile):
         return _Slot(dtype, shape, self._data + start, self._data + stop, row_bytes)
 
     def _require_form(self, slots: dict[str, _Slot]) -> None:
-        """ValueError unless the tensors fill the rest of the file, and are those of the group."""
+        """ValueError unless the tensors fill the rest of the file and fit the group."""
         end = self._data
         for start, stop in sorted((slot.start, slot.stop) for slot in slots.values()):
             if start != end:

@@ -1,7 +1,7 @@
 """Writes the files of a document: rows and text arrive in pieces and leave as whole shards.
 
 `docs/format.md` specifies the bytes. This module knows nothing of libraries, manifests or methods.
-torch is imported where tensors are handled, so that listing a library does not wait for it.
+torch is imported only where tensors are handled, so that listing a library does not wait for it.
 """
 
 import math
@@ -38,13 +38,13 @@ def write_tensors(folder: Confined, group: str, name: str, tensors: Rows) -> Sha
     """Write one safetensors file.
 
     Args:
-        folder: where.
+        folder: where to write.
         group: the group it belongs to; every group but ROWLESS has rows.
         name: the file name.
-        tensors: on any device; for rows, all with one first dimension.
+        tensors: on any device; rows all have the same first dimension.
 
     Raises:
-        ValueError: a tensor of a type that the format does not have.
+        ValueError: a tensor has a type that the format does not.
         LongctxError: the file cannot be written.
     """
     from safetensors.torch import save_file
@@ -60,7 +60,7 @@ def write_tensors(folder: Confined, group: str, name: str, tensors: Rows) -> Sha
 
 
 def _separate(tensors: Rows) -> Rows:
-    """Contiguous CPU tensors, no two in one storage: safetensors refuses shared memory."""
+    """Contiguous CPU tensors, no two in the same storage: safetensors refuses shared memory."""
     seen: set[int] = set()
     result = {}
     for name, tensor in tensors.items():
@@ -72,7 +72,7 @@ def _separate(tensors: Rows) -> Rows:
 
 
 def rows_of_shard(width: int, most: int = SHARD_ROWS) -> int:
-    """Rows of `width` bytes in a full shard: at most so many, halved until they fit SHARD_BYTES."""
+    """Rows of `width` bytes in a full shard: `most`, halved until they fit SHARD_BYTES."""
     while most > 1 and most * width > SHARD_BYTES:
         most //= 2
     return most
@@ -84,9 +84,9 @@ class GroupWriter:
     Args:
         folder: where the shards go.
         group: the group's name.
-        like: any rows of the group; they fix names, types and the dimensions after the first.
+        like: any rows of the group; they fix names, types and dimensions after the first.
         shard_rows: rows in a full shard; halved until a shard is at most SHARD_BYTES.
-        full: shards that an earlier run has written; they fix the rows of a shard.
+        full: shards that an earlier run wrote; they fix the rows of a shard.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class GroupWriter:
         self._full = list(full)
         self._disk: ThreadPoolExecutor | None = None
         self._writing: Future[Shard] | None = None
-        self._spare: Rows | None = None  # the buffer that is being written, or was
+        self._spare: Rows | None = None  # the buffer that is or was being written
 
     def work_beside(self) -> None:
-        """Lets full shards be written in another thread, while the next one is collected.
+        """Writes full shards in another thread while the next one is collected.
 
-        What goes wrong there is raised by the next call that needs the thread or the shard.
+        An error there is raised by the next call that needs the thread or the shard.
         """
         self._disk = ThreadPoolExecutor(1, "longctx-shards")
 
@@ -123,11 +123,11 @@ class GroupWriter:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of rows that are in no file yet, nor in a checkpoint's."""
+        """Bytes of rows that are not in any file yet, a checkpoint's included."""
         return sum(tensor[: self._held].nbytes for tensor in self._buffer.values())
 
     def append(self, rows: Rows) -> None:
-        """Copy `rows` (from any device) to the end; ValueError where they are not of this group."""
+        """Copy `rows` (from any device) to the end; ValueError where they do not fit the group."""
         count = self._check(rows)
         done = 0
         while done < count:
@@ -140,7 +140,7 @@ class GroupWriter:
         self._flush()
 
     def shards(self, checkpoint: int | None) -> list[Shard]:
-        """Every shard so far; rows that fill none are written as a tail of `checkpoint`."""
+        """Every shard so far; leftover rows are written as a tail of `checkpoint`."""
         self.settle()
         if self._held or not self._full:
             held = {name: tensor[: self._held] for name, tensor in self._buffer.items()}
@@ -148,7 +148,7 @@ class GroupWriter:
         return list(self._full)
 
     def settle(self) -> None:
-        """Waits for the shard that is being written; LongctxError where that failed."""
+        """Waits for the shard that is being written; LongctxError if that failed."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             self._full.append(writing.result())
@@ -186,7 +186,7 @@ class TextWriter:
 
     Args:
         folder: where the files go.
-        full: files that an earlier run has written, each text before its lines.
+        full: files that an earlier run wrote, each text before its lines.
     """
 
     def __init__(self, folder: Confined, full: Sequence[Shard] = ()):
@@ -197,7 +197,7 @@ class TextWriter:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that are in no file yet, nor in a checkpoint's."""
+        """Bytes that are not in any file yet, a checkpoint's included."""
         closed = sum(len(member) + newlines.nbytes for member, newlines in self._closed)
         return closed + (len(compress_member(self._pending)) if self._pending else 0)
 
@@ -216,7 +216,7 @@ class TextWriter:
                 self._closed.clear()
 
     def shards(self, checkpoint: int | None) -> list[Shard]:
-        """Every shard so far; bytes that fill no file are written as a tail of `checkpoint`."""
+        """Every shard so far; leftover bytes are written as a tail of `checkpoint`."""
         members = self._closed + ([self._close()] if self._pending else [])
         raw = len(self._closed) * shards.MEMBER + len(self._pending)
         return self._full + (self._write(members, raw, checkpoint) if members else [])

@@ -23,10 +23,10 @@ MEMBER = 1 << 20  # raw bytes in one gzip member
 MEMBERS = 64  # gzip members in one text file
 AGAIN = "Ingest the document again with --replace"
 FOR_WORDS = frozenset({"text", "lines", "tokens", "marks", "words"})  # what a search by words reads
-SNAPSHOTS = ("memory", "boundary")  # groups of one file of tensors that are no rows
-WORDS = "words"  # the group of the word index: files of tensors that are no rows
+SNAPSHOTS = ("memory", "boundary")  # groups of one file of tensors that are not rows
+WORDS = "words"  # the group of the word index: files of tensors that are not rows
 ROWLESS = (*SNAPSHOTS, WORDS)
-DTYPES = {  # of safetensors: torch's name, bytes of an element
+DTYPES = {  # safetensors' name: torch's name, bytes of an element
     "F64": ("float64", 8),
     "F32": ("float32", 4),
     "F16": ("float16", 2),
@@ -47,10 +47,10 @@ _NAME = re.compile(rf"({_GROUP.pattern})-(\d{{5,9}})(\.\d{{5,9}})?\.(safetensors
 
 @dataclass(frozen=True)
 class Shard:
-    """What the manifest records of one file; a value that no writer makes is a ValueError.
+    """What the manifest records of one file; ValueError for a value that no writer produces.
 
     Args:
-        file: the name, which carries group and number (`shard_name`).
+        file: its name, made of group and number (`shard_name`).
         group: "text", "lines", "tokens", "memory", "boundary", "words", or one that a method keeps.
         rows: first dimension of every tensor; gzip members of a text file; 0 for ROWLESS.
         size: bytes on disk.
@@ -91,7 +91,7 @@ class Shard:
 
     @property
     def checkpoint(self) -> int | None:
-        """The checkpoint that this file was written for, whose successor replaces it, if any."""
+        """The checkpoint that this file was written for, if any; the next one replaces it."""
         suffix = _parts(self.file)[2]
         return None if suffix is None else int(suffix[1:])
 
@@ -107,7 +107,7 @@ def is_group(name: str) -> bool:
 
 
 def shard_name(group: str, number: int, checkpoint: int | None) -> str:
-    """The file name of one shard; `checkpoint` is that of a tail, None for final files."""
+    """The file name of one shard; `checkpoint` is a tail's checkpoint, None for final files."""
     suffix = "" if checkpoint is None else f".{checkpoint:05d}"
     return f"{group}-{number:05d}{suffix}.{'gz' if group == 'text' else 'safetensors'}"
 

@@ -23,19 +23,19 @@ def folder_bytes(folder: Confined | Path) -> int:
 
 
 def free_disk(folder: Path) -> int:
-    """Bytes free on the disk on which a folder is, or would be made."""
+    """Bytes free on the disk that a folder is on, or would be."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return shutil.disk_usage(folder).free
 
 
 def require_size(library: Path, max_size: int | None, growth: int = 0) -> None:
-    """Stops where a library has grown over its limit, as a stream can make it.
+    """Stops when a library has grown over its limit, as a stream can make it do.
 
     Args:
         library: its folder.
-        max_size: bytes that it may have; None: any number.
-        growth: bytes that are about to be added.
+        max_size: bytes that it may have; None: no limit.
+        growth: bytes about to be added.
 
     Raises:
         LongctxError: with both figures.

@@ -1,7 +1,7 @@
 """Upgrades documents of an older format: their word index and their titles.
 
-Nothing is read again and no model is needed. Documents are upgraded one by one; a kill leaves each
-either as it was or upgraded. The caller passes in what makes the tables of the index.
+No source is read again and no model is needed. Documents are upgraded one by one; a kill leaves
+each either as it was or upgraded. The caller passes in the callable that makes the index tables.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,10 +23,10 @@ class Upgraded:
 
     Attributes:
         name, title: the document's.
-        status: upgraded; current, where there was nothing to do; damaged or locked, where it stays
-            what it was.
-        format: that it had; None where nobody can say.
-        bytes: of its state now.
+        status: upgraded; current, if there was nothing to do; damaged or locked, if it stays as it
+            was.
+        format: the format it had; None if unknown.
+        bytes: size of its state now.
         error: what is wrong.
     """
 
@@ -39,16 +39,16 @@ class Upgraded:
 
 
 def upgrade(library: Library, make: MakeWords, names: Sequence[str] = ()) -> Iterator[Upgraded]:
-    """Brings documents up to this format, and then what the library says of itself.
+    """Brings documents to the current format, and then the library's own record.
 
     Args:
         library: where they are.
         make: gives the tables of the word index.
-        names: their names or titles; none: all that are complete.
+        names: their names or titles; none: all complete documents.
 
     Raises:
         UsageError, NotFound: there is no such document, or it is not finished.
-        LongctxError: the library cannot be written. Documents are as they were, or upgraded.
+        LongctxError: the library cannot be written. Each document is as it was, or upgraded.
     """
     wanted = [library.name_of(name) for name in names] or library.names()
     for name in wanted if names else ():
@@ -64,7 +64,7 @@ def upgrade(library: Library, make: MakeWords, names: Sequence[str] = ()) -> Ite
 
 
 def _require_there(library: Library, name: str) -> None:
-    with suppress(Locked, StateMismatch):  # told in its turn
+    with suppress(Locked, StateMismatch):  # reported in its turn
         library.document(name)
 
 
@@ -84,7 +84,7 @@ def _upgrade(library: Library, name: str, make: MakeWords) -> Upgraded:
 
 
 def _is_current(document: Document) -> bool:
-    """Whether it has this format and a word index that is whole."""
+    """Whether it has the current format and a sound word index."""
     manifest = document.manifest
     whole = manifest.format == FORMAT and manifest.has_words
     return whole and not damaged_words(document)

@@ -1,6 +1,6 @@
 """Garbage collection: deletes what no manifest names and no process uses.
 
-Folder by folder; what another process uses is left alone, and so is what cannot be read. A kill
+It goes folder by folder, and leaves alone what another process uses or what cannot be read. A kill
 meanwhile does no harm. This module knows nothing of what a document holds.
 """
 
@@ -18,7 +18,7 @@ from longctx.core.store.locks import FOLDER, Locks, is_held
 from longctx.core.store.manifest import MANIFEST, Manifest
 from longctx.core.store.places import UNFINISHED, delete_folder, unnamed
 
-# A folder on its way to deletion, or into the library.
+# A folder that is being deleted or received.
 _HALF_DONE = re.compile(r"\.([A-Za-z0-9_-][A-Za-z0-9._-]{0,99})\.(?:old|new)")
 
 
@@ -52,19 +52,19 @@ class Swept:
 
 
 def sweep(library: Library, dry_run: bool = False) -> Swept:
-    """Deletes what no manifest names and no process uses; a kill on the way harms nothing.
+    """Deletes what no manifest names and no process uses; a kill meanwhile does no harm.
 
-    That is: half-written files, files of a document's folder that its manifest does not name,
-    folders on their way to deletion or into the library, readings that were stopped before their
-    first checkpoint, and the locks of dead processes.
+    That is: half-written files, files in a document's folder that its manifest does not name,
+    folders that were being deleted or received, readings that were stopped before their first
+    checkpoint, and the locks of dead processes.
 
     Args:
-        library: where.
-        dry_run: only find it.
+        library: the library.
+        dry_run: only find them.
 
     Returns:
-        What was deleted, and which folders were left alone because they are in use, or because
-        their manifest cannot be read.
+        What was deleted, and which folders were left alone because they are in use or have a
+        manifest that cannot be read.
 
     Raises:
         LongctxError: something cannot be deleted.
@@ -95,7 +95,7 @@ def _folders(library: Library) -> list[Confined]:
 
 
 def _sweep(library: Library, folder: Confined, dry_run: bool, found: Swept) -> None:
-    """Sweeps one folder, alone, if there is anything to do.
+    """Sweeps one folder, held exclusively, if there is anything to do.
 
     Raises:
         Locked: somebody uses it.
@@ -107,15 +107,15 @@ def _sweep(library: Library, folder: Confined, dry_run: bool, found: Swept) -> N
     half_done = _HALF_DONE.fullmatch(folder.name)
     name = half_done[1] if half_done else folder.name
     with storing(folder), Locks(library.path).exclusive(f"{folder.parent.name}/{name}"):
-        if folder.exists():  # it may have gone since we looked
+        if folder.exists():  # it may be gone since we looked
             found.removed.extend(_remove(path, dry_run) for path in _garbage(folder))
 
 
 def _garbage(folder: Confined) -> list[Confined]:
-    """What is of no use: the whole folder, or files in it.
+    """What is not needed: the whole folder, or files in it.
 
     Raises:
-        StateMismatch: the manifest cannot be read, so nobody knows.
+        StateMismatch: the manifest cannot be read, so that is unknown.
     """
     unfinished = folder.parent.name == UNFINISHED
     useless = folder.name.startswith(".") or folder.is_link() or not _has_manifest(folder)
@@ -128,7 +128,7 @@ def _garbage(folder: Confined) -> list[Confined]:
 
 
 def _has_manifest(folder: Confined) -> bool:
-    """Whether there is one; StateMismatch where nobody can say."""
+    """Whether there is one; StateMismatch where that is unknown."""
     try:
         (folder / MANIFEST).stat()
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def _has_manifest(folder: Confined) -> bool:
 
 
 def _remove(path: Confined, dry_run: bool) -> Removed:
-    """Deletes a file, a folder, or a link and not what it leads to."""
+    """Deletes a file, a folder, or a link but not its target."""
     files = [path for path in path.tree() if not path.is_dir()] if path.is_dir() else [path]
     size = 0
     for file in files:
@@ -151,10 +151,10 @@ def _remove(path: Confined, dry_run: bool) -> Removed:
 
 
 class _Leftovers(Locks):
-    """What processes that are gone have left among the locks."""
+    """Locks that dead processes left behind."""
 
     def dead(self) -> list[Confined]:
-        """Files of locks that nobody holds."""
+        """Lock files that nobody holds."""
         files = [p for p in self._all() if p.name.endswith((".lock", ".json"))]
         if not files:
             return []
@@ -162,7 +162,7 @@ class _Leftovers(Locks):
             return [path for path in files if path.exists() and self._is_free(path)]
 
     def remove_empty_folders(self) -> None:
-        """Deletes folders without locks while nobody can be about to use them."""
+        """Deletes folders without locks, while nobody can start to use them."""
         folders = [path for path in self._all() if path.is_dir()]
         if not folders:
             return
@@ -186,13 +186,13 @@ class _Leftovers(Locks):
 
 
 def open_to_others(library: Library) -> list[Confined]:
-    """What in a library others than its owner may read or write, the library's folder first."""
+    """What users other than its owner may read or write in a library, its folder first."""
     root = Confined(library.path)
     return [path for path in (root, *root.tree()) if _rights(path) & 0o077]
 
 
 def make_private(library: Library) -> int:
-    """Takes all rights from others than the owner; how many files and folders had some.
+    """Takes all rights from other users; returns how many files and folders gave them some.
 
     Raises:
         LongctxError: something is not ours.
@@ -205,7 +205,7 @@ def make_private(library: Library) -> int:
 
 
 def _rights(path: Confined) -> int:
-    """The rights of a file or folder; none of a link, which has none of its own."""
+    """The rights of a file or folder; 0 for a link, which has none of its own."""
     with suppress(FileNotFoundError):
         mode = path.stat().st_mode
         return 0 if os.name == "nt" or stat.S_ISLNK(mode) else stat.S_IMODE(mode)

@@ -1,7 +1,7 @@
 """Verifies documents: reads everything and compares it with what was written.
 
-Document by document, each under a lock that keeps it from being deleted meanwhile. This module
-knows nothing of what a document holds.
+Each document is held under a lock meanwhile, so that it cannot be deleted. This module knows
+nothing of what a document holds.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,9 +26,9 @@ class Verified:
 
     Attributes:
         name: the document's.
-        unfinished: whether it is what the last checkpoint holds of one that is not complete.
-        status: ok, damaged, or locked where it could not be looked at.
-        bytes: of its state, if ok.
+        unfinished: whether it is the last checkpoint of a document that is not complete.
+        status: ok, damaged, or locked where it could not be checked.
+        bytes: size of its state, if ok.
         error: what is wrong.
     """
 
@@ -42,15 +42,15 @@ class Verified:
 def verify(
     library: Library, name: str | None = None, on_progress: OnProgress = lambda done, total: None
 ) -> Iterator[Verified]:
-    """Reads every block of documents and of checkpoints, and compares it with what was written.
+    """Reads every block of documents and checkpoints, and compares it with what was written.
 
-    Also unpacks the text and compares it with what the sources were. All are checked, whatever is
-    wrong with one.
+    Also unpacks the text and compares it with the sources as read. An error in one document does
+    not stop the others from being checked.
 
     Args:
         library: where they are.
         name: one document, by name or title; None: all.
-        on_progress: called after every block; its bytes are those of the files and of the text.
+        on_progress: called after every block; counts bytes of the files and of the text.
 
     Raises:
         UsageError: the name is not one that a document can have.
@@ -59,7 +59,7 @@ def verify(
     name = None if name is None else library.name_of(name)
     folders = [path for path in library.folders() if name in (None, path.name) and _is_begun(path)]
     if name is not None and not folders:
-        library.document(name, partial=True)  # says what is wrong with the name
+        library.document(name, partial=True)  # raises what is wrong with the name
     sizes = [_bytes_to_check(folder) for folder in folders]
     for folder, begin in zip(folders, accumulate(sizes, initial=0), strict=False):
         told = partial(_tell, on_progress, begin, sum(sizes))
@@ -73,7 +73,7 @@ def _tell(on_progress: OnProgress, begin: int, total: int, done: int) -> None:
 
 
 def _is_begun(folder: Confined) -> bool:
-    """Whether it is a document, or has a checkpoint, or cannot be looked into."""
+    """Whether it is a document, or has a checkpoint, or cannot be opened."""
     try:
         (folder / MANIFEST).stat()
     except FileNotFoundError:
@@ -92,7 +92,7 @@ def _bytes_to_check(folder: Confined) -> int:
 
 
 def _verify(library: Library, folder: Confined, on_done: Callable[[int], None]) -> Verified | None:
-    """Checks one folder; None where it has gone meanwhile."""
+    """Checks one folder; None if it is gone meanwhile."""
     name, unfinished = folder.name, folder.parent.name == "unfinished"
     done = 0
 
@@ -118,7 +118,7 @@ def _verify(library: Library, folder: Confined, on_done: Callable[[int], None]) 
 
 
 def _told(wrong: dict[str, str]) -> str:
-    """What is said of files of a word index that are damaged."""
+    """The message for damaged files of a word index."""
     files = "; ".join(f"'{file}': {why}" for file, why in wrong.items())
     return (
         f"its word index is damaged ({files}), and nothing else is. Questions can be asked; "

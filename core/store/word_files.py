@@ -1,9 +1,8 @@
-"""The word index as files: which are written, and which a longer document keeps.
+"""The word index as files: which ones are written, and which ones a longer document keeps.
 
-What is in them somebody else makes: a callable is handed in that gives the tables of each file.
-`docs/format.md` specifies both. A file holds the units, of 64 tokens of one source, that begin in
-one stretch of the document's tokens, so what is added at the end leaves the files before as they
-are. This module counts no words.
+The caller passes in a callable that gives the tables of each file. `docs/format.md` specifies both.
+A file holds the units (64 tokens of one source) that begin in one run of the document's tokens, so
+what is appended leaves the earlier files as they are. This module counts no words.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,10 +19,10 @@ if TYPE_CHECKING:
     import numpy
 
 UNIT = 64  # tokens of one source
-FILE_TOKENS = 1 << 16  # a file has the units whose first token is one of so many
-_LOOK = 256  # tokens in which a word is looked for that ends
+FILE_TOKENS = 1 << 16  # a file has the units that begin in a run of this many tokens
+_LOOK = 256  # tokens in which to look for the end of a word
 
-# Gets a document and the number of a file, and gives the tables of that file and of all after it.
+# Maps a document and a file number to the tables of that file and of all after it.
 MakeWords = Callable[[Document, int], "Iterator[dict[str, numpy.ndarray]]"]
 
 
@@ -33,10 +32,10 @@ def write_words(
     """Writes the word index of a document.
 
     Args:
-        document: whose text and tokens are read.
-        folder: where to.
+        document: its text and tokens are read.
+        folder: where to write.
         make: gives the tables of the files.
-        kept: first files, that are in the folder already.
+        kept: the first files, which are already in the folder.
 
     Returns:
         All files of the index.
@@ -62,10 +61,10 @@ def words_of(manifest: Manifest) -> list[Shard]:
 def damaged_words(
     document: Document, on_bytes: Callable[[int], None] = lambda count: None
 ) -> dict[str, str]:
-    """What is wrong with files of a document's word index, by their names; each is read.
+    """What is wrong with files of a document's word index, by file name; each file is read.
 
     Args:
-        document: open.
+        document: an open document.
         on_bytes: gets the number of bytes after each piece.
     """
     found = {}
@@ -82,8 +81,8 @@ def unchanged_words(document: Document, tokens: int) -> list[Shard]:
     """The first files of a word index that stay as they are when the document is made longer.
 
     Args:
-        document: a whole one.
-        tokens: that stay what they are, and so does their text.
+        document: a complete one.
+        tokens: number of tokens that stay the same, as does their text.
 
     Raises:
         StateMismatch: the document's text or tokens are damaged.
@@ -101,7 +100,7 @@ def unchanged_words(document: Document, tokens: int) -> list[Shard]:
 def _is_over(document: Document, end: int, tokens: int) -> bool:
     """Whether the last word of the units that begin before token `end` is sure to end there.
 
-    A word that a unit's end cuts is the unit's as a whole, so what follows is looked at.
+    A word cut by a unit's end counts wholly for that unit, so what follows is looked at.
     """
     source = document.manifest.sources[document.source_of(end - 1)]
     units = -(-(end - source.first_token) // UNIT)

@@ -30,22 +30,22 @@ from longctx.core.store.shard_writer import GroupWriter, TextWriter, write_tenso
 from longctx.core.store.shards import MEMBER, ROWLESS, Rows, Shard, damaged, shard_name
 from longctx.core.store.word_files import MakeWords, unchanged_words, write_words
 
-RESERVED = ("text", "lines", *ROWLESS)  # groups that are not rows of a method
+RESERVED = ("text", "lines", *ROWLESS)  # groups that are not a method's rows
 
 
 class Writer:
     """Writes one document; made by `Library.writer`. It cannot be used after an error.
 
-    Bytes and rows come in pieces of any size; the files at the end do not depend on the pieces, nor
-    on when there were checkpoints. Tokens are those of the source that is open.
+    Bytes and rows come in pieces of any size; the final files depend neither on the pieces nor on
+    when checkpoints were written. Tokens belong to the source that is open.
 
     Args:
-        folder: a folder named like the document: empty, or with what `begun` has read of it.
+        folder: a folder named like the document: empty, or the folder of `begun`.
         header: fields of the manifest that are known now.
         shard_rows: rows of a full shard.
         publish: puts the complete folder in its place.
         begun: the last checkpoint of an earlier run, to continue from.
-        shorter: the document that is made longer; what stays of its word index is kept.
+        shorter: the document that is appended to; unchanged parts of its word index are kept.
 
     Raises:
         StateMismatch: `begun` is damaged.
@@ -89,7 +89,7 @@ class Writer:
         self.append("tokens", empty)
 
     def work_beside(self) -> None:
-        """Lets files be written in other threads: where the model does not compute on the CPU."""
+        """Writes files in other threads; for models that do not compute on the CPU."""
         self._beside = True
         for group in self._groups.values():
             group.work_beside()
@@ -102,10 +102,10 @@ class Writer:
         encoding: str | None = None,
         origin: Origin | None = None,
     ) -> None:
-        """Start the next source; what is added until `end_source` is its own.
+        """Start the next source; what is added until `end_source` belongs to it.
 
-        A source that was begun before and got nothing is forgotten. The encoding may be given here,
-        so that a checkpoint can be read.
+        An earlier source that was begun but stayed empty is dropped. The encoding may be given
+        here, so that a checkpoint can be read.
         """
         if so_far := self._source_so_far():
             raise ValueError(f"source {so_far[0].name!r} is still open")
@@ -146,12 +146,12 @@ class Writer:
         Args:
             size: bytes that the caller read.
             sha256: of these bytes.
-            encoding: that it was decoded with.
+            encoding: the encoding it was decoded with.
             undecodable: bytes that the encoding has no character for.
-            mtime_ns: modification time, if the file was opened again since it was begun.
+            mtime_ns: modification time, if the file was reopened since the source was begun.
 
         Raises:
-            ValueError: no source is open, or other bytes were added than the caller read.
+            ValueError: no source is open, or the bytes added are not those that the caller read.
         """
         if not self._open or (size, sha256) != (self._open.size, self._sha256.hexdigest()):
             raise ValueError(f"{size} bytes {sha256} end {self._open}")
@@ -163,11 +163,11 @@ class Writer:
         """Append rows to a group; the first call for a group fixes its tensors.
 
         Args:
-            group: "tokens" ("ids" int32 (n,), "starts" int64 (n,)), or a name of the method's own.
-            rows: tensors (n, ...) on any device, copied; empty ones are a way to declare a group.
+            group: "tokens" ("ids" int32 (n,), "starts" int64 (n,)), or one of the method's names.
+            rows: tensors (n, ...) on any device, copied; empty ones declare a group.
 
         Raises:
-            ValueError: the name cannot be that of a group, or the rows are unlike the first.
+            ValueError: no group can have this name, or the rows do not fit the first ones.
             LongctxError: a shard cannot be written.
         """
         if group in RESERVED:
@@ -181,14 +181,14 @@ class Writer:
         self._groups[group] = writer
 
     def checkpoint(self, snapshot: Rows, boundary: Boundary | None = None, **changes: Any) -> None:
-        """Write all that came so far, so that a later run can continue from here.
+        """Write everything so far, so that a later run can continue from here.
 
-        Rows and bytes that fill no shard yet are written beside, in files of this checkpoint,
-        and stay in memory; the next checkpoint deletes these files.
+        Rows and bytes that fill no shard yet are written to extra files of this checkpoint and
+        stay in memory; the next checkpoint deletes these files.
 
         Args:
             snapshot: what the method needs to continue: tensors of any shape.
-            boundary: where reading continues when the document grows; None: not known.
+            boundary: where reading continues when the document grows; None: unknown.
             **changes: fields of the manifest: recorded, options, profile, report, ...
         """
         self._save("reading", snapshot, boundary, self._checkpoints, changes)
@@ -206,13 +206,13 @@ class Writer:
         Args:
             snapshot: what the method needs to answer questions; None: it can be made again by
                 reading the tokens.
-            boundary: as of `checkpoint`.
+            boundary: as in `checkpoint`.
             words: gives the tables of the word index; None: the document has none.
             **changes: fields of the manifest.
 
         Raises:
             ValueError: a source is open.
-            LongctxError: something cannot be written; the document is not there then.
+            LongctxError: something cannot be written; there is no document then.
         """
         if so_far := self._source_so_far():
             raise ValueError(f"source {so_far[0].name!r} is still open")
@@ -221,7 +221,7 @@ class Writer:
         return manifest
 
     def growth(self, snapshot: Rows | None, boundary: Boundary | None = None) -> int:
-        """Bytes that `complete` would add to the folder, but for headers and the word index."""
+        """Bytes that `complete` would add to the folder, without headers and the word index."""
         self._settle()
         snapshot = snapshot or {}
         kept = folded(boundary.snapshot, snapshot) if boundary else {}
@@ -231,8 +231,8 @@ class Writer:
         return sum(files) + snapshots - sum(tails)
 
     def discard(self) -> None:
-        """Delete what was written; the next writer of this name begins anew."""
-        with suppress(LongctxError):  # of a file that goes too
+        """Delete what was written; the next writer of this name starts from scratch."""
+        with suppress(LongctxError):  # of a file that is deleted too
             self._settle()
         with storing(self._folder):
             delete_folder(self._folder)
@@ -309,7 +309,7 @@ class Writer:
         return written
 
     def _write_words(self, words: MakeWords) -> list[Shard]:
-        """Writes the word index of what the manifest describes; the manifest is written later."""
+        """Writes the word index of what the manifest describes; the manifest is stored later."""
         kept: list[Shard] = []
         if self._shorter and self._decoded_alike(self._shorter):
             boundary = self._shorter.manifest.report.get("boundary", {})
@@ -318,12 +318,12 @@ class Writer:
         return write_words(Document(self._folder, self._manifest), self._folder, words, kept)
 
     def _decoded_alike(self, shorter: Document) -> bool:
-        """Whether the text of a document that is made longer is read in the same encodings."""
+        """Whether the appended document's text is still read in the same encodings."""
         pairs = zip(shorter.manifest.sources, self._manifest.sources, strict=False)
         return all(old.encoding == new.encoding for old, new in pairs)
 
     def _source_so_far(self) -> list[SourceRecord]:
-        """The open source, if anything of it has come."""
+        """The open source, if any of it has arrived."""
         source = self._open and self._closed_now(self._open)
         return [source] if source and (source.size or source.tokens) else []
 

@@ -9,22 +9,22 @@ from longctx.core.measure.calibrate.ranks import MAXSIM, MEASURES, MNR
 from longctx.core.measure.calibrate.tasks import MULTI_HOP, PATTERN, TASKS
 
 Head = tuple[int, str, int]  # layer, "q" | "k" | "v", head; 0-based
-Measured = Mapping[str, Mapping[str, Sequence[float]]]  # of a layer: by measure, by kind, by head
-Ranks = Sequence[Measured]  # of a sample: by layer
+Measured = Mapping[str, Mapping[str, Sequence[float]]]  # one layer: by measure, kind and head
+Ranks = Sequence[Measured]  # one sample: by layer
 
 TAKEN = ("q", "k", "v")  # kinds that a profile can name
-EQUAL = 6  # digits in which heads differ; kept ranks are rounded
-EACH = 2  # heads of each task
+EQUAL = 6  # digits to which heads are compared; stored ranks are rounded
+EACH = 2  # heads per task
 SHALLOW = 0.7  # share of the layers from which the pattern heads are taken
 
 
 @dataclass(frozen=True)
 class Row:
-    """How one head did in one task, by one measure.
+    """The result of one head in one task, by one measure.
 
     Attributes:
-        measure, task, layer, kind, head: of what.
-        mean: of the samples' normalised ranks; lower is better.
+        measure, task, layer, kind, head: what the row is about.
+        mean: mean of the samples' normalised ranks; lower is better.
         error: its standard error; None for a single sample.
     """
 
@@ -43,7 +43,7 @@ class Row:
 
 
 def table(samples: Mapping[str, Sequence[Ranks]]) -> list[Row]:
-    """Means over samples, by measure and task, best first; ties in the order of layers.
+    """Means over samples, by measure and task, best first; ties in layer order.
 
     Args:
         samples: the ranks of each sample, by task.
@@ -78,23 +78,23 @@ def choose(rows: Sequence[Row], layers: int, measure: str) -> tuple[Head, ...]:
     """Four different heads.
 
     By `mnr`, as in REFORM (appendix C.6): the two best heads of each task; those of the pattern
-    task come first, from the first 70% of the layers. By `maxsim`: the four best in the mean of
-    both tasks.
+    task are chosen first, from the first 70% of the layers. By `maxsim`: the four best by the mean
+    of both tasks.
 
     Args:
-        rows: of `table`.
+        rows: rows of `table`.
         layers: number of the model's layers.
         measure: one of MEASURES.
 
     Returns:
-        In the order of layers; fewer than four if the model has fewer.
+        The heads in layer order; fewer than four if the model has fewer.
     """
     able = [row for row in rows if row.measure == measure and row.kind in TAKEN]
     return tuple(sorted(CHOOSERS[measure](able, layers)))
 
 
 def _best_of_all(rows: Sequence[Row], layers: int) -> list[Head]:
-    # Nearly every head puts the pattern's sentence first, so one task alone would not tell.
+    # Nearly every head ranks the pattern's sentence first, so one task alone would not decide.
     means: dict[Head, list[float]] = {}
     for row in rows:
         means.setdefault(row.named, []).append(row.mean)

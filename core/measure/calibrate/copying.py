@@ -1,9 +1,9 @@
-"""Retrieval heads: those that look at what is being copied (Wu et al., "Retrieval Head
+"""Retrieval heads: those that attend to what is being copied (Wu et al., "Retrieval Head
 Mechanistically Explains Long-Context Factuality").
 
-Needles are hidden in prose within the model's window, and asked for one after another; answers are
-decoded greedily, with full attention. A head copies a token of a needle's value if it attends most
-to that token while the same token is generated.
+Needles are hidden in prose within the model's window, and asked for one by one; answers are decoded
+greedily, with full attention. A head copies a token of a needle's value if it attends most to that
+token while the same token is generated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from longctx.core.profile.prompt import PromptEncoder
 
 THRESHOLD = 0.1  # a head that copies more than this share is a retrieval head
 CHUNK = 2048  # tokens read at a time
-MORE = 16  # tokens that an answer may have beside the value's
+MORE = 16  # tokens that an answer may have besides the value's
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Copied:
 
 
 class Context(Memory):
-    """Full attention at consecutive positions, which records what single tokens attend to most.
+    """Full attention at consecutive positions; records what single tokens attend to most.
 
     Attributes:
         looked: by layer, (H,) the token to which each query head of the last single token attended
@@ -49,7 +49,7 @@ class Context(Memory):
         self.looked: dict[int, Tensor] = {}
 
     def fork(self) -> "Context":
-        """A copy that can read on, while this context stays as it is."""
+        """A copy that can continue reading, while this context stays as it is."""
         other = Context()
         other._kept = dict(self._kept)
         return other
@@ -68,7 +68,7 @@ class Context(Memory):
 
 
 def most_attended(layer: Layer, q: Tensor, k: Tensor) -> Tensor:
-    """The token to which each query head of the last one attends most: (H,) int64.
+    """The token that each query head attends to most from the last token: (H,) int64.
 
     Args:
         layer: the layer; anything it adds to the logits leaves their order unchanged.
@@ -88,13 +88,13 @@ def copy_scores(
     needles: Sequence[tuple[str, range]],
     ends: set[int],
 ) -> Iterator[Copied]:
-    """Reads a haystack once, and asks for its needles one after another.
+    """Reads a haystack once, and asks for its needles one by one.
 
     Args:
         decoder: the model.
         prompt: encodes prefix and question.
         document: (N,) token ids of the haystack.
-        needles: the question for each, and the document's tokens of its value.
+        needles: the question for each, and its value's tokens in the document.
         ends: token ids that end an answer.
     """
     ids = torch.cat([prompt.prefix(), document])
@@ -111,7 +111,7 @@ def copy_scores(
 def _answer(
     decoder: Decoder, context: Context, question: Tensor, limit: int, ends: set[int]
 ) -> tuple[list[int], Tensor]:
-    """Token ids, and the tokens (n, L, H) that were attended to most while they were generated."""
+    """Token ids, and the tokens (n, L, H) attended to most while these were generated."""
     answer: list[int] = []
     looked: list[Tensor] = []
     if len(question) > 1:
@@ -138,7 +138,7 @@ def copied(ids: Tensor, place: range, answer: Sequence[int], looked: Tensor) -> 
         ids: (S,) token ids that were read.
         place: positions of the needle's tokens.
         answer: n token ids.
-        looked: (n, L, H) the tokens that were attended to most while they were generated.
+        looked: (n, L, H) the tokens attended to most while the answer was generated.
     """
     found = torch.zeros(*looked.shape[1:], len(place), dtype=torch.bool)  # (L, H, needle)
     for chosen, tokens in zip(answer, looked, strict=True):
@@ -152,7 +152,7 @@ def copied(ids: Tensor, place: range, answer: Sequence[int], looked: Tensor) -> 
 
 @dataclass(frozen=True)
 class RetrievalHead:
-    """A query head, its mean copy score, and the standard error of that (None: of one needle)."""
+    """A query head, its mean copy score, and its standard error (None for one needle)."""
 
     layer: int
     head: int
@@ -161,7 +161,7 @@ class RetrievalHead:
 
 
 def score_table(samples: Sequence[Sequence[Sequence[float]]]) -> list[RetrievalHead]:
-    """Means over samples of every query head, best first; ties in the order of layers.
+    """Each query head's mean over samples, best first; ties in layer order.
 
     Args:
         samples: (n, L, H) copy scores.
@@ -175,7 +175,7 @@ def score_table(samples: Sequence[Sequence[Sequence[float]]]) -> list[RetrievalH
 
 
 def best_of_layers(heads: Sequence[RetrievalHead], layers: set[int]) -> list[RetrievalHead]:
-    """The best retrieval head of each of some layers, if it has one, in the order of layers.
+    """The best retrieval head of each of these layers, if it has one, in layer order.
 
     Args:
         heads: best first.

@@ -9,14 +9,14 @@ from longctx.core.measure.calibrate.ranks import KINDS
 from longctx.core.measure.calibrate.report import TITLES, Calibration
 from longctx.core.measure.calibrate.tasks import TASKS
 
-INCH = 0.13  # of a head or layer
+INCH = 0.13  # inches per head or layer
 WORST = 1.0  # rank at which the colours end; 0.5 is chance
 
 Cells = list[list[float]]
 
 
 def draw(file: Path, found: Calibration) -> None:
-    """Draws a row of heat maps for each measure and task, one for each kind; and copy scores.
+    """Draws a row of heat maps per measure and task, one map per kind, and the copy scores.
 
     Args:
         file: .png or .svg.

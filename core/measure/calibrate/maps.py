@@ -1,7 +1,7 @@
-"""Needles that each stand within one block, and the local attention maps of their blocks.
+"""Needles that are each within one block, and the local attention maps of their blocks.
 
-The search for Ltri-LLM's spans needs, for each needle, how the tokens of its block attend to each
-other in every layer. The maps are recorded during full attention, one block at a time.
+The search for Ltri-LLM's spans needs to know, for each needle, how the tokens of its block attend
+to each other in every layer. The maps are recorded during full attention, one block at a time.
 """
 
 import random
@@ -24,7 +24,7 @@ from longctx.core.measure.niah.kinds import MAKERS
 from longctx.core.measure.prose import read_prose
 from longctx.core.model.adapter import Layer
 
-NEEDLES = 8  # in one haystack, at most; every other block has one
+NEEDLES = 8  # most needles in a haystack; every other block has one
 
 
 class Place(NamedTuple):
@@ -41,7 +41,7 @@ class Sample:
 
     Attributes:
         ids: (n,) token ids, the prefix included.
-        places: of its needles, in tokens of `ids`.
+        places: its needles' places, in tokens of `ids`.
     """
 
     ids: Tensor
@@ -71,7 +71,7 @@ def haystacks(engine: Engine, needles: int, seed: int, first: int, block: int) -
     Args:
         engine: the model.
         needles: total number.
-        seed: of needles, places and prose.
+        seed: seed of needles, places and prose.
         first: tokens before the first block, the prefix included.
         block: tokens of a block.
 
@@ -102,7 +102,7 @@ def haystacks(engine: Engine, needles: int, seed: int, first: int, block: int) -
 
 def _starts(window: int, prefix: int, first: int, block: int) -> list[int]:
     """First tokens of the blocks with a needle; there is prose between and around them."""
-    lead = max(1, -(-(prefix + LEAST_FILLER - first) // block))  # blocks before the first of them
+    lead = max(1, -(-(prefix + LEAST_FILLER - first) // block))  # blocks before the first one
     starts = [first + (lead + 2 * number) * block for number in range(NEEDLES)]
     fitting = [start for start in starts if start + block + LEAST_FILLER <= window]
     if not fitting:
@@ -131,7 +131,7 @@ def _lines(draw: Draw, builder: Builder, count: int, block: int) -> list[str]:
 
 
 def _groups(builder: Builder, lines: list[str], begins: list[int], length: int) -> list[Group]:
-    """Groups of one line each, at the depths that let lines begin at these tokens."""
+    """Groups of one line each, at depths that make the lines begin at these tokens."""
     sizes = [builder.count(line) for line in lines]
     prose = length - sum(sizes)
     befores = [begin - sum(sizes[:number]) for number, begin in enumerate(begins)]
@@ -142,9 +142,9 @@ def _groups(builder: Builder, lines: list[str], begins: list[int], length: int) 
 
 
 class Tap(Memory):
-    """Full attention of one pass, which records the local maps of some blocks.
+    """Full attention of one pass; records the local maps of some blocks.
 
-    They are the maps that Ltri-LLM uses: of attention over the local window alone, which begins
+    They are the maps that Ltri-LLM uses: of attention over the local window only, which begins
     after the initial tokens.
 
     Args:
@@ -154,7 +154,7 @@ class Tap(Memory):
         shares: n quantiles, each above 0 and at most 1.
 
     Attributes:
-        maps: of every needle's block, by layer; none of layers with a sliding window.
+        maps: maps of every needle's block, by layer; none for layers with a sliding window.
     """
 
     def __init__(self, sample: Sample, first: int, block: int, shares: list[float]):
@@ -167,7 +167,7 @@ class Tap(Memory):
         if layer.window is None:
             near = near_of(layer, *(x[:, self._first :] for x in (q, k, v)), length=q.shape[1])
             own = own_maps(near, self._block)[0][self._blocks]  # (B, H, N, N)
-            # Block by block: sorted together, all of them take more room.
+            # Block by block: sorting all of them together takes more memory.
             thetas = torch.cat([spans.quantiles(each, self._shares) for each in own.split(1)])
             self.maps[layer.index] = LayerMaps(own.sum(dim=1), thetas, layer.query_heads)
         return plain(layer, q, k, v)

@@ -1,6 +1,6 @@
-"""Makes the profile of a calibrated model: its profile before, with the heads that were found.
+"""Makes the profile of a calibrated model: its old profile with the heads that were found.
 
-Only heads and spans change. Sizes of a method that the profile does not set follow from the model's
+Only heads and spans change. Method sizes that the profile does not set are derived from the model's
 window.
 """
 
@@ -20,9 +20,9 @@ from longctx.core.profile.profile import Profile
 from longctx.core.profile.sampling import Sampling
 
 REFORM, LTRI = "reform", "ltri"  # sections that are written
-ANY_HEAD = ((0, "q", 0),)  # stands for REFORM's heads before they are known
+ANY_HEAD = ((0, "q", 0),)  # placeholder for REFORM's heads before they are known
 FITTED = ("theta", "phi", "lam")
-LARGEST, MOST = 8192, 16384  # tokens of chunk and budget, and gathered for a question
+LARGEST, MOST = 8192, 16384  # tokens: of chunk and budget; gathered for a question
 EDGE = 256  # first and last tokens that are always kept
 HEADER = "# Made by `longctx calibrate`; docs/profiles.md and docs/calibration.md explain it.\n"
 
@@ -38,15 +38,15 @@ def text(
     """A complete and valid profile as YAML.
 
     Args:
-        engine: the model, with its profile before.
-        name: of the profile.
+        engine: the model, with its old profile.
+        name: the profile's.
         description: one line.
         heads: REFORM's.
-        retrieval: Ltri-LLM's, one a layer; none: its section stays as it was.
+        retrieval: Ltri-LLM's, one per layer; none: its section stays as it was.
         spans: theta, phi and lam, by layer.
 
     Raises:
-        UsageError: the profile before has invalid options.
+        UsageError: the old profile has invalid options.
     """
     before = engine.profile
     values: dict[str, Any] = {
@@ -67,7 +67,7 @@ def text(
 
 
 def require_fit(before: Profile, window: int) -> dict[str, Any]:
-    """Options by method as the profile will have them, before heads and spans are known.
+    """The new profile's options by method, before heads and spans are known.
 
     Args:
         before: the profile to calibrate with; an empty section means the method's defaults.
@@ -128,12 +128,12 @@ def _methods(
 
 
 def _with(section: Any, found: dict[str, Any]) -> Any:
-    """A section with what was found; `_options` refuses one that is no mapping."""
+    """A section with what was found; `_options` refuses one that is not a mapping."""
     return {**section, **found} if isinstance(section, dict) else section
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts with line feeds on one line, in quotes."""
+    """Writes texts that contain line feeds on one line, in quotes."""
 
     def represent_text(self, text: str) -> yaml.Node:
         style = '"' if "\n" in text else None

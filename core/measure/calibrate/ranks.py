@@ -1,7 +1,7 @@
 """How well each head finds what a question needs, by two measures; lower is better.
 
-`maxsim` is the rank of a window by late interaction, the rule by which documents are gathered
-(standardised MaxSim, `core/retrieve/late_interaction.py`), of plain windows and of each head alone.
+`maxsim` is the rank of a window by late interaction, the rule that gathers documents (standardised
+MaxSim, `core/retrieve/late_interaction.py`), for plain windows and for each head alone.
 `mnr` is the mean normalised rank of tokens (REFORM, appendix C.1): scores of the document's tokens,
 smoothed over their neighbours, and the ranks of those that are needed. Pure functions of one
 layer's states.
@@ -19,7 +19,7 @@ from longctx.core.retrieve.unit_table import UNIT
 
 MAXSIM, MNR = MEASURES = ("maxsim", "mnr")
 KINDS = ("q", "k", "v", "attention", "hidden")
-NEIGHBOURS = 20  # over which a token's score is averaged with its own, half on each side
+NEIGHBOURS = 20  # neighbours that a token's score is averaged with, half on each side
 
 
 def layer_ranks(
@@ -28,12 +28,12 @@ def layer_ranks(
     """How every head of a layer ranks what a question needs; lower is better.
 
     Args:
-        states: of document and question.
+        states: states of document and question.
         gold: [first, end) tokens of each sentence that the question needs.
 
     Returns:
-        By measure and kind, one rank a head: query heads for q and attention, key/value heads for
-        k and v, and one for hidden.
+        By measure and kind, one rank per head: query heads for q and attention, key/value heads
+        for k and v, and one for hidden.
 
     Raises:
         LongctxError: the states are not finite.
@@ -87,8 +87,8 @@ def dots(keys: Unit, queries: Unit) -> Tensor:
     """q·k of document and question tokens, without position and scale: (H, N, T).
 
     Args:
-        keys: of the document, G heads.
-        queries: of the question, H heads; query head h reads key head h // (H/G).
+        keys: the document's, G heads.
+        queries: the question's, H heads; query head h reads key head h // (H/G).
     """
     k = keys.vectors.float() * keys.lengths[..., None]
     q = queries.vectors.float() * queries.lengths[..., None]
@@ -97,13 +97,13 @@ def dots(keys: Unit, queries: Unit) -> Tensor:
 
 
 def pooled(scores: Tensor) -> Tensor:
-    """Scores averaged with those of neighbours, fewer at the ends: (heads, N)."""
+    """Scores averaged with their neighbours', fewer at the ends: (heads, N)."""
     half = NEIGHBOURS // 2
     return F.avg_pool1d(scores[:, None], NEIGHBOURS + 1, 1, half, count_include_pad=False)[:, 0]
 
 
 def normalised_ranks(scores: Tensor, gold: Tensor) -> Tensor:
-    """Ranks of some tokens or windows, divided by the number of all.
+    """Ranks of some tokens or windows, divided by the total number.
 
     The best one has rank 1. Equal scores share the mean of their ranks.
 
@@ -135,7 +135,7 @@ def _require_finite(scores: Tensor, index: int, kind: str) -> None:
 
 
 def sentence_ranks(near: Tensor, gold: Sequence[tuple[int, int]]) -> Tensor:
-    """The rank of the best window that has tokens of a sentence, as a share of all windows.
+    """The rank of the best window with tokens of a sentence, as a share of all windows.
 
     Args:
         near: (heads, N, T) similarities.
@@ -153,7 +153,7 @@ def window_scores(near: Tensor) -> Tensor:
     """Standardised MaxSim of each window of two units, shifted by one: (heads, W).
 
     For each question token, the best similarity in a window is standardised over all windows, and
-    negative values become 0; the score is the sum over the question. A document of one unit is one
+    negative values become 0; the score is the sum over the question. A document of one unit has one
     window.
 
     Args:
@@ -174,6 +174,6 @@ def _maxima(near: Tensor) -> Tensor:
 
 
 def _windows_of(first: int, end: int, tokens: int) -> Tensor:
-    """The windows that have some of the tokens [first, end)."""
+    """The windows that contain any of the tokens [first, end)."""
     last = max(0, -(-tokens // UNIT) - 2)  # a window is named by its first unit
     return torch.arange(max(0, first // UNIT - 1), min(last, (end - 1) // UNIT) + 1)

@@ -12,12 +12,12 @@ from longctx.core.measure.calibrate.tasks import TASKS
 from longctx.core.measure.markdown import table
 
 SCHEMA_VERSION = 2
-BEST = 3  # of each kind, as in table 1 of the REFORM paper
-SHOWN = 10  # heads of each task, and of the copy scores
+BEST = 3  # heads per kind, as in table 1 of the REFORM paper
+SHOWN = 10  # heads per task, and by copy score
 TITLES = {MAXSIM: "rank of windows by MaxSim", MNR: "mean normalised rank"}
 HEADERS = {MAXSIM: ("MaxSim", "error"), MNR: ("MNR", "error")}
 
-Ranked = tuple[Head, Sequence[Row]]  # a head, and how it did by each of the measures
+Ranked = tuple[Head, Sequence[Row]]  # a head, and its results by each measure
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Calibration:
 
     Attributes:
         model, device, dtype: what ran, and where.
-        length, samples, seed: of the ranked samples; `samples` of each task.
+        length, samples, seed: of the ranked samples; `samples` is per task.
         rows: every head in every task by every measure, best first.
         rank_by: the measure that chose REFORM's heads.
         heads: REFORM's.
@@ -34,10 +34,10 @@ class Calibration:
         needles, answered: how many needles were asked for, and how many answers had the value.
         retrieval_heads: Ltri-LLM's: the best of each layer, above the threshold.
         spans: the fields of `LayerFit`, each over all layers.
-        heads_stay: no retrieval head was found, and the profile keeps those it had.
+        heads_stay: no retrieval head was found, and the profile keeps its old ones.
         profile: the file that was written.
-        folder: of the tables.
-        seconds: of this run, without earlier runs that it continued.
+        folder: the folder of the tables.
+        seconds: time of this run, without earlier runs that it resumed.
     """
 
     model: str
@@ -60,7 +60,7 @@ class Calibration:
     seconds: float
 
     def of_task(self, measure: str, task: str, kind: str | None = None) -> list[Row]:
-        """Rows of a task by a measure, best first; `kind` None: of all kinds."""
+        """Rows of a task by a measure, best first; `kind` None: all kinds."""
         which = measure, task
         own = [row for row in self.rows if (row.measure, row.task) == which]
         return [row for row in own if kind in (None, row.kind)]
@@ -70,8 +70,8 @@ class Calibration:
 
         Args:
             task: one of TASKS.
-            shown: how many.
-            each: at least so many of every kind.
+            shown: how many heads.
+            each: least number of every kind.
         """
         own = self.of_task(self.rank_by, task)
         kinds = [row for kind in KINDS for row in self.of_task(self.rank_by, task, kind)[:each]]
@@ -81,7 +81,7 @@ class Calibration:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """All measures, first the one that chose the heads."""
+        """All measures; the one that chose the heads comes first."""
         return self.rank_by, *(name for name in MEASURES if name != self.rank_by)
 
     def as_dict(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Calibration:
 
 
 def as_markdown(found: Calibration) -> str:
-    """Tables of the best heads of each task and kind and of copying, and the spans."""
+    """Tables of the best heads by task and kind and by copy score, and of the spans."""
     return "\n".join(_lines(found))
 
 
@@ -126,7 +126,7 @@ def _lines(found: Calibration) -> Iterator[str]:
 
 
 def named(layer: int, kind: str, head: int) -> str:
-    """A head as in a profile."""
+    """A head as a profile writes it."""
     return f"[{layer}, {kind}, {head}]"
 
 

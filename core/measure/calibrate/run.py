@@ -1,4 +1,4 @@
-"""Runs a calibration: ranks, copy scores, spans. Results are kept, so that a stopped run can go on.
+"""Runs a calibration: ranks, copy scores, spans. Keeps results so that a stopped run can resume.
 
 Beside the profile NAME.yaml, the folder NAME.calibration has the journal, table.json, table.md and,
 if matplotlib is installed, heatmap.png.
@@ -42,11 +42,11 @@ from longctx.core.measure.runner import of_model
 
 _log = logging.getLogger(__name__)
 
-VERSION = 2  # of what is measured; journals of others are not gone on with
+VERSION = 2  # version of the measurements; a journal of another one is not resumed
 READER = "h2o"  # the method whose options every model has, with or without a profile
 BESIDE = 256  # tokens of the window that prefix, question and answer may take
-DIGITS = 7  # of a rank that is kept
-WRITTEN = "profile"  # the journal's record of how much the written profile was made with
+DIGITS = 7  # digits of a stored rank
+WRITTEN = "profile"  # the journal's record of how much was measured for the written profile
 
 
 def run(setup: Setup, wanted: CalibrationPlan, tell: Tell = lambda *told: None) -> Calibration:
@@ -55,7 +55,7 @@ def run(setup: Setup, wanted: CalibrationPlan, tell: Tell = lambda *told: None) 
     Args:
         setup: the model; its method is ignored.
         wanted: how much is measured, and the profile to write.
-        tell: called as it goes on.
+        tell: called with the progress.
 
     Raises:
         UsageError: samples that do not fit the window, an unusable file or folder, or invalid
@@ -72,7 +72,7 @@ def run(setup: Setup, wanted: CalibrationPlan, tell: Tell = lambda *told: None) 
     builder = Builder(engine.files.tokenizer, prose())
     samples = Samples(builder, wanted.length, wanted.seed)
     haystacks = Haystacks(builder, _room(engine, wanted), wanted.seed)
-    next(maps.haystacks(engine, 1, wanted.seed, shape.first, shape.block))  # refuses their sizes
+    next(maps.haystacks(engine, 1, wanted.seed, shape.first, shape.block))  # refuses wrong sizes
     with (
         Journal(wanted.folder, _settings(engine, wanted)) as journal,
         memory_told(engine, "Give a smaller --length."),
@@ -91,7 +91,7 @@ def run(setup: Setup, wanted: CalibrationPlan, tell: Tell = lambda *told: None) 
 
 
 def _room(engine: Engine, wanted: CalibrationPlan) -> int:
-    """Tokens of a haystack that is read with full attention."""
+    """Tokens that a haystack read with full attention may have."""
     return max(1, min(wanted.length, (engine.window - BESIDE) // 100 * 100))
 
 
@@ -120,7 +120,7 @@ def _shape(options: dict[str, Any]) -> span_search.Shape:
 def _ranks(
     engine: Engine, journal: Journal, samples: Samples, count: int, tell: Tell
 ) -> dict[str, list[choosing.Ranks]]:
-    """The ranks of every sample, by task; the tasks take turns."""
+    """The ranks of every sample, by task; tasks alternate."""
     pieces = {
         f"{task}/{number}": partial(_ranked, engine, samples, task, number)
         for number in range(count)
@@ -138,7 +138,7 @@ def _ranked(engine: Engine, samples: Samples, task: str, number: int) -> Record:
 
 
 def _rank(engine: Engine, sample: Sample) -> list[dict[str, dict[str, list[float]]]]:
-    """By layer, measure, kind and head."""
+    """Ranks by layer, measure, kind and head."""
     sizes = tapping.options(engine.window)
     read = tapping.read(engine.decoder, sizes, engine.prompt, sample.ids, sample.needle.question)
     return [

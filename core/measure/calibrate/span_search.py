@@ -1,8 +1,8 @@
 """Ltri-LLM's thresholds for each layer by random search, and its lambda by a lookup table.
 
 Tang et al., "Ltri-LLM: Streaming Long Context Inference for LLMs with Training-Free Dynamic
-Triangular Attention Pattern", 3.3.2 and section 5, "Hyperparameter Tuning". The samples are our
-own: needles in prose (`maps.py`).
+Triangular Attention Pattern", 3.3.2 and section 5, "Hyperparameter Tuning". The samples are
+*ours*: needles in prose (`maps.py`).
 """
 
 from collections.abc import Callable
@@ -30,8 +30,8 @@ class Shape:
     Attributes:
         first: initial tokens.
         block: tokens of a block.
-        spans: of a block, at most.
-        vectors: index vectors of a block: lambda is chosen so that there are no more on average.
+        spans: most spans of a block.
+        vectors: most index vectors of a block on average; lambda is chosen to keep to it.
         ratio: the neighbours that a span is compared with: `row`, `column` or `row+column`.
     """
 
@@ -46,13 +46,13 @@ class LayerFit(NamedTuple):
     """What was found for one layer. A sliding window has no spans: no F1, and no table.
 
     Attributes:
-        theta: quantile of a block's entries that is taken off them.
-        phi: the largest ratio of intersection to union that two spans of a block have.
+        theta: quantile of a block's entries that is subtracted from them.
+        phi: the largest intersection over union of two spans of a block.
         lam: lambda of equation 7.
-        f1: of the span that fits the needle best, mean over needles; see `span_f1`.
+        f1: F1 of the span that fits the needle best, mean over needles; see `span_f1`.
         f1_error: its standard error.
-        reference_f1: with the reference values.
-        vectors: index vectors of a block, mean, with each of `LAMBDAS`; see `vector_table`.
+        reference_f1: F1 with the reference values.
+        vectors: mean index vectors of a block with each of `LAMBDAS`; see `vector_table`.
     """
 
     theta: float
@@ -72,16 +72,16 @@ def search(
     seed: int = 0,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, tuple]:
-    """Finds the theta and phi of each layer whose spans fit the needles best, then lambda.
+    """Finds, for each layer, the theta and phi whose spans fit the needles best, then lambda.
 
     Args:
         engine: the model; its method is not used.
-        shape: of its blocks and spans.
-        samples: needles, each in a block of its own.
-        trials: pairs of theta and phi that are drawn, the same for all layers.
-        seed: of samples and trials.
-        on_progress: called with how many haystacks and layers are done, of how many; first before
-            the model reads.
+        shape: shape of its blocks and spans.
+        samples: number of needles, each in its own block.
+        trials: pairs of theta and phi to draw, the same for all layers.
+        seed: seed of samples and trials.
+        on_progress: called with how many haystacks and layers are done, and the total; first
+            before the model reads.
 
     Returns:
         The fields of `LayerFit`, each over all layers.
@@ -115,7 +115,7 @@ def search(
 
 
 def draw(trials: int, seed: int) -> list[tuple[float, float]]:
-    """Pairs of theta and phi: the reference values, then so many random ones."""
+    """Pairs of theta and phi: the reference values, then `trials` random ones."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.rand(trials, 2, generator=generator, dtype=torch.float64)
     low, high = torch.tensor([THETA, PHI], dtype=torch.float64).T
@@ -142,7 +142,7 @@ def fit(
     """The best candidate for one layer, the first of equal ones, and its lambda.
 
     Args:
-        maps: of B blocks, with a threshold for each candidate.
+        maps: maps of B blocks, with a threshold for each candidate.
         evidence: (B, N) bool, the needle's tokens.
         candidates: pairs of theta and phi, the reference first.
         shape: how spans are found, and how many vectors they may have.
@@ -157,31 +157,31 @@ def fit(
     best = means.tolist().index(means.max().item())
     theta, phi = candidates[best]
     table = vector_table(maps.summed, *spans_of(maps, best, phi, shape.spans), shape.ratio)
-    # The standard error of one needle is not known: no more than that can be said of it.
+    # One needle gives no standard error.
     error = scores[best].std(correction=0).item() / max(1, len(evidence) - 1) ** 0.5
     lam = least_lambda(table, shape.vectors)
     return LayerFit(theta, phi, lam, means[best].item(), error, means[0].item(), table)
 
 
 def spans_of(maps: LayerMaps, number: int, phi: float, keep: int) -> tuple[Tensor, Tensor, Tensor]:
-    """First tokens, last tokens and which spans there are, (B, keep), with one candidate."""
+    """First tokens, last tokens and which spans exist, (B, keep), for one candidate."""
     boxes = spans.boxes(maps.summed, maps.thetas[:, number], maps.heads)
     return spans.suppress(*boxes, phi, keep)
 
 
 def span_f1(x: Tensor, y: Tensor, there: Tensor, evidence: Tensor) -> Tensor:
-    """How well a block's spans fit the evidence: the F1, by tokens, of the one that fits it best.
+    """How well a block's spans fit the evidence: the token F1 of the span that fits best.
 
     The paper optimises "the F1-score of semantic spans overlapping with the evidence" and says no
     more. *Ours*: precision is the share of a span's tokens that are evidence, recall the share of
-    the evidence that is the span's, and the best span of a block counts, as a block is retrieved
-    by its best one (equation 9). Spans beside it stand for the rest of the block and cost nothing.
-    Where all that overlap count together, a phi near 1 wins, which leaves most of a block without
-    spans; with this one the thresholds come out like those of the paper's tables 6 and 7.
+    the evidence that is in the span, and the best span of a block counts, since a block is
+    retrieved by its best one (equation 9). Its other spans stand for the rest of the block and cost
+    nothing. If all overlapping spans count together, a phi near 1 wins, which leaves most of a
+    block without spans; with ours the thresholds are like those of the paper's tables 6 and 7.
 
     Args:
         x, y: (B, S) int64, first and last token of each span.
-        there: (B, S), which of them there are.
+        there: (B, S), which of them exist.
         evidence: (B, N) bool, at least one token of each block.
 
     Returns:
@@ -196,15 +196,15 @@ def span_f1(x: Tensor, y: Tensor, there: Tensor, evidence: Tensor) -> Tensor:
 def vector_table(
     summed: Tensor, x: Tensor, y: Tensor, there: Tensor, ratio: str
 ) -> tuple[float, ...]:
-    """Index vectors of a block, mean over blocks, with each lambda: the lookup table of 3.3.2.
+    """Index vectors per block, mean over blocks, for each lambda: the lookup table of 3.3.2.
 
-    Equation 7 alone, with at least one for a span; the most that a block may have is left out, as
-    it would hide what lambda does. *Ours*: a mean over all spans, and no histogram of ratios.
+    Equation 7 alone, with at least one vector per span; a block's limit is not applied, as it
+    would hide what lambda does. *Ours*: a mean over all spans instead of a histogram of ratios.
 
     Args:
         summed: (B, N, N), attention summed over heads.
         x, y: (B, S) int64, first and last token of each span.
-        there: (B, S), which of them there are.
+        there: (B, S), which of them exist.
         ratio: see `spans.ratios`.
     """
     r = spans.ratios(summed, x, y, ratio)
@@ -217,10 +217,10 @@ def vector_table(
 
 
 def least_lambda(table: tuple[float, ...], vectors: float) -> float:
-    """The smallest lambda with which a block has no more than so many vectors on average.
+    """The smallest lambda with which a block has at most `vectors` vectors on average.
 
-    *Ours*: the table decides for every layer, and a layer that it says nothing for gets its last
-    lambda, 20, which the paper's experiments give to the first four layers without a table.
+    *Ours*: the table decides for every layer, and a layer where no lambda is enough gets the last
+    one, 20, which the paper's experiments give to the first four layers without a table.
     """
     meets = (lam for lam, mean in zip(LAMBDAS, table, strict=True) if mean <= vectors)
     return next(meets, LAMBDAS[-1])

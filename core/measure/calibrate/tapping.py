@@ -1,9 +1,9 @@
-"""Taps every head's states of a document and its question, in recurrent chunks (REFORM, C.1).
+"""Records every head's states of a document and its question, in recurrent chunks (REFORM, C.1).
 
 Chunks are read against a KV cache that evicts all but 256 heavy hitters (H2O) and the latest
 tokens; the question is read last. States stay on the device, each as a unit vector in half
 precision with its length: 5 GB for 8,000 tokens of an 8B model. A second pass over the document
-would need no such memory, but twice the computation.
+would save that memory, but double the computation.
 """
 
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ from longctx.core.model.adapter import Decoder, Layer
 from longctx.core.profile.prompt import PromptEncoder
 
 STATES = ("q", "k", "v", "hidden")
-HEAVY = 256  # heavy hitters of each head; as many of the latest tokens stay beside them
+HEAVY = 256  # heavy hitters of each head; as many of the latest tokens are kept too
 CHUNK = 1024
-QUERIES = 128  # last ones of a chunk whose attention counts, as in REFORM
-QUESTION = 512  # tokens of a question that find room at least
+QUERIES = 128  # last queries of a chunk whose attention counts, as in REFORM
+QUESTION = 512  # tokens of a question that there must be room for
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Unit:
 
     Attributes:
         vectors: (heads, n, D) float16, of length 1.
-        lengths: (heads, n) float32, before they were normalised.
+        lengths: (heads, n) float32, before normalisation.
     """
 
     vectors: Tensor
@@ -45,7 +45,7 @@ class Unit:
         return cls((wide / lengths.clamp_min(least)[..., None]).half(), lengths)
 
     def at(self, tokens: slice | Tensor) -> "Unit":
-        """Some of the tokens."""
+        """The states of some of the tokens."""
         return Unit(self.vectors[:, tokens], self.lengths[:, tokens])
 
 
@@ -75,7 +75,7 @@ class Tap(Memory):
     """A memory that records every layer's states and passes them on.
 
     Args:
-        memory: attends.
+        memory: the memory that attends.
     """
 
     def __init__(self, memory: Memory):
@@ -93,7 +93,7 @@ class Tap(Memory):
         self._kept.setdefault((index, kind), []).append(Unit.of(states))
 
     def take(self, index: int) -> dict[str, Unit]:
-        """All states of a layer, by kind, which are then forgotten."""
+        """All states of a layer, by kind; they are not kept after that."""
         return {kind: _joined(self._kept.pop((index, kind))) for kind in STATES}
 
 
@@ -111,7 +111,7 @@ def read(
 
     Args:
         decoder: the model.
-        sizes: of `options`.
+        sizes: the result of `options`.
         prompt: encodes prefix and question.
         document: (N,) token ids.
         question: the user's words; the template's tokens have no states.

@@ -1,8 +1,8 @@
 """What is read to find heads: sentences hidden in prose, and needles to be copied.
 
 REFORM, appendix C.2: key/value sentences (a pattern), and two facts that must be joined. The
-material is our own: prose of the samples, and values of `core/measure/niah/words.py`. Distractors
-of the same form stand among the sentences that are asked for.
+material is *ours*: prose of the samples, and values of `core/measure/niah/words.py`. Distractors
+of the same form are placed among the sentences that are asked for.
 """
 
 import random
@@ -26,13 +26,13 @@ PATTERN, MULTI_HOP = TASKS = ("pattern", "multi-hop")
 SENTENCES = 4  # key/value sentences of a sample; one is asked for
 PAIRS = 3  # pairs of facts; one is asked for
 SIGNS, SIGN_COUNT = string.ascii_letters + string.digits, 10
-GRID = 16  # sentences stand at different multiples of this share of the prose
+GRID = 16  # sentences are at different multiples of 1/GRID of the prose
 KINDS = ("number", "name", "phrase", "date", "passkey", "uuid")  # of needles to be copied
 NEEDLES = 5  # in one haystack, at evenly spaced depths
 SHORTEST = 8  # words of a paragraph of prose; shorter ones are headings and lists
 
-# Two facts that share a person, and a question that needs both. Pairs of the same form about other
-# people stand in the text too.
+# Two facts that share a person, and a question that needs both. The text also has pairs of the same
+# form about other people.
 FRAMES = (
     (
         "The old ferry at {city} belongs to {person}.",
@@ -162,7 +162,7 @@ def _multi_hop(draw: random.Random, prose: Prose) -> Needle:
 
 
 def _people(draw: random.Random, prose: Prose) -> list[str]:
-    """Names without a part in common."""
+    """Names that have no part in common."""
     firsts = draw.sample(words.FIRST_NAMES, len(words.FIRST_NAMES))
     lasts = draw.sample(words.LAST_NAMES, len(words.LAST_NAMES))
     names = (f"{first} {last}" for first, last in zip(firsts, lasts, strict=False))
@@ -172,7 +172,7 @@ def _people(draw: random.Random, prose: Prose) -> list[str]:
 def _fact(
     frame: tuple[str, ...], draw: random.Random, person: str, city: str, other: str
 ) -> list[str]:
-    """A frame filled."""
+    """A filled frame."""
     values = {
         "person": person,
         "city": city,
@@ -228,7 +228,7 @@ class Haystacks:
 
 
 def value_tokens(laid: Laid, query: Query) -> range:
-    """The tokens of a needle's value; the first may hold the space before it too."""
+    """The tokens of a needle's value; the first may include the space before it."""
     value, line = query.answers[0].encode(), query.spans[0]
     begin = laid.case.text.encode().index(value, line.start, line.end)
     return range(*laid.haystack.tokens(begin, begin + len(value)))

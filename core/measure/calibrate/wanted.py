@@ -18,10 +18,10 @@ class Amounts:
     """How much is measured.
 
     Attributes:
-        samples: of each ranking task.
-        haystacks: for copy scores, with five needles each.
-        needles: for spans.
-        trials: of thresholds, for spans.
+        samples: samples of each ranking task.
+        haystacks: haystacks for copy scores, with five needles each.
+        needles: needles for spans.
+        trials: trials of thresholds for spans.
     """
 
     samples: int
@@ -42,7 +42,7 @@ class CalibrationPlan:
         out: the profile to write, a .yaml file.
         amounts: how much is measured.
         length: tokens of a ranked document.
-        seed: of all samples.
+        seed: seed of all samples.
         rank_by: the measure that chooses REFORM's heads; both are measured.
         printed: the profile goes to standard output, and `out` only names it and the folder.
     """
@@ -66,7 +66,7 @@ class CalibrationPlan:
 
 
 def require(wanted: CalibrationPlan) -> None:
-    """Refuses wrong options, and to replace a profile that no calibration wrote.
+    """Refuses wrong options, and refuses to replace a profile that no calibration wrote.
 
     Raises:
         UsageError: too few samples, no such measure, or a file that must not be replaced.
@@ -86,7 +86,7 @@ def require(wanted: CalibrationPlan) -> None:
         raise UsageError(f"cannot write '{out}'", why, "Make it, or choose another --out.")
     if wanted.printed or not out.exists():
         return
-    if not out.is_file():  # it is written to, not replaced
+    if not out.is_file():  # a pipe or device is written to, not replaced
         Output(out).require_writable()
         return
     if not wanted.folder.is_dir():
@@ -98,14 +98,14 @@ def require(wanted: CalibrationPlan) -> None:
 
 
 def require_no_less(wanted: CalibrationPlan, before: Record | None) -> None:
-    """Refuses to replace a profile for which more was measured.
+    """Refuses to replace a profile that is based on more measurements.
 
     Args:
         wanted: what is measured now.
         before: the `Amounts` of the last profile; None: there was none.
 
     Raises:
-        UsageError: that profile exists, and has more of something.
+        UsageError: that profile exists, and more of something was measured for it.
     """
     now = asdict(wanted.amounts)
     more = [name for name, amount in (before or {}).items() if amount > now[name]]

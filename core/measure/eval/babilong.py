@@ -1,7 +1,7 @@
-"""BABILong (Kuratov et al., 2024): the facts of a bAbI story, in order, spread among prose.
+"""BABILong (Kuratov et al., 2024): the facts of a bAbI story, in order, spread over prose.
 
-Files have the format of the bAbI tasks: numbered lines; a question is followed by its answer and
-the numbers of the lines that give it, each after a tab.
+Files have the format of the bAbI tasks: numbered lines; a question is followed, after tabs, by its
+answer and the numbers of the lines that give it.
 """
 
 import re
@@ -48,7 +48,7 @@ class Babi:
     """The stories of a file.
 
     Attributes:
-        name: of the task, such as qa1.
+        name: the task's, such as qa1.
         stories: one for each question.
         labels: all words that are answers in the file.
     """
@@ -64,7 +64,7 @@ class Babi:
 
     @property
     def ordered(self) -> bool:
-        """Whether answers are paths, in which the order and the count of labels matter.
+        """Whether answers are paths, in which the order and number of labels matter.
 
         They are if an answer has a label twice, or if the same labels come in several orders and no
         answer is a single label. (Lists of things also come in any order, but may be short.)
@@ -76,7 +76,7 @@ class Babi:
 
     @property
     def ask(self) -> str:
-        """The template of a question, which lists the labels."""
+        """The template of a question; it lists the labels."""
         if self.ordered:
             return ASK_PATH
         return ASK_SEVERAL if self.several else ASK
@@ -86,7 +86,7 @@ def read_babi(path: Path) -> Babi:
     """Reads a file of stories; its name begins with the task's.
 
     Raises:
-        UsageError: there is no such file, it has no question, or an invalid line.
+        UsageError: there is no such file, it has no question, or it has an invalid line.
         UnreadableInput: it is not UTF-8 text.
     """
     text = data_files.read(path, FORM, convert=FORM)
@@ -99,11 +99,11 @@ def read_babi(path: Path) -> Babi:
 
 
 def read_all(paths: list[Path]) -> dict[str, Babi]:
-    """Reads several files; returns them by the names of their tasks.
+    """Reads several files; returns them by task name.
 
     Raises:
-        UsageError: as `read_babi` does, or two files of one task.
-        UnreadableInput: as `read_babi` does.
+        UsageError: as `read_babi`, or two files are of one task.
+        UnreadableInput: as `read_babi`.
     """
     read: dict[str, Babi] = {}
     for path in paths:
@@ -141,17 +141,17 @@ def _wrong(path: Path, place: int, line: str, why: str) -> UsageError:
 
 
 def task(babi: Babi, prose: Prose) -> Task:
-    """A task of a file's stories, each asked at most once at a length.
+    """A task made of a file's stories, each asked at most once per length.
 
-    The seed decides which stories are asked, among those whose facts fit the length; a length that
-    fits none is an error.
+    The seed decides which stories are asked, among those whose facts fit the length; if none fits,
+    that is an error.
     """
 
     def make(tokenizer: Any, length: int, count: int, seed: int) -> Iterator[Case]:
         tokens = counter(tokenizer)
         stories = Random(f"{seed}/{babi.name}").sample(babi.stories, len(babi.stories))
         fitting = (story for story in stories if tokens(" ".join(story.facts) + "\n") <= length)
-        some = list(islice(fitting, count)) or stories[:1]  # the first says what it would need
+        some = list(islice(fitting, count)) or stories[:1]  # the first reports the length it needs
         for number, story in enumerate(some):
             case = f"{babi.name}/{length}/{number}"
             yield _case(case, babi, story, prose, Random(f"{seed}/{case}"), length, tokens)
@@ -180,7 +180,7 @@ def _case(
 
 
 def _where(text: str, story: Story) -> tuple[Span, ...]:
-    """The facts that give the answer. All facts are searched in order, as some occur twice."""
+    """The facts that give the answer. All facts are searched in order, since some occur twice."""
     starts, after = [], 0
     for fact in story.facts:
         starts.append(text.index(fact, after))

@@ -1,8 +1,8 @@
 """Methods side by side: the same tasks, lengths and questions for each, in one table.
 
-For every method and length, a separate process reads each case once and asks it in every way, that
-is with every gather source and decode policy. Results are kept at once, so that a stopped run can
-go on. The first row is a ceiling: full attention on the same tasks, within the window.
+For every method and length, a separate process reads each case once and asks it in every way: with
+every gather source and decode policy. Results are kept at once, so that a stopped run can resume.
+The first row is a ceiling: full attention on the same tasks, within the window.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ from longctx.core.retrieve import gather_by as scoring
 from longctx.core.retrieve.gather_by import METHOD
 
 SCHEMA_VERSION = 1
-CEILING = "full"  # the method that leaves nothing out
+CEILING = "full"  # the method that drops nothing
 BESIDE = 384  # tokens of the window that prefix, question and template may take
 
 
@@ -40,8 +40,8 @@ class Comparison:
         lengths: tokens of the texts.
         tasks: their names.
         gather_by: gather sources.
-        samples: questions of each task and length.
-        seed: of the cases.
+        samples: questions per task and length.
+        seed: seed of the cases.
         in_window: tokens of the ceiling's texts; 0: as many as fit the window.
     """
 
@@ -57,7 +57,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Run:
-    """A method that reads texts of a length, and the ways in which they are asked."""
+    """A method that reads texts of one length, and the ways to ask them."""
 
     method: str
     length: int
@@ -76,7 +76,7 @@ class ComparisonReport:
 
     Attributes:
         settings: options and model.
-        rows: the ceiling first, then by method, way and length.
+        rows: the ceiling first, then sorted by method, way and length.
     """
 
     settings: Record
@@ -100,13 +100,13 @@ def run(
     Args:
         setup: model, profile and device; its method is ignored.
         wanted: what is compared.
-        folder: where results are kept, so that a stopped run can go on; None: nowhere.
+        folder: where results are kept, so that a stopped run can resume; None: nowhere.
         on_run: called before a method reads texts of a length.
         on_message: called with the messages of its process; see `compare_job.py`.
         command: the program that runs a job.
 
     Raises:
-        UsageError: an unknown method, policy, task or model, a length too short for a task, or a
+        UsageError: an unknown method, policy, task or model, too short a length for a task, or a
             folder of another run; before any work.
         LongctxError: the folder cannot be written.
         KeyboardInterrupt: Ctrl-C; the other process is ended too.
@@ -155,7 +155,7 @@ def _checked(setup: Setup, wanted: Comparison, engine: Engine) -> Comparison:
             f"the model's window is {engine.window:,} tokens, for a text, its question and answer",
             "Give another --in-window.",
         )
-    for task in found:  # a task refuses what is too short before its first case
+    for task in found:  # a task refuses too short a length before its first case
         next(task.make(engine.files.tokenizer, min(wanted.lengths), wanted.samples, wanted.seed))
         next(task.make(engine.files.tokenizer, wanted.in_window, wanted.samples, wanted.seed))
     return wanted
@@ -180,7 +180,7 @@ def _runs(wanted: Comparison) -> Iterator[Run]:
 
 
 def _job(setup: Setup, wanted: Comparison, one: Run, journal: Journal) -> Job | None:
-    """What is missing; None: nothing."""
+    """A job for the missing results; None if nothing is missing."""
     pieces = []
     for task, sample in _cases(wanted):
         names = {way: _sample_name(one, way, task, sample) for way in one.ways}
@@ -204,7 +204,7 @@ def _done(
     """Runs a job and keeps its results.
 
     Returns:
-        Why it ended early; empty: it did not.
+        Why it ended early; empty if it did not.
     """
     failed = ""
     try:
@@ -218,7 +218,7 @@ def _done(
 
 
 def _kept(message: Message, one: Run, journal: Journal) -> str:
-    """Keeps the result that a message has; returns why the job failed, if it says so."""
+    """Keeps the result in a message; returns why the job failed, if the message says so."""
     if sample := message.get("sample"):
         way = Way(sample["gather_by"], sample["decode"])
         journal.put(_sample_name(one, way, sample["task"], sample["sample"]), sample)
@@ -260,7 +260,7 @@ def _row(wanted: Comparison, one: Run, way: Way, journal: Journal, failed: str) 
 
 
 def _why_unfit(unfit: dict[str, str], wanted: Comparison) -> str:
-    """Why a way does not fit; if it fits some tasks, also which it does not."""
+    """Why a way does not fit; if it fits some tasks, also which ones it does not."""
     whys = list(dict.fromkeys(unfit.values()))
     if not whys or len(unfit) == len(wanted.tasks):
         return whys[0] if whys else ""
@@ -268,7 +268,7 @@ def _why_unfit(unfit: dict[str, str], wanted: Comparison) -> str:
 
 
 def _in_order(rows: list[Row]) -> list[Row]:
-    """By method and way as they were named, each with its lengths; the ceiling first."""
+    """Rows by method and way in the order given, each with its lengths; the ceiling first."""
     first: dict[tuple[bool, str, str, str], int] = {}
     for place, row in enumerate(rows):
         first.setdefault(row.line, place)

@@ -20,7 +20,7 @@ NAME = "compare"
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """The cells of a row; empty if there is no figure."""
+    """The cells of a row; a missing figure is an empty cell."""
     return (
         row.method,
         row.gather_by,
@@ -45,7 +45,7 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """A table of GitHub's Markdown."""
+    """A table in GitHub's Markdown."""
     return markdown.table(HEADERS, map(cells, rows), right=NUMBERS) + "\n"
 
 
@@ -53,7 +53,7 @@ def write(folder: Path, rows: Sequence[Row], plot: bool) -> list[Path]:
     """Writes compare.csv, compare.md and, with `plot`, compare.png.
 
     Raises:
-        UsageError: a plot is wanted, and matplotlib is not installed.
+        UsageError: a plot is requested, and matplotlib is not installed.
         LongctxError: a file cannot be written.
     """
     texts = {f"{NAME}.csv": as_csv(rows), f"{NAME}.md": as_markdown(rows)}
@@ -68,7 +68,7 @@ def write(folder: Path, rows: Sequence[Row], plot: bool) -> list[Path]:
 
 
 def quality_by_length(rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
-    """Points of a line for each method and way that finished; the ceiling's line is level."""
+    """A line's points for each method and way that finished; the ceiling's line is level."""
     series: dict[str, list[tuple[float, float]]] = {}
     lengths = [row.length for row in rows]
     for row in rows:

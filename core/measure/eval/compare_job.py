@@ -2,12 +2,12 @@
 
     python -m longctx.core.measure.eval.compare_job < job.json
 
-So its peak memory is this method's alone, and a crash ends nothing else. The job is one JSON object
-on standard input; the process writes one message a line to standard output:
+So the peak memory is this method's alone, and a crash ends nothing else. The job is one JSON object
+on standard input; the process writes one message per line to standard output:
 
     {"reading": {...}}, {"asked": [ways done, ways in all]}        progress
     {"sample": {...}}      a case, asked in one way
-    {"unfit": {...}}       a way that does not fit a task and this method, and why
+    {"unfit": {...}}       a way that does not fit this task and method, and why
     {"failed": "..."}      why the job ends early
 """
 
@@ -46,7 +46,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Piece:
-    """One case of a task, and the ways in which it is to be asked."""
+    """One case of a task, and the ways to ask it."""
 
     task: str
     sample: int
@@ -60,8 +60,8 @@ class Job:
     Attributes:
         setup: model, method and device.
         length: tokens of every text.
-        samples: questions of a task; only the cases of `pieces` are read.
-        seed: of the cases.
+        samples: questions per task; only the cases of `pieces` are read.
+        seed: seed of the cases.
         pieces: the cases.
     """
 
@@ -72,7 +72,7 @@ class Job:
     pieces: tuple[Piece, ...]
 
     def to_json(self) -> str:
-        """As `from_json` takes it."""
+        """The JSON that `from_json` reads."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -90,7 +90,7 @@ def run(job: Job, tell: Tell) -> None:
     """Reads each case once, and asks it in each way that it fits.
 
     Raises:
-        LongctxError: no room for the model or the state, or a length that the method cannot read.
+        LongctxError: no room for the model or the state, or the method cannot read this length.
     """
     tokenizer = prepare(job.setup).files.tokenizer
     unfit: set[tuple[str, Way]] = set()
@@ -126,10 +126,10 @@ def _reading(progress: Progress) -> Message:
 def _ask_all(
     session: Session, done: Ingested, piece: Piece, task: Task, case: Case, way: Way, tell: Tell
 ) -> str | None:
-    """Asks all questions of a case in one way, and tells the result.
+    """Asks all questions of a case in one way, and reports the result.
 
     Returns:
-        Why they cannot be asked so; None: they were asked.
+        Why they cannot be asked this way; None if they were asked.
 
     Raises:
         LongctxError: the device has no more memory.
@@ -176,7 +176,7 @@ def main() -> None:
     """Runs the job on standard input."""
     job = Job.from_json(sys.stdin.read())
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as messages:
-        os.dup2(2, 1)  # what libraries print is no message, wherever they print it
+        os.dup2(2, 1)  # what libraries print must not mix with messages
         sys.stdout = sys.stderr
 
         def tell(message: Message) -> None:

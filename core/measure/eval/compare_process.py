@@ -10,11 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-# -P: the folder in which the user stands is no place for modules.
+# -P: do not import modules from the user's current folder.
 COMMAND = (sys.executable, "-P", "-m", "longctx.core.measure.eval.compare_job")
-TEMPORARY = ("TMPDIR", "TEMP", "TMP")  # variables that say where files for a moment go
+TEMPORARY = ("TMPDIR", "TEMP", "TMP")  # variables that name the folder for temporary files
 QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-CLIP = 300  # characters of what a process said last
+CLIP = 300  # characters of a process's last line
 
 
 class Died(Exception):
@@ -28,7 +28,7 @@ def messages(job: str, command: Sequence[str] = COMMAND) -> Generator[dict[str, 
 
     Args:
         job: its standard input.
-        command: the program; it writes one JSON object a line.
+        command: the program; it writes one JSON object per line.
 
     Raises:
         Died: its exit code was not 0.
@@ -44,7 +44,7 @@ def messages(job: str, command: Sequence[str] = COMMAND) -> Generator[dict[str, 
         ):
             try:
                 yield from _listen(process, job)
-            except BaseException:  # Ctrl-C and `close` too: no process outlives its listener
+            except BaseException:  # Ctrl-C and `close` too: no process outlives its reader
                 process.kill()
                 raise
         if process.returncode:
@@ -58,9 +58,9 @@ def _listen(process: subprocess.Popen, job: str) -> Iterator[dict[str, Any]]:
         process.stdin.write(job.encode())
         process.stdin.close()
     except BrokenPipeError:
-        pass  # it has ended already, which its exit code tells
+        pass  # it has already ended, as its exit code shows
     for line in process.stdout:
-        if line.endswith(b"\n"):  # else it died while it wrote, which its exit code tells
+        if line.endswith(b"\n"):  # else it died while writing, as its exit code shows
             yield json.loads(line)
 
 

@@ -14,21 +14,21 @@ class Row:
     """One method, asked in one way, at one length. Figures are None if nothing was asked.
 
     Attributes:
-        ceiling: it is full attention within the window.
+        ceiling: whether it is full attention within the window.
         method, gather_by, decode: reading method, gather source, decode policy.
         length: tokens of the texts.
-        questions: how many were asked.
+        questions: number of questions asked.
         quality, low, high: mean of the tasks' mean scores, and its 95% interval.
         tasks: mean score of each task.
         gathered: mean share of the needed places that were gathered; None if tasks name no places.
-        read_s: seconds to read a text, the model loaded.
+        read_s: seconds to read a text, without loading the model.
         read_tokens_per_s: prefill speed.
-        first_token_s, total_s: seconds of a question, on an open document.
+        first_token_s, total_s: seconds per question, on an open document.
         tokens_per_s: decoding speed after the first token.
         peak_memory: bytes on the device, or of the process on a CPU.
         state_bytes: size of a text's state on disk.
-        not_applicable: why it cannot be asked so; empty: it can.
-        failed: why it ended early; empty: it did not.
+        not_applicable: why it cannot be asked this way; empty if it can.
+        failed: why it ended early; empty if it did not.
     """
 
     ceiling: bool
@@ -59,7 +59,7 @@ class Row:
 
     @property
     def why(self) -> str:
-        """Why figures are missing; empty: none are."""
+        """Why figures are missing; empty if none are."""
         if self.not_applicable:
             return f"not applicable: {self.not_applicable}"
         return f"failed: {self.failed}" if self.failed else ""
@@ -69,7 +69,7 @@ def make_row(samples: Sequence[Record], **given: Any) -> Row:
     """A row of means over samples.
 
     Args:
-        samples: as `compare_job` tells them.
+        samples: as `compare_job` reports them.
         **given: fields of `Row`: which row it is, and why figures are missing.
     """
     questions = [question for sample in samples for question in sample["questions"]]
@@ -104,7 +104,7 @@ def make_row(samples: Sequence[Record], **given: Any) -> Row:
 
 
 def _mean(values: Sequence[float | None], digits: int) -> float | None:
-    """The mean of known values; None: there are none."""
+    """The mean of the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return round(fsum(known) / len(known), digits) if known else None
 

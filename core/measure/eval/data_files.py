@@ -1,4 +1,4 @@
-"""Reads the files that evaluations are made of."""
+"""Reads the data files of evaluations."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from longctx.core.common.regular_files import read_text
 def read(
     path: Path, remedy: str, convert: str = "Convert it first.", encoding: str = "utf-8"
 ) -> str:
-    """The text of a file; `remedy` and `convert` say what to do if there is none.
+    """The text of a file; `remedy` and `convert` say what to do if it cannot be read.
 
     Raises:
         UsageError: the file cannot be read.

@@ -1,7 +1,7 @@
 """Documents of at most a given length: pieces at given places, filled up with units of text.
 
 A unit is a sentence, a line or a word. The whole text is tokenized each time, because the token
-counts of parts need not add up.
+counts of its parts need not add up.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ from longctx.core.common.errors import UsageError
 from longctx.core.tokens.safe_splits import plain_backend
 
 Count = Callable[[str], int]
-FIRST = 16  # units that are tried first
+FIRST = 16  # units to try first
 GROWTH = 256  # the largest factor from one try to the next
 
 
@@ -27,7 +27,7 @@ def counter(tokenizer: Any) -> Count:
 
 
 class Stream:
-    """Remembers the units of an iterator, so that the first ones can be asked for again."""
+    """Keeps the units of an iterator, so that the first ones can be taken again."""
 
     def __init__(self, units: Iterator[str]):
         self._units, self._known = units, []
@@ -42,7 +42,7 @@ def spread(pieces: Sequence[str], units: Sequence[str], places: Sequence[float])
     """Units with pieces among them.
 
     Args:
-        pieces: to put in, in this order.
+        pieces: pieces to insert, in this order.
         units: the filling.
         places: for each piece, the share of the units before it, from 0 to 1, ascending.
     """
@@ -64,11 +64,11 @@ def fill(
         render: makes a text with a number of units; more units give more tokens.
         count: counts the tokens of a text.
         length: tokens that the text may have.
-        name: of the task, for the error.
-        most: number of units; None: unlimited.
+        name: the task's, for the error.
+        most: most units; None: unlimited.
 
     Returns:
-        A text of at most `length` tokens; with another unit it would be longer.
+        A text of at most `length` tokens; one more unit would make it longer than that.
 
     Raises:
         UsageError: the text is too long without any filling.
@@ -91,7 +91,7 @@ def fill(
 
 
 def _next(low: tuple[int, int], high: tuple[int, int] | None, length: int, rate: float) -> int:
-    """Units to try next, extrapolated from the bound that is nearer to the length."""
+    """Units to try next, extrapolated from the bound nearer to the length."""
     short = length - low[1]
     if high is None:
         far = GROWTH * max(low[0], 1)

@@ -1,7 +1,7 @@
 """Frames read from a YAML file, and facts drawn from them: statements, a question, its answer.
 
-`profiles/tiny/heldout-frames.yaml` explains the format. The caller names the file: nothing here,
-and nothing in training, knows where held-out frames are.
+`profiles/tiny/heldout-frames.yaml` explains the format. The caller names the file: neither this
+module nor training knows where held-out frames are.
 """
 
 import random
@@ -53,7 +53,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Kind:
-    """The frames of one kind; `task`, `siblings` and `ordered` as the file's head explains."""
+    """The frames of one kind; the file's head explains `task`, `siblings` and `ordered`."""
 
     name: str
     task: str
@@ -105,9 +105,9 @@ class Heldout:
     """The frames of a file and the values to fill them with.
 
     Attributes:
-        kinds: by name, in the file's order.
+        kinds: kinds by name, in the file's order.
         absent_answer: the right answer if the document has none.
-        absent_kinds: kinds from which such questions are made.
+        absent_kinds: kinds that such questions are made from.
     """
 
     def __init__(self, content: dict[str, Any]):
@@ -150,7 +150,7 @@ class Heldout:
         raise _exhausted(frame)
 
     def sibling(self, fact: Fact, rng: random.Random, taken: Set[str]) -> Fact:
-        """The same frame with a key that differs in a single piece, and other values elsewhere.
+        """The same frame with a key that differs in one piece, and other values elsewhere.
 
         Raises:
             LongctxError: the key has too few neighbours.
@@ -203,7 +203,7 @@ def _kind(name: str, frames: list[dict[str, Any]], **settings: Any) -> Kind:
 
 
 def _is_sound(fact: Fact, taken: Set[str]) -> bool:
-    """Whether values are different and not taken, and the question does not give the answer."""
+    """Whether values differ and are not taken, and the question does not give the answer away."""
     values = list(fact.values.values())
     fresh = len(set(values)) == len(values) and not taken & {*values}
     return fresh and not holds(fact.question, fact.answer)

@@ -1,8 +1,8 @@
-"""Questions about ingested documents: gather recall, and how many answers are right.
+"""Questions about ingested documents: gather recall and right answers.
 
 For each gather source, one scoring gives a question's tokens at every budget. Answers are those of
 `Session.ask`. `qa_questions.py` reads files of questions, `qa_places.py` finds where their answers
-stand, and `text_match.py` compares answers.
+are, and `text_match.py` compares answers.
 """
 
 from collections import Counter
@@ -33,10 +33,10 @@ class QuestionTest:
     """What is measured.
 
     Attributes:
-        gather_by: gather sources; None: all that the document can be gathered by.
+        gather_by: gather sources; None: all that fit the document.
         budgets: tokens to gather, for recall.
         answers: also ask, and compare the answers.
-        answer_gather: tokens to gather for an answer; None: the method's number.
+        answer_gather: tokens to gather for an answer; None: the method's default.
     """
 
     gather_by: tuple[str, ...] | None = None
@@ -52,7 +52,7 @@ class Rate:
     Attributes:
         gather_by: gather source.
         what: `recall`, or a scorer of answers.
-        budget: tokens gathered; None: the method's number.
+        budget: tokens gathered; None: the method's default.
         total: number of questions.
         rate: the mean.
         low, high: its 95% interval.
@@ -73,13 +73,13 @@ class QuestionReport:
 
     Attributes:
         document, tokens: its name and size.
-        files: of the questions.
+        files: files of the questions.
         settings: options, document and model.
-        counted: how many questions are counted by `place`, `line` and `text`; and of the last, how
-            many have their answer nowhere in the document (`absent`).
+        counted: how many questions are counted by `place`, `line` and `text`; and how many of the
+            last have their answer nowhere in the document (`absent`).
         left_out: gather sources that do not fit the document, and why.
         rates: recall by source and budget, then scores of answers by source.
-        trials: for each question its place, `recall` by source and budget, `rank` by source (the
+        trials: each question's place, `recall` by source and budget, `rank` by source (the
             smallest budget that gathers it), and `answers` by source.
     """
 
@@ -94,7 +94,7 @@ class QuestionReport:
 
 
 def as_dict(reports: Sequence[QuestionReport]) -> dict[str, Any]:
-    """The JSON object of `eval qa`: each document, and all together."""
+    """The JSON object of `eval qa`: each document, and all of them together."""
     return {
         "schema_version": SCHEMA_VERSION,
         "eval": "qa",
@@ -107,7 +107,7 @@ def as_dict(reports: Sequence[QuestionReport]) -> dict[str, Any]:
 
 
 def summed(reports: Sequence[QuestionReport]) -> list[Rate]:
-    """Rates over the questions of all documents, for gather sources that all of them have."""
+    """Rates over the questions of all documents, for the gather sources common to all."""
     gathered = [{rate.gather_by for rate in report.rates} for report in reports]
     trials = [trial for report in reports for trial in report.trials]
     first = reports[0].settings
@@ -131,12 +131,12 @@ def run(
         session: the open document.
         placed: questions with the places of their answers.
         wanted: what is measured.
-        folder: where results are kept, so that a stopped run can go on; None: nowhere.
-        tell: called as it goes on.
+        folder: where results are kept, so that a stopped run can resume; None: nowhere.
+        tell: called with the progress.
 
     Raises:
-        UsageError: budgets or names that cannot be, or a folder of another run.
-        LongctxError: the document cannot be gathered by anything.
+        UsageError: impossible budgets, unknown names, or a folder of another run.
+        LongctxError: no gather source fits the document.
         KeyboardInterrupt: Ctrl-C, also during an answer.
     """
     _require(wanted)
@@ -169,11 +169,11 @@ def _require(wanted: QuestionTest) -> None:
 def _sources(
     session: Session, placed: list[Placed], wanted: QuestionTest, journal: Journal
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Gather sources, and why others are left out, which the first question shows.
+    """Gather sources, and why others are left out, as the first question shows.
 
     Raises:
         StateMismatch: the state is damaged.
-        LongctxError: nothing can be gathered by.
+        LongctxError: no gather source fits.
     """
     if wanted.gather_by is not None:
         return wanted.gather_by, {}
@@ -239,7 +239,7 @@ def _recall(session: Session, by: str, budgets: tuple[int, ...], one: Placed) ->
 def _answer(session: Session, by: str, gather: int | None, one: Placed) -> Record:
     asked = asdict(ask(session, one.query, How(gather, gather_by=by)))
     scores = {name: score(one.query.answers, asked["answer"]) for name, score in SCORERS.items()}
-    share = asked["gathered"]  # of all places where the answer stands, and one is enough
+    share = asked["gathered"]  # of all places with the answer, though one is enough
     kept = {key: asked[key] for key in ("answer", "tokens", "timings")}
     return {**kept, "gathered": None if share is None else float(share > 0), **scores}
 
@@ -267,7 +267,7 @@ def _trial(
 
 
 def _rank(hits: Record) -> int | None:
-    """The smallest budget that gathers the answer; None: none does."""
+    """The smallest budget that gathers the answer; None if none does."""
     return min((int(budget) for budget, hit in hits.items() if hit), default=None)
 
 

@@ -1,8 +1,8 @@
-"""Finds the tokens of a document at which the answers to questions stand.
+"""Finds the tokens of a document that hold the answers to questions.
 
 A question with a byte offset is counted by that place. Any other is counted by text: all places
-where an accepted answer stands as whole words, whatever their case and spacing; if the question
-names a line, those that begin on it.
+where an accepted answer occurs as whole words, in any case and spacing; if the question names a
+line, only those that begin on it.
 """
 
 import re
@@ -18,7 +18,7 @@ from longctx.core.measure.eval.qa_questions import Item
 from longctx.core.store.document import Document
 
 PLACE, LINE, TEXT = "place", "line", "text"  # how a question is counted
-SHOWN = 40  # bytes of what stands at a place, in an error
+SHOWN = 40  # bytes of the text at a place, in an error
 NAMED = 5  # places or sources that an error names
 
 
@@ -27,11 +27,11 @@ class Placed:
     """A question with the places of its answer in a document.
 
     Attributes:
-        item: the question as its file has it.
-        query: what is asked; its spans are the bytes of the answer, wherever it stands.
+        item: the question as in its file.
+        query: what is asked; its spans are the bytes of the answer, wherever it occurs.
         counted: PLACE: it is gathered if the token of the answer's first byte is; LINE or TEXT: if
             all tokens of one of the places are.
-        tokens: [first, end) of each place; empty: the answer stands nowhere.
+        tokens: [first, end) of each place; empty: the answer is nowhere.
     """
 
     item: Item
@@ -47,11 +47,11 @@ class Placed:
 
 
 def place(items: Iterable[Item], document: Document) -> list[Placed]:
-    """Finds where each answer stands.
+    """Finds where each answer is.
 
     Args:
         items: questions of one or more files.
-        document: what they ask about.
+        document: the document they ask about.
 
     Raises:
         UsageError: the document has no such source, the offset is beyond its end or the first
@@ -74,19 +74,19 @@ class _Source:
         return self._document.text(self._number, start, min(end, self.info.size))
 
     def place(self, offset: int) -> str:
-        """Where the byte at `offset` stands, as it is cited."""
+        """Where the byte at `offset` is, as cited."""
         return self._document.place(self._number, offset)
 
     def tokens(self, start: int, end: int) -> tuple[int, int]:
         """The document's tokens [first, end) that hold bytes [start, end)."""
-        # Of tokens that begin at the same byte, parts of one character, the last one has its bytes.
+        # Tokens that begin at the same byte are parts of one character; the last one has its bytes.
         ends = torch.tensor([start, end - 1])
         first, last = (torch.searchsorted(self._starts, ends, right=True) - 1).tolist()
         return self.info.first_token + max(0, first), self.info.first_token + max(0, last) + 1
 
     def occurrences(self, words: str) -> Iterator[tuple[int, int]]:
         """Bytes [start, end) of each occurrence of these words, in order."""
-        done, at = 0, 0  # characters and bytes before a match, counted on from one to the next
+        done, at = 0, 0  # characters and bytes before a match, counted from one match to the next
         for match in _pattern(words).finditer(self._text):
             at += self._size(done, match.start())
             yield at, at + self._size(*match.span())
@@ -112,7 +112,7 @@ class _Source:
 
 
 def _pattern(words: str) -> re.Pattern[str]:
-    """Matches words as `text_match.contained` does: whole, whatever their case and spacing."""
+    """Matches words as `text_match.contained` does: whole, in any case and spacing."""
     spaced = r"\s+".join(map(re.escape, words.split()))
     return re.compile(rf"(?<!\w){spaced}(?!\w)", re.IGNORECASE)
 
@@ -164,12 +164,12 @@ def _of_text(item: Item, counted: str, found: Sequence[tuple[_Source, int, int]]
 
 
 def _standing(item: Item, source: _Source) -> list[tuple[int, int]]:
-    """Bytes [start, end) of a source at which an accepted answer stands, in order."""
+    """Bytes [start, end) of each accepted answer in a source, in order."""
     return sorted({span for words in item.answers for span in source.occurrences(words)})
 
 
 def _only(item: Item, sources: Sequence[_Source]) -> _Source:
-    """The source that a question names by its name or the end of its path."""
+    """The one source that a question names by its name or the end of its path."""
     names = [source.info.name for source in sources]
     found = [source for source in sources if is_named(source.info.name, item.source)]
     if len(found) == 1:

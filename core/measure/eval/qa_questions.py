@@ -1,9 +1,9 @@
 """Reads files of questions about a document, in two forms, and checks them.
 
-JSON lines (any file that does not end in .yaml or .yml): one question a line; empty lines and those
-that begin with `#` are skipped. YAML: `document`, the source that the questions are about, and a
-list `questions`. A question has `question`, and `answers` or `answer` and `accept`; it may say
-where its answer stands: `line`, or `where` with `byte_offset` or `line`, and `path` (or `doc`), the
+JSON lines (any file that does not end in .yaml or .yml): one question per line; empty lines and
+those that begin with `#` are skipped. YAML: `document`, the source that the questions are about,
+and a list `questions`. A question has `question`, and `answers` or `answer` and `accept`; it may
+say where its answer is: `line`, or `where` with `byte_offset` or `line`, and `path` (or `doc`), the
 source's name or the end of its path. Every error names the line or the number of the question.
 """
 
@@ -27,10 +27,10 @@ class Item:
     """One question of a file.
 
     Attributes:
-        file: the file's name, as it was given.
+        file: the file's name, as given.
         unit, number: "line" or "question", and its number in the file, from 1.
-        question: the words.
-        answers: accepted ones; with an offset, the document has the first of them there.
+        question: its words.
+        answers: accepted answers; with an offset, the document has the first of them there.
         source: name of the source, or the end of its path; empty: any, or the only one.
         offset: byte of the source at which the answer begins; None: not given.
         line: line of the source on which the answer begins, from 1; None: not given.
@@ -46,7 +46,7 @@ class Item:
     line: int | None = None
 
     def wrong(self, why: str, remedy: str) -> UsageError:
-        """The error of this question."""
+        """The error for this question."""
         return _wrong(self.file, self.unit, self.number, why, remedy)
 
 
@@ -54,7 +54,7 @@ def read_items(path: Path) -> list[Item]:
     """The questions of a file.
 
     Raises:
-        UsageError: no such file, no question in it, or an invalid one.
+        UsageError: no such file, no question in it, or an invalid question.
         UnreadableInput: a file of JSON lines is not UTF-8 text.
     """
     items = _of_yaml(path) if path.suffix.lower() in YAML else _of_lines(path)
@@ -109,7 +109,7 @@ class _Reading:
         answers = self._answers(values)
         try:
             "\n".join((question, *answers)).encode()
-        except UnicodeEncodeError as error:  # JSON may name half of a character of two halves
+        except UnicodeEncodeError as error:  # JSON may contain a lone surrogate
             raise self.wrong(f"its words are no text: {error}") from error
         return Item(
             str(self.path), self.unit, self.number, question, answers, *self._where(values, source)
@@ -145,7 +145,7 @@ class _Reading:
         return source, offset, line
 
     def wrong(self, why: str) -> UsageError:
-        """The error of this question."""
+        """The error for this question."""
         return _wrong(str(self.path), self.unit, self.number, why, self.form)
 
 

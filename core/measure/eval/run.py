@@ -1,4 +1,4 @@
-"""Runs tasks at several lengths: every case that no earlier run finished is read and asked."""
+"""Runs tasks at several lengths: reads and asks every case that no earlier run finished."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -23,13 +23,13 @@ class Evaluation:
     """What is measured.
 
     Attributes:
-        tasks: in order.
-        lengths: tokens of a document, at most.
-        samples: of each task at each length; fewer if a task has no more.
-        seed: of all documents and questions.
+        tasks: tasks, in order.
+        lengths: most tokens of a document.
+        samples: samples per task and length; fewer if a task has no more.
+        seed: seed of all documents and questions.
         suite: name of the tasks together.
         prose: the text that fills documents.
-        files: other material of documents, by option or name.
+        files: other material for documents, by option or name.
     """
 
     tasks: Sequence[Task]
@@ -43,12 +43,12 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Watch:
-    """What is called while it runs.
+    """Callbacks of a run.
 
     Attributes:
-        case: before a case is read, with its name, how many are finished of how many, and how many
-            of those by an earlier run.
-        progress: while it is read.
+        case: called before a case is read, with its name, how many cases are finished, the total,
+            and how many an earlier run finished.
+        progress: called while it is read.
     """
 
     case: Callable[[str, int, int, int], None] = lambda name, done, total, kept: None
@@ -93,24 +93,24 @@ def run(
 
     Args:
         wanted: tasks and lengths.
-        engine: of the setup, for its tokenizer.
+        engine: the setup's, for its tokenizer.
         setup: model, method and device.
-        how: to ask; each task says how long an answer may be.
+        how: how to ask; each task says how long an answer may be.
         journal: keeps finished results.
         watch: called meanwhile.
 
     Yields:
-        One record a sample: task, length, sample, question, answers, answer, score, gathered,
+        One record per sample: task, length, sample, question, answers, answer, score, gathered,
         tokens, timings, tokens_per_s, and seconds of reading.
 
     Raises:
-        UsageError: a length too short for a task; before anything is read.
+        UsageError: too short a length for a task; before anything is read.
         KeyboardInterrupt: Ctrl-C; finished samples are in the journal.
         LongctxError: as `ingest` and `Session` do.
     """
     watch, tokenizer = watch or Watch(), engine.files.tokenizer
     lengths = sorted({*wanted.lengths})
-    for task in wanted.tasks:  # the shortest first: what is too short is known at once
+    for task in wanted.tasks:  # shortest first: too short a length shows at once
         next(task.make(tokenizer, lengths[0], 1, wanted.seed), None)
     names = [name for place in product(wanted.tasks, lengths) for name in _names(*place, wanted)]
     done = kept = sum(journal.get(name) is not None for name in names)
@@ -127,14 +127,14 @@ def run(
 
 
 def _names(task: Task, length: int, wanted: Evaluation) -> list[str]:
-    """Names of a task's cases at a length, if it has so many."""
+    """Names of a task's cases at a length; the task may have fewer."""
     return [f"{task.name}/{length}/{number}" for number in range(wanted.samples)]
 
 
 def _cases(
     task: Task, length: int, wanted: Evaluation, tokenizer: Any, journal: Journal
 ) -> Iterator[tuple[str, Case | None]]:
-    """Names and cases; None for a finished one. If all are finished, none is made."""
+    """Names and cases; None for a finished case. If all are finished, none is made."""
     names = _names(task, length, wanted)
     if all(journal.get(name) for name in names):
         yield from ((name, None) for name in names)

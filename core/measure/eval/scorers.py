@@ -20,16 +20,16 @@ def string_match_part(references: tuple[str, ...], answer: str) -> float:
 def only_label(
     labels: frozenset[str], right: tuple[str, ...], answer: str, ordered: bool = False
 ) -> float:
-    """1 where the right labels, and no others, are in the first sentence of an answer.
+    """1 if the right labels, and no others, are in the first sentence of an answer; else 0.
 
-    Labels are looked for as whole words, in upper or lower case; John's is not John.
+    Labels are matched as whole words, in any case; John's is not John.
 
     Args:
-        labels: all that could be an answer.
-        right: first what is right, several labels joined by commas; then labels that do not count,
-            because the question names them.
-        answer: of which the first sentence of the first line counts.
-        ordered: the labels must come in the right order, each as often as is right.
+        labels: all possible answers.
+        right: first the right labels, joined by commas; then labels that do not count, because
+            the question names them.
+        answer: only the first sentence of its first line counts.
+        ordered: the labels must come in the right order, each the right number of times.
     """
     first = answer.strip().split("\n")[0].split(".")[0]
     wanted = right[0].lower().split(",")
@@ -39,12 +39,12 @@ def only_label(
 
 
 def labels_in(labels: frozenset[str], text: str) -> tuple[str, ...]:
-    """The labels that stand in a text as whole words, sorted."""
+    """The labels that occur in a text as whole words, sorted."""
     said = _labels_in(labels, text)
     return tuple(sorted(label for label in labels if label.lower() in said))
 
 
 def _labels_in(labels: frozenset[str], text: str) -> list[str]:
-    """Each time that a label stands in a text, in lower case."""
+    """Each occurrence of a label in a text, in lower case."""
     known = {label.lower() for label in labels}
     return [word for word in WORD.findall(text.lower()) if word in known]

@@ -14,10 +14,10 @@ class Cell:
 
     Attributes:
         task: its name; None: all tasks.
-        length: tokens of a document, at most.
-        samples: how many were asked.
+        length: most tokens of a document.
+        samples: number of samples asked.
         score: their mean; for all tasks, the mean of the tasks' scores.
-        low, high: the 95% interval by Wilson, too wide for scores between 0 and 1.
+        low, high: Wilson's 95% interval, too wide for scores between 0 and 1.
         gathered: mean share of the needed places that were gathered; None: unknown.
         tokens: mean size of the documents.
     """

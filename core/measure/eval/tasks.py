@@ -15,7 +15,7 @@ from longctx.core.measure.niah.scoring import score
 from longctx.core.measure.niah.variants import names, variant
 from longctx.core.measure.prose import read_prose
 
-MAX_NEW_TOKENS = 64  # of an answer about needles: a UUID has 36 characters
+MAX_NEW_TOKENS = 64  # for an answer about needles: a UUID has 36 characters
 
 
 @cache
@@ -30,7 +30,7 @@ def find(name: str) -> Task:
     """The task of a name.
 
     Raises:
-        UsageError: there is none, naming those there are.
+        UsageError: there is no such task; names those there are.
     """
     if name not in known():
         raise UsageError(f"unknown task {name!r}", "", f"Known: {', '.join(sorted(known()))}.")
@@ -41,7 +41,7 @@ def needles(name: str | None = None) -> Task:
     """A variant of needles as a task.
 
     Args:
-        name: of the variant; None: pass keys and numbers.
+        name: the variant's; None: pass keys and numbers.
 
     Raises:
         UsageError: there is no such variant.
@@ -55,7 +55,7 @@ def _make(name: str | None, tokenizer: Any, length: int, count: int, seed: int) 
     """One haystack with `count` needles, evenly spaced, and a question for each.
 
     Raises:
-        UsageError: a length too short for them, or too many of them.
+        UsageError: too short a length for them, or too many needles.
         LongctxError: the tokenizer gives no exact length.
     """
     chosen, makers = variant(name)

@@ -1,8 +1,8 @@
 """How well an answer's words match accepted ones: exact match, F1, and containment.
 
 Exact match and F1 compare as SQuAD's evaluation does (P. Rajpurkar et al., 2016): in lower case,
-without punctuation, without the articles a, an and the, and with single spaces. Unlike SQuAD's,
-punctuation is what Unicode calls so, not ASCII's alone.
+without punctuation, without the articles a, an and the, and with single spaces. Unlike in SQuAD,
+punctuation is Unicode's, not only ASCII's.
 """
 
 import re
@@ -23,7 +23,7 @@ def exact_match(accepted: Accepted, answer: str) -> float:
 def f1(accepted: Accepted, answer: str) -> float:
     """The best F1 over the accepted answers, of normalised words with their counts.
 
-    If one side has no words left, the score is 1 if the other has none either, else 0.
+    If one side has no words left, the score is 1 if the other side has none either, else 0.
     """
     given = normalized(answer).split()
     return max((_f1(normalized(one).split(), given) for one in accepted), default=0.0)
@@ -39,17 +39,17 @@ def contained(accepted: Accepted, answer: str) -> float:
 
 
 def holds(text: str, words: str) -> bool:
-    """Whether a text contains these words, whole and in any case; False for no words."""
+    """Whether a text contains these words, whole and in any case; False if there are no words."""
     if not words:
         return False
     return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE) is not None
 
 
 def occurs(value: str, folded: str) -> bool:
-    """Whether a text contains a value, in any case; one without digits, as whole words.
+    """Whether a text contains a value, in any case; a value without digits, as whole words.
 
     Args:
-        value: to look for.
+        value: the value to look for.
         folded: the text, case-folded.
     """
     value = value.casefold()
@@ -57,7 +57,7 @@ def occurs(value: str, folded: str) -> bool:
 
 
 def normalized(text: str) -> str:
-    """A text as exact match and F1 compare it."""
+    """A text in the form that exact match and F1 compare."""
     plain = "".join(c for c in text.lower() if not _is_punctuation(c))
     return _spaced(_ARTICLES.sub(" ", plain))
 

@@ -1,4 +1,4 @@
-"""Draws the needles of one haystack: nothing but a needle itself gives its answer away."""
+"""Draws the needles of one haystack: only the needle itself gives its answer away."""
 
 import random
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ class Draw:
     """Draws the needles of one haystack.
 
     Args:
-        makers: by kind.
-        prose: the text around them.
-        seed: of all draws.
+        makers: makers of needles, by kind.
+        prose: the text around the needles.
+        seed: seed of all draws.
     """
 
     def __init__(self, makers: Mapping[str, Maker], prose: Prose, seed: str):
@@ -30,10 +30,10 @@ class Draw:
         self._wordings: set[str] = set()
 
     def needle(self, kind: str) -> Needle:
-        """Another needle, whose values occur neither in the prose nor in another needle.
+        """A new needle, whose values occur neither in the prose nor in another needle.
 
         Raises:
-            UsageError: there are no more different ones.
+            UsageError: no different needle is left.
         """
         if not self._cities:
             count = len(self._prose.cities)

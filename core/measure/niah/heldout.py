@@ -14,7 +14,7 @@ from longctx.core.measure.niah.kinds import Maker, Needle
 
 
 def makers() -> Mapping[str, Maker]:
-    """Makers of needles, by the frames' kinds."""
+    """Makers of needles, by kind of frame."""
     folder = Path(str(resources.files("longctx.profiles")))
     frames = Heldout.load(folder / "tiny" / "heldout-frames.yaml")
     return {name: partial(_needle, frames, kind) for name, kind in frames.kinds.items()}

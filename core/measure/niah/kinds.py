@@ -1,6 +1,6 @@
 """Needles: facts of several kinds (docs/needles.md).
 
-A maker draws one needle; it knows no other needle, no text around it and no tokens.
+A maker draws one needle; it knows nothing of other needles, the text around it or tokens.
 """
 
 import random
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from longctx.core.measure.niah import words
 
-NEAR = 3  # lines whose keys differ in one word from a `multikey` needle's
+NEAR = 3  # lines whose keys differ from a `multikey` needle's in one word
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,11 @@ class Needle:
     """A fact and the question for it.
 
     Attributes:
-        kind: results are counted by it.
-        lines: that state the fact, one after another.
+        kind: results are counted by kind.
+        lines: consecutive lines that state the fact.
         question: what is asked.
         value: the only right answer.
-        near: distractors, lines with nearly the same key; they stand elsewhere.
+        near: distractors, lines with nearly the same key; they are elsewhere in the text.
         secrets: the value, and whatever else no other line of the haystack may contain.
         wording: a question that a haystack may have only once; empty: no such limit.
     """
@@ -40,11 +40,11 @@ class Needle:
         return (*self.lines, *self.near, self.question)
 
 
-Maker = Callable[[random.Random, str], Needle]  # takes a city that no other needle has
+Maker = Callable[[random.Random, str], Needle]  # gets a city that no other needle has
 
 
 def digits(draw: random.Random, count: int) -> str:
-    """A number of so many digits."""
+    """A number of `count` digits."""
     return str(draw.randrange(10 ** (count - 1), 10**count))
 
 
@@ -81,7 +81,7 @@ def multikey(draw: random.Random, city: str) -> Needle:
 
 
 def uuid(draw: random.Random, city: str) -> Needle:
-    """A UUID for a UUID."""
+    """A UUID as the value for a UUID as the key."""
     key, value = _uuid(draw), _uuid(draw)
     line = f"The special magic UUID for {key} is {value}."
     question = f"What is the special magic UUID for {key}?"

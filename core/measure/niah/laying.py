@@ -1,6 +1,7 @@
-"""Plans which needles stand where; haystacks are then built one at a time.
+"""Plans which needles go where; haystacks are then built one at a time.
 
-Wrong wishes are refused while planning, before anything is read. Uses a model's tokenizer alone.
+Impossible requests are refused while planning, before anything is read. Needs only a model's
+tokenizer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from longctx.core.measure.prose import Prose
 
 @dataclass(frozen=True)
 class Hidden:
-    """A needle, and its depth: the share of the prose before it and its neighbours."""
+    """A needle and its depth: the share of the prose before it and its neighbours."""
 
     depth: float
     needle: Needle
@@ -31,9 +32,9 @@ class Plan:
     Attributes:
         name: unique in a run.
         length: tokens, needles included.
-        trial: its number among those of its length.
+        trial: its number among haystacks of its length.
         hidden: its needles, by depth.
-        seed: of the order of its prose.
+        seed: seed of the order of its prose.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Plan:
 
     @property
     def groups(self) -> list[Group]:
-        """All lines by depth; distractors stand midway between two depths."""
+        """All lines by depth; distractors are midway between two depths."""
         lines: dict[float, list[str]] = {}
         for each in self.hidden:
             lines.setdefault(each.depth, []).extend(each.needle.lines)
@@ -60,7 +61,7 @@ class Laid:
     """A haystack with its questions.
 
     Attributes:
-        plan: what it was built from.
+        plan: the plan it was built from.
         haystack: the text and its tokens.
         case: the text, and a query for every needle.
         tokens: the first token of each needle.
@@ -77,12 +78,12 @@ class NeedleChoice:
     """Which needles every haystack hides.
 
     Attributes:
-        variant: their kinds, and how many stand at a depth.
-        makers: by kind.
-        depths: how many, evenly spaced.
+        variant: their kinds, and how many there are at a depth.
+        makers: makers of needles, by kind.
+        depths: number of depths, evenly spaced.
         times: multiplies the variant's number of needles at a depth.
-        strict: each needle has a haystack of its own.
-        seed: of values and prose, together with length and trial.
+        strict: each needle has its own haystack.
+        seed: with length and trial, the seed of values and prose.
     """
 
     variant: Variant
@@ -96,7 +97,7 @@ class NeedleChoice:
         """The haystacks of a length and trial: one, or, if strict, one for every needle.
 
         Raises:
-            UsageError: no depths, no needles, too many different ones, or too short a length.
+            UsageError: no depths, no needles, too many to tell apart, or too short a length.
         """
         if self.times < 1:
             raise UsageError(f"cannot hide {self.times} needles", "", "Give --needles 1 or more.")
@@ -118,7 +119,7 @@ class NeedleChoice:
 
 
 def _parts(plan: Plan) -> Iterator[Plan]:
-    """A plan for each needle alone."""
+    """A separate plan for each needle."""
     for number, each in enumerate(plan.hidden):
         name, seed = f"{plan.name}/{number}", f"{plan.seed}/{number}"
         yield replace(plan, name=name, hidden=(each,), seed=seed)
@@ -142,7 +143,7 @@ def lay(builder: Builder, plan: Plan) -> Laid:
 
 
 def _own(groups: Sequence[Group], haystack: Haystack, hidden: Hidden) -> Sequence[Placed]:
-    """The places of a needle's lines."""
+    """Where a needle's lines are."""
     at = next(number for number, group in enumerate(groups) if group.depth == hidden.depth)
     first = groups[at].lines.index(hidden.needle.lines[0])
     return haystack.places[at][first : first + len(hidden.needle.lines)]
@@ -154,13 +155,13 @@ def make_cases(
     """Haystacks of a length, one after another.
 
     Args:
-        builder: of a tokenizer and the prose.
+        builder: holds a tokenizer and the prose.
         needles: what to hide.
         length: tokens of every haystack.
-        trials: haystacks, or sets of them if strict.
+        trials: number of haystacks, or of sets of them if strict.
 
     Raises:
-        UsageError: a length too short for the needles, or too many of them; before the first.
+        UsageError: too short a length for the needles, or too many needles; before the first.
         LongctxError: the tokenizer gives no exact length.
     """
     plans = [plan for trial in range(trials) for plan in needles.plans(builder, length, trial)]

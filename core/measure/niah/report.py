@@ -15,15 +15,15 @@ class Trial:
     """One question to one haystack.
 
     Attributes:
-        kind: of the needle.
+        kind: the needle's.
         length: tokens of the haystack.
         trial: the haystack's number among those of its length.
         depth: share of the prose before the needle and its neighbours.
         token: the needle's first token.
         question, expected, answer: what was asked, the right value, and what the model said.
         answered: the answer is right.
-        gathered: each line of the needle lies within one passage.
-        tokens, timings: of the answer, as `ask --json` has them.
+        gathered: each line of the needle is within one passage.
+        tokens, timings: of the answer, as in `ask --json`.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Read:
     Attributes:
         name: unique in a run.
         tokens: its size.
-        reading_s, asking_s: seconds to read it, the model loaded, and to ask all questions.
+        reading_s, asking_s: seconds to read it, without loading the model; to ask all questions.
         trials: one for each of its needles.
     """
 
@@ -59,7 +59,7 @@ class Read:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> "Read":
-        """From what `asdict` gave."""
+        """From the result of `asdict`."""
         trials = tuple(Trial(**trial) for trial in record["trials"])
         return cls(**{**record, "trials": trials})
 
@@ -69,7 +69,7 @@ class NeedleReport:
     """What a run found.
 
     Attributes:
-        settings: options and model, among them `lengths`, `depths` and `bar`.
+        settings: options and model, with `lengths`, `depths` and `bar`.
         reads: every haystack, in order.
     """
 
@@ -83,7 +83,7 @@ class NeedleReport:
 
     @property
     def rate(self) -> float:
-        """Share of questions that were answered."""
+        """Share of questions that were answered right."""
         return _share(self.asked)
 
     @property
@@ -93,7 +93,7 @@ class NeedleReport:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of all readings together."""
+        """Reading speed over all haystacks together."""
         seconds = sum(read.reading_s for read in self.reads)
         return round(sum(read.tokens for read in self.reads) / max(seconds, 1e-9), 1)
 
@@ -106,7 +106,7 @@ class NeedleReport:
         return _grouped(self.asked, lambda trial: (trial.length, trial.depth))
 
     def shares(self) -> list[list[float]]:
-        """The share that was answered, of each depth at every length."""
+        """The share that was answered, for each depth at every length."""
         found = {cell: _share(trials) for cell, trials in self.cells().items()}
         lengths, depths = self.settings["lengths"], self.settings["depths"]
         return [[found[length, depth] for length in lengths] for depth in depths]

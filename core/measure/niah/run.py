@@ -1,7 +1,7 @@
-"""Reads haystacks and asks for their needles, by the same calls as for any other document.
+"""Reads haystacks and asks for their needles, with the same calls as for any other document.
 
-Every haystack is ingested into a library that is deleted afterwards. A folder, if one is named,
-keeps finished haystacks, which are not read again.
+Every haystack is ingested into a library that is deleted afterwards. A folder, if given, keeps the
+results of finished haystacks, which are not read again.
 """
 
 import hashlib
@@ -43,15 +43,15 @@ class NeedleTest:
 
     Attributes:
         lengths: tokens of haystacks, needles included.
-        depths: how many, evenly spaced.
+        depths: number of depths, evenly spaced.
         variant: kinds of needles; None: pass keys and numbers.
         needles: multiplies the variant's number of needles at a depth.
         trials: haystacks of each length.
-        strict: each needle has a haystack of its own.
-        seed: of values, cities and the order of the prose, together with length and trial.
+        strict: each needle has its own haystack.
+        seed: with length and trial, the seed of values, cities and the order of the prose.
         haystack: file or folder of the prose; None: the package's own.
-        bar: share of right answers that passes; None: the variant's.
-        out: folder for finished haystacks and the report; None: nothing is kept.
+        bar: share of right answers needed to pass; None: the variant's.
+        out: folder for finished results and the report; None: nothing is kept.
         how: how questions are asked; without `gather`, a method that attends to all it kept
             reports all of that.
     """
@@ -71,13 +71,13 @@ class NeedleTest:
 
 @dataclass(frozen=True)
 class Watch:
-    """What is called while it runs.
+    """Callbacks of a run.
 
     Attributes:
-        on_plans: with all haystacks, before the first.
-        on_progress: while a haystack is read.
-        on_trial: with a haystack, how many of its questions were asked, the last result, and
-            whether an earlier run found it.
+        on_plans: called with all haystacks, before the first.
+        on_progress: called while a haystack is read.
+        on_trial: called with a haystack, how many of its questions were asked, the last result,
+            and whether that comes from an earlier run.
     """
 
     on_plans: Callable[[Sequence[Plan]], None] = lambda plans: None
@@ -91,8 +91,8 @@ def run(setup: Setup, wanted: NeedleTest, watch: Watch | None = None) -> NeedleR
     The text and the state of a haystack are deleted once its questions are asked, also on errors.
 
     Raises:
-        UsageError: a length too short for the needles, more needles than can be told apart, prose
-            that cannot be read, a wrong setup, a folder of another run, or a folder and no
+        UsageError: too short a length for the needles, more needles than can be told apart, prose
+            that cannot be read, a wrong setup, a folder of another run, or a folder without
             matplotlib; all before the first haystack is read.
         LongctxError: no exact length with this tokenizer, or no room for the model or the state.
     """
@@ -167,7 +167,7 @@ def _settings(engine: Engine, wanted: NeedleTest, prose: Prose) -> Record:
 def _finished(
     journal: Journal, builder: Builder, plan: Plan, setup: Setup, wanted: NeedleTest, watch: Watch
 ) -> Read:
-    """A haystack that was read and asked, by this run or an earlier one."""
+    """The result of a haystack, from this run or an earlier one."""
     kept = journal.get(plan.name) is not None
     make = partial(_read, builder, plan, setup, wanted.how, watch)
     read = Read.of(journal.fetch(plan.name, make))

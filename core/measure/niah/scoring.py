@@ -6,7 +6,7 @@ QUOTES = "\"'`*\u201c\u201d\u2018\u2019"
 
 
 def is_right(expected: str, answer: str) -> bool:
-    """Whether an answer is the expected value; for a number, as `is_answered` has it.
+    """Whether an answer is the expected value; for a number, as in `is_answered`.
 
     Case, white space, quotation marks around it and a full stop after it are ignored.
     """
@@ -25,7 +25,7 @@ def is_answered(expected: str, answer: str) -> bool:
 
 
 def score(answers: tuple[str, ...], answer: str) -> float:
-    """1 where an answer is one of those that are right, else 0."""
+    """1 if an answer is one of the right ones, else 0."""
     return float(any(is_right(expected, answer) for expected in answers))
 
 

@@ -1,4 +1,4 @@
-"""Variants of the needle test: which kinds of needles, in which shares (docs/needles.md)."""
+"""Variants of the needle test: which kinds of needles, and how many (docs/needles.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ class Variant:
 
     Attributes:
         name: as in `--variant`; `default` without one.
-        kinds: they take turns from depth to depth.
+        kinds: kinds of needles, which take turns from depth to depth.
         at_once: needles at each depth, multiplied by `--needles`.
-        bar: share of right answers that passes.
+        bar: share of right answers needed to pass.
     """
 
     name: str
@@ -42,7 +42,7 @@ def variant(name: str | None) -> tuple[Variant, Mapping[str, Maker]]:
     """A variant, and the makers of its kinds of needles.
 
     Args:
-        name: None: pass keys and numbers.
+        name: the variant's; None: pass keys and numbers.
 
     Raises:
         UsageError: there is no such variant.

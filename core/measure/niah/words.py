@@ -1,4 +1,4 @@
-"""Words that needles are made of; no word of a list is part of another word of that list."""
+"""Words to make needles of; no word is part of another word in the same list."""
 
 
 def _words(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Counting: which words of a long list are the most frequent?
 
-Common words: some are ten times as frequent as all others. Frequent words: frequency falls with
-rank, as in natural language.
+Common words: some are ten times as frequent as the rest. Frequent words: frequency falls with rank,
+as in natural language.
 """
 
 import math
@@ -16,14 +16,14 @@ from longctx.core.measure.eval.ruler.making import Words, is_said
 
 COMMON = 10
 OFTEN, SELDOM = 30, 3
-SHORT, SHORT_OFTEN, SHORT_SELDOM = 4096, 6, 1  # documents under so many tokens have fewer of each
+SHORT, SHORT_OFTEN, SHORT_SELDOM = 4096, 6, 1  # documents of fewer tokens have fewer of each
 
 ALPHA = 2.0
 ZETA = math.pi**2 / 6  # of ALPHA
 LETTERS = 6
-PER_WORD = 50  # tokens of the document for each word that there may be
-LEAST = 80  # words from which on no two of the first five ranks have the same count
-DOTS = "..."  # stands in the first rank, and is not asked for
+PER_WORD = 50  # tokens of the document per different word
+LEAST = 80  # words from which no two of the first five ranks have the same count
+DOTS = "..."  # has the first rank, and is not asked for
 
 ASK_COMMON = f"Which {COMMON} words stand most often in the numbered list? Name these alone."
 ASK_FREQUENT = (
@@ -55,7 +55,7 @@ def make_common(
 
 
 def _others(words: Words, common: list[str], draw: Random) -> Iterator[str]:
-    """All other words, then pairs of them, because a document can need more than there are."""
+    """All other words, then pairs of them, since a document can need more than there are."""
     single = [word for word in words.every if word not in common]
     yield from draw.sample(single, len(single))
     known: set[str] = set()

@@ -1,4 +1,4 @@
-"""What RULER's families share: materials, tasks made of samples, the places of lines."""
+"""What RULER's families share: materials, tasks made of samples, places of lines."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Words:
 
     @cached_property
     def whole(self) -> tuple[str, ...]:
-        """Those that are part of no other word, so that an answer contains them only on purpose."""
+        """Those that are not part of another word, so that no answer has them by accident."""
         text = "\n".join(self.every)
         return tuple(word for word in self.every if text.count(word) == 1)
 
@@ -63,11 +63,11 @@ def task(
     """A task whose samples are drawn independently.
 
     Args:
-        name: RULER's.
-        sample: makes a text and a question about it, from random numbers, the tokens of a document,
+        name: RULER's name.
+        sample: makes a text and a question about it from random numbers, the tokens of a document,
             and a function that counts them.
-        score: of an answer.
-        max_new_tokens: of an answer.
+        score: scores an answer.
+        max_new_tokens: limit for an answer.
     """
 
     def make(tokenizer: Any, length: int, count: int, seed: int) -> Iterator[Case]:
@@ -81,12 +81,12 @@ def task(
 
 
 def ascending(draw: Random, count: int) -> list[float]:
-    """Random places in a document, in order."""
+    """Random places in a document, ascending."""
     return sorted(draw.random() for _ in range(count))
 
 
 def is_said(word: str, question: str) -> bool:
-    """Whether a question contains a word, so that repeating the question would be right."""
+    """Whether a question contains a word, so that repeating the question would score."""
     return word.lower() in question.lower()
 
 

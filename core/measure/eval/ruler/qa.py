@@ -17,19 +17,19 @@ ASK = "{question} Give only the answer."
 
 
 def task(name: str, squad: Squad) -> Task:
-    """A task of a file's questions, each asked at most once at a length.
+    """A task made of a file's questions, each asked at most once per length.
 
-    The seed decides which questions are asked, among those whose own paragraphs fit the length; a
-    length that fits none is an error before the first case.
+    The seed decides which questions are asked, among those whose own paragraphs fit the length; if
+    none fits, that is an error before the first case.
     """
 
     def make(tokenizer: Any, length: int, count: int, seed: int) -> Iterator[Case]:
         tokens = counter(tokenizer)
-        # All of them in an order: a smaller sample is not the beginning of a larger one.
+        # All are shuffled: a smaller sample is not the beginning of a larger one.
         mixed = Random(f"{seed}/{name}").sample(squad.questions, len(squad.questions))
         ordered = (_mixed(asked, seed) for asked in mixed)
         fitting = (asked for asked in ordered if tokens(_listed(asked.contexts)) <= length)
-        # Where none fits, the first says what it would need.
+        # If none fits, the first reports the length it needs.
         some = list(islice(fitting, count)) or [_mixed(mixed[0], seed)]
         for number, asked in enumerate(some):
             case = f"{name}/{length}/{number}"
@@ -63,7 +63,7 @@ def _listed(paragraphs: Sequence[str]) -> str:
 
 
 def _others(squad: Squad, asked: Asked, draw: Random) -> list[str]:
-    """All other paragraphs, first those of the same article, which distract more."""
+    """All other paragraphs; those of the same article come first, as they distract more."""
     related = [text for text in asked.related if text not in asked.contexts]
     known = {*related, *asked.contexts}
     rest = [text for text in squad.paragraphs if text not in known]

@@ -32,7 +32,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Squad:
-    """All questions of a file with an answer, and all paragraphs, each once."""
+    """All questions of a file that have an answer, and all paragraphs, each once."""
 
     questions: tuple[Asked, ...]
     paragraphs: tuple[str, ...]
@@ -81,7 +81,7 @@ def _articles(data: Any) -> Iterator[Asked]:
         contexts = [_text(paragraph["context"]) for paragraph in article["paragraphs"]]
         for paragraph, context in zip(article["paragraphs"], contexts, strict=True):
             related = tuple(other for other in dict.fromkeys(contexts) if other != context)
-            yield Asked("", (), (context,))  # a paragraph counts without questions too
+            yield Asked("", (), (context,))  # a paragraph without questions counts too
             for qa in paragraph["qas"]:
                 answers = () if qa.get("is_impossible") else _answers(qa["answers"])
                 yield Asked(_text(qa["question"]), answers, (context,), related)
@@ -94,7 +94,7 @@ def _line(entry: Any) -> Asked:
 
 
 def _answers(values: Any) -> tuple[str, ...]:
-    """Of a list of texts or of objects with a text, or an object with a list of texts."""
+    """The texts in a list of texts or of objects with a text, or in an object with such a list."""
     texts = values["text"] if isinstance(values, dict) else values
     if isinstance(texts, str):
         raise TypeError("'answers' is no list")
@@ -107,6 +107,6 @@ def _text(value: Any) -> str:
         raise ValueError(f"{str(value)[:40]!r} is no text")
     try:
         value.encode()
-    except UnicodeEncodeError as error:  # JSON may name half of a character of two halves
+    except UnicodeEncodeError as error:  # JSON may contain a lone surrogate
         raise ValueError(f"{value[:40]!r} is no text: {error}") from error
     return value.strip()

@@ -19,9 +19,9 @@ NEEDLES = {
     "niah_multivalue": NeedleTask("prose", "word", "number", values=4),
     "niah_multiquery": NeedleTask("prose", "word", "number", keys=4, asked=4),
 }
-QUESTIONS = {"qa_1": "--qa", "qa_2": "--qa2"}  # where each gets its file from
+QUESTIONS = {"qa_1": "--qa", "qa_2": "--qa2"}  # the option that gives each its file
 NAMES = (*NEEDLES, "vt", "cwe", "fwe", *QUESTIONS)
-# RULER's limits, but for `vt`: its 30 are for names alone, after the words that lead to them.
+# RULER's limits, except for `vt`: its 30 are for the names alone, after RULER's answer prefix.
 NEEDLE_TOKENS, TRACKING_TOKENS, COMMON_TOKENS, FREQUENT_TOKENS = 128, 64, 120, 50
 
 

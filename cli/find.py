@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longctx.cli import hyperlinks, options, render
-from longctx.cli.searching import Results, Search
+from longctx.cli.searching import Search, SearchResults
 from longctx.cli.settings import library_path
 from longctx.cli.together import choose_documents, open_documents
 from longctx.cli.words_alone import open_for_words
@@ -163,7 +163,7 @@ def _by_words_alone(
     return True
 
 
-def _tell(found: Results, files: bool, around: int, json: bool) -> None:
+def _tell(found: SearchResults, files: bool, around: int, json: bool) -> None:
     """Prints the results, as an object or as lines."""
     if render.result(found.values, json):
         return
@@ -174,7 +174,7 @@ def _tell(found: Results, files: bool, around: int, json: bool) -> None:
         render.lines(_groups(found, around), indent=around > 0)
 
 
-def _groups(found: Results, around: int) -> Iterator[render.Line | None]:
+def _groups(found: SearchResults, around: int) -> Iterator[render.Line | None]:
     """The line of each hit, with the requested lines around it."""
     for number, hit in enumerate(found.hits):
         if around and number:
@@ -185,7 +185,7 @@ def _groups(found: Results, around: int) -> Iterator[render.Line | None]:
         yield from behind
 
 
-def _match(found: Results, hit: "Hit") -> render.Line:
+def _match(found: SearchResults, hit: "Hit") -> render.Line:
     """The matching line of a hit, cut where it is too long."""
     low, high = hit.match.shown
     lead, tail = "\u2026" * (low > 0), "\u2026" * (high < len(hit.match.text))
@@ -199,7 +199,7 @@ def _match(found: Results, hit: "Hit") -> render.Line:
 
 
 def _context(
-    found: Results, hit: "Hit", around: int
+    found: SearchResults, hit: "Hit", around: int
 ) -> tuple[list[render.Line], list[render.Line]]:
     """The lines before and after that of a hit."""
     if not around:
@@ -217,7 +217,7 @@ def _context(
 
 
 def _line(
-    found: Results,
+    found: SearchResults,
     hit: "Hit",
     text: str | None,
     start: int,

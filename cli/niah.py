@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from longctx.core.ingest.ingest import Progress
     from longctx.core.measure.niah.laying import Plan
     from longctx.core.measure.niah.report import NeedleReport, Trial
-    from longctx.core.measure.niah.run import NeedleTest, Watch
+    from longctx.core.measure.niah.run import NeedleTest, NeedleWatch
 
 EXAMPLES = """\
   longctx niah
@@ -163,10 +163,10 @@ def _lengths(length: str | None, lengths: str | None) -> tuple[int, ...]:
 
 
 @contextmanager
-def _watched(wanted: "NeedleTest") -> "Iterator[Watch]":
+def _watched(wanted: "NeedleTest") -> "Iterator[NeedleWatch]":
     """Shows a grid of lengths and depths that fills with answers, and the current document."""
     from longctx.core.measure.haystack import depths
-    from longctx.core.measure.niah.run import Watch
+    from longctx.core.measure.niah.run import NeedleWatch
 
     places = depths(wanted.depths)
     at: list[Plan] = []  # all haystacks, once known
@@ -185,7 +185,7 @@ def _watched(wanted: "NeedleTest") -> "Iterator[Watch]":
             grid.asked(which(plan), number, len(plan.hidden), number if kept else 0)
 
         grid.tell("loading the model")
-        yield Watch(at.extend, read, trial)
+        yield NeedleWatch(at.extend, read, trial)
 
 
 def _warn(report: "NeedleReport") -> None:

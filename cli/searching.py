@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Results:
+class SearchResults:
     """What was found.
 
     Attributes:
@@ -49,7 +49,7 @@ class Search:
     tokens: int | None
     files: bool
 
-    def by_words(self, opened: "Opened") -> Results:
+    def by_words(self, opened: "Opened") -> SearchResults:
         """The best passages by their words; no model is loaded.
 
         Raises:
@@ -82,9 +82,9 @@ class Search:
             },
             "state": opened.state(index, [hit.document for hit in hits], [h.tokens for h in hits]),
         }
-        return Results(documents, hits, values)
+        return SearchResults(documents, hits, values)
 
-    def by_model(self, session: "Asking", gather_by: str | None) -> Results:
+    def by_model(self, session: "Asking", gather_by: str | None) -> SearchResults:
         """The best passages by a session's ranking.
 
         Raises:
@@ -101,7 +101,7 @@ class Search:
             asked["gathered"] = sum(hit.tokens for hit in hits if hit.document == number)
         spent = values["timings"]["total_s"] + time.perf_counter() - started
         values["timings"]["total_s"] = round(spent, 4)
-        return Results(documents, hits, values)
+        return SearchResults(documents, hits, values)
 
     def _hits(
         self, documents: "tuple[Document, ...]", ranked: "Ranked", index: "PassageIndex"

@@ -11,7 +11,7 @@ from longctx.cli.measuring import option
 from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:
-    from longctx.core.measure.eval.compare import ComparisonReport, Run
+    from longctx.core.measure.eval.compare import ComparisonReport, MethodRun
     from longctx.core.measure.eval.compare_rows import Row
 
 EXAMPLES = """\
@@ -152,7 +152,7 @@ class _Told:
     def __init__(self) -> None:
         self._pace, self._texts, self._name = Pace(), 0, ""
 
-    def begin(self, run: "Run") -> None:
+    def begin(self, run: "MethodRun") -> None:
         """Shows that a method begins a length."""
         self._name, self._texts = f"{run.method}, {run.length:,} tokens", 0
         progress.step(f"{self._name}{' (ceiling)' if run.is_ceiling else ''}", unit="runs")

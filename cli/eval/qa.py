@@ -18,7 +18,7 @@ from longctx.core.retrieve import gather_by as scoring
 if TYPE_CHECKING:
     from longctx.core.ask.session import Session
     from longctx.core.measure.eval.qa import QuestionReport, QuestionTest
-    from longctx.core.measure.eval.qa_places import Placed
+    from longctx.core.measure.eval.qa_places import PlacedQuestion
     from longctx.core.store.document import Document
 
 EXAMPLES = """\
@@ -40,7 +40,7 @@ class Sheet:
     """
 
     document: "Document"
-    placed: "list[Placed]"
+    placed: "list[PlacedQuestion]"
     folder: Path | None
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from longctx.core.contracts.policy import Policy, Spent
 from longctx.core.decode.stepping.choosing import Chooser
 from longctx.core.decode.stepping.one_token import OneToken
-from longctx.core.decode.stepping.step import Reader, Step
+from longctx.core.decode.stepping.step import Step, TokenPass
 from longctx.core.decode.stepping.steps import steps_of
 from longctx.core.model.adapter import Decoder
 from longctx.core.profile.sampling import Sampling
@@ -21,7 +21,7 @@ from longctx.core.profile.sampling import Sampling
 UNFINISHED = 64  # longer than any character: the stream decodes all waiting tokens each time
 
 
-class Model(Reader, Protocol):
+class Model(TokenPass, Protocol):
     """The model that answers: a `Decoder`, or a stand-in for one.
 
     Attributes:
@@ -151,7 +151,7 @@ class Generation:
 _one_token: WeakKeyDictionary[Decoder, OneToken | None] = WeakKeyDictionary()
 
 
-def _reader(decoder: Model) -> Reader:
+def _reader(decoder: Model) -> TokenPass:
     """The fastest way to run one token; searched for once per decoder."""
     if not isinstance(decoder, Decoder):  # a stand-in already runs one token
         return decoder

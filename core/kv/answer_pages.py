@@ -34,7 +34,7 @@ def settled(prompt: Prompt, most: int, slots: int, window: int) -> int:
     return min(slots, pages_of(room) if fits else (window - prompt.length) // PAGE)
 
 
-class Answer(Policy, abstract=True):
+class AnswerPages(Policy, abstract=True):
     """The tokens of an answer, in pages after those of the prompt.
 
     Args:

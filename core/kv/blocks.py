@@ -13,7 +13,7 @@ from torch import Tensor
 from longctx.core.contracts.memory import Place, Stored
 from longctx.core.kv.block_cache import BlockCache
 from longctx.core.kv.block_options import BlockOptions
-from longctx.core.kv.coded import Coded, Form, pairs
+from longctx.core.kv.coded import Coded, RowForm, pairs
 from longctx.core.kv.hosted import Hosted
 from longctx.core.kv.kept import COLUMNS, GROUP, SPARE, KeptLayers, LayerKV, mismatch, require
 from longctx.core.kv.resident import Resident
@@ -33,7 +33,7 @@ class StoredPart:
         names: of the tensors of its keys and its values, each with scales for int8.
     """
 
-    form: Form
+    form: RowForm
     before: tuple[Coded, ...]
     stored: Stored
     names: tuple[tuple[str, ...], ...]
@@ -60,7 +60,7 @@ class StoredPart:
 
 
 @dataclass(frozen=True)
-class OnDisk:
+class StoredLayer:
     """The part of a layer that is on disk.
 
     Attributes:
@@ -86,7 +86,7 @@ class LayerBlocks(LayerKV[Resident | Hosted]):
     """
 
     sizes: BlockOptions = field(kw_only=True)
-    on_disk: OnDisk | None = None
+    on_disk: StoredLayer | None = None
 
     @property
     def length(self) -> int:
@@ -155,7 +155,7 @@ class KeptBlocks(KeptLayers[LayerBlocks]):
         super().__init__(layers, stored, place, sizes.positions)
 
     def _made(self, tokens: int) -> dict[int, LayerBlocks]:
-        def empty(form: Form) -> LayerBlocks:
+        def empty(form: RowForm) -> LayerBlocks:
             keys, values = (self._column(form, tokens) for _ in COLUMNS)
             return LayerBlocks(keys, values, sizes=self._sizes)
 
@@ -179,7 +179,7 @@ class KeptBlocks(KeptLayers[LayerBlocks]):
         )
         return StoredPart(form, before, stored, names)
 
-    def _opened(self, part: StoredPart, form: Form) -> LayerBlocks:
+    def _opened(self, part: StoredPart, form: RowForm) -> LayerBlocks:
         """A layer with its first tokens and its local window in memory."""
         sizes, blocks = self._sizes, self._sizes.left(self.seen)
         start = sizes.start(self.seen) if blocks else 0
@@ -199,7 +199,7 @@ class KeptBlocks(KeptLayers[LayerBlocks]):
                 return both.unflatten(1, (len(chosen), sizes.block)).transpose(0, 1)
 
             cache = BlockCache(sizes.cached, sizes.decay, read)
-            on_disk = OnDisk(blocks, start, (first_keys, first_values), cache)
+            on_disk = StoredLayer(blocks, start, (first_keys, first_values), cache)
         return LayerBlocks(keys, values, sizes=sizes, on_disk=on_disk)
 
     def _decoded(self, rows: Coded) -> Tensor:

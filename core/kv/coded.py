@@ -56,7 +56,7 @@ class Coded(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Form:
+class RowForm:
     """The form of stored rows.
 
     Attributes:

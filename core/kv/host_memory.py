@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
-from longctx.core.kv.coded import Coded, Form, pairs
+from longctx.core.kv.coded import Coded, RowForm, pairs
 
 ROWS = 8192  # of a block
 AHEAD = 16  # blocks that are made before they are needed
@@ -30,12 +30,12 @@ class HostMemory:
     def __init__(self, device: str, rows: int = ROWS):
         self.rows = rows
         self._device, self._pinned = device, device.startswith("cuda")
-        self._ready: dict[Form, deque[Future[Coded]]] = {}
+        self._ready: dict[RowForm, deque[Future[Coded]]] = {}
         self._pool = ThreadPoolExecutor(1, "longctx-pinning") if self._pinned else None
         self._stream = torch.cuda.Stream(device) if self._pinned else None
         self._copied: torch.cuda.Event | None = None
 
-    def block(self, form: Form) -> Coded:
+    def block(self, form: RowForm) -> Coded:
         """Room for `rows` rows."""
         if not self._pool:
             return form.empty(self.rows)
@@ -44,7 +44,7 @@ class HostMemory:
             ready.append(self._pool.submit(form.empty, self.rows, pin_memory=True))
         return ready.popleft().result()
 
-    def block_bytes(self, form: Form) -> int:
+    def block_bytes(self, form: RowForm) -> int:
         """Bytes that a block takes; pinned memory comes in powers of two."""
         if not self._pinned:
             return self.rows * form.bytes()
@@ -54,7 +54,7 @@ class HostMemory:
             if x is not None
         )
 
-    def ahead_bytes(self, forms: Iterable[Form]) -> int:
+    def ahead_bytes(self, forms: Iterable[RowForm]) -> int:
         """Bytes of the blocks of these forms that are made ahead."""
         return sum(AHEAD * self.block_bytes(form) for form in forms) if self._pinned else 0
 

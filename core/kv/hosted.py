@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from longctx.core.contracts.memory import Held
-from longctx.core.kv.coded import Coded, Form, pairs
+from longctx.core.kv.coded import Coded, RowForm, pairs
 from longctx.core.kv.host_memory import HostMemory
 from longctx.kernels.door import gather_rows
 
@@ -26,7 +26,7 @@ class Hosted:
         length: rows so far.
     """
 
-    def __init__(self, form: Form, keep: int, memory: HostMemory):
+    def __init__(self, form: RowForm, keep: int, memory: HostMemory):
         self.form, self.length = form, 0
         self._start = 0  # rows that have left the device
         self._keep, self._memory = keep, memory

@@ -15,7 +15,7 @@ from torch import Tensor
 from longctx.core.common.background import prefetched
 from longctx.core.common.errors import StateMismatch
 from longctx.core.contracts.memory import Held, Place, Rows, Snapshot, Stored
-from longctx.core.kv.coded import Coded, Form
+from longctx.core.kv.coded import Coded, RowForm
 from longctx.core.kv.host_memory import HostMemory
 from longctx.core.kv.hosted import Hosted
 from longctx.core.kv.keys import Keys
@@ -47,7 +47,7 @@ class LayerKV(Generic[K]):
     values: Resident | Hosted | OnDisk
     new: dict[str, Coded] = field(default_factory=dict)
 
-    def append(self, form: Form, k: Tensor, v: Tensor) -> None:
+    def append(self, form: RowForm, k: Tensor, v: Tensor) -> None:
         """Adds T tokens: position-free keys and values (G, T, D)."""
         # Both at once, which halves a GPU's operations: (2, T, G, D).
         both = form.code(torch.stack([k, v]).transpose(1, 2).contiguous())
@@ -81,7 +81,7 @@ class KeptLayers(ABC, Generic[L]):
         self.seen = self.prefix = 0
         self._place, self._keep = place, keep
         self._forms = {
-            layer.index: Form(layer.kv_heads, layer.head_dim, stored, place)
+            layer.index: RowForm(layer.kv_heads, layer.head_dim, stored, place)
             for layer in layers
             if layer.window is None
         }
@@ -100,7 +100,7 @@ class KeptLayers(ABC, Generic[L]):
     def _open(self, stored: Stored) -> None:
         """Opens rows to answer from."""
 
-    def _column(self, form: Form, tokens: int) -> Resident | Hosted:
+    def _column(self, form: RowForm, tokens: int) -> Resident | Hosted:
         if self._place.room is None:
             return Resident(form, tokens)
         return Hosted(form, self._keep, self._memory)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from longctx.core.contracts.memory import Held
-from longctx.core.kv.coded import Coded, Form
+from longctx.core.kv.coded import Coded, RowForm
 from longctx.core.kv.host_memory import HostMemory
 from longctx.core.kv.hosted import Hosted
 from longctx.core.kv.resident import Resident
@@ -27,7 +27,9 @@ class Keys:
         memory: gives blocks of host memory.
     """
 
-    def __init__(self, form: Form, capacity: int, limit: int | None, keep: int, memory: HostMemory):
+    def __init__(
+        self, form: RowForm, capacity: int, limit: int | None, keep: int, memory: HostMemory
+    ):
         self.form, self._limit, self._memory = form, limit, memory
         self._near = Resident(form, capacity if limit is None else min(capacity, limit))
         self._far = Hosted(form, keep, memory)  # empty without a limit

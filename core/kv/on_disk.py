@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from longctx.core.contracts.memory import Held, Stored
-from longctx.core.kv.coded import Coded, Form
+from longctx.core.kv.coded import Coded, RowForm
 from longctx.core.kv.resident import Resident
 
 
@@ -22,7 +22,7 @@ class OnDisk:
 
     def __init__(
         self,
-        form: Form,
+        form: RowForm,
         before: Coded,
         stored: Stored,
         group: str,

@@ -5,7 +5,7 @@ import copy
 from torch import Tensor
 
 from longctx.core.contracts.memory import Held
-from longctx.core.kv.coded import Coded, Form, write
+from longctx.core.kv.coded import Coded, RowForm, write
 from longctx.kernels.door import rotated_rows
 
 SLACK = 16  # a full buffer grows by 1/SLACK
@@ -23,7 +23,7 @@ class Resident:
         length: rows so far.
     """
 
-    def __init__(self, form: Form, capacity: int = 0):
+    def __init__(self, form: RowForm, capacity: int = 0):
         self.form, self.length = form, 0
         self._buffer = form.empty(capacity, device=form.place.device)
 

@@ -20,7 +20,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Query:
+class CaseQuestion:
     """A question and its right answers.
 
     Attributes:
@@ -48,7 +48,7 @@ class Case:
 
     name: str
     text: str
-    queries: tuple[Query, ...]
+    queries: tuple[CaseQuestion, ...]
 
 
 def is_named(name: str, wanted: str) -> bool:

@@ -36,7 +36,7 @@ WORD = re.compile(r" ?(?:[^ ]{1,20}(?= |$)|[^ ]{1,4})")  # or a piece of a longe
 
 
 @dataclass(frozen=True)
-class Placed:
+class NeedlePlace:
     """Where a needle's line is.
 
     Attributes:
@@ -80,7 +80,7 @@ class Haystack:
     """
 
     text: str
-    places: tuple[tuple[Placed, ...], ...]
+    places: tuple[tuple[NeedlePlace, ...], ...]
     ids: Tensor = field(repr=False, compare=False)
     starts: np.ndarray = field(repr=False, compare=False)
 
@@ -254,12 +254,12 @@ class _Filler:
 
 def _places(
     groups: Sequence[Group], begins: list[int], starts: np.ndarray
-) -> Iterator[tuple[Placed, ...]]:
+) -> Iterator[tuple[NeedlePlace, ...]]:
     for group, begin in zip(groups, begins, strict=True):
         sizes = [len(line.encode()) for line in group.lines]
         firsts = accumulate((size + 1 for size in sizes), initial=begin)
         yield tuple(
-            Placed(_token_at(starts, first), first, first + size)
+            NeedlePlace(_token_at(starts, first), first, first + size)
             for first, size in zip(firsts, sizes, strict=False)
         )
 

@@ -16,7 +16,7 @@ from longctx.core.ask.session import Session
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import Engine
 from longctx.core.ingest.ingest import Ingested, Progress, ingest
-from longctx.core.measure.case import Case, Query, Span, is_named
+from longctx.core.measure.case import Case, CaseQuestion, Span, is_named
 from longctx.core.measure.journal import Record
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve import gather_by as scoring
@@ -95,7 +95,7 @@ def opened(
             yield done, session
 
 
-def ask(session: Session, query: Query, how: How) -> Asked:
+def ask(session: Session, query: CaseQuestion, how: How) -> Asked:
     """Asks an open document one question.
 
     Raises:

@@ -98,7 +98,7 @@ class ExactString:
 
 
 @dataclass(frozen=True)
-class Piece:
+class LinePiece:
     """A line, or a sentence of a long one.
 
     Attributes:
@@ -111,7 +111,7 @@ class Piece:
     line: Span
 
 
-def pieces(text: str, low: int, high: int, whole: bool = True) -> list[Piece]:
+def pieces(text: str, low: int, high: int, whole: bool = True) -> list[LinePiece]:
     """The lines of a text that [low, high) touches; those over `LONG` as sentences.
 
     Args:
@@ -127,16 +127,16 @@ def pieces(text: str, low: int, high: int, whole: bool = True) -> list[Piece]:
         if line[0] < line[1]:
             cut = not whole and begin == 0
             if line[1] - line[0] <= LONG and not cut:
-                found.append(Piece(*line, line))
+                found.append(LinePiece(*line, line))
             else:
                 first, last = max(line[0], low), min(line[1], high)
                 inner = sentences(text[first:last]) if first < last else []
-                found += [Piece(first + s, first + e, line) for s, e in inner]
+                found += [LinePiece(first + s, first + e, line) for s, e in inner]
         begin = end + 1
     return found
 
 
-def best_piece(query: Query, text: str, among: Sequence[Piece]) -> Piece | None:
+def best_piece(query: Query, text: str, among: Sequence[LinePiece]) -> LinePiece | None:
     """The piece with most of the query: by exact string, then weight, then words in order.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from longctx.core.passages.matching import LONG, Piece, Query, Span, best_piece, pieces, shown
+from longctx.core.passages.matching import LONG, LinePiece, Query, Span, best_piece, pieces, shown
 from longctx.core.passages.near_lines import around, lines_of, whole
 from longctx.core.passages.sentences import begins_sentence, grown, sentences, stripped
 from longctx.core.passages.snippet import Snippet
@@ -318,12 +318,12 @@ class _Finder:
         low, high = snippet.containing(start), snippet.since(end)
         return bool(self._allowed(snippet.text, pieces(snippet.text, low, high, whole(snippet))))
 
-    def _allowed(self, text: str, among: list[Piece]) -> list[Piece]:
+    def _allowed(self, text: str, among: list[LinePiece]) -> list[LinePiece]:
         """The pieces of lines that the regular expression matches."""
         lines = self._query.lines
         if lines is None:
             return among
-        kept: list[Piece] = []
+        kept: list[LinePiece] = []
         for piece in among:
             start, end = piece.line
             spans = lines.spans(text[start:end]) if lines.matches(text[start:end]) else None
@@ -353,7 +353,7 @@ class _Finder:
         passage = snippet.byte(low), snippet.byte(high)
         return self._made(number, source, snippet, passage, piece, run, last - first)
 
-    def _piece(self, run: _Run, snippet: Snippet, among: list[Piece]) -> Piece | None:
+    def _piece(self, run: _Run, snippet: Snippet, among: list[LinePiece]) -> LinePiece | None:
         """The line of a run that is shown."""
         if run.anchor is not None:
             place = snippet.containing(run.anchor)
@@ -386,10 +386,10 @@ class _Finder:
             low, high = stripped(snippet.text, *line)
             if low == high:
                 continue
-            among = [Piece(low, high, line)]
+            among = [LinePiece(low, high, line)]
             if high - low > LONG:
                 inner = sentences(snippet.text[low:high])
-                among = [Piece(low + s, low + e, line) for s, e in inner]
+                among = [LinePiece(low + s, low + e, line) for s, e in inner]
             piece = (self._allowed(snippet.text, among) or among)[0]
             passage = snippet.byte(low), snippet.byte(high)
             unit = exact.unit_at(self._units, number, source, passage[0])
@@ -402,7 +402,7 @@ class _Finder:
         source: int,
         snippet: Snippet,
         passage: Span,
-        piece: Piece,
+        piece: LinePiece,
         run: _Run,
         tokens: int,
     ) -> Hit:
@@ -422,7 +422,7 @@ class _Finder:
             match=self._match(document, source, snippet, piece),
         )
 
-    def _match(self, document: Document, source: int, snippet: Snippet, piece: Piece) -> Match:
+    def _match(self, document: Document, source: int, snippet: Snippet, piece: LinePiece) -> Match:
         text, start = snippet.text[piece.start : piece.end], snippet.byte(piece.start)
         marked = self._query.marked(text)
         weights = [1.0 + self._query.weight(text[low:high])[0] for low, high in marked]

@@ -49,7 +49,7 @@ class Member:
     refused: UnreadableInput | None
 
 
-class Reader(Protocol):
+class OpenArchive(Protocol):
     """An open archive."""
 
     def members(self) -> Iterator[Member]:
@@ -218,7 +218,7 @@ class Archive:
         self.kind, self.how, self._opener = kind, how, opener
         self._share = original.budget.share()
         self._opened = ExitStack()
-        self._reader: Reader | None = None
+        self._reader: OpenArchive | None = None
 
     def members(self) -> Iterator[Member]:
         """All files in it; each may be opened before the next is requested."""
@@ -259,7 +259,7 @@ class Archive:
     def __del__(self) -> None:
         self.close()
 
-    def _open_anew(self) -> Reader:
+    def _open_anew(self) -> OpenArchive:
         self.close()
         file, packed = self._opened.enter_context(self._opener()), None
         if self.how:
@@ -274,7 +274,7 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class Found:
+class MemberInfo:
     """A member of an archive, and how to read it.
 
     Attributes:
@@ -296,7 +296,7 @@ class Found:
     refused: UnreadableInput | None = None
 
 
-def found_in(archive: Archive, hidden: bool, raw: bool) -> Iterator[Found]:
+def found_in(archive: Archive, hidden: bool, raw: bool) -> Iterator[MemberInfo]:
     """An archive's members, those of nested archives included.
 
     Args:
@@ -321,13 +321,15 @@ def found_in(archive: Archive, hidden: bool, raw: bool) -> Iterator[Found]:
         raise NotText(f"cannot read '{archive.name}'", "there are no files in it")
 
 
-def _found(archive: Archive, name: str, member: Member, hidden: bool, raw: bool) -> Iterator[Found]:
+def _found(
+    archive: Archive, name: str, member: Member, hidden: bool, raw: bool
+) -> Iterator[MemberInfo]:
     """A member, or the members inside it."""
     stem, how = layers(name)
     kind = kind_of(stem)
     if kind:
         inner = inside(archive, member.number, f"{archive.name}/{name}", kind, how)
-        yield Found(archive, member.number, name, how=tuple(how), inner=inner)
+        yield MemberInfo(archive, member.number, name, how=tuple(how), inner=inner)
         try:
             yield from list(found_in(inner, hidden, raw))
         except TooMuch:
@@ -337,7 +339,7 @@ def _found(archive: Archive, name: str, member: Member, hidden: bool, raw: bool)
         return
     archive.original.budget.enter(archive.depth + len(how))
     form = "" if raw else formats.of(stem)
-    yield Found(archive, member.number, name, member.size, tuple(how), form)
+    yield MemberInfo(archive, member.number, name, member.size, tuple(how), form)
 
 
 def inside(archive: Archive, number: int, cited: str, kind: str, how: list[str]) -> Archive:
@@ -351,9 +353,9 @@ def opener_of(archive: Archive, number: int, how: list[str]) -> Opener:
     return partial(archive.open_spooled if how else archive.open, number)
 
 
-def _refused(archive: Archive, member: Member, name: str, error: UnreadableInput) -> Found:
+def _refused(archive: Archive, member: Member, name: str, error: UnreadableInput) -> MemberInfo:
     told = type(error)(f"cannot read '{archive.name}/{name}'", error.why, error.remedy)
-    return Found(archive, member.number, name, refused=told)
+    return MemberInfo(archive, member.number, name, refused=told)
 
 
 def _too_long(name: str) -> UnreadableInput | None:

@@ -18,7 +18,7 @@ from longctx.core.sources.extra import is_missing
 from longctx.core.sources.limits import DEPTH, too_deep
 from longctx.core.sources.naming import heading, kind_of, layers, needs
 from longctx.core.sources.reader import Source
-from longctx.core.sources.remote import Level, OnDisk, Remote, members
+from longctx.core.sources.remote import Level, ParsedFile, Remote, members
 from longctx.core.sources.rules import Rules
 from longctx.core.sources.walk import walk
 
@@ -148,7 +148,7 @@ def of_file(name: str, path: Path, found: bool, rules: Rules) -> Iterator[Source
         yield Source(name, path, found=found, header=header)
         return
     try:
-        file = OnDisk(path, name, rules)
+        file = ParsedFile(path, name, rules)
         if len(how) + bool(kind) > DEPTH:
             raise too_deep(name)
         if kind:
@@ -164,7 +164,7 @@ def of_file(name: str, path: Path, found: bool, rules: Rules) -> Iterator[Source
         yield Source(name, path, refused=error, found=found)
 
 
-def _members(file: OnDisk, outer: Level) -> list[Source]:
+def _members(file: ParsedFile, outer: Level) -> list[Source]:
     """The sources in an archive."""
     found = []
     for member in members(file, outer):

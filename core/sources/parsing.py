@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from longctx.core.common.errors import UnreadableInput
-from longctx.core.sources.archive import Archive, Found, found_in, inside, opener_of
+from longctx.core.sources.archive import Archive, MemberInfo, found_in, inside, opener_of
 from longctx.core.sources.detect import NotText
 from longctx.core.sources.limits import Share, TooMuch
 from longctx.core.sources.made import Made, Original
@@ -40,7 +40,7 @@ class _File:
         self.archives: dict[int, Archive] = {}
         self.shares: dict[int, Share] = {}
         self.numbers: dict[Archive, int] = {}
-        self.listing: Iterator[Found] = iter(())
+        self.listing: Iterator[MemberInfo] = iter(())
         self._open: list[Archive] = []
 
     def archive(self, levels: list[dict[str, Any]]) -> Archive | None:
@@ -206,7 +206,7 @@ def _is_ignored(path: str, known: list[tuple[int, tuple[Pattern, ...]]]) -> bool
     return False
 
 
-def _entry(file: _File, found: Found) -> dict[str, Any]:
+def _entry(file: _File, found: MemberInfo) -> dict[str, Any]:
     """A member as a JSON object."""
     entry = {"in": file.numbers[found.archive], "number": found.number, "name": found.name}
     if found.refused:

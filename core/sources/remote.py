@@ -27,7 +27,7 @@ from longctx.core.sources.rules import Rules
 FRAME = 1 << 20  # bytes of a text per request
 
 
-class OnDisk:
+class ParsedFile:
     """A file on disk to be parsed.
 
     Args:
@@ -102,7 +102,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Member:
+class ParsedMember:
     """A file in an archive.
 
     Attributes:
@@ -133,7 +133,7 @@ class Member:
         return self.level.inside + self.name
 
 
-def members(file: OnDisk, outer: Level) -> list[Member]:
+def members(file: ParsedFile, outer: Level) -> list[ParsedMember]:
     """The members of an archive on disk, those of nested archives included.
 
     Raises:
@@ -157,13 +157,13 @@ def members(file: OnDisk, outer: Level) -> list[Member]:
         answer, _ = file.ask("more", allowed)
 
 
-def _member(entry: dict[str, Any], levels: dict[int, Level]) -> Member | None:
+def _member(entry: dict[str, Any], levels: dict[int, Level]) -> ParsedMember | None:
     """A member from its JSON object; None for an archive, which is added to the levels."""
     level, number, name = levels[entry["in"]], _number(entry["number"]), entry["name"]
     if not isinstance(name, str) or len(name) > NAME:
         raise ValueError(name)
     if refused := parser.refusal(entry):
-        return Member(level, number, name, refused=refused)
+        return ParsedMember(level, number, name, refused=refused)
     how = tuple(map(str, entry["how"]))
     if "archive" in entry:
         cited, inside = f"{level.name}/{name}", f"{level.inside}{name}/"
@@ -172,7 +172,7 @@ def _member(entry: dict[str, Any], levels: dict[int, Level]) -> Member | None:
         return None
     if entry["format"] and entry["format"] not in formats.names():
         raise ValueError(entry["format"])
-    return Member(level, number, name, _number(entry["size"]), how, entry["format"])
+    return ParsedMember(level, number, name, _number(entry["size"]), how, entry["format"])
 
 
 def _number(value: Any) -> int:
@@ -202,11 +202,11 @@ class Remote:
         undecodable: number of places in the original that cannot be decoded.
     """
 
-    file: OnDisk
+    file: ParsedFile
     name: str
     how: tuple[str, ...]
     format: str
-    member: Member | None = None
+    member: ParsedMember | None = None
     lost: list[str] = field(default_factory=list)
     undecodable: int = 0
     _marks: list[tuple[int, int]] = field(default_factory=list)

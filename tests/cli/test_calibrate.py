@@ -10,19 +10,19 @@ from longctx.cli import calibrate as command
 from longctx.cli import progress
 from longctx.core.measure.calibrate import run as calibrate
 from longctx.core.measure.calibrate import writing
-from longctx.core.measure.calibrate.choosing import Row
+from longctx.core.measure.calibrate.choosing import HeadRow
 from longctx.core.measure.calibrate.copying import RetrievalHead
 from longctx.core.measure.calibrate.report import Calibration
 from longctx.core.measure.calibrate.wanted import FULL, QUICK
 from longctx.core.measure.journal import RESULTS, Journal
 
 ROWS = [
-    Row("maxsim", "pattern", 2, "k", 1, 0.0081, 0.0),
-    Row("maxsim", "pattern", 3, "attention", 0, 0.125, 0.01),
-    Row("maxsim", "multi-hop", 6, "v", 0, 0.0412, None),
-    Row("mnr", "pattern", 3, "attention", 0, 0.0025, 0.02),
-    Row("mnr", "pattern", 2, "k", 1, 0.0125, 0.0011),
-    Row("mnr", "multi-hop", 6, "v", 0, 0.0321, 0.004),
+    HeadRow("maxsim", "pattern", 2, "k", 1, 0.0081, 0.0),
+    HeadRow("maxsim", "pattern", 3, "attention", 0, 0.125, 0.01),
+    HeadRow("maxsim", "multi-hop", 6, "v", 0, 0.0412, None),
+    HeadRow("mnr", "pattern", 3, "attention", 0, 0.0025, 0.02),
+    HeadRow("mnr", "pattern", 2, "k", 1, 0.0125, 0.0011),
+    HeadRow("mnr", "multi-hop", 6, "v", 0, 0.0321, 0.004),
 ]
 HEADS = [[2, "k", 1], [6, "v", 0]]
 HEAD = RetrievalHead(7, 3, 0.875, 0.05)

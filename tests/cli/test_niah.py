@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from longctx.cli import grids
 from longctx.cli.main import app
 from longctx.core.measure.niah import run as niah
-from longctx.core.measure.niah.report import NeedleReport, Read, Trial
+from longctx.core.measure.niah.report import HaystackRead, NeedleReport, Trial
 from longctx.core.measure.runner import How
 
 DEPTHS = (0.0, 1.0)
@@ -32,7 +32,8 @@ def report(*answered: bool, **changed) -> NeedleReport:
     ]
     lengths = tuple(dict.fromkeys(each.length for each in trials))
     reads = tuple(
-        Read(f"{n}/0", n, 2.0, 1.5, tuple(t for t in trials if t.length == n)) for n in lengths
+        HaystackRead(f"{n}/0", n, 2.0, 1.5, tuple(t for t in trials if t.length == n))
+        for n in lengths
     )
     values = {"variant": "default", "lengths": lengths, "depths": DEPTHS, "needles": 1, "trials": 1}
     values |= {"strict": False, "seed": 3, "bar": 1.0, "prose": "harbour-book", "model": "tiny"}
@@ -92,7 +93,7 @@ def test_what_was_not_gathered_is_told(call):
     found = report(True, True)
     lost = asdict(found.reads[0])
     lost["trials"][0]["gathered"] = False
-    found = NeedleReport(**{**vars(found), "reads": (Read.of(lost),)})
+    found = NeedleReport(**{**vars(found), "reads": (HaystackRead.of(lost),)})
     result, _ = call(found)
     assert result.exit_code == 0
     assert "1 of 2 needles were NOT gathered whole" in result.stderr

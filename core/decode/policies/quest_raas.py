@@ -13,7 +13,7 @@ from longctx.core.common.errors import UsageError
 from longctx.core.contracts import policy
 from longctx.core.contracts.memory import Columns, Whole
 from longctx.core.contracts.policy import Looks, PolicyOptions, Spent
-from longctx.core.kv.answer_pages import Answer, settled
+from longctx.core.kv.answer_pages import AnswerPages, settled
 from longctx.core.kv.kept_pages import KeptPages
 from longctx.core.kv.page_stamps import LEAST, Turnover, require_rule
 from longctx.core.kv.pages import known, paged, pages_of, rotated_each
@@ -118,7 +118,7 @@ class Recalling(policy.Recalling):
         return Spent(self._looks.mean, None, self._held, narrowed=self._narrowed)
 
 
-class Policy(Answer):
+class Policy(AnswerPages):
     """The prompt's best pages for each token, and everything held of the answer.
 
     The prompt stays; its last page is always chosen, and counted. Only pages of the answer are

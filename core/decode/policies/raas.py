@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from longctx.core.contracts.policy import PolicyOptions
-from longctx.core.kv.answer_pages import Answer, settled
+from longctx.core.kv.answer_pages import AnswerPages, settled
 from longctx.core.kv.page_stamps import LEAST, require_pages, require_rule
 from longctx.core.kv.pages import paged, pages_of
 from longctx.core.kv.prompt import Prompt
@@ -55,7 +55,7 @@ class Options(PolicyOptions):
         )
 
 
-class Policy(Answer):
+class Policy(AnswerPages):
     """Everything held; when a page begins without room, the one with the oldest stamp is evicted.
 
     The prompt's pages, its part-filled last one included, are never evicted; the answer begins a

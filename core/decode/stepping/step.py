@@ -14,7 +14,7 @@ from longctx.core.decode.stepping.choosing import Chooser
 from longctx.core.model.adapter import Attends
 
 
-class Reader(Protocol):
+class TokenPass(Protocol):
     """Runs one token through a model."""
 
     def read(self, token: Tensor, memory: Attends, /) -> Tensor:
@@ -45,7 +45,9 @@ class Step:
 
     ready = False  # the host launches each of its operations
 
-    def __init__(self, reader: Reader, policy: Policy, choose: Chooser, prompt: Tensor, limit: int):
+    def __init__(
+        self, reader: TokenPass, policy: Policy, choose: Chooser, prompt: Tensor, limit: int
+    ):
         device = prompt.device
         self._reader, self._policy, self._choose = reader, policy, choose
         self.token = torch.zeros(1, dtype=torch.long, device=device)

@@ -15,7 +15,7 @@ from longctx.core.decode.stepping.step import Step
 WORTH_CAPTURING = 8  # tokens; recording a step takes the host about as long as running it
 
 
-class Tokens(Protocol):
+class HostTokens(Protocol):
     """How the host gets tokens."""
 
     def send(self) -> None:
@@ -94,7 +94,7 @@ class Steps:
         tokens: how the host gets the tokens they choose.
     """
 
-    def __init__(self, step: Step, run: Step | Captured, tokens: Tokens):
+    def __init__(self, step: Step, run: Step | Captured, tokens: HostTokens):
         self._step, self._run, self._tokens = step, run, tokens
         self._unread = 0  # tokens that were sent and not received
 

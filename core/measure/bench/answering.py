@@ -40,7 +40,7 @@ IN_MEMORY = "in memory"
 
 
 @dataclass(frozen=True)
-class Answer:
+class TimedAnswer:
     """One question to one document.
 
     Attributes:
@@ -91,7 +91,7 @@ class AskReport(Report):
 
     bench = "ask"
     ceilings: Ceilings
-    answers: list[Answer]
+    answers: list[TimedAnswer]
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def ask(
             keeps nothing to find an answer by, or one that needs a state to answer from.
         LongctxError: no room for the model or the state.
     """
-    answers: list[Answer] = []
+    answers: list[TimedAnswer] = []
     with workbench(wanted, on_note, sizes, save, partial(_require, save)) as bench:
         for _ in bench.each_size():
             for length in tokens:
@@ -174,7 +174,7 @@ class _Asker:
         words = text_of(ids.int()).decode()
         self._question = Question(ids, scored, ANSWER, gather, words=words)
 
-    def from_memory(self) -> Iterator[Answer]:
+    def from_memory(self) -> Iterator[TimedAnswer]:
         """From a memory that is filled at random, in the ways that need no more."""
         self._bench.note(f"asking about {self._tokens:,} tokens in memory")
         method = filled(self._engine, self._tokens, QUESTION + ANSWER)
@@ -186,7 +186,7 @@ class _Asker:
                 self._ask(name, opened, IN_MEMORY)  # uncounted: a GPU's kernels are chosen
                 yield self._ask(name, opened, IN_MEMORY)
 
-    def from_disk(self, folder: Path) -> Iterator[Answer]:
+    def from_disk(self, folder: Path) -> Iterator[TimedAnswer]:
         """From a state that is made in a folder, and deleted."""
         library = Library.open(folder / "library", create=True)
         self._bench.note(f"making a state of {self._tokens:,} tokens")
@@ -200,7 +200,7 @@ class _Asker:
                 yield from self._each_cache(library, name, by)
         library.remove(NAME)
 
-    def _each_cache(self, library: Library, name: str, by: str) -> Iterator[Answer]:
+    def _each_cache(self, library: Library, name: str, by: str) -> Iterator[TimedAnswer]:
         """Cold, warm, and what is open already; what a system cannot do is left out."""
         [folder] = [folder for folder in library.folders() if folder.name == NAME]
         opened = self._open(library, name, by)  # once uncounted, so that a GPU's kernels are chosen
@@ -225,7 +225,7 @@ class _Asker:
         answering = way_of(asked, document, method, by, index, kept.of(document))
         return _Open(answering, engine.ways(method)[name], document, clock.seconds())
 
-    def _ask(self, name: str, opened: _Open, cache: str) -> Answer:
+    def _ask(self, name: str, opened: _Open, cache: str) -> TimedAnswer:
         engine, document, gathered_s = self._engine, opened.document, []
         reset_peak_memory(engine.device)
         clock = Clock(engine.device)
@@ -238,7 +238,7 @@ class _Asker:
         count = sum(1 for _ in tokens)
         decode_s = clock.seconds() - first_s
         peak, part = peak_memory(engine.device), engine.options.reading
-        return Answer(
+        return TimedAnswer(
             tokens=self._tokens,
             state_bytes=document and document.size(),
             method=name,

@@ -47,7 +47,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeReading:
     """What reading a whole document takes, as far as its stretches tell.
 
     Attributes:
@@ -79,7 +79,7 @@ class Curve:
     first_tokens: int
     first_s: float
     stretches: list[Stretch]
-    whole: Whole
+    whole: WholeReading
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _curve(bench: Workbench, places: list[int]) -> Curve:
         first_tokens=first_tokens,
         first_s=round(first_s, 6),
         stretches=stretches,
-        whole=Whole(
+        whole=WholeReading(
             tokens=places[-1],
             seconds=round(seconds, 4),
             tokens_per_s=round(places[-1] / seconds, 1),

@@ -19,7 +19,7 @@ SHALLOW = 0.7  # share of the layers from which the pattern heads are taken
 
 
 @dataclass(frozen=True)
-class Row:
+class HeadRow:
     """The result of one head in one task, by one measure.
 
     Attributes:
@@ -42,7 +42,7 @@ class Row:
         return self.layer, self.kind, self.head
 
 
-def table(samples: Mapping[str, Sequence[Ranks]]) -> list[Row]:
+def table(samples: Mapping[str, Sequence[Ranks]]) -> list[HeadRow]:
     """Means over samples, by measure and task, best first; ties in layer order.
 
     Args:
@@ -58,7 +58,7 @@ def table(samples: Mapping[str, Sequence[Ranks]]) -> list[Row]:
     return sorted(rows, key=lambda row: (order[0](row.measure), order[1](row.task), row.mean))
 
 
-def _rows(measure: str, task: str, samples: Sequence[Ranks]) -> Iterable[Row]:
+def _rows(measure: str, task: str, samples: Sequence[Ranks]) -> Iterable[HeadRow]:
     if not samples:
         return
     for layer, measured in enumerate(samples[0]):
@@ -66,7 +66,7 @@ def _rows(measure: str, task: str, samples: Sequence[Ranks]) -> Iterable[Row]:
             for head in range(len(heads)):
                 values = [sample[layer][measure][kind][head] for sample in samples]
                 mean, error = fmean(values), standard_error(values)
-                yield Row(measure, task, layer, kind, head, mean, error)
+                yield HeadRow(measure, task, layer, kind, head, mean, error)
 
 
 def standard_error(values: Sequence[float]) -> float | None:
@@ -74,7 +74,7 @@ def standard_error(values: Sequence[float]) -> float | None:
     return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
-def choose(rows: Sequence[Row], layers: int, measure: str) -> tuple[Head, ...]:
+def choose(rows: Sequence[HeadRow], layers: int, measure: str) -> tuple[Head, ...]:
     """Four different heads.
 
     By `mnr`, as in REFORM (appendix C.6): the two best heads of each task; those of the pattern
@@ -93,7 +93,7 @@ def choose(rows: Sequence[Row], layers: int, measure: str) -> tuple[Head, ...]:
     return tuple(sorted(CHOOSERS[measure](able, layers)))
 
 
-def _best_of_all(rows: Sequence[Row], layers: int) -> list[Head]:
+def _best_of_all(rows: Sequence[HeadRow], layers: int) -> list[Head]:
     # Nearly every head ranks the pattern's sentence first, so one task alone would not decide.
     means: dict[Head, list[float]] = {}
     for row in rows:
@@ -102,7 +102,7 @@ def _best_of_all(rows: Sequence[Row], layers: int) -> list[Head]:
     return best[: EACH * len(TASKS)]
 
 
-def _best_of_each(rows: Sequence[Row], layers: int) -> list[Head]:
+def _best_of_each(rows: Sequence[HeadRow], layers: int) -> list[Head]:
     chosen: list[Head] = []
     for task, below in ((PATTERN, SHALLOW * layers), (MULTI_HOP, layers)):
         heads = [row.named for row in rows if row.task == task and row.layer < below]

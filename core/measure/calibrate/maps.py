@@ -27,7 +27,7 @@ from longctx.core.model.adapter import Layer
 NEEDLES = 8  # most needles in a haystack; every other block has one
 
 
-class Place(NamedTuple):
+class BlockPlace(NamedTuple):
     """A needle: the first token of its block, and its own tokens [begin, end)."""
 
     block: int
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sample:
+class MapSample:
     """A document with its needles.
 
     Attributes:
@@ -45,7 +45,7 @@ class Sample:
     """
 
     ids: Tensor
-    places: tuple[Place, ...]
+    places: tuple[BlockPlace, ...]
 
 
 class LayerMaps(NamedTuple):
@@ -65,7 +65,9 @@ class LayerMaps(NamedTuple):
 # --- samples ------------------------------------------------------------------------------------
 
 
-def haystacks(engine: Engine, needles: int, seed: int, first: int, block: int) -> Iterator[Sample]:
+def haystacks(
+    engine: Engine, needles: int, seed: int, first: int, block: int
+) -> Iterator[MapSample]:
     """Prose with needles, each wholly within one block.
 
     Args:
@@ -94,10 +96,10 @@ def haystacks(engine: Engine, needles: int, seed: int, first: int, block: int) -
         ids = torch.cat([prefix, built.ids])
         tokens = [built.tokens(line.start, line.end) for (line,) in built.places]
         places = [
-            Place(at, len(prefix) + first, len(prefix) + end)
+            BlockPlace(at, len(prefix) + first, len(prefix) + end)
             for at, (first, end) in zip(blocks, tokens, strict=True)
         ]
-        yield Sample(ids, tuple(places))
+        yield MapSample(ids, tuple(places))
 
 
 def _starts(window: int, prefix: int, first: int, block: int) -> list[int]:
@@ -141,7 +143,7 @@ def _groups(builder: Builder, lines: list[str], begins: list[int], length: int) 
 # --- maps ---------------------------------------------------------------------------------------
 
 
-class Tap(Memory):
+class MapTap(Memory):
     """Full attention of one pass; records the local maps of some blocks.
 
     They are the maps that Ltri-LLM uses: of attention over the local window only, which begins
@@ -157,7 +159,7 @@ class Tap(Memory):
         maps: maps of every needle's block, by layer; none for layers with a sliding window.
     """
 
-    def __init__(self, sample: Sample, first: int, block: int, shares: list[float]):
+    def __init__(self, sample: MapSample, first: int, block: int, shares: list[float]):
         self._blocks = [(place.block - first) // block for place in sample.places]
         self._first, self._block, self._shares = first, block, shares
         self.maps: dict[int, LayerMaps] = {}

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from longctx.core.measure.calibrate.choosing import Head, Row
+from longctx.core.measure.calibrate.choosing import Head, HeadRow
 from longctx.core.measure.calibrate.copying import RetrievalHead
 from longctx.core.measure.calibrate.ranks import KINDS, MAXSIM, MEASURES, MNR
 from longctx.core.measure.calibrate.tasks import TASKS
@@ -17,7 +17,7 @@ SHOWN = 10  # heads per task, and by copy score
 TITLES = {MAXSIM: "rank of windows by MaxSim", MNR: "mean normalised rank"}
 HEADERS = {MAXSIM: ("MaxSim", "error"), MNR: ("MNR", "error")}
 
-Ranked = tuple[Head, Sequence[Row]]  # a head, and its results by each measure
+Ranked = tuple[Head, Sequence[HeadRow]]  # a head, and its results by each measure
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Calibration:
     length: int
     samples: int
     seed: int
-    rows: Sequence[Row]
+    rows: Sequence[HeadRow]
     rank_by: str
     heads: Sequence[Head]
     copying: Sequence[RetrievalHead]
@@ -59,7 +59,7 @@ class Calibration:
     folder: Path
     seconds: float
 
-    def of_task(self, measure: str, task: str, kind: str | None = None) -> list[Row]:
+    def of_task(self, measure: str, task: str, kind: str | None = None) -> list[HeadRow]:
         """Rows of a task by a measure, best first; `kind` None: all kinds."""
         which = measure, task
         own = [row for row in self.rows if (row.measure, row.task) == which]

@@ -30,8 +30,8 @@ from longctx.core.measure.calibrate.report import Calibration
 from longctx.core.measure.calibrate.tasks import (
     TASKS,
     Haystacks,
-    Sample,
     Samples,
+    TaskSample,
     prose,
     value_tokens,
 )
@@ -137,7 +137,7 @@ def _ranked(engine: Engine, samples: Samples, task: str, number: int) -> Record:
     return {"ranks": _rank(engine, samples.make(task, number))}
 
 
-def _rank(engine: Engine, sample: Sample) -> list[dict[str, dict[str, list[float]]]]:
+def _rank(engine: Engine, sample: TaskSample) -> list[dict[str, dict[str, list[float]]]]:
     """Ranks by layer, measure, kind and head."""
     sizes = tapping.options(engine.window)
     read = tapping.read(engine.decoder, sizes, engine.prompt, sample.ids, sample.needle.question)

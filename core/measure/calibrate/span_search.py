@@ -15,7 +15,7 @@ from torch import Tensor
 
 from longctx.core.engine.setup import Engine
 from longctx.core.kv import spans
-from longctx.core.measure.calibrate.maps import LayerMaps, Sample, Tap, haystacks
+from longctx.core.measure.calibrate.maps import LayerMaps, MapSample, MapTap, haystacks
 
 SAMPLES, TRIALS = 64, 200
 THETA, PHI = (0.0001, 0.95), (0.01, 0.95)  # uniform in these intervals (section 5)
@@ -98,7 +98,7 @@ def search(
     read: list[dict[int, LayerMaps]] = []
     on_progress(0, total)
     for sample in found:
-        tap = Tap(sample, shape.first, shape.block, shares)
+        tap = MapTap(sample, shape.first, shape.block, shares)
         engine.decoder.read(sample.ids, tap)
         read.append(tap.maps)
         on_progress(len(read), total)
@@ -122,7 +122,7 @@ def draw(trials: int, seed: int) -> list[tuple[float, float]]:
     return [REFERENCE, *map(tuple, (low + drawn * (high - low)).tolist())]
 
 
-def evidence_of(samples: list[Sample], block: int) -> Tensor:
+def evidence_of(samples: list[MapSample], block: int) -> Tensor:
     """(B, N) bool: for each needle, which tokens of its block are its own."""
     places = [place for sample in samples for place in sample.places]
     start, begin, end = torch.tensor(places).T[:, :, None]

@@ -71,7 +71,7 @@ def options(window: int) -> Options:
     return wanted.fitted(window)
 
 
-class Tap(Memory):
+class StateTap(Memory):
     """A memory that records every layer's states and passes them on.
 
     Args:
@@ -121,12 +121,12 @@ def read(
     """
     prefix = prompt.prefix()
     method = Method(sizes, decoder.layers, Place(str(decoder.device), decoder.dtype))
-    text = Tap(method)
+    text = StateTap(method)
     with decoder.watched(text.keep):
         for chunk in torch.cat([prefix, document]).split(sizes.chunk):
             decoder.read(chunk, text)
     ids, scored = prompt.question(question)
-    words = Tap(method.recall())
+    words = StateTap(method.recall())
     with decoder.watched(words.keep):
         decoder.read(ids, words)
     own, after = scored.nonzero()[:, 0].to(decoder.device), slice(len(prefix), None)

@@ -14,7 +14,7 @@ from importlib import resources
 from torch import Tensor
 
 from longctx.core.common.errors import UsageError
-from longctx.core.measure.case import Query
+from longctx.core.measure.case import CaseQuestion
 from longctx.core.measure.haystack import Builder, Group
 from longctx.core.measure.niah import words
 from longctx.core.measure.niah.kinds import MAKERS, Needle
@@ -68,7 +68,7 @@ FRAMES = (
 
 
 @dataclass(frozen=True)
-class Sample:
+class TaskSample:
     """A document with a question.
 
     Attributes:
@@ -109,7 +109,7 @@ class Samples:
         for task in TASKS:
             self._require_length(WRITERS[task](random.Random(seed), builder.prose))
 
-    def make(self, task: str, number: int) -> Sample:
+    def make(self, task: str, number: int) -> TaskSample:
         """A sample; the same number gives the same one.
 
         Raises:
@@ -125,7 +125,7 @@ class Samples:
         built = self._builder.build(groups, self._length, f"prose/{self._seed}/{name}")
         placed = {line: own for line, (own,) in zip(lines, built.places, strict=True)}
         gold = [built.tokens(placed[line].start, placed[line].end) for line in needle.lines]
-        return Sample(built.ids, tuple(gold), needle)
+        return TaskSample(built.ids, tuple(gold), needle)
 
     def _require_length(self, needle: Needle) -> None:
         lines = [*needle.lines, *needle.near]
@@ -227,7 +227,7 @@ class Haystacks:
         return lay(self._builder, plan)
 
 
-def value_tokens(laid: Laid, query: Query) -> range:
+def value_tokens(laid: Laid, query: CaseQuestion) -> range:
     """The tokens of a needle's value; the first may include the space before it."""
     value, line = query.answers[0].encode(), query.spans[0]
     begin = laid.case.text.encode().index(value, line.start, line.end)

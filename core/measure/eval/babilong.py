@@ -14,9 +14,9 @@ from random import Random
 from typing import Any
 
 from longctx.core.common.errors import UsageError
-from longctx.core.measure.case import Case, Query, Span, Task
+from longctx.core.measure.case import Case, CaseQuestion, Span, Task
 from longctx.core.measure.eval import data_files
-from longctx.core.measure.eval.filling import Count, Stream, counter, fill, spread
+from longctx.core.measure.eval.filling import Count, UnitStream, counter, fill, spread
 from longctx.core.measure.eval.scorers import labels_in, only_label
 from longctx.core.measure.prose import Prose
 
@@ -164,7 +164,7 @@ def _case(
     case: str, babi: Babi, story: Story, prose: Prose, draw: Random, length: int, count: Count
 ) -> Case:
     places = sorted(draw.random() for _ in story.facts)
-    units = Stream(prose.sentences(draw))
+    units = UnitStream(prose.sentences(draw))
     pieces = [f"{fact} " for fact in story.facts]
 
     def parts(number: int) -> list[str]:
@@ -176,7 +176,7 @@ def _case(
     text = fill(render, count, length, babi.name)
     question = babi.ask.format(question=story.question, labels=", ".join(sorted(babi.labels)))
     answers = (story.answer, *labels_in(babi.labels, story.question))
-    return Case(case, text, (Query(babi.name, question, answers, _where(text, story)),))
+    return Case(case, text, (CaseQuestion(babi.name, question, answers, _where(text, story)),))
 
 
 def _where(text: str, story: Story) -> tuple[Span, ...]:

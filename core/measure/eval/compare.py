@@ -17,7 +17,7 @@ from longctx.core.common.errors import UsageError
 from longctx.core.decode import policies
 from longctx.core.engine.setup import Engine, Setup, prepare
 from longctx.core.measure.eval import tasks
-from longctx.core.measure.eval.compare_job import Job, Message, Piece, Way
+from longctx.core.measure.eval.compare_job import AskedHow, CaseAsked, CompareJob, Message
 from longctx.core.measure.eval.compare_process import COMMAND, Died, messages
 from longctx.core.measure.eval.compare_rows import Row, make_row
 from longctx.core.measure.journal import Journal, Record
@@ -56,12 +56,12 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Run:
+class MethodRun:
     """A method that reads texts of one length, and the ways to ask them."""
 
     method: str
     length: int
-    ways: tuple[Way, ...]
+    ways: tuple[AskedHow, ...]
     is_ceiling: bool = False
 
     @property
@@ -91,7 +91,7 @@ def run(
     setup: Setup,
     wanted: Comparison,
     folder: Path | None = None,
-    on_run: Callable[[Run], None] = lambda run: None,
+    on_run: Callable[[MethodRun], None] = lambda run: None,
     on_message: Callable[[Message], None] = lambda message: None,
     command: Sequence[str] = COMMAND,
 ) -> ComparisonReport:
@@ -171,15 +171,17 @@ def _settings(engine: Engine, wanted: Comparison) -> Record:
     }
 
 
-def _runs(wanted: Comparison) -> Iterator[Run]:
+def _runs(wanted: Comparison) -> Iterator[MethodRun]:
     """The ceiling, then the short texts of all methods before the long ones."""
-    yield Run(CEILING, wanted.in_window, (Way(METHOD, policies.USUALLY),), is_ceiling=True)
-    ways = tuple(Way(*pair) for pair in product(wanted.gather_by, wanted.decode))
+    yield MethodRun(
+        CEILING, wanted.in_window, (AskedHow(METHOD, policies.USUALLY),), is_ceiling=True
+    )
+    ways = tuple(AskedHow(*pair) for pair in product(wanted.gather_by, wanted.decode))
     for length, method in product(sorted(wanted.lengths), wanted.methods):
-        yield Run(method, length, ways)
+        yield MethodRun(method, length, ways)
 
 
-def _job(setup: Setup, wanted: Comparison, one: Run, journal: Journal) -> Job | None:
+def _job(setup: Setup, wanted: Comparison, one: MethodRun, journal: Journal) -> CompareJob | None:
     """A job for the missing results; None if nothing is missing."""
     pieces = []
     for task, sample in _cases(wanted):
@@ -189,14 +191,18 @@ def _job(setup: Setup, wanted: Comparison, one: Run, journal: Journal) -> Job | 
             for way, name in names.items()
             if journal.get(name) is None and journal.get(_unfit_name(one, way, task)) is None
         )
-        pieces += [Piece(task, sample, ways)] if ways else []
+        pieces += [CaseAsked(task, sample, ways)] if ways else []
     method = replace(setup, method=one.method)
-    return Job(method, one.length, wanted.samples, wanted.seed, tuple(pieces)) if pieces else None
+    return (
+        CompareJob(method, one.length, wanted.samples, wanted.seed, tuple(pieces))
+        if pieces
+        else None
+    )
 
 
 def _done(
-    job: Job,
-    one: Run,
+    job: CompareJob,
+    one: MethodRun,
     journal: Journal,
     on_message: Callable[[Message], None],
     command: Sequence[str],
@@ -217,13 +223,13 @@ def _done(
     return failed
 
 
-def _kept(message: Message, one: Run, journal: Journal) -> str:
+def _kept(message: Message, one: MethodRun, journal: Journal) -> str:
     """Keeps the result in a message; returns why the job failed, if the message says so."""
     if sample := message.get("sample"):
-        way = Way(sample["gather_by"], sample["decode"])
+        way = AskedHow(sample["gather_by"], sample["decode"])
         journal.put(_sample_name(one, way, sample["task"], sample["sample"]), sample)
     elif unfit := message.get("unfit"):
-        way = Way(unfit["gather_by"], unfit["decode"])
+        way = AskedHow(unfit["gather_by"], unfit["decode"])
         journal.put(_unfit_name(one, way, unfit["task"]), unfit)
     return message.get("failed", "")
 
@@ -233,15 +239,15 @@ def _cases(wanted: Comparison) -> Iterator[tuple[str, int]]:
         yield from ((task, number) for number in range(tasks.find(task).cases(wanted.samples)))
 
 
-def _sample_name(one: Run, way: Way, task: str, sample: int) -> str:
+def _sample_name(one: MethodRun, way: AskedHow, task: str, sample: int) -> str:
     return f"{one.name}/{way.gather_by}/{way.decode}/{task}/{sample}"
 
 
-def _unfit_name(one: Run, way: Way, task: str) -> str:
+def _unfit_name(one: MethodRun, way: AskedHow, task: str) -> str:
     return f"{one.name}/{way.gather_by}/{way.decode}/{task}"
 
 
-def _row(wanted: Comparison, one: Run, way: Way, journal: Journal, failed: str) -> Row:
+def _row(wanted: Comparison, one: MethodRun, way: AskedHow, journal: Journal, failed: str) -> Row:
     unfit = {task: journal.get(_unfit_name(one, way, task)) for task in wanted.tasks}
     unfit = {task: record["why"] for task, record in unfit.items() if record is not None}
     names = [_sample_name(one, way, *case) for case in _cases(wanted) if case[0] not in unfit]

@@ -32,7 +32,7 @@ Tell = Callable[[Message], None]
 
 
 @dataclass(frozen=True)
-class Way:
+class AskedHow:
     """How a document is asked.
 
     Attributes:
@@ -45,16 +45,16 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Piece:
+class CaseAsked:
     """One case of a task, and the ways to ask it."""
 
     task: str
     sample: int
-    ways: tuple[Way, ...]
+    ways: tuple[AskedHow, ...]
 
 
 @dataclass(frozen=True)
-class Job:
+class CompareJob:
     """What a process does.
 
     Attributes:
@@ -69,31 +69,31 @@ class Job:
     length: int
     samples: int
     seed: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[CaseAsked, ...]
 
     def to_json(self) -> str:
         """The JSON that `from_json` reads."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> "Job":
+    def from_json(cls, text: str) -> "CompareJob":
         """A job that `to_json` wrote."""
         values = json.loads(text)
         pieces = [
-            Piece(p["task"], p["sample"], tuple(Way(**way) for way in p["ways"]))
+            CaseAsked(p["task"], p["sample"], tuple(AskedHow(**way) for way in p["ways"]))
             for p in values.pop("pieces")
         ]
         return cls(**values | {"setup": Setup(**values["setup"]), "pieces": tuple(pieces)})
 
 
-def run(job: Job, tell: Tell) -> None:
+def run(job: CompareJob, tell: Tell) -> None:
     """Reads each case once, and asks it in each way that it fits.
 
     Raises:
         LongctxError: no room for the model or the state, or the method cannot read this length.
     """
     tokenizer = prepare(job.setup).files.tokenizer
-    unfit: set[tuple[str, Way]] = set()
+    unfit: set[tuple[str, AskedHow]] = set()
     for piece, task, case in _cases(job, tokenizer):
         ways = [way for way in piece.ways if (piece.task, way) not in unfit]
         if not ways:
@@ -107,7 +107,7 @@ def run(job: Job, tell: Tell) -> None:
                     tell({"unfit": {**asdict(way), "task": piece.task, "why": why}})
 
 
-def _cases(job: Job, tokenizer: Any) -> Iterator[tuple[Piece, Task, Case]]:
+def _cases(job: CompareJob, tokenizer: Any) -> Iterator[tuple[CaseAsked, Task, Case]]:
     for name in dict.fromkeys(piece.task for piece in job.pieces):
         task = tasks.find(name)
         pieces = {piece.sample: piece for piece in job.pieces if piece.task == name}
@@ -124,7 +124,13 @@ def _reading(progress: Progress) -> Message:
 
 
 def _ask_all(
-    session: Session, done: Ingested, piece: Piece, task: Task, case: Case, way: Way, tell: Tell
+    session: Session,
+    done: Ingested,
+    piece: CaseAsked,
+    task: Task,
+    case: Case,
+    way: AskedHow,
+    tell: Tell,
 ) -> str | None:
     """Asks all questions of a case in one way, and reports the result.
 
@@ -174,7 +180,7 @@ def first_sentence(error: LongctxError) -> str:
 
 def main() -> None:
     """Runs the job on standard input."""
-    job = Job.from_json(sys.stdin.read())
+    job = CompareJob.from_json(sys.stdin.read())
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as messages:
         os.dup2(2, 1)  # what libraries print must not mix with messages
         sys.stdout = sys.stderr

@@ -26,7 +26,7 @@ def counter(tokenizer: Any) -> Count:
     return lambda text: len(backend.encode_batch_fast([text], add_special_tokens=False)[0])
 
 
-class Stream:
+class UnitStream:
     """Keeps the units of an iterator, so that the first ones can be taken again."""
 
     def __init__(self, units: Iterator[str]):

@@ -15,7 +15,7 @@ from typing import Any
 
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
-from longctx.core.measure.eval.qa_places import LINE, PLACE, TEXT, Placed
+from longctx.core.measure.eval.qa_places import LINE, PLACE, TEXT, PlacedQuestion
 from longctx.core.measure.eval.text_match import contained, exact_match, f1
 from longctx.core.measure.intervals import wilson
 from longctx.core.measure.journal import Journal, Record, Tell
@@ -120,7 +120,7 @@ def summed(reports: Sequence[QuestionReport]) -> list[Rate]:
 
 def run(
     session: Session,
-    placed: list[Placed],
+    placed: list[PlacedQuestion],
     wanted: QuestionTest,
     folder: Path | None = None,
     tell: Tell = lambda *told: None,
@@ -167,7 +167,7 @@ def _require(wanted: QuestionTest) -> None:
 
 
 def _sources(
-    session: Session, placed: list[Placed], wanted: QuestionTest, journal: Journal
+    session: Session, placed: list[PlacedQuestion], wanted: QuestionTest, journal: Journal
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Gather sources, and why others are left out, as the first question shows.
 
@@ -193,7 +193,7 @@ def _sources(
     return found, {name: str(error) for name, error in failed.items()}
 
 
-def _settings(session: Session, placed: list[Placed], wanted: QuestionTest) -> Record:
+def _settings(session: Session, placed: list[PlacedQuestion], wanted: QuestionTest) -> Record:
     """What results depend on; later runs may change the gather sources."""
     manifest, engine = session.document.manifest, session.engine
     asked = [
@@ -224,19 +224,19 @@ def _answer_name(by: str, number: int) -> str:
     return f"answer/{by}/{number}"
 
 
-def _counted(placed: list[Placed]) -> dict[str, int]:
+def _counted(placed: list[PlacedQuestion]) -> dict[str, int]:
     ways = Counter(one.counted for one in placed)
     absent = sum(not one.tokens for one in placed)
     return {**{way: ways[way] for way in (PLACE, LINE, TEXT)}, "absent": absent}
 
 
-def _recall(session: Session, by: str, budgets: tuple[int, ...], one: Placed) -> Record:
+def _recall(session: Session, by: str, budgets: tuple[int, ...], one: PlacedQuestion) -> Record:
     chosen = session.gathered(one.query.question, by, budgets)
     hits = map(one.is_among, chosen)
     return {str(budget): hit for budget, hit in zip(budgets, hits, strict=True)}
 
 
-def _answer(session: Session, by: str, gather: int | None, one: Placed) -> Record:
+def _answer(session: Session, by: str, gather: int | None, one: PlacedQuestion) -> Record:
     asked = asdict(ask(session, one.query, How(gather, gather_by=by)))
     scores = {name: score(one.query.answers, asked["answer"]) for name, score in SCORERS.items()}
     share = asked["gathered"]  # of all places with the answer, though one is enough
@@ -245,7 +245,7 @@ def _answer(session: Session, by: str, gather: int | None, one: Placed) -> Recor
 
 
 def _trial(
-    journal: Journal, number: int, one: Placed, sources: Sequence[str], wanted: QuestionTest
+    journal: Journal, number: int, one: PlacedQuestion, sources: Sequence[str], wanted: QuestionTest
 ) -> Record:
     recall = {by: journal.get(_recall_name(by, number)) or {} for by in sources}
     asked = {by: journal.get(_answer_name(by, number)) for by in sources}

@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from longctx.core.measure.case import Query, Span, is_named
+from longctx.core.measure.case import CaseQuestion, Span, is_named
 from longctx.core.measure.eval.qa_questions import Item
 from longctx.core.store.document import Document
 
@@ -23,7 +23,7 @@ NAMED = 5  # places or sources that an error names
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedQuestion:
     """A question with the places of its answer in a document.
 
     Attributes:
@@ -35,7 +35,7 @@ class Placed:
     """
 
     item: Item
-    query: Query
+    query: CaseQuestion
     counted: str
     tokens: tuple[tuple[int, int], ...]
 
@@ -46,7 +46,7 @@ class Placed:
         return bool((held.diff(dim=1) == wanted.diff(dim=1)).any())
 
 
-def place(items: Iterable[Item], document: Document) -> list[Placed]:
+def place(items: Iterable[Item], document: Document) -> list[PlacedQuestion]:
     """Finds where each answer is.
 
     Args:
@@ -117,7 +117,7 @@ def _pattern(words: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){spaced}(?!\w)", re.IGNORECASE)
 
 
-def _placed(item: Item, sources: Sequence[_Source]) -> Placed:
+def _placed(item: Item, sources: Sequence[_Source]) -> PlacedQuestion:
     if item.offset is not None:
         return _at_offset(item, item.offset, _only(item, sources))
     if item.line is not None:
@@ -127,7 +127,7 @@ def _placed(item: Item, sources: Sequence[_Source]) -> Placed:
     return _of_text(item, TEXT, found)
 
 
-def _at_offset(item: Item, offset: int, source: _Source) -> Placed:
+def _at_offset(item: Item, offset: int, source: _Source) -> PlacedQuestion:
     name = source.info.name
     remedy = "Correct 'byte_offset', or ingest the right text."
     if offset >= source.info.size:
@@ -141,11 +141,11 @@ def _at_offset(item: Item, offset: int, source: _Source) -> Placed:
         raise item.wrong(f"{why}, not its first answer {item.answers[0]!r}", remedy)
     first, _ = source.tokens(offset, end)
     spans = (Span(offset, end, name),)
-    query = Query("qa", item.question, item.answers, spans)
-    return Placed(item, query, PLACE, ((first, first + 1),))
+    query = CaseQuestion("qa", item.question, item.answers, spans)
+    return PlacedQuestion(item, query, PLACE, ((first, first + 1),))
 
 
-def _on_line(item: Item, source: _Source) -> Placed:
+def _on_line(item: Item, source: _Source) -> PlacedQuestion:
     standing = [(span, source.place(span[0])) for span in _standing(item, source)]
     found = [(source, *span) for span, place in standing if place == str(item.line)]
     if not found:
@@ -157,10 +157,12 @@ def _on_line(item: Item, source: _Source) -> Placed:
     return _of_text(item, LINE, found)
 
 
-def _of_text(item: Item, counted: str, found: Sequence[tuple[_Source, int, int]]) -> Placed:
+def _of_text(item: Item, counted: str, found: Sequence[tuple[_Source, int, int]]) -> PlacedQuestion:
     spans = tuple(Span(start, end, source.info.name) for source, start, end in found)
     tokens = tuple(source.tokens(start, end) for source, start, end in found)
-    return Placed(item, Query("qa", item.question, item.answers, spans), counted, tokens)
+    return PlacedQuestion(
+        item, CaseQuestion("qa", item.question, item.answers, spans), counted, tokens
+    )
 
 
 def _standing(item: Item, source: _Source) -> list[tuple[int, int]]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from longctx.core.common.errors import UsageError
-from longctx.core.measure.case import Case, Query, Span
-from longctx.core.measure.haystack import Builder, Group, Haystack, Placed, depths
+from longctx.core.measure.case import Case, CaseQuestion, Span
+from longctx.core.measure.haystack import Builder, Group, Haystack, NeedlePlace, depths
 from longctx.core.measure.niah.drawing import Draw
 from longctx.core.measure.niah.kinds import Maker, Needle
 from longctx.core.measure.niah.variants import Variant
@@ -137,12 +137,12 @@ def lay(builder: Builder, plan: Plan) -> Laid:
     for each in plan.hidden:
         places, needle = _own(groups, haystack, each), each.needle
         spans = tuple(Span(place.start, place.end) for place in places)
-        queries.append(Query(needle.kind, needle.question, (needle.value,), spans))
+        queries.append(CaseQuestion(needle.kind, needle.question, (needle.value,), spans))
         tokens.append(places[0].token)
     return Laid(plan, haystack, Case(plan.name, haystack.text, tuple(queries)), tuple(tokens))
 
 
-def _own(groups: Sequence[Group], haystack: Haystack, hidden: Hidden) -> Sequence[Placed]:
+def _own(groups: Sequence[Group], haystack: Haystack, hidden: Hidden) -> Sequence[NeedlePlace]:
     """Where a needle's lines are."""
     at = next(number for number, group in enumerate(groups) if group.depth == hidden.depth)
     first = groups[at].lines.index(hidden.needle.lines[0])

@@ -41,7 +41,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Read:
+class HaystackRead:
     """One haystack that was read and asked.
 
     Attributes:
@@ -58,7 +58,7 @@ class Read:
     trials: tuple[Trial, ...]
 
     @classmethod
-    def of(cls, record: dict[str, Any]) -> "Read":
+    def of(cls, record: dict[str, Any]) -> "HaystackRead":
         """From the result of `asdict`."""
         trials = tuple(Trial(**trial) for trial in record["trials"])
         return cls(**{**record, "trials": trials})
@@ -74,7 +74,7 @@ class NeedleReport:
     """
 
     settings: Record
-    reads: tuple[Read, ...]
+    reads: tuple[HaystackRead, ...]
 
     @property
     def asked(self) -> list[Trial]:

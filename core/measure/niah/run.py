@@ -22,11 +22,11 @@ from longctx.core.contracts.method import Recallable
 from longctx.core.engine.setup import Engine, Setup, prepare, weights_stay
 from longctx.core.ingest.ingest import Ingested, Progress
 from longctx.core.measure import figures
-from longctx.core.measure.case import Query
+from longctx.core.measure.case import CaseQuestion
 from longctx.core.measure.haystack import Builder, depths
 from longctx.core.measure.journal import Journal, Record
 from longctx.core.measure.niah.laying import Laid, NeedleChoice, Plan, lay
-from longctx.core.measure.niah.report import NeedleReport, Read, Trial
+from longctx.core.measure.niah.report import HaystackRead, NeedleReport, Trial
 from longctx.core.measure.niah.scoring import is_right
 from longctx.core.measure.niah.variants import Variant, variant
 from longctx.core.measure.prose import Prose, read_prose
@@ -70,7 +70,7 @@ class NeedleTest:
 
 
 @dataclass(frozen=True)
-class Watch:
+class NeedleWatch:
     """Callbacks of a run.
 
     Attributes:
@@ -85,7 +85,7 @@ class Watch:
     on_trial: Callable[[Plan, int, Trial, bool], None] = lambda plan, number, trial, kept: None
 
 
-def run(setup: Setup, wanted: NeedleTest, watch: Watch | None = None) -> NeedleReport:
+def run(setup: Setup, wanted: NeedleTest, watch: NeedleWatch | None = None) -> NeedleReport:
     """Hides needles at evenly spaced depths of haystacks, and asks for them.
 
     The text and the state of a haystack are deleted once its questions are asked, also on errors.
@@ -96,7 +96,7 @@ def run(setup: Setup, wanted: NeedleTest, watch: Watch | None = None) -> NeedleR
             matplotlib; all before the first haystack is read.
         LongctxError: no exact length with this tokenizer, or no room for the model or the state.
     """
-    watch, engine = watch or Watch(), prepare(setup)
+    watch, engine = watch or NeedleWatch(), prepare(setup)
     chosen, makers = variant(wanted.variant)
     needles = NeedleChoice(
         chosen, makers, wanted.depths, wanted.needles, wanted.strict, wanted.seed
@@ -165,18 +165,23 @@ def _settings(engine: Engine, wanted: NeedleTest, prose: Prose) -> Record:
 
 
 def _finished(
-    journal: Journal, builder: Builder, plan: Plan, setup: Setup, wanted: NeedleTest, watch: Watch
-) -> Read:
+    journal: Journal,
+    builder: Builder,
+    plan: Plan,
+    setup: Setup,
+    wanted: NeedleTest,
+    watch: NeedleWatch,
+) -> HaystackRead:
     """The result of a haystack, from this run or an earlier one."""
     kept = journal.get(plan.name) is not None
     make = partial(_read, builder, plan, setup, wanted.how, watch)
-    read = Read.of(journal.fetch(plan.name, make))
+    read = HaystackRead.of(journal.fetch(plan.name, make))
     for number, trial in enumerate(read.trials if kept else (), start=1):
         watch.on_trial(plan, number, trial, True)
     return read
 
 
-def _read(builder: Builder, plan: Plan, setup: Setup, how: How, watch: Watch) -> Record:
+def _read(builder: Builder, plan: Plan, setup: Setup, how: How, watch: NeedleWatch) -> Record:
     laid = lay(builder, plan)
     on_progress = partial(watch.on_progress, laid.plan)
     with opened(laid.case, setup, on_progress) as (done, session):
@@ -187,7 +192,9 @@ def _read(builder: Builder, plan: Plan, setup: Setup, how: How, watch: Watch) ->
             trials.append(_ask(session, laid, number, how))
             watch.on_trial(laid.plan, len(trials), trials[-1], False)
         asking = round(time.perf_counter() - started, 3)
-    return asdict(Read(plan.name, done.tokens, round(done.seconds, 3), asking, tuple(trials)))
+    return asdict(
+        HaystackRead(plan.name, done.tokens, round(done.seconds, 3), asking, tuple(trials))
+    )
 
 
 def _require_tokens(done: Ingested, length: int) -> None:
@@ -208,7 +215,7 @@ def _telling_all(how: How, session: Session, tokens: int) -> How:
 
 
 def _ask(session: Session, laid: Laid, number: int, how: How) -> Trial:
-    query: Query = laid.case.queries[number]
+    query: CaseQuestion = laid.case.queries[number]
     asked = ask(session, query, how)
     (expected,) = query.answers
     return Trial(

@@ -8,7 +8,7 @@ from row_list import RowList
 
 from longctx.core.contracts.memory import Place
 from longctx.core.kv import host_memory, hosted
-from longctx.core.kv.coded import Coded, Form
+from longctx.core.kv.coded import Coded, RowForm
 from longctx.core.kv.host_memory import HostMemory
 from longctx.core.kv.hosted import Hosted
 from longctx.core.kv.kept import Kept
@@ -28,11 +28,11 @@ def small_steps(monkeypatch):
     monkeypatch.setattr(hosted, "LEAVE", 4)
 
 
-def form_of(stored: torch.dtype) -> Form:
-    return Form(G, D, stored, Place())
+def form_of(stored: torch.dtype) -> RowForm:
+    return RowForm(G, D, stored, Place())
 
 
-def coded(form: Form) -> Coded:
+def coded(form: RowForm) -> Coded:
     return form.code(torch.randn(N, G, D, generator=torch.Generator().manual_seed(1)))
 
 
@@ -46,7 +46,7 @@ def filled(column, rows: Coded):
     return column
 
 
-def columns(form: Form, rows: Coded) -> dict:
+def columns(form: RowForm, rows: Coded) -> dict:
     """The rows in every kind of column, all of them full."""
     stored, names = RowList(), ("v.0", "v.0.scales")
     given = {name: x for name, x in zip(names, rows, strict=True) if x is not None}

@@ -5,7 +5,7 @@ from dataclasses import replace
 from longctx.core.ask.gather import Passage
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import prepare
-from longctx.core.measure.case import Case, Query, Span
+from longctx.core.measure.case import Case, CaseQuestion, Span
 from longctx.core.measure.runner import How, ask, gathered, of_asking, of_model, opened
 
 
@@ -30,7 +30,9 @@ def test_a_case_is_read_and_asked():
     text = f"The sea was calm.\n{line}\nNobody came that night.\n"
     start = text.index(line)
     span = Span(start, start + len(line))
-    query = Query("number", "What is the special magic number for Perth?", ("4471903",), (span,))
+    query = CaseQuestion(
+        "number", "What is the special magic number for Perth?", ("4471903",), (span,)
+    )
     with opened(Case("perth", text, (query,)), Setup(threads=1)) as (done, session):
         asked = ask(session, query, How(max_new_tokens=12))
     assert done.tokens == asked.tokens["document"]

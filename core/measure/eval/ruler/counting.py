@@ -10,8 +10,8 @@ from itertools import chain, repeat
 from random import Random
 from string import ascii_lowercase
 
-from longctx.core.measure.case import Query
-from longctx.core.measure.eval.filling import Count, Stream, fill
+from longctx.core.measure.case import CaseQuestion
+from longctx.core.measure.eval.filling import Count, UnitStream, fill
 from longctx.core.measure.eval.ruler.making import Words, is_said
 
 COMMON = 10
@@ -34,7 +34,7 @@ ASK_FREQUENT = (
 
 def make_common(
     name: str, words: Words, draw: Random, length: int, count: Count
-) -> tuple[str, Query]:
+) -> tuple[str, CaseQuestion]:
     """A shuffled, numbered list of words, and the question for the ten most frequent.
 
     Raises:
@@ -42,7 +42,7 @@ def make_common(
     """
     often, seldom = (SHORT_OFTEN, SHORT_SELDOM) if length < SHORT else (OFTEN, SELDOM)
     common = draw.sample([word for word in words.whole if not is_said(word, ASK_COMMON)], COMMON)
-    others = Stream(_others(words, common, draw))
+    others = UnitStream(_others(words, common, draw))
     order = draw.getrandbits(64)
 
     def render(number: int) -> str:
@@ -51,7 +51,7 @@ def make_common(
         return " ".join(f"{place}. {word}" for place, word in enumerate(listed, 1)) + "\n"
 
     text = fill(render, count, length, name)
-    return text, Query(name, ASK_COMMON, tuple(common))
+    return text, CaseQuestion(name, ASK_COMMON, tuple(common))
 
 
 def _others(words: Words, common: list[str], draw: Random) -> Iterator[str]:
@@ -66,7 +66,7 @@ def _others(words: Words, common: list[str], draw: Random) -> Iterator[str]:
             yield pair
 
 
-def make_frequent(name: str, draw: Random, length: int, count: Count) -> tuple[str, Query]:
+def make_frequent(name: str, draw: Random, length: int, count: Count) -> tuple[str, CaseQuestion]:
     """A text of made-up words, and the question for the three most frequent.
 
     Raises:
@@ -85,4 +85,4 @@ def make_frequent(name: str, draw: Random, length: int, count: Count) -> tuple[s
         return " ".join(listed) + "\n"
 
     text = fill(render, count, length, name)
-    return text, Query(name, ASK_FREQUENT, tuple(words[1:4]))
+    return text, CaseQuestion(name, ASK_FREQUENT, tuple(words[1:4]))

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from longctx.core.measure.case import Case, Query, Span, Task
+from longctx.core.measure.case import Case, CaseQuestion, Span, Task
 from longctx.core.measure.eval.filling import Count, counter
 from longctx.core.measure.prose import Prose
 
@@ -17,7 +17,7 @@ from longctx.core.measure.prose import Prose
 NOISE = (
     "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n"
 )
-Sample = Callable[[Random, int, Count], tuple[str, Query]]
+Sample = Callable[[Random, int, Count], tuple[str, CaseQuestion]]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from random import Random
 from uuid import UUID
 
-from longctx.core.measure.case import Query
-from longctx.core.measure.eval.filling import Count, Stream, fill, spread
+from longctx.core.measure.case import CaseQuestion
+from longctx.core.measure.eval.filling import Count, UnitStream, fill, spread
 from longctx.core.measure.eval.ruler.making import NOISE, Materials, Words, ascending, spans
 
 DIGITS = 7
@@ -40,7 +40,7 @@ class NeedleTask:
 
 def make(
     name: str, needles: NeedleTask, materials: Materials, draw: Random, length: int, count: Count
-) -> tuple[str, Query]:
+) -> tuple[str, CaseQuestion]:
     """A document with its needles, and the question for them.
 
     Raises:
@@ -55,7 +55,7 @@ def make(
     places = ascending(draw, len(hidden))
     end = " " if needles.haystack == "prose" else "\n"
     pieces = [line + end for line in hidden]
-    units = Stream(_filling(needles, materials, draw, fresh))
+    units = UnitStream(_filling(needles, materials, draw, fresh))
 
     def render(number: int) -> str:
         return "".join(spread(pieces, units.first(number), places)).rstrip() + "\n"
@@ -63,7 +63,7 @@ def make(
     text = fill(render, count, length, name)
     answers = tuple(value for key in asked for value in values[key])
     where = spans(text, [lines[value] for value in answers])
-    return text, Query(name, _question(needles, asked), answers, where)
+    return text, CaseQuestion(name, _question(needles, asked), answers, where)
 
 
 def _line(needles: NeedleTask, key: str, value: str) -> str:

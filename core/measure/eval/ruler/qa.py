@@ -6,10 +6,10 @@ from itertools import islice
 from random import Random
 from typing import Any
 
-from longctx.core.measure.case import Case, Query, Span, Task
+from longctx.core.measure.case import Case, CaseQuestion, Span, Task
 from longctx.core.measure.eval.filling import Count, counter, fill, spread
 from longctx.core.measure.eval.ruler.making import ascending, spans
-from longctx.core.measure.eval.ruler.squad import Asked, Squad
+from longctx.core.measure.eval.ruler.squad import Squad, SquadQuestion
 from longctx.core.measure.eval.scorers import string_match_part
 
 MAX_NEW_TOKENS = 32
@@ -39,7 +39,13 @@ def task(name: str, squad: Squad) -> Task:
 
 
 def _case(
-    case: str, name: str, squad: Squad, asked: Asked, draw: Random, length: int, count: Count
+    case: str,
+    name: str,
+    squad: Squad,
+    asked: SquadQuestion,
+    draw: Random,
+    length: int,
+    count: Count,
 ) -> Case:
     others = _others(squad, asked, draw)
     places = ascending(draw, len(asked.contexts))
@@ -48,11 +54,13 @@ def _case(
         return _listed(spread(asked.contexts, others[:number], places))
 
     text = fill(render, count, length, name, len(others))
-    query = Query(name, ASK.format(question=asked.question), asked.answers, _where(text, asked))
+    query = CaseQuestion(
+        name, ASK.format(question=asked.question), asked.answers, _where(text, asked)
+    )
     return Case(case, text, (query,))
 
 
-def _mixed(asked: Asked, seed: int) -> Asked:
+def _mixed(asked: SquadQuestion, seed: int) -> SquadQuestion:
     """The question with its paragraphs shuffled, in the same order at every length."""
     draw = Random(f"{seed}/{asked.question}")
     return replace(asked, contexts=tuple(draw.sample(asked.contexts, len(asked.contexts))))
@@ -62,7 +70,7 @@ def _listed(paragraphs: Sequence[str]) -> str:
     return "\n\n".join(f"Document {i}:\n{text}" for i, text in enumerate(paragraphs, 1)) + "\n"
 
 
-def _others(squad: Squad, asked: Asked, draw: Random) -> list[str]:
+def _others(squad: Squad, asked: SquadQuestion, draw: Random) -> list[str]:
     """All other paragraphs; those of the same article come first, as they distract more."""
     related = [text for text in asked.related if text not in asked.contexts]
     known = {*related, *asked.contexts}
@@ -70,7 +78,7 @@ def _others(squad: Squad, asked: Asked, draw: Random) -> list[str]:
     return draw.sample(related, len(related)) + draw.sample(rest, len(rest))
 
 
-def _where(text: str, asked: Asked) -> tuple[Span, ...]:
+def _where(text: str, asked: SquadQuestion) -> tuple[Span, ...]:
     """The first answer that a paragraph of the question contains; empty if none does."""
     for context in asked.contexts:
         for answer in asked.answers:

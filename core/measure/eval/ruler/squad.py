@@ -15,7 +15,7 @@ FORMS = (
 
 
 @dataclass(frozen=True)
-class Asked:
+class SquadQuestion:
     """A question of a file.
 
     Attributes:
@@ -34,7 +34,7 @@ class Asked:
 class Squad:
     """All questions of a file that have an answer, and all paragraphs, each once."""
 
-    questions: tuple[Asked, ...]
+    questions: tuple[SquadQuestion, ...]
     paragraphs: tuple[str, ...]
 
 
@@ -54,7 +54,7 @@ def read_squad(path: Path) -> Squad:
     return Squad(questions, tuple(paragraphs))
 
 
-def _parsed(path: Path, text: str) -> Iterator[Asked]:
+def _parsed(path: Path, text: str) -> Iterator[SquadQuestion]:
     try:
         whole = parsed_json(text)
     except ValueError:
@@ -76,21 +76,21 @@ def _parsed(path: Path, text: str) -> Iterator[Asked]:
                 raise UsageError(what, f"{error} in {line[:60]!r}", FORMS) from error
 
 
-def _articles(data: Any) -> Iterator[Asked]:
+def _articles(data: Any) -> Iterator[SquadQuestion]:
     for article in data:
         contexts = [_text(paragraph["context"]) for paragraph in article["paragraphs"]]
         for paragraph, context in zip(article["paragraphs"], contexts, strict=True):
             related = tuple(other for other in dict.fromkeys(contexts) if other != context)
-            yield Asked("", (), (context,))  # a paragraph without questions counts too
+            yield SquadQuestion("", (), (context,))  # a paragraph without questions counts too
             for qa in paragraph["qas"]:
                 answers = () if qa.get("is_impossible") else _answers(qa["answers"])
-                yield Asked(_text(qa["question"]), answers, (context,), related)
+                yield SquadQuestion(_text(qa["question"]), answers, (context,), related)
 
 
-def _line(entry: Any) -> Asked:
+def _line(entry: Any) -> SquadQuestion:
     contexts = entry["context"] if isinstance(entry["context"], list) else [entry["context"]]
     answers = _answers(entry["answers"])
-    return Asked(_text(entry["question"]), answers, tuple(map(_text, contexts)))
+    return SquadQuestion(_text(entry["question"]), answers, tuple(map(_text, contexts)))
 
 
 def _answers(values: Any) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from random import Random
 from string import ascii_uppercase
 
-from longctx.core.measure.case import Query
+from longctx.core.measure.case import CaseQuestion
 from longctx.core.measure.eval.filling import Count, fill, spread
 from longctx.core.measure.eval.ruler.making import NOISE, ascending, is_said, spans
 
@@ -15,7 +15,7 @@ ASK = (
 )
 
 
-def make(name: str, draw: Random, length: int, count: Count) -> tuple[str, Query]:
+def make(name: str, draw: Random, length: int, count: Count) -> tuple[str, CaseQuestion]:
     """A chain of assignments in order, among noise, and the question for all its variables.
 
     Raises:
@@ -36,4 +36,4 @@ def make(name: str, draw: Random, length: int, count: Count) -> tuple[str, Query
 
     text = fill(render, count, length, name)
     question = ASK.format(count=len(variables), value=value)
-    return text, Query(name, question, tuple(variables), spans(text, chain))
+    return text, CaseQuestion(name, question, tuple(variables), spans(text, chain))

@@ -10,7 +10,7 @@ from longctx.core.common.errors import UsageError
 from longctx.core.engine.setup import prepare
 from longctx.core.kv import spans
 from longctx.core.measure.calibrate import span_search
-from longctx.core.measure.calibrate.maps import LayerMaps, Place, Sample, Tap, haystacks
+from longctx.core.measure.calibrate.maps import BlockPlace, LayerMaps, MapSample, MapTap, haystacks
 from longctx.core.measure.calibrate.span_search import REFERENCE, Shape
 from longctx.core.model.adapter import Decoder, Layer
 from longctx.core.model.rope import NoRope
@@ -216,18 +216,18 @@ def test_a_block_shorter_than_every_needle_is_refused(engine):
 
 def test_evidence_is_within_the_block():
     samples = [
-        Sample(torch.empty(0), (Place(4, 5, 7), Place(20, 20, 24))),
-        Sample(torch.empty(0), (Place(8, 10, 11),)),
+        MapSample(torch.empty(0), (BlockPlace(4, 5, 7), BlockPlace(20, 20, 24))),
+        MapSample(torch.empty(0), (BlockPlace(8, 10, 11),)),
     ]
     expected = mask(4, (1, 2), (0, 3), (2, 2))
     assert torch.equal(span_search.evidence_of(samples, block=4), expected)
 
 
-def tapped(layer: Layer) -> tuple[Tap, tuple[torch.Tensor, ...]]:
+def tapped(layer: Layer) -> tuple[MapTap, tuple[torch.Tensor, ...]]:
     torch.manual_seed(3)
     q, k, v = (torch.randn(heads, 16, 6, dtype=torch.float64) for heads in (4, 2, 2))
-    sample = Sample(torch.zeros(16), (Place(2, 3, 5), Place(10, 10, 12)))
-    tap = Tap(sample, first=2, block=4, shares=[0.5, 0.9])
+    sample = MapSample(torch.zeros(16), (BlockPlace(2, 3, 5), BlockPlace(10, 10, 12)))
+    tap = MapTap(sample, first=2, block=4, shares=[0.5, 0.9])
     tap.attend(layer, q, k, v)
     return tap, (q, k, v)
 
@@ -256,7 +256,7 @@ def test_a_layer_with_a_sliding_window_has_no_maps():
 
 def test_a_pass_is_the_models_own_attention(engine):
     sample = next(haystacks(engine, 1, 0, first=16, block=128))
-    hidden = engine.decoder.read(sample.ids, Tap(sample, 16, 128, [0.9]))
+    hidden = engine.decoder.read(sample.ids, MapTap(sample, 16, 128, [0.9]))
     with engine.decoder.as_it_is() as model, torch.inference_mode():
         expected = model.base_model(sample.ids[None]).last_hidden_state[0]
     assert torch.allclose(hidden, expected, atol=1e-4)

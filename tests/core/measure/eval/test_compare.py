@@ -21,7 +21,7 @@ from longctx.core.measure.eval.compare_files import (
     quality_by_length,
     write,
 )
-from longctx.core.measure.eval.compare_job import Job, Piece, Way
+from longctx.core.measure.eval.compare_job import AskedHow, CaseAsked, CompareJob
 from longctx.core.measure.eval.compare_process import Died, messages
 from longctx.core.measure.eval.compare_rows import make_row
 
@@ -176,10 +176,12 @@ def test_a_process_that_dies_while_it_writes_is_dead(tmp_path):
 
 
 def test_a_process_that_fails_says_how(tmp_path):
-    job = Job(Setup(method="h2"), 900, 1, 0, (Piece("niah", 0, (Way("method", "dense"),)),))
+    job = CompareJob(
+        Setup(method="h2"), 900, 1, 0, (CaseAsked("niah", 0, (AskedHow("method", "dense"),)),)
+    )
     with pytest.raises(Died, match="exit code 3: no such thing"):
         list(messages(job.to_json(), fake(tmp_path)))
-    assert Job.from_json(job.to_json()) == job
+    assert CompareJob.from_json(job.to_json()) == job
 
 
 def test_ctrl_c_ends_the_process_and_its_files(tmp_path):
@@ -200,8 +202,8 @@ def test_ctrl_c_ends_the_process_and_its_files(tmp_path):
 
 
 def test_a_job_that_its_method_cannot_do_fails_by_its_words(monkeypatch, capfd):
-    piece = Piece("niah", 0, (Way("method", "dense"),))
-    job = Job(Setup(**{**vars(SETUP), "method": "full"}), 4500, 1, 0, (piece,))
+    piece = CaseAsked("niah", 0, (AskedHow("method", "dense"),))
+    job = CompareJob(Setup(**{**vars(SETUP), "method": "full"}), 4500, 1, 0, (piece,))
     monkeypatch.setattr(sys, "stdin", StringIO(job.to_json()))
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # what it does to it is undone
     compare_job.main()

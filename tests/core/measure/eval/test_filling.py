@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from longctx.core.common.errors import UsageError
-from longctx.core.measure.eval.filling import Stream, counter, fill, spread
+from longctx.core.measure.eval.filling import UnitStream, counter, fill, spread
 from longctx.core.model.files import open_model_files
 
 
@@ -59,7 +59,7 @@ def test_pieces_stand_in_order_at_their_places():
 
 
 def test_a_stream_is_read_once():
-    stream = Stream(iter("abcdef"))
+    stream = UnitStream(iter("abcdef"))
     assert stream.first(4) == list("abcd")
     assert stream.first(2) == list("ab")
     assert stream.first(9) == list("abcdef")

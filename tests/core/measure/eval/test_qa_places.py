@@ -6,7 +6,7 @@ import torch
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import UsageError
 from longctx.core.ingest.ingest import ingest
-from longctx.core.measure.eval.qa_places import LINE, PLACE, TEXT, Placed, place
+from longctx.core.measure.eval.qa_places import LINE, PLACE, TEXT, PlacedQuestion, place
 from longctx.core.measure.eval.qa_questions import Item, read_items
 
 
@@ -14,7 +14,7 @@ def item(*answers: str, **more: object) -> Item:
     return Item("a.yaml", "question", 4, "who?", answers, **more)
 
 
-def placed(session, *answers: str, **more: object) -> Placed:
+def placed(session, *answers: str, **more: object) -> PlacedQuestion:
     return place([item(*answers, **more)], session.document)[0]
 
 
@@ -99,7 +99,7 @@ def test_an_answer_that_stands_nowhere_has_no_place(letters_session):
 
 
 def test_all_tokens_of_one_place_must_be_gathered():
-    one = Placed(item("x"), None, TEXT, ((3, 5), (8, 9)))
+    one = PlacedQuestion(item("x"), None, TEXT, ((3, 5), (8, 9)))
     gathered = [[3, 4], [0, 8, 11], [2, 3, 5], [4, 9], []]
     hits = [one.is_among(torch.tensor(tokens, dtype=torch.long)) for tokens in gathered]
     assert hits == [True, True, False, False, False]

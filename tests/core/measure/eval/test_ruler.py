@@ -11,7 +11,7 @@ from longctx.core.measure.eval.filling import counter
 from longctx.core.measure.eval.ruler import tracking
 from longctx.core.measure.eval.ruler.counting import ASK_COMMON, make_common, make_frequent
 from longctx.core.measure.eval.ruler.making import NOISE, Materials, Words, sample_words
-from longctx.core.measure.eval.ruler.squad import Asked, Squad
+from longctx.core.measure.eval.ruler.squad import Squad, SquadQuestion
 from longctx.core.measure.eval.ruler.tasks import NAMES, NEEDLES, tasks
 from longctx.core.measure.prose import read_prose
 from longctx.core.model.files import open_model_files
@@ -19,13 +19,15 @@ from longctx.core.model.files import open_model_files
 LENGTH = 1500
 SQUAD = Squad(
     tuple(
-        Asked(f"What is thing {i}?", (f"answer {i}", "or so"), (f"Thing {i} is answer {i}, sir.",))
+        SquadQuestion(
+            f"What is thing {i}?", (f"answer {i}", "or so"), (f"Thing {i} is answer {i}, sir.",)
+        )
         for i in range(40)
     ),
     tuple(f"Thing {i} is answer {i}, sir." for i in range(40)),
 )
 HOTPOT = Squad(
-    (Asked("Who?", ("Ann",), ("Bob is it.", "It is Ann.")),),
+    (SquadQuestion("Who?", ("Ann",), ("Bob is it.", "It is Ann.")),),
     ("Bob is it.", "It is Ann.", "Nobody knows.", *(f"On day {i} it rained." for i in range(900))),
 )
 LINE = re.compile(r"One of the special magic (number|uuid)s for (\S+) is: (\S+)\.")
@@ -218,7 +220,7 @@ def test_a_question_stands_among_other_paragraphs(made, tokenizer):
 
 def test_paragraphs_of_the_same_article_come_first(tokenizer):
     related = tuple(f"Of the same article, part {i}." for i in range(20))
-    asked = Asked("Who?", ("Ann",), ("It is Ann.",), related)
+    asked = SquadQuestion("Who?", ("Ann",), ("It is Ann.",), related)
     others = tuple(f"Of another article, part {i}." for i in range(90))
     squad = Squad((asked,), ("It is Ann.", *others, *related))
     made = tasks(Materials(read_prose(None), sample_words()), {"qa_1": squad})
@@ -240,7 +242,7 @@ def test_questions_are_the_same_at_every_length_and_asked_once(made, tokenizer):
 
 @pytest.mark.parametrize("count", [10, 1500, 2000])
 def test_fewer_questions_are_the_first_of_more(tokenizer, count):
-    asked = tuple(Asked(f"What is {i}?", ("it",), ("It.",)) for i in range(7400))
+    asked = tuple(SquadQuestion(f"What is {i}?", ("it",), ("It.",)) for i in range(7400))
     squad = Squad(asked, ("It.",))
     task = tasks(Materials(read_prose(None), sample_words()), {"qa_1": squad})["qa_1"]
     some, more = (
@@ -252,8 +254,8 @@ def test_fewer_questions_are_the_first_of_more(tokenizer, count):
 
 
 def test_questions_with_too_long_paragraphs_are_passed_over(tokenizer):
-    long = Asked("Long?", ("it",), ("It is so. " * 90, "And more. " * 9))
-    short = tuple(Asked(f"Short {i}?", ("it",), (f"It is {i}.", "Yes.")) for i in range(9))
+    long = SquadQuestion("Long?", ("it",), ("It is so. " * 90, "And more. " * 9))
+    short = tuple(SquadQuestion(f"Short {i}?", ("it",), (f"It is {i}.", "Yes.")) for i in range(9))
     squad = Squad((long, *short), ("Other.",))
     made = tasks(Materials(read_prose(None), sample_words()), {"qa_2": squad})["qa_2"]
     for seed in range(4):

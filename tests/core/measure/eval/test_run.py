@@ -7,7 +7,7 @@ import pytest
 
 from longctx.core.common.errors import UsageError
 from longctx.core.engine.choice import Setup
-from longctx.core.measure.case import Case, Query, Task
+from longctx.core.measure.case import Case, CaseQuestion, Task
 from longctx.core.measure.eval import run as runs
 from longctx.core.measure.eval.run import Evaluation, Watch, run
 from longctx.core.measure.eval.summary import averages, cells
@@ -23,7 +23,9 @@ def make(name: str, most: int = 100) -> Task:
         if length < 10:
             raise UsageError("too short")
         for i in range(min(count, most)):
-            yield Case(f"{name}/{length}/{i}", f"{seed} " * length, (Query(name, "?", ("x",)),))
+            yield Case(
+                f"{name}/{length}/{i}", f"{seed} " * length, (CaseQuestion(name, "?", ("x",)),)
+            )
 
     return Task(name, cases, lambda right, answer: float(answer == right[0]), 7)
 

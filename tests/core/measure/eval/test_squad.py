@@ -5,7 +5,7 @@ import json
 import pytest
 
 from longctx.core.common.errors import UnreadableInput, UsageError
-from longctx.core.measure.eval.ruler.squad import Asked, read_squad
+from longctx.core.measure.eval.ruler.squad import SquadQuestion, read_squad
 
 DATA = {
     "version": "v2.0",
@@ -32,7 +32,7 @@ def test_squads_json(tmp_path):
     file = tmp_path / "squad.json"
     file.write_text(json.dumps(DATA))
     squad = read_squad(file)
-    expected = Asked("What do boats do?", ("float",), ("Boats float.",), ("Some sink.",))
+    expected = SquadQuestion("What do boats do?", ("float",), ("Boats float.",), ("Some sink.",))
     assert squad.questions == (expected,)
     assert squad.paragraphs == ("Boats float.", "Some sink.", "It is salt.")
 
@@ -47,7 +47,10 @@ def test_json_lines(tmp_path, answers):
     ]
     file.write_text("\n".join(json.dumps(line) for line in lines) + "\n\n")
     squad = read_squad(file)
-    first, second = Asked("Q?", ("a", "b"), ("One.",)), Asked("R?", ("c",), ("One.", "Two."))
+    first, second = (
+        SquadQuestion("Q?", ("a", "b"), ("One.",)),
+        SquadQuestion("R?", ("c",), ("One.", "Two.")),
+    )
     assert squad.questions == (first, second)
     assert squad.paragraphs == ("One.", "Two.", "Three.")
 

@@ -11,7 +11,7 @@ import pytest
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.engine.choice import Setup
 from longctx.core.measure.niah import run as niah
-from longctx.core.measure.niah.report import NeedleReport, Read, Trial
+from longctx.core.measure.niah.report import HaystackRead, NeedleReport, Trial
 from longctx.core.measure.runner import Asked, How
 
 SETUP = Setup(dtype="fp32", threads=1)
@@ -57,7 +57,7 @@ def answering(monkeypatch):
 
 def test_needles_are_found(temporary, tmp_path):
     told, trials = [], []
-    watch = niah.Watch(
+    watch = niah.NeedleWatch(
         on_progress=lambda plan, progress: told.append((plan.name, progress.tokens)),
         on_trial=lambda plan, number, trial, kept: trials.append((number, trial)),
     )
@@ -101,7 +101,9 @@ def test_a_run_goes_on_where_it_stopped(answering, tmp_path):
     assert not (tmp_path / "report.json").exists()
     answering()
     trials = []
-    watch = niah.Watch(on_trial=lambda plan, number, trial, kept: trials.append((trial, kept)))
+    watch = niah.NeedleWatch(
+        on_trial=lambda plan, number, trial, kept: trials.append((trial, kept))
+    )
     report = niah.run(SETUP, wanted, watch)
     assert read == ["900/0", "900/1", "1200/0", "1200/1"]
     assert list(report.asked) == [trial for trial, _ in trials]
@@ -204,7 +206,7 @@ def test_report_counts_by_kind_and_cell():
         trial("number", 600, 1.0, False, False),
     )
     settings = {"lengths": (600,), "depths": (0.0, 1.0), "bar": 1.0}
-    report = NeedleReport(settings, (Read("600/0", 600, 0.5, 0.1, trials),))
+    report = NeedleReport(settings, (HaystackRead("600/0", 600, 0.5, 0.1, trials),))
     values = report.as_dict()
     assert not report.passed
     assert (values["schema_version"], values["asked"], values["answered"]) == (2, 4, 2)

@@ -3,9 +3,9 @@
     python -m longctx.profiles.recipe.heads profiles/tiny samples/questions/*.yaml
 
 Joins the documents that the sheets name (beside the sheets' folder), reads them once over REFORM's
-evicted cache, and searches greedily, then by swaps, for the heads whose mean cosine puts the
+evicted cache, and searches greedily, then by swaps, for the heads whose mean cosine ranks the
 answers' tokens first: the least mean log(rank + 1) of the scores, pooled as REFORM pools them.
-Sheets whose document is not there are left out. Other number formats may give other heads.
+Sheets whose document is missing are skipped. Other number formats may give other heads.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def joined(sheets: list[Path]) -> tuple[str, Asked]:
     """All documents in one text, and each question with the characters of its answer there.
 
     Raises:
-        UsageError: no sheet's document is there.
+        UsageError: all sheets' documents are missing.
     """
     text, asked = "", []
     for sheet in sheets:
@@ -70,7 +70,7 @@ def joined(sheets: list[Path]) -> tuple[str, Asked]:
 
 
 def _place(document: str, item: dict) -> int:
-    """The character at which an answer starts, on the line that its sheet names."""
+    """The character where an answer starts, on the line that its sheet names."""
     before = document.splitlines(keepends=True)[: item["line"] - 1]
     return document.index(item["answer"], sum(map(len, before)))
 
@@ -78,10 +78,10 @@ def _place(document: str, item: dict) -> int:
 def log_rank(scores: Tensor, answer: range) -> Tensor:
     """The mean log(rank + 1) of an answer's tokens; 0 is best.
 
-    A token's rank is the number of tokens that score higher, and half of those that score the same.
+    A token's rank is the number of tokens that score higher, plus half of those that score equal.
 
     Args:
-        scores: (N,) pooled.
+        scores: (N,) pooled scores.
         answer: the tokens of the answer.
     """
     own = scores[answer.start : answer.stop, None]
@@ -90,10 +90,10 @@ def log_rank(scores: Tensor, answer: range) -> Tensor:
 
 
 class Search:
-    """Looks for the heads that find the answers of questions about one text.
+    """Searches for the heads that find the answers to questions about one text.
 
     Args:
-        heads: those that were read.
+        heads: the heads that were read.
         text: (heads, N, D) unit vectors of the text's tokens.
         questions: (heads, T, D) unit vectors of each question's tokens.
         answers: the text's tokens that hold each answer.
@@ -107,15 +107,15 @@ class Search:
         self._text, self._questions, self._pool = text, questions, pool
 
     def choose(self, among: Heads, count: int, candidates: int) -> Heads:
-        """Greedily from the best single heads, then by swaps while one helps.
+        """Chooses greedily from the best single heads, then by swaps while one helps.
 
         Args:
-            among: those to choose from.
-            count: heads wanted.
-            candidates: best single heads, from which all are taken.
+            among: heads to choose from.
+            count: number of heads to choose.
+            candidates: number of best single heads, from which all are taken.
 
         Returns:
-            `count` heads, or as many as there are, in the order of layers.
+            `count` heads, or as many as there are, in layer order.
         """
         alone = self.losses((), among)
         among = tuple(head for (head,) in sorted(alone, key=alone.__getitem__)[:candidates])
@@ -126,7 +126,7 @@ class Search:
             _tell(f"  {list(map(list, best))}: {losses[best]:.4f}")
         while True:
             losses = {}
-            for out in best:  # the set itself is one of those that every round gives
+            for out in best:  # every round also yields the set itself
                 losses |= self.losses(tuple(head for head in best if head != out), among)
             swapped = min(losses, key=losses.__getitem__)
             if losses[swapped] >= losses[best]:
@@ -135,7 +135,7 @@ class Search:
             _tell(f"  {list(map(list, best))}: {losses[best]:.4f}")
 
     def losses(self, base: Heads, among: Heads) -> dict[Heads, float]:
-        """The mean `log_rank` of these heads with each of some others, by the heads together."""
+        """The mean `log_rank` of `base` with each head of `among` added, by the resulting heads."""
         found: dict[Heads, list[Tensor]] = {
             tuple(sorted((*base, head))): [] for head in among if head not in base
         }
@@ -151,12 +151,12 @@ class Search:
         return {heads: float(torch.stack(ranks).mean()) for heads, ranks in found.items()}
 
     def loss(self, heads: Heads) -> float:
-        """The mean `log_rank` of the mean cosine of some heads; less is better."""
+        """The mean `log_rank` of the heads' mean cosine; lower is better."""
         (loss,) = self.losses(heads[:-1], heads[-1:]).values()
         return loss
 
     def _cosines(self, words: Tensor, head: Head) -> Tensor:
-        """(T, N) of a question's tokens with the text's."""
+        """(T, N) cosines of a question's tokens with the text's."""
         index = self.heads.index(head)
         return words[index] @ self._text[index].T
 
@@ -168,7 +168,7 @@ def read(options: argparse.Namespace) -> tuple[Search, Heads, Heads]:
     """Reads the text and the questions.
 
     Returns:
-        The search, the heads to choose from, and the profile's own, which may lie in other layers.
+        The search, the heads to choose from, and the profile's own, which may be in other layers.
 
     Raises:
         UsageError: no such layers, or no questions.
@@ -205,12 +205,12 @@ def _of_layers(heads: Heads, first: int, last: int) -> Heads:
 
 
 def _tokens(encoding: Encoding, first: int, end: int) -> range:
-    """The tokens of some characters."""
+    """The tokens of characters [first, end)."""
     return range(encoding.char_to_token(first), encoding.char_to_token(end - 1) + 1)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Prints the chosen heads, and those of the profile beside them."""
+    """Prints the chosen heads next to the profile's."""
     options = _options(arguments)
     search, among, own = read(options)
     print(f"{len(search.answers)} questions, mean log(rank + 1)", flush=True)

@@ -1,6 +1,6 @@
-"""A model's profile, and a document and questions as REFORM reads them, by its own code.
+"""A model's profile, and a document and questions read with REFORM's own code.
 
-Knows nothing of which heads are wanted.
+Knows nothing of which heads are chosen.
 """
 
 from pathlib import Path
@@ -17,11 +17,11 @@ from longctx.core.model.files import ModelFiles
 from longctx.core.profile import profile
 from longctx.core.profile.prompt import PromptEncoder
 
-QUESTION = "\nQuestion: {question}\nAnswer:"  # where a model comes without a profile
+QUESTION = "\nQuestion: {question}\nAnswer:"  # for a model without a profile
 
 
 def profile_of(files: ModelFiles, path: Path | None) -> profile.Profile:
-    """The profile of a file, or of the model's folder; without either the bundled model's prompt.
+    """The profile in a file or in the model's folder; else the bundled model's prompt.
 
     Args:
         files: the model.
@@ -35,11 +35,11 @@ def profile_of(files: ModelFiles, path: Path | None) -> profile.Profile:
 
 
 class Reading:
-    """Documents read as REFORM reads them, and questions put to them.
+    """Reads documents and their questions as REFORM does.
 
     Args:
         decoder: the model.
-        options: of REFORM; its heads are the ones measured.
+        options: REFORM's; its heads are the ones measured.
         prompt: encodes prefix and question.
     """
 
@@ -53,7 +53,7 @@ class Reading:
             ids: (N,) its tokens.
 
         Returns:
-            REFORM as it stands after it, and (heads, N, D) float32 unit vectors of its tokens.
+            REFORM's state after it, and (heads, N, D) float32 unit vectors of its tokens.
         """
         method = Method(self._options, self._decoder.layers)
         prefix, blocks = self._prompt.prefix(), []
@@ -68,7 +68,7 @@ class Reading:
         Returns:
             (heads, T, D) float32 unit vectors of the question's own words.
         """
-        # The question is read from the snapshot, as in a later process. It is no whole chunk, so
+        # The question is read from the snapshot, as in a later process. It is not a whole chunk, so
         # nothing is evicted for it.
         device = self._decoder.device
         place = Place(str(device), self._decoder.dtype)

@@ -1,6 +1,6 @@
 """What differs between the models that the recipe makes: sizes, tokenizer, prompt, refusals.
 
-A YAML file beside this one for each model; every command that needs it takes `--settings`.
+Each model has a YAML file beside this one; every command that needs it takes `--settings`.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ class Settings:
     """The settings of one model; the file has the same names.
 
     Attributes:
-        sizes: of `training.model.Config`.
+        sizes: fields of `training.model.Config`.
         special: the tokenizer's tokens for a document's start, an answer's end, and padding.
-        longest: bytes of a token.
-        questions: what may stand before a question.
-        answer: what stands before an answer.
-        refusal: the answer where the document has none.
+        longest: most bytes of a token.
+        questions: texts that may come before a question.
+        answer: text before an answer.
+        refusal: the answer if the document has none.
         absent: share of the questions whose answer is left out of their document.
     """
 

@@ -1,6 +1,6 @@
 """Reads folders of text for the recipe: plain or xz-compressed books, source code.
 
-Order is fixed (sorted paths), so that runs agree. Knows nothing of tokens.
+The order is fixed (sorted paths), so that runs agree. Knows nothing of tokens.
 """
 
 import json
@@ -13,7 +13,7 @@ PLAIN = {".txt", ".md", ".py", ".log"}
 
 
 def read_text(path: Path) -> str:
-    """A file's text, decompressed when its name ends in `.xz`."""
+    """A file's text, decompressed if its name ends in `.xz`."""
     raw = path.read_bytes()
     if path.suffix == ".xz":
         raw = lzma.decompress(raw)
@@ -21,10 +21,10 @@ def read_text(path: Path) -> str:
 
 
 def text_files(folder: Path) -> list[Path]:
-    """The text files of a folder, sorted; files below it too. A file stands for itself.
+    """The text files of a folder and its subfolders, sorted; a file is the only one of itself.
 
     Raises:
-        FileNotFoundError: When there is none.
+        FileNotFoundError: there is none.
     """
     if folder.is_file():
         return [folder]

@@ -1,6 +1,6 @@
-"""The text in which needles lie, as tokens: books, code, logs, paragraphs, shuffled pieces.
+"""The text that needles are hidden in, as tokens: books, code, logs, paragraphs, shuffled pieces.
 
-Slices of arrays prepared beforehand, so that making one costs next to nothing. Knows nothing of
+Haystacks are slices of prepared arrays, so that making one costs next to nothing. Knows nothing of
 needles.
 """
 
@@ -29,7 +29,7 @@ SHARES = {
 
 @dataclass(frozen=True)
 class Corpus:
-    """What prepare.py wrote, in memory; workers share it."""
+    """What prepare.py wrote, in memory shared by workers."""
 
     prose: Ids
     code: Ids
@@ -40,7 +40,7 @@ class Corpus:
 
 
 def group_records(lines: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """One entry a context: context, source, asked = [(question, answer), ...]."""
+    """One entry per context: context, source, asked = [(question, answer), ...]."""
     grouped: dict[str, dict[str, Any]] = {}
     for line in lines:
         entry = dict(context=line["context"], source=line["source"], asked=[])
@@ -63,7 +63,7 @@ def load(folder: Path) -> Corpus:
 
 
 class Haystacks:
-    """Makes haystacks of a wanted number of tokens."""
+    """Makes haystacks of a given number of tokens."""
 
     def __init__(
         self, corpus: Corpus, tokenizer: Tokenizer, rng: random.Random, settings: Settings
@@ -89,11 +89,11 @@ class Haystacks:
         return source[at : at + count].astype(np.int64)
 
     def prose(self, count: int) -> Ids:
-        """Running text of one book."""
+        """Running text from one book."""
         return self.slice(self.corpus.prose, count)
 
     def make(self, count: int) -> tuple[Ids, str]:
-        """A haystack of any kind, and which."""
+        """A haystack of any kind, and its kind."""
         kind = self.rng.choices(list(SHARES), list(SHARES.values()))[0]
         if count == 0:
             return np.zeros(0, np.int64), kind
@@ -118,7 +118,7 @@ class Haystacks:
         return np.concatenate(parts)[:count].astype(np.int64), kind
 
     def asked_prose(self, count: int, wanted: int) -> tuple[Ids, list[list[Any]]]:
-        """Running text with a mined question; up to `wanted` questions with offsets into it."""
+        """Running text with mined questions, at most `wanted`, with offsets into it."""
         anchor = self.rng.choice(self.corpus.asked)
         low = max(0, anchor[1] - count)
         start = self.rng.randint(low, max(low, min(anchor[0], len(self.corpus.prose) - count)))

@@ -1,6 +1,6 @@
-"""A grammar of log files: each file draws a format, and every line fills it anew.
+"""A grammar of log files: each file draws a format, and every line fills it again.
 
-Stands in for the logs, tables and exports in which a needle may lie. Knows nothing of tokens.
+Stands in for the logs, tables and exports that a needle may be in. Knows nothing of tokens.
 """
 
 import json
@@ -24,7 +24,7 @@ FIELDS, LABELS, VERBS = words("log_fields"), words("log_labels"), words("log_ver
 
 
 class LogFile:
-    """One log file: its format is drawn once; `lines` then makes as many as wanted."""
+    """One log file: its format is drawn once; `lines` then makes as many lines as needed."""
 
     def __init__(self, pools: Pools, rng: random.Random):
         self.values, self.rng = Values(pools, rng), rng

@@ -1,9 +1,9 @@
 """Questions that a book's own sentences answer, found by rules without a parser.
 
 Each rule turns a plain sentence into a question whose answer is a span of it: who did something,
-the place, time or number at its end, who said a line, a missing word. The questions are rough and
-many: they teach reading natural sentences, not grammar. Text in, `Mined` records out; knows nothing
-of tokens.
+the place, time or number at its end, who said a line, a missing word. The questions are many and
+rough: they teach how to read natural sentences, not grammar. Text in, `Mined` records out; knows
+nothing of tokens.
 """
 
 import random
@@ -51,7 +51,7 @@ WHEN = re.compile(
 
 @dataclass(frozen=True)
 class Mined:
-    """A question on the sentence text[start:end]; the answer is a span of that sentence."""
+    """A question about the sentence text[start:end]; the answer is a span of that sentence."""
 
     start: int
     end: int
@@ -60,7 +60,7 @@ class Mined:
 
 
 def lowered(subject: str) -> str:
-    """A sentence's first words, as they would stand inside another sentence."""
+    """A sentence's first words, as they would be written inside another sentence."""
     first = subject.split()[0]
     return (
         subject[0].lower() + subject[1:]
@@ -153,14 +153,14 @@ RULES: list[tuple[Callable[[str, random.Random], tuple[str, str] | None], float]
 
 
 def shortened(text: str, rng: random.Random) -> str:
-    """Drops what follows a comma, and at times the last phrase too."""
+    """Drops what follows a comma, and sometimes the last phrase too."""
     text = text.split(",")[0]
     tail = TAIL.fullmatch(text)
     return tail[1] if tail and len(tail[1]) > 15 and rng.random() < 0.4 else text
 
 
 def mine(text: str, rng: random.Random) -> list[Mined]:
-    """The questions found in a text, in order of their sentences, one each at most."""
+    """The questions found in a text, in sentence order, at most one per sentence."""
     found = []
     for match in SENTENCE.finditer(text):
         for rule, share in RULES:

@@ -53,7 +53,7 @@ Counts = dict[str, Counter[str]]
 
 
 def words_of(text: str) -> Counts:
-    """What each pattern of `WORDS` finds in a text, counted."""
+    """Counts of what each pattern of `WORDS` finds in a text."""
     found = {kind: Counter(re.findall(pattern, text)) for kind, pattern in WORDS.items()}
     for kind in ("names", "places", "surnames"):
         for word in words("no_names"):
@@ -114,7 +114,7 @@ def licensed(path: Path) -> list[dict[str, str]]:
 
 
 def prose_chunks(folder: Path, held: int) -> tuple[list[str], str]:
-    """The books in chunks, and the last `held` characters of the last file apart."""
+    """The books in chunks, and separately the last `held` characters of the last file."""
     texts = [read_text(path) for path in text_files(folder)]
     cut = max(0, len(texts[-1]) - held)
     texts[-1], rest = texts[-1][:cut], texts[-1][cut:]
@@ -133,7 +133,7 @@ def offset_questions(parts: list[tuple[np.ndarray, list[list[Any]], Counts]]) ->
 
 
 def write_lines(path: Path, records: Iterable[Any]) -> None:
-    """One JSON value a line."""
+    """Writes one JSON value per line."""
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(record) + "\n" for record in records)
 
@@ -141,7 +141,7 @@ def write_lines(path: Path, records: Iterable[Any]) -> None:
 def prepare(
     books: Path, code: Path, qa: Path, tokenizer: Path, out: Path, held: int, workers: int
 ) -> None:
-    """Does what the module says."""
+    """Writes the files that the module's docstring lists."""
     out.mkdir(parents=True, exist_ok=True)
     texts, rest = prose_chunks(books, held)
     (out / "held.txt").write_text(rest, "utf-8")

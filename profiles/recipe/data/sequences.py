@@ -1,8 +1,8 @@
 """Training sequences: one or more documents with questions and answers, and the weight of every
 token.
 
-Decides which kinds of documents follow each other and how long they are, by how far the training
-has come. Tokens are numpy arrays; torch is not needed here.
+Decides which kinds of documents follow each other and how long they are, by the progress of the
+training. Tokens are numpy arrays; torch is not needed here.
 """
 
 import random
@@ -30,7 +30,7 @@ MIX = {
 }
 EARLY = {"dense": 0.34, "needles": 0.36, "mined": 0.1, "paragraphs": 0.08, "text": 0.12}
 BEGUN = 0.08  # share of the training that has the early mix
-SHORTEST = 128  # tokens of a document
+SHORTEST = 128  # least tokens of a document
 
 
 class Sequences:
@@ -64,8 +64,8 @@ class Sequences:
             progress: share of the training that is over; short dense documents come first.
 
         Returns:
-            ids, weights, positions (of `length` each); asks, pairs and answers with offsets into
-            the sequence and, for asks and pairs, the start of their document last.
+            ids, weights, positions (`length` of each); asks, pairs and answers with offsets into
+            the sequence; asks and pairs end with the start of their document.
         """
         ids, weights, asks, pairs, answers = [], [], [], [], []
         at = 0
@@ -79,7 +79,7 @@ class Sequences:
         return np.concatenate(ids), np.concatenate(weights), positions, asks, pairs, answers
 
     def documents(self, length: int, progress: float) -> Iterator[Document]:
-        """Documents of about one size, or a single one, of `length` tokens in all."""
+        """Documents of similar size, or a single one, of `length` tokens in all."""
         mix = EARLY if progress < BEGUN else MIX
         size, rest = self.size(length, progress), length
         while rest:
@@ -90,13 +90,13 @@ class Sequences:
             rest -= count
 
     def size(self, length: int, progress: float) -> int:
-        """About how many tokens each document of a sequence has; `length` when there is one."""
+        """About how many tokens each document of a sequence has; `length` if there is only one."""
         short = [256, 512, 1024] if progress < 0.3 else [512, 1024, 2048, 2048]
         whole = 0.0 if progress < BEGUN else 0.25 if progress < 0.3 else 0.6
         return length if self.rng.random() < whole else self.rng.choice(short)
 
     def positions(self, length: int, progress: float) -> Ids:
-        """0, 1, 2 ...; in a third of the sequences with jumps, so that distances are no measure."""
+        """0, 1, 2 ...; with jumps in a third of the sequences, so that distances mean nothing."""
         positions = np.arange(length)
         if self.rng.random() < (0.35 if progress > BEGUN else 0.1):
             reach = int(2 ** self.rng.uniform(10, 16))

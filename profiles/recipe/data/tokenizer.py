@@ -19,7 +19,7 @@ PIECES = (
 
 
 def train(texts: Iterable[str], settings: Settings, size: int) -> Tokenizer:
-    """A tokenizer of `size` entries, the special ones first."""
+    """A tokenizer of `size` entries, the special tokens first."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [

@@ -1,7 +1,7 @@
 """A model in plain transformers: greedy answers to many prompts at once, and losses of texts.
 
 Prompts of one length are read together without padding; shorter ones among them are padded on the
-left and masked. Knows nothing of cases and of what is right.
+left and masked. Knows nothing of cases or of right answers.
 """
 
 import sys
@@ -17,12 +17,12 @@ from longctx.core.model.files import ModelFiles, open_model_files
 from longctx.core.tokens.safe_splits import plain_backend
 
 BATCH = {"cuda": 1 << 20, "cpu": 1 << 13}  # prompt tokens read at a time
-LOSS_BATCH = {"cuda": 1 << 15, "cpu": 1 << 12}  # their logits are kept in float32
-MARGIN = 4  # tokens an answer may be longer than the longest that is right
+LOSS_BATCH = {"cuda": 1 << 15, "cpu": 1 << 12}  # tokens whose logits are held in float32
+MARGIN = 4  # tokens by which an answer may exceed the longest right one
 
 
 class Answerer:
-    """A causal language model of a folder.
+    """A causal language model from a folder.
 
     Attributes:
         files: its files and tokenizer.
@@ -51,8 +51,8 @@ class Answerer:
         """Greedy answers, without white space around them.
 
         Args:
-            prompts: token ids of each.
-            rights: the longest right answer to each: none is decoded much further.
+            prompts: token ids of each prompt.
+            rights: the longest right answer to each; decoding stops a little beyond it.
 
         Returns:
             One text for each prompt, in order.
@@ -70,7 +70,7 @@ class Answerer:
         return found
 
     def _groups(self, prompts: list[np.ndarray], wanted: list[int]) -> Iterator[list[int]]:
-        """Prompts of like lengths and answers, as many as are read at a time."""
+        """Groups of prompts with similar lengths and answers, as many as are read at a time."""
         order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), wanted[i]))
         group: list[int] = []
         for index in order:
@@ -95,7 +95,7 @@ class Answerer:
             max_new_tokens=limit,
             do_sample=False,
             eos_token_id=self._ends,
-            pad_token_id=0,  # after an end, and not looked at
+            pad_token_id=0,  # after an answer's end, and ignored
         )
         return [self._text(row) for row in out[:, ids.shape[1] :].tolist()]
 
@@ -105,7 +105,7 @@ class Answerer:
 
     @torch.inference_mode()
     def loss(self, ids: np.ndarray, prefix: np.ndarray, window: int) -> float:
-        """Summed loss of a text's tokens, in bits; each window of it is read by itself.
+        """Summed loss of a text's tokens, in bits; each of its windows is read separately.
 
         Args:
             ids: (n,) the text's tokens.

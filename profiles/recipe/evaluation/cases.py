@@ -1,8 +1,8 @@
-"""Retrieval cases of a file of frames: a document of an exact length, a question, its answer.
+"""Retrieval cases from a file of frames: a document of an exact length, a question, its answer.
 
-Needles stand at uniformly drawn depths on line or sentence borders. In every second case, and in
-all of some kinds, other statements of the same kind stand in the document, with other keys and
-values. The answer and the question's keys stand nowhere else. Knows nothing of models.
+Needles are placed at uniformly drawn depths, at line or sentence ends. Every second case, and all
+of some kinds, also have other statements of the same kind, with other keys and values. The answer
+and the question's keys are nowhere else in the document. Knows nothing of models.
 """
 
 import random
@@ -18,20 +18,20 @@ from longctx.core.profile.prompt import PromptEncoder
 from longctx.profiles.recipe.evaluation.filler import Haystack
 from longctx.profiles.recipe.evaluation.fitting import Document, Draft, fit
 
-SLACK = 1 / 24  # share of haystack tokens too many: pieces have fewer together than each alone
+SLACK = 1 / 24  # share of extra haystack tokens: joined pieces have fewer tokens than single ones
 DISTRACTORS = (3, 6)  # fewest and most
-ROUNDS = 50  # draws for a case whose haystack holds its answer, or that has no exact length
+ROUNDS = 50  # draws if a case's haystack has its answer, or it gets no exact length
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a case is to be; everything else follows from it and the seed.
+    """The plan of a case; everything else follows from it and the seed.
 
     Attributes:
-        kind: of the fact.
-        number: of the case among those of its kind; decides frame and haystack.
-        distractors: other statements of the kind stand in the document.
-        absent: the statements that answer the question do not.
+        kind: kind of the fact.
+        number: the case's number among those of its kind; decides frame and haystack.
+        distractors: the document has other statements of the kind.
+        absent: the document lacks the statements that answer the question.
     """
 
     kind: str
@@ -45,11 +45,11 @@ class Case:
     """A question to a document.
 
     Attributes:
-        plan: what was wanted.
+        plan: the case's plan.
         haystack: name of the haystack.
-        document: the text and its tokens; `document.needles` are the answering statements first.
-        statements: how many of the needles answer the question; 0 where it has no answer.
-        question, answer: what is asked, and what alone is right.
+        document: the text and its tokens; in `document.needles`, statements that answer come first.
+        statements: how many of the needles answer the question; 0 if it has no answer.
+        question, answer: what is asked, and the only right answer.
         prompt: (length,) int32, prefix, document and question in its template.
     """
 
@@ -63,7 +63,7 @@ class Case:
 
     @property
     def depth(self) -> float | None:
-        """Where the answer stands, from 0 to 1; None where there is none."""
+        """Where the answer is, from 0 to 1; None if there is none."""
         if not self.statements:
             return None
         return self.document.needles[0][0] / len(self.document.ids)
@@ -75,7 +75,7 @@ def retrieval_plans(kind: str, count: int) -> list[Plan]:
 
 
 def refusal_plans(kinds: list[str], count: int) -> list[Plan]:
-    """Cases of several kinds with distractors, every second one without its answer."""
+    """Cases of several kinds with distractors; every second document lacks the answer."""
     plans = []
     for number in range(count):
         kind = kinds[number // 2 % len(kinds)]
@@ -88,7 +88,7 @@ class CaseBuilder:
 
     Args:
         heldout: the frames.
-        haystacks: texts to hide needles in; cases take turns.
+        haystacks: texts to hide needles in; cases use them in turn.
         prompt: encodes prefix and question.
         backend: tokenizes documents; special tokens written in them must be plain text.
         seed: decides values, haystacks and depths.
@@ -131,10 +131,10 @@ class CaseBuilder:
         )
 
     def _sketch(self, plan: Plan, length: int, attempt: int) -> "_Sketch | None":
-        """Draws facts and haystack; None where the haystack or another fact tells too much."""
+        """Draws facts and haystack; None if the haystack or another fact gives too much away."""
         rng = random.Random(f"{self._seed} {plan} {length} {attempt}")
         frames = self._heldout.kinds[plan.kind].frames
-        # A round through the frames moves on by one haystack, so that every frame meets each.
+        # Each round of frames moves on by one haystack, so that every frame gets every haystack.
         turn = plan.number + plan.number // len(frames)
         haystack = self._haystacks[turn % len(self._haystacks)]
         fact = self._heldout.fact(frames[plan.number % len(frames)], rng)
@@ -150,7 +150,7 @@ class CaseBuilder:
         return _Sketch(fact, haystack.name, own, question, Draft(pieces, needles, tokens))
 
     def _needles(self, plan: Plan, fact: Fact, rng: random.Random) -> list[tuple[float, str]]:
-        """(depth, statement) of the fact, unless it is to be absent, and of the distractors."""
+        """(depth, statement) of the fact, unless absent, and of the distractors."""
         kind = self._heldout.kinds[plan.kind]
         told = [*([] if plan.absent else [fact]), *self._others(plan, fact, rng)]
         needles = []
@@ -160,7 +160,7 @@ class CaseBuilder:
         return needles
 
     def _others(self, plan: Plan, fact: Fact, rng: random.Random) -> list[Fact]:
-        """Distractors: the same frame with other keys, or other frames where it has no key."""
+        """Distractors: the same frame with other keys, or other frames if it has no key."""
         kind = self._heldout.kinds[plan.kind]
         count = rng.randint(*DISTRACTORS) if plan.distractors else 0
         frames = [fact.frame] * (kind.siblings - 1 if kind.siblings else count)

@@ -5,8 +5,8 @@
         --squad dev.jsonl.xz --held-out BOOK --train-text BOOKS --out results
 
 MODEL is a folder, loaded by plain transformers; paths are files (also .xz, .gz) or folders. Writes
-results.json and results.md, prints the latter, and tells its progress on standard error. `--cases
-10 --lengths 1024` is a first look on a CPU.
+results.json and results.md, prints the latter, and reports progress on standard error. `--cases 10
+--lengths 1024` is a first look on a CPU.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def retrieval(
 def refusal(
     builder: CaseBuilder, answerer: Answerer, heldout: Heldout, count: int, lengths: list[int]
 ) -> list[Trial]:
-    """Asks cases of which half have no answer in their document."""
+    """Asks cases, half of which have no answer in their document."""
     trials = []
     for length in lengths:
         _tell(f"with and without an answer, {length:,} tokens")
@@ -94,9 +94,9 @@ def _asked(answerer: Answerer, cases: list[Case], kind: str, length: int) -> lis
 def bits_per_byte(
     answerer: Answerer, prompt: PromptEncoder, held_out: list[str], train: list[str]
 ) -> dict[str, Any]:
-    """The model's and a byte n-gram model's bits per byte of the same texts.
+    """The model's and a byte n-gram model's bits per byte on the same texts.
 
-    The model reads each text in windows of its own, one after another, without overlap.
+    The model reads each text in consecutive windows without overlap.
     """
     size = sum(len(text.encode()) for text in held_out)
     window, prefix = answerer.files.config.max_position_embeddings, prompt.prefix().numpy()
@@ -117,7 +117,7 @@ def bits_per_byte(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs what the options name material for, writes the report part by part, and prints it."""
+    """Runs what the options give material for, writes the report part by part, and prints it."""
     options = _options(arguments)
     started = time.perf_counter()
     found: dict[str, Any] = {}
@@ -193,7 +193,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _ahead(builds: list[Callable[[], Any]]) -> Iterator[Any]:
-    """What each function gives, in order; while one result is in use the next are made."""
+    """Each function's result, in order; while one is in use, the next ones are made."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         for future in [pool.submit(build) for build in builds]:
             yield future.result()

@@ -1,7 +1,7 @@
-"""Haystacks: prose, code or logs from files, in pieces cut on line or sentence borders.
+"""Haystacks: prose, code or logs from files, in pieces cut at line or sentence ends.
 
-Consecutive pieces of at least so many tokens are taken from a random place; `fitting.py` makes
-documents of exact lengths of them. Knows nothing of needles and questions.
+Consecutive pieces with at least a given number of tokens are taken from a random place;
+`fitting.py` makes documents of exact lengths from them. Knows nothing of needles and questions.
 """
 
 import gzip
@@ -18,11 +18,11 @@ from tokenizers import Tokenizer
 
 from longctx.core.common.errors import UsageError
 
-LIMIT = 12 << 20  # characters of each haystack kind that are read; more vary the cases no further
+LIMIT = 12 << 20  # characters read per haystack kind; more would not vary the cases
 LONGEST = 512  # tokens of a piece; longer lines are data, not text
 BATCH = 4096  # pieces tokenized at a time
 OPENERS: dict[str, Callable] = {".xz": lzma.open, ".gz": gzip.open}
-# A sentence ends after a word of some length (not "Mr."), or with its paragraph.
+# A sentence ends after a longer word (not "Mr."), or with its paragraph.
 SENTENCE = re.compile(
     r"(?<=[a-z]{3})[.!?][\"'\u201d\u2019)]*\s+(?=[\"'\u201c\u2018(]?[A-Z])|\n\s*\n"
 )
@@ -54,7 +54,7 @@ class Haystack:
             raise UsageError(f"no text for {name} haystacks", f"{paths}", "Name other files.")
 
     def take(self, tokens: int, rng: random.Random) -> list[str]:
-        """Consecutive pieces of at least so many tokens, the fewest.
+        """The fewest consecutive pieces that have at least `tokens` tokens.
 
         Raises:
             UsageError: the whole haystack has fewer.
@@ -74,10 +74,10 @@ class Haystack:
 def read_texts(paths: list[Path], seed: int, limit: int) -> Iterator[str]:
     """Texts of files and of the files in folders, shuffled, up to `limit` characters in all.
 
-    Files that are no UTF-8 text are left out and named on standard error.
+    Files that are not UTF-8 text are skipped and listed on standard error.
 
     Raises:
-        UsageError: a path that does not exist.
+        UsageError: a path does not exist.
     """
     files = [file for path in paths for file in _files(path)]
     random.Random(seed).shuffle(files)
@@ -95,7 +95,7 @@ def read_texts(paths: list[Path], seed: int, limit: int) -> Iterator[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """Sentences with the white space after them; joined they are the text."""
+    """Sentences with the white space after them; joined, they give the text."""
     ends = [match.end() for match in SENTENCE.finditer(text)]
     cuts = [0, *ends, len(text)]
     return [text[a:b] for a, b in pairwise(cuts) if a < b]

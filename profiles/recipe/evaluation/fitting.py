@@ -1,8 +1,8 @@
-"""Documents of exactly so many tokens, made of haystack pieces and of needles put between them.
+"""Documents of an exact number of tokens, made of haystack pieces with needles between them.
 
-`fit` joins drafts, trims an end of the text to the exact count, and tells which tokens hold each
-needle. A document is tokenized whole, as a user's is, so its needles have the tokens they would
-have there. Knows nothing of questions, of frames, or of what makes a needle.
+`fit` joins drafts, trims one end of the text to the exact count, and reports which tokens hold each
+needle. A document is tokenized whole, like a user's, so its needles have the tokens they would have
+there. Knows nothing of questions, frames, or what makes a needle.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 
-NEAR = sorted(range(-12, 13), key=abs)  # cuts to try around the wanted one, in tokens
-ANCHOR = 64  # tokens beside a cut that are counted again to see whether it is exact
+NEAR = sorted(range(-12, 13), key=abs)  # cuts to try around the expected one, in tokens
+ANCHOR = 64  # tokens beside a cut to count again, to see whether it is exact
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Draft:
 
     Attributes:
         pieces: consecutive pieces of a haystack.
-        needles: (depth from 0 to 1, text) of what is put between them, in any order.
-        tokens: that the document must have.
+        needles: (depth from 0 to 1, text) of the needles put between them, in any order.
+        tokens: tokens that the document must have.
     """
 
     pieces: list[str]
@@ -53,13 +53,13 @@ class _Joined:
 
     @property
     def free(self) -> tuple[int, int]:
-        """Where the first needle starts and the last one ends: outside, text may be trimmed."""
+        """Where the first needle starts and the last one ends; text outside may be trimmed."""
         starts, ends = zip(*self.needles, strict=True) if self.needles else ((), ())
         return min(starts, default=len(self.text)), max(ends, default=0)
 
 
 def fit(drafts: list[Draft], backend: Tokenizer) -> list[Document | None]:
-    """Makes a document of each draft; None where no exact count was found (draw another one)."""
+    """Makes a document from each draft; None where no exact count was found (draw another one)."""
     joined = [_joined(draft) for draft in drafts]
     encodings = _encoded(backend, [whole.text for whole in joined])
     parts = zip(drafts, joined, encodings, strict=True)
@@ -92,14 +92,14 @@ def _joined(draft: Draft) -> _Joined:
 
 
 def _gap(text: str) -> str:
-    """The white space that a text ends with: what stands before a needle stands after it too."""
+    """The white space at a text's end: what comes before a needle comes after it too."""
     return text[len(text.rstrip()) :] or "\n"
 
 
 def _span(tokens: int, whole: _Joined, encoding: Encoding, backend: Tokenizer) -> tuple[int, int]:
-    """The characters to keep so that `tokens` tokens are left; nothing where there is no such cut.
+    """The characters to keep so that `tokens` tokens are left; nothing if there is no such cut.
 
-    The start of the text is trimmed, or the end where the first needle stands too near the start.
+    The start of the text is trimmed, or the end if the first needle is too near the start.
     """
     excess, text = len(encoding) - tokens, whole.text
     if excess <= 0:

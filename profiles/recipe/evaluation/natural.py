@@ -1,4 +1,4 @@
-"""Natural questions in SQuAD's format: alone with their paragraph, and with it in a full window.
+"""Natural questions in SQuAD's format: with their paragraph alone, and with it in a full window.
 
 A record has `context`, `question` and `answers`. Knows nothing of frames.
 """
@@ -16,8 +16,8 @@ from longctx.profiles.recipe.evaluation.answers import Answerer
 from longctx.profiles.recipe.evaluation.filler import Haystack
 from longctx.profiles.recipe.evaluation.fitting import Draft, fit
 
-ROUNDS = 20  # draws until a paragraph stands in a text of the exact length
-SLACK = 1 / 24  # share of haystack tokens too many: pieces have fewer together than each alone
+ROUNDS = 20  # draws for a paragraph in a text of the exact length
+SLACK = 1 / 24  # share of extra haystack tokens: joined pieces have fewer tokens than single ones
 
 Record = dict[str, Any]
 
@@ -31,7 +31,7 @@ def ask(
         records: see above.
         answerer: the model.
         prompt: encodes prefix and question.
-        prose: what the paragraph is put into.
+        prose: the text around the paragraph.
         length: tokens of the full window's prompt.
 
     Returns:
@@ -65,7 +65,7 @@ def _trial(setting: str, record: Record, answer: str) -> Record:
 def _embedded(
     records: list[Record], room: list[int], answerer: Answerer, prose: Haystack
 ) -> list[np.ndarray]:
-    """Token ids of documents of exactly `room` tokens, a paragraph somewhere in each."""
+    """Token ids of documents of exactly `room` tokens, each with a paragraph somewhere in it."""
     made: dict[int, np.ndarray] = {}
     for attempt in range(ROUNDS):
         missing = [i for i in range(len(records)) if i not in made]

@@ -1,8 +1,9 @@
 """A byte n-gram model, the baseline of bits per byte: orders 0 to 5, Witten-Bell interpolation.
 
-The chance of a byte after a context c is (n(c, byte) + d(c) * chance after the context without its
-first byte) / (n(c) + d(c)), where d is the number of different bytes seen after c; below order 0
-all 256 bytes are alike. Counts come from training text only; it does not adapt to what it reads.
+The probability of a byte after a context c is (n(c, byte) + d(c) * its probability after c without
+the first byte) / (n(c) + d(c)), where d is the number of different bytes seen after c; below order
+0 all 256 bytes are equally likely. Counts come from training text only; it does not adapt to what
+it reads.
 """
 
 import numpy as np
@@ -14,7 +15,7 @@ class ByteNgram:
     """Counts of all contexts of up to 5 bytes.
 
     Args:
-        train: the text counted.
+        train: the text to count.
     """
 
     def __init__(self, train: bytes):
@@ -29,7 +30,7 @@ class ByteNgram:
             contexts, first = np.unique(grams >> 8, return_index=True)
             total = np.add.reduceat(counts, first)
             different = np.diff(np.append(first, len(grams)))
-            codes = _codes(data, order + 1)  # of data[order:]; before that, shorter contexts serve
+            codes = _codes(data, order + 1)  # of data[order:]; shorter contexts serve before that
             seen = _looked_up(grams, counts, codes)
             n, d = (_looked_up(contexts, values, codes >> 8) for values in (total, different))
             lower = chance[order:]

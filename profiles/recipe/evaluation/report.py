@@ -15,11 +15,11 @@ FIFTHS = ("0-20%", "20-40%", "40-60%", "60-80%", "80-100%")
 
 
 def retrieval(trials: list[Trial], examples: int) -> dict[str, Any]:
-    """Rates by kind, length and haystack, by depth, by distractors; and some misses of each kind.
+    """Rates by kind, length and haystack, by depth, and by distractors; some misses of each kind.
 
     Args:
         trials: with `kind`, `length`, `haystack`, `depth`, `distractors` and `right`.
-        examples: misses kept of each kind and length.
+        examples: misses to keep per kind and length.
     """
     every = [{**trial, "haystack": ALL} for trial in trials]
     deep = [{**trial, "depth": FIFTHS[min(int(5 * trial["depth"]), 4)]} for trial in trials]
@@ -32,11 +32,11 @@ def retrieval(trials: list[Trial], examples: int) -> dict[str, Any]:
 
 
 def refusal(trials: list[Trial], examples: int) -> dict[str, Any]:
-    """Precision and recall of refusing by length, and the rate of right answers where there is one.
+    """Precision and recall of refusals by length, and the rate of right answers if there is one.
 
     Args:
         trials: as for `retrieval`, with `absent` and `refused`.
-        examples: misses kept of each length.
+        examples: misses to keep per length.
     """
     rows = []
     for (length,), group in _grouped(trials, ("length",)).items():
@@ -51,7 +51,7 @@ def refusal(trials: list[Trial], examples: int) -> dict[str, Any]:
 
 
 def squad(trials: list[Trial], examples: int) -> dict[str, Any]:
-    """Mean exact match and F1 of each setting, and some misses."""
+    """Mean exact match and F1 per setting, and some misses."""
     rows = []
     for (setting,), group in _grouped(trials, ("setting",)).items():
         exact, f1 = (sum(t[name] for t in group) / len(group) for name in ("em", "f1"))
@@ -79,8 +79,8 @@ def refusals(refused: list[bool], absent: list[bool]) -> dict[str, float]:
     """Precision and recall of saying that the document has no answer.
 
     Args:
-        refused: whether the model said so.
-        absent: whether it is so.
+        refused: whether the model says so.
+        absent: whether that is true.
     """
     true = sum(said and is_so for said, is_so in zip(refused, absent, strict=True))
     return {
@@ -113,7 +113,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def _retrieval_table(rows: list[Trial]) -> str:
-    """One line a kind; a column for each length over all haystacks, then for each haystack."""
+    """One line per kind; a column per length over all haystacks, then per haystack."""
     columns = list(dict.fromkeys((row["length"], row["haystack"]) for row in rows))
     columns.sort(key=lambda column: (column[1] != ALL, column))
     cells = {(row["kind"], row["length"], row["haystack"]): row for row in rows}

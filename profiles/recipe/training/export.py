@@ -1,4 +1,4 @@
-"""Writes a trained model as a standard Llama checkpoint, and reads one back to train on.
+"""Writes a trained model as a standard Llama checkpoint, and reads one back to continue training.
 
 Knows nothing of training.
 """
@@ -23,13 +23,13 @@ RENAMED = {
 
 
 def rows(config: Config, name: str) -> list[int]:
-    """How many rows of a fused weight each of its parts has."""
+    """The number of rows of each part of a fused weight."""
     queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
     return {"qkv": [queries, keys, keys], "gate_up": [config.hidden] * 2}.get(name, [])
 
 
 def to_llama(model: Model) -> dict[str, Tensor]:
-    """The weights under the names of transformers, float32, on the CPU."""
+    """The weights under transformers' names, float32, on the CPU."""
     state = {
         f"model.{name}.weight": getattr(model, name).weight for name in ("embed_tokens", "norm")
     }
@@ -43,7 +43,7 @@ def to_llama(model: Model) -> dict[str, Tensor]:
 
 
 def from_llama(folder: Path, config: Config) -> Model:
-    """A model to train on, from a checkpoint of this recipe with the same sizes."""
+    """A model to continue training, from a checkpoint of this recipe with the same sizes."""
     model, state = Model(config), load_file(folder / "model.safetensors")
     with torch.no_grad():
         for name in ("embed_tokens", "norm"):
@@ -56,7 +56,7 @@ def from_llama(folder: Path, config: Config) -> Model:
 
 
 def llama_config(config: Config) -> dict[str, object]:
-    """config.json of transformers."""
+    """The contents of transformers' config.json."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -84,7 +84,7 @@ def llama_config(config: Config) -> dict[str, object]:
 
 
 def save(model: Model, folder: Path) -> None:
-    """Writes config.json and model.safetensors in bfloat16, over what stood there before."""
+    """Writes config.json and model.safetensors in bfloat16, over existing ones."""
     folder.mkdir(parents=True, exist_ok=True)
     state = {name: weight.bfloat16() for name, weight in to_llama(model).items()}
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})

@@ -1,6 +1,6 @@
 """The model as it is trained: a Llama in plain torch, and the three losses of a step.
 
-The same weights load in transformers (export.py renames them). Beside the weighted next-token loss
+The same weights load in transformers (export.py renames them). Besides the weighted next-token loss
 there are two contrastive losses, both position-free: retrieval heads learn to point from an answer
 to its place in the document, embedding heads to bring a question near the sentence that answers it.
 Knows nothing of tasks.
@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-FAR = -1e4  # added to a score that must not count
+FAR = -1e4  # added to a score to mask it
 
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes; head 0 of `embedding_layers` and `retrieval_layers` has the contrastive losses."""
+    """Sizes; head 0 of `embedding_layers` and `retrieval_layers` gets the contrastive losses."""
 
     vocab: int
     width: int
@@ -41,7 +41,7 @@ class Batch:
     Attributes:
         ids: (B, T + 1) tokens.
         weights: (B, T) weight of predicting each next token.
-        positions: (B, T) of the tokens, not always contiguous.
+        positions: (B, T) positions of the tokens, not always contiguous.
         asks: (Q, 6) row, question start and end, needle start and end, document start; row -1
             is padding.
         pairs: (P, 4) row, token that predicts an answer token, its place in the document,
@@ -133,7 +133,7 @@ class Model(nn.Module):
         return self.norm(x), heads
 
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The three losses, and (B, T, 2): each token's cross-entropy, and if it was predicted."""
+        """The three losses, and (B, T, 2): per token, cross-entropy and if it was predicted."""
         hidden, heads = self(batch.ids[:, :-1], batch.positions)
         targets = batch.ids[:, 1:]
         logits = F.linear(hidden, self.embed_tokens.weight).float()
@@ -149,7 +149,7 @@ class Model(nn.Module):
 
 
 def context(batch: Batch, rows: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
-    """(N, B*T): is token m wrong for item n: its document before `ends`, or others' haystack."""
+    """(N, B*T): token m is a negative of item n: its document before `ends`, others' haystack."""
     size, length = batch.positions.shape
     row = torch.arange(size * length, device=rows.device) // length
     column = torch.arange(size * length, device=rows.device) % length
@@ -161,7 +161,7 @@ def context(batch: Batch, rows: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
 
 
 def nearness(query: Tensor, batch: Batch, words: int = 24) -> Tensor:
-    """Cosine of a question's tokens to its needle's, against everything else; query (B, T, D)."""
+    """Loss of a question's cosine to its needle against everything else; query (B, T, D)."""
     rows, ask, ask_end, needle, needle_end, start = batch.asks.unbind(1)
     valid = (rows >= 0).float()
     rows = rows.clamp(min=0)

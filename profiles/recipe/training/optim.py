@@ -1,6 +1,6 @@
 """Muon for the matrices: momentum whose singular values are pushed to one by Newton-Schulz steps.
 
-Fused projections are treated as the separate matrices that they hold. Knows nothing of the loss.
+Fused projections are treated as the separate matrices in them. Knows nothing of the loss.
 """
 
 import math
@@ -15,7 +15,7 @@ QUINTIC = (3.4445, -4.7750, 2.0315)  # the published coefficients of Muon's iter
 
 
 def orthogonal(update: Tensor) -> Tensor:
-    """Matrices (N, R, C) -> about the nearest with singular values near one, in bfloat16."""
+    """Matrices (N, R, C) -> roughly the nearest ones with singular values near 1, in bfloat16."""
     x = update.bfloat16()
     wide = x.shape[-2] <= x.shape[-1]
     x = x if wide else x.mT
@@ -28,7 +28,7 @@ def orthogonal(update: Tensor) -> Tensor:
 
 
 class Muon:
-    """Steps all matrices of the model's layers, those of one shape together."""
+    """Updates all matrices of the model's layers, those of one shape together."""
 
     def __init__(self, model: Model, compiled: bool):
         self.groups: dict[tuple[int, int], list[tuple[torch.nn.Parameter, slice]]] = {}
@@ -51,7 +51,7 @@ class Muon:
 
     @torch.no_grad()
     def step(self, rate: float, decay: float, momentum: float = 0.95) -> None:
-        """One update with Nesterov momentum; the update's root mean square is 0.2, as AdamW's."""
+        """One update with Nesterov momentum; its root mean square is 0.2, like AdamW's."""
         for shape, pieces in self.groups.items():
             gradient = torch.stack([weight.grad[rows] for weight, rows in pieces])
             self.momentum[shape].lerp_(gradient, 1 - momentum)

@@ -31,7 +31,7 @@ from longctx.profiles.recipe.training import export
 from longctx.profiles.recipe.training.model import Batch, Config, Model
 from longctx.profiles.recipe.training.optim import Muon
 
-PAIRS = 16  # pointing pairs a sequence, at most
+PAIRS = 16  # most pointing pairs per sequence
 NEAR, POINT = 0.1, 0.1  # weights of the contrastive losses
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -88,7 +88,7 @@ def collate(made: Sequences, batch: int, length: int, progress: float) -> tuple[
 def work(
     corpus: haystacks.Corpus, args: argparse.Namespace, number: int, progress: Any, out: Queue
 ) -> None:
-    """A worker: makes batches for ever."""
+    """A worker: makes batches forever."""
     tokenizer = Tokenizer.from_file(str(args.tokenizer))
     made = Sequences(corpus, tokenizer, args.seed * 1000 + number, settings.load(args.settings))
     while True:
@@ -96,7 +96,7 @@ def work(
 
 
 def feed(ready: Queue, device: str) -> Iterator[tuple[Batch, np.ndarray, list[Any]]]:
-    """Batches on the device, moved there ahead of time; with their weights and answers."""
+    """Batches, moved to the device ahead of time, with their weights and answers."""
     moved: queue.Queue[Any] = queue.Queue(4)
 
     def move() -> None:
@@ -117,21 +117,21 @@ def feed(ready: Queue, device: str) -> Iterator[tuple[Batch, np.ndarray, list[An
 
 
 class Watch:
-    """Gathers what a log line shows."""
+    """Collects what a log line shows."""
 
     def __init__(self) -> None:
         self.right: dict[str, list[bool]] = defaultdict(list)
         self.text: list[float] = []
 
     def see(self, seen: torch.Tensor, weights: np.ndarray, answers: list[Any]) -> None:
-        """seen: (B, T, 2) as `Model.losses` gives it."""
+        """Adds a batch; seen: (B, T, 2) as `Model.losses` gives it."""
         entropy, hit = seen.float().cpu().numpy().transpose(2, 0, 1)
         self.text.append(float(entropy[np.isclose(weights, TEXT)].mean()))
         for row, start, end, kind in answers:
             self.right[kind].append(bool(hit[row, start - 1 : end - 1].all()))
 
     def line(self) -> str:
-        """Nats a token of text, and by kind the share of answers that are right; starts anew."""
+        """Nats per token of text, and the share of right answers by kind; then resets."""
         kinds = [f"{kind} {np.mean(hits):.2f}" for kind, hits in sorted(self.right.items())]
         shown = f"text {np.mean(self.text):.3f} | " + ", ".join(kinds)
         self.right.clear()
@@ -140,7 +140,7 @@ class Watch:
 
 
 def rate_at(step: int, share: float, args: argparse.Namespace) -> float:
-    """The learning rate: up in 100 steps, then level, then down to a fiftieth."""
+    """The learning rate: up in 100 steps, then constant, then down to a fiftieth."""
     fall = max(0.02, (1 - share) / args.fall) if share > 1 - args.fall else 1.0
     return args.rate * min(1.0, (step + 1) / 100) * fall
 
@@ -185,7 +185,7 @@ def train(args: argparse.Namespace, ready: Queue, progress: Any) -> None:
         step += 1
         if step % 10 == 0:
             watch.see(seen, weights, answers)
-        if step == 3:  # all is compiled
+        if step == 3:  # everything is compiled
             first = time.time()
             print(f"compiled in {first - begun:.0f} s", flush=True)
         if step % 100 == 0:
@@ -208,13 +208,13 @@ def train(args: argparse.Namespace, ready: Queue, progress: Any) -> None:
 
 
 def main() -> None:
-    """Starts the workers, trains, ends the workers."""
+    """Starts the workers, trains, stops the workers."""
     args = arguments()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     corpus = haystacks.load(args.data)
     context = multiprocessing.get_context(
         "fork"
-    )  # workers share the corpus; torch's GPU side starts after
+    )  # workers share the corpus; CUDA starts after the fork
     progress, ready = context.Value("d", args.started), context.Queue(maxsize=24)
     workers = [
         context.Process(target=work, args=(corpus, args, number, progress, ready), daemon=True)

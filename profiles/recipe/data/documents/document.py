@@ -1,7 +1,7 @@
 """A training document: its tokens with weights, and the marks that the contrastive losses need.
 
 The marks say where the question, the needle and the answer's tokens are. Tokens are numpy arrays;
-the documents_*.py files beside this one make documents of exact lengths.
+the other files of this folder make documents of exact lengths.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Document:
 
     Attributes:
         asks: question start and end, needle start and end.
-        pairs: token that predicts an answer token, that token's place in the needle.
+        pairs: token that predicts an answer token, and that token's place in the needle.
         answers: answer start and end (end of text included), kind.
     """
 
@@ -33,13 +33,13 @@ class Document:
 
     @classmethod
     def opened(cls, bos: int) -> "Document":
-        """A document that has its first token, which begins every document."""
+        """A document with only the token that begins every document."""
         document = cls()
         document.add([bos], 0)
         return document
 
     def add(self, ids: Any, weight: float) -> tuple[int, int]:
-        """Appends tokens; returns where they stand."""
+        """Appends tokens; returns where they are."""
         start = self.length
         self.ids.append(np.asarray(ids, np.int64))
         self.weights.append(np.full(len(ids), weight, np.float32))

@@ -1,4 +1,4 @@
-"""Documents with needles: facts hidden in a haystack, then questions on some of them."""
+"""Documents with needles: facts hidden in a haystack, then questions about some of them."""
 
 from dataclasses import replace
 
@@ -13,14 +13,14 @@ Piece = tuple[int, int]  # which fact, which of its texts
 
 
 class NeedleDocuments:
-    """Makes documents of exactly `length` tokens; where no question fits, of `prose` alone."""
+    """Makes documents of exactly `length` tokens; if no question fits, of `prose` alone."""
 
     def __init__(self, hay: Haystacks, tasks: Tasks, questions: Questions, prose: ProseDocuments):
         self.hay, self.tasks, self.questions, self.prose = hay, tasks, questions, prose
         self.rng = hay.rng
 
     def needles(self, length: int) -> Document:
-        """Facts in a haystack, some of them asked for."""
+        """Facts in a haystack, with questions about some of them."""
         return self.hidden(length, self.rng.choice([1, 2, 3, 4, 6, 8, 8, 10, 12]), dense=False)
 
     def dense(self, length: int) -> Document:
@@ -28,7 +28,7 @@ class NeedleDocuments:
         return self.hidden(length, self.rng.randint(4, max(5, length // 55)), dense=True)
 
     def hidden(self, length: int, count: int, dense: bool) -> Document:
-        """About `count` facts, or as many as the length allows, and questions on some."""
+        """About `count` facts, or as many as the length allows, and questions about some."""
         facts = self.tasks.mixture(max(1, min(count, length // 60)))
         self.rng.shuffle(facts)
         separator = self.rng.choice([" ", "\n", " ", "\n", "\n\n"])
@@ -48,7 +48,7 @@ class NeedleDocuments:
         return self.questions.pad(document, length)
 
     def choose(self, facts: list[Needle], room: int) -> dict[int, Asked]:
-        """Questions on some facts, by the facts' numbers, that fit into `room` tokens."""
+        """Questions about some facts, by the facts' numbers, that fit into `room` tokens."""
         chosen: dict[int, Asked] = {}
         wanted = self.rng.choice([1, 2, 3, 4, 6, 8, 10])
         order = self.rng.sample(range(len(facts)), len(facts))
@@ -68,9 +68,9 @@ class NeedleDocuments:
         count: int,
         alone: bool,
     ) -> dict[Piece, tuple[int, int]]:
-        """Appends `count` tokens of haystack with all texts inside; returns where each stands.
+        """Appends `count` tokens of haystack with all texts inside; returns where each one is.
 
-        When `alone`, the texts stand together after the haystack.
+        If `alone`, the texts come together after the haystack.
         """
         ids, kind = self.hay.make(count)
         pieces = self.pieces(facts)
@@ -87,7 +87,7 @@ class NeedleDocuments:
         return spans
 
     def pieces(self, facts: list[Needle]) -> list[Piece]:
-        """All texts in random order, but those of an ordered fact in theirs."""
+        """All texts in random order, except that an ordered fact's texts keep theirs."""
         pieces = [
             (index, part) for index, fact in enumerate(facts) for part in range(len(fact.texts))
         ]

@@ -1,6 +1,6 @@
-"""Documents of running text, alone or with mined questions, and documents with question records.
+"""Documents of running text, alone or with mined questions; documents with question records.
 
-The records' names, numbers and words are mostly exchanged for others.
+Most of the records' names, numbers and words are replaced by others.
 """
 
 from dataclasses import replace
@@ -31,7 +31,7 @@ class ProseDocuments:
         return document
 
     def mined(self, length: int) -> Document:
-        """Prose and questions on its own sentences, at times one that another page answers."""
+        """Prose and questions about its own sentences, sometimes one that another page answers."""
         wanted = self.rng.choice([1, 2, 3, 4, 6]) if length > 500 else 1
         room = length - 1 - 70 * wanted
         if room < 150:
@@ -50,7 +50,7 @@ class ProseDocuments:
 
 
 class RecordDocuments:
-    """Makes documents of exactly `length` tokens; the records' sources by the shares of NATURAL."""
+    """Makes documents of exactly `length` tokens; NATURAL sets the shares of record sources."""
 
     def __init__(self, hay: Haystacks, records: RecordNeedles, questions: Questions):
         self.hay, self.records, self.questions, self.rng = hay, records, questions, hay.rng
@@ -75,7 +75,7 @@ class RecordDocuments:
         return self.questions.pad(document, length)
 
     def paragraphs(self, length: int) -> Document:
-        """Several paragraphs together, then questions on them all."""
+        """Several paragraphs together, then questions about all of them."""
         document, asked = Document.opened(self.hay.bos), []
         room = length - 1
         for _ in range(40):
@@ -95,7 +95,7 @@ class RecordDocuments:
         return self.rng.choice(self.sources[source])
 
     def encoded(self, record: dict[str, Any], count: int) -> tuple[list[int], list[Asked]]:
-        """A record's ids and some questions with spans in them; at times one on another record."""
+        """A record's ids and questions with spans in them; sometimes one about another record."""
         text, pairs = self.records.renamed(record, count)
         encoded = self.hay.tokenizer.encode("\n" + text, add_special_tokens=False)
         starts = [start - 1 for start, _ in encoded.offsets]  # in `text`, without the line end
@@ -113,7 +113,7 @@ class RecordDocuments:
 
 
 def span_of(answer: str, text: str, starts: list[int]) -> tuple[int, int] | None:
-    """The tokens around an answer that stands once in the text; `starts` are the tokens' places."""
+    """The tokens around an answer that occurs once in the text; `starts`: where tokens start."""
     found = text.find(answer)
     if found < 0 or text.find(answer, found + 1) >= 0:
         return None
@@ -123,7 +123,7 @@ def span_of(answer: str, text: str, starts: list[int]) -> tuple[int, int] | None
 
 
 def moved(asked: list[Asked], by: int) -> list[Asked]:
-    """The questions with their needles `by` tokens further on."""
+    """The questions with their needles shifted by `by` tokens."""
     return [
         replace(item, span=(item.span[0] + by, item.span[1] + by)) if item.span else item
         for item in asked

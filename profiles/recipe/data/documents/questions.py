@@ -11,7 +11,7 @@ from longctx.profiles.recipe.data.haystacks import Haystacks
 
 @dataclass(frozen=True)
 class Asked:
-    """An encoded question; `span` is where its needle stands, if it stands anywhere."""
+    """An encoded question; `span` is where its needle is, if there is one."""
 
     question: list[int]
     answer: list[int]
@@ -38,7 +38,7 @@ class Questions:
         return self.asked(question, self.hay.settings.refusal, "absent")
 
     def size(self, asked: Asked) -> int:
-        """Tokens of a question with its answer, at most."""
+        """Most tokens that a question with its answer can take."""
         return len(asked.question) + len(asked.answer) + len(self.tail) + len(self.heads[0]) + 2
 
     def put(self, document: Document, asked: list[Asked]) -> None:
@@ -68,7 +68,7 @@ class Questions:
         return self.pad(document, length)
 
     def pad(self, document: Document, length: int) -> Document:
-        """Fills a document up with text that stands alone."""
+        """Fills up a document with running text."""
         if document.length < length:
             document.add(self.hay.prose(length - document.length), TEXT)
         return document

@@ -2,7 +2,7 @@
 
 `FACTS`, `REWORDED` (questions in other words than the statement), `CHAINS` and `LINKS` keep the
 frames of one kind of fact together, read from the text files beside this one. `FRAMES` lists every
-statement and question written out, those of the grammar too, to be compared with other frames.
+statement and question written out, the grammar's included, for comparison with other frames.
 """
 
 import itertools

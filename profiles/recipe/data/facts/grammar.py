@@ -1,7 +1,7 @@
-"""Invents kinds of facts: frames whose relation is made of any verbs and nouns of the books.
+"""Invents kinds of facts: frames whose relation is made of verbs and nouns from the books.
 
-The hand-written frames are few enough to be learnt by heart; these never come twice, so that only
-reading helps: active and passive, relative clauses, counts, labels, what something was done with.
+The hand-written frames are few enough to memorise; these never come twice, so that only reading
+helps: active and passive, relative clauses, counts, labels, what something was done with.
 For verbs and nouns of the `alike_` groups the question may use another word of the same meaning.
 The patterns are in grammar.txt. Knows nothing of values: its frames have slots.
 """
@@ -30,7 +30,7 @@ def written(pattern: Fact, **parts: str) -> Fact:
     """The pattern with its parts written in.
 
     Raises:
-        KeyError: When the pattern has a part that is not given.
+        KeyError: the pattern has a part that is not given.
     """
 
     def write(text: str) -> str:
@@ -79,17 +79,17 @@ class Grammar:
         return self.rng.choice(self.kinds)()
 
     def alike(self, word: str) -> str:
-        """The word, or one that means the same."""
+        """The word or a synonym."""
         return self.rng.choice(SYNONYMS.get(word, [word]))
 
     def verb(self) -> str:
-        """A verb that takes an object, half of the time one with synonyms."""
+        """A verb that takes an object; half the time, one with synonyms."""
         if self.rng.random() < 0.5:
             return self.rng.choice(self.rng.choice(ALIKE_VERBS))
         return self.values.make_verb()
 
     def noun(self) -> str:
-        """A noun, in two of five times one with synonyms."""
+        """A noun; two times in five, one with synonyms."""
         if self.rng.random() < 0.4:
             return self.rng.choice(self.rng.choice(ALIKE_NOUNS))
         return self.values.make_noun()
@@ -152,7 +152,7 @@ class Grammar:
         return self.some(fact, 4)
 
     def count(self) -> Fact:
-        """Somebody did something to so many things."""
+        """Somebody did something to a number of things."""
         subject, verb = self.rng.choice(SUBJECTS), self.verb()
         verbs = forms(verb) | forms(self.alike(verb), "2")
         things = self.values.make_plural()
@@ -190,7 +190,7 @@ class Grammar:
         )
 
     def state(self) -> Fact:
-        """Something looks, costs, lasts or lies so."""
+        """How something looks, what it costs, how long it lasts, where it lies."""
         owner = self.rng.choice(IN_A_STATE)
         verb, question, answer = self.rng.choice(STATES)
         ask = Template(question).substitute(o=owner)
@@ -213,6 +213,6 @@ class Blank(Grammar):
 
 
 def patterns(draws: int = 2000) -> list[Fact]:
-    """What the grammar makes of blanks; so many draws meet every pattern."""
+    """What the grammar makes from blanks; `draws` draws are enough to get every pattern."""
     blank = Blank(random.Random(0))
     return list(dict.fromkeys(blank.fact() for _ in range(draws)))

@@ -1,4 +1,4 @@
-"""How facts are worded around what they say: alternatives, leads, additions, turns, near names.
+"""Varies the wording around a fact: alternatives, leads, additions, turns, near names.
 
 Works on text, before or after its slots are filled. Knows nothing of needles.
 """
@@ -19,7 +19,7 @@ def choose(template: str, rng: random.Random) -> str:
 
 
 def stated(text: str, values: Values) -> str:
-    """A sentence with a capital, at times with more words around what it says, and a lead."""
+    """A capitalised sentence, sometimes with additions and a lead."""
     if text.endswith((".", '"')):
         text = adorned(text, values) if text.endswith(".") else text
         text = text[0].upper() + text[1:]
@@ -29,7 +29,7 @@ def stated(text: str, values: Values) -> str:
 
 
 def adorned(text: str, values: Values) -> str:
-    """At times adds where, when or how, so that a value's end is not known by the frame."""
+    """Sometimes adds where, when or how, so that the frame does not reveal a value's end."""
     rng = values.rng
     chance = rng.random()
     if chance < 0.5:
@@ -51,7 +51,7 @@ def adorned(text: str, values: Values) -> str:
 
 
 def turned(question: str, rng: random.Random) -> str:
-    """A question, at times with a few words about it."""
+    """A question, sometimes with a few words around it."""
     chance = rng.random()
     if chance < 0.08:
         return rng.choice(frames.TURNS).format(question=question)
@@ -61,7 +61,7 @@ def turned(question: str, rng: random.Random) -> str:
 
 
 def mutated(text: str, values: Values) -> str:
-    """A name that differs in a letter, a digit or a word."""
+    """A similar name, which differs in a letter, a digit or a word."""
     rng = values.rng
     if " " in text and rng.random() < 0.6:
         words = text.split(" ")

@@ -1,6 +1,6 @@
 """The values of one fact's slots: any slot by its name; an attribute, its owner and value together.
 
-Knows nothing of the sentences in which the slots stand.
+Knows nothing of the sentences that the slots are in.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ OWNED = {"attr", "entity", "value"}  # made together
 
 @dataclass
 class Filling:
-    """The values of one fact's slots, made when first wanted."""
+    """The values of one fact's slots, made when first needed."""
 
     values: Values
     made: dict[str, str] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Frames as templates: statements and questions with {slots} and <one|another> alternatives.
 
-Reads files of frames and writes their alternatives out. Knows neither the frames nor what fills
+Reads files of frames and writes out their alternatives. Knows neither the frames nor what fills
 them.
 """
 
@@ -15,7 +15,7 @@ SLOT = re.compile(r"\{([a-z]+\d?)\}")
 
 @dataclass(frozen=True)
 class Fact:
-    """A kind of fact: statements, questions with answers; alternatives and slots in all."""
+    """A kind of fact: statements and questions with answers, all with alternatives and slots."""
 
     statements: tuple[str, ...]
     questions: tuple[tuple[str, str], ...]
@@ -23,7 +23,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Frame:
-    """One statement and one question, written out but for their slots."""
+    """One statement and one question, written out except for their slots."""
 
     statement: str
     question: str
@@ -35,7 +35,7 @@ def slots(template: str) -> set[str]:
 
 
 def expand(template: str) -> list[str]:
-    """All that a template's alternatives spell."""
+    """All texts that a template's alternatives give."""
     parts = ALTERNATIVES.split(template)
     choices = [part.split("|") if index % 2 else [part] for index, part in enumerate(parts)]
     return ["".join(chosen) for chosen in itertools.product(*choices)]
@@ -45,7 +45,8 @@ def read_facts(path: Path) -> tuple[Fact, ...]:
     """The facts of a frames file.
 
     Raises:
-        ValueError: When a line is neither statement, question nor remark, or a fact lacks either.
+        ValueError: a line is not a statement, question or remark, or a fact lacks either of the
+            first two.
     """
     facts = []
     for paragraph in path.read_text("utf-8").split("\n\n"):
@@ -68,7 +69,7 @@ def read_facts(path: Path) -> tuple[Fact, ...]:
 
 
 def frames_of(fact: Fact) -> list[Frame]:
-    """Every statement and every question of a fact written out, paired as they come."""
+    """Every statement and question of a fact written out, paired in order."""
     statements = [text for statement in fact.statements for text in expand(statement)]
     questions = [text for question, _ in fact.questions for text in expand(question)]
     pairs = range(max(len(statements), len(questions)))

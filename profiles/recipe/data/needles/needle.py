@@ -1,7 +1,7 @@
 """Needles: texts to hide in a haystack, a question about them, and the answer that they give.
 
-`absent` needles have no texts: their question is asked although the document does not say. Data
-only; the needles_*.py files beside this one make them.
+`absent` needles have no texts: their question is asked although the document does not answer it.
+Data only; the other files of this folder make them.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ class Needle:
     """Texts to hide, and a question about them.
 
     Attributes:
-        texts: hidden apart from each other; in their order when `ordered`.
+        texts: hidden apart from each other; in this order if `ordered`.
         question: asked after the document.
-        answer: as it stands in texts[holder], or a list of such, or a refusal.
-        kind: what sort of task, for the logs.
+        answer: as in texts[holder], or a list of such answers, or a refusal.
+        kind: kind of task, for the logs.
         holder: the text with the answer.
     """
 

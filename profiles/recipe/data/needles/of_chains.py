@@ -1,4 +1,4 @@
-"""Needles of several steps: facts of two steps, and names tied to one another.
+"""Needles of several steps: facts of two steps, and names linked to one another.
 
 The texts of such a needle are hidden apart; only all of them give the answer.
 """
@@ -19,7 +19,7 @@ class ChainNeedles:
         self.values, self.rng = values, values.rng
 
     def chain(self, count: int) -> list[Needle]:
-        """`count` facts of two steps, of one frame."""
+        """`count` facts of two steps, from one frame."""
         fact = self.rng.choice(frames.CHAINS)
         statements = [choose(statement, self.rng) for statement in fact.statements]
         question, answer = self.rng.choice(fact.questions)
@@ -35,7 +35,7 @@ class ChainNeedles:
         return found
 
     def links(self, count: int) -> list[Needle]:
-        """`count` chains of names tied to one another, the first to a value."""
+        """`count` chains of names linked to one another, the first one to a value."""
         fact = self.rng.choice(frames.LINKS)
         first, link = (choose(statement, self.rng) for statement in fact.statements)
         question, answer = self.rng.choice(fact.questions)

@@ -1,4 +1,4 @@
-"""Needles from the frames of one fact: alone, in groups with like names, with several values.
+"""Needles from the frames of one fact: alone, in groups with similar names, with several values.
 
 The frames are hand-written or the grammar's. Knows nothing of haystacks.
 """
@@ -26,14 +26,14 @@ class FrameNeedles:
         self.grammar = Grammar(values, values.rng)
 
     def frame(self) -> Needle:
-        """A fact of any frame."""
+        """A fact from any frame."""
         fact = self.kind()
         statement = self.statement(fact)
         asked = self.ask(fact, statement)
         return self.needle(statement, asked, filling_of(slots(statement), self.values), "frame")
 
     def group(self, count: int, near: bool) -> list[Needle]:
-        """Facts of one frame; when `near`, about things of nearly the same name."""
+        """Facts from one frame; if `near`, about things with nearly the same name."""
         fact = self.kind()
         statement = self.statement(fact)
         asked = self.ask(fact, statement)
@@ -76,11 +76,11 @@ class FrameNeedles:
         return self.rng.choice(frames.FACTS[:5] if chance < 0.68 else frames.FACTS)
 
     def statement(self, fact: Fact) -> str:
-        """A statement of the fact; its slots not yet filled."""
+        """A statement of the fact, with slots not yet filled."""
         return choose(self.rng.choice(fact.statements), self.rng)
 
     def ask(self, fact: Fact, statement: str) -> tuple[str, str]:
-        """A question, with its answer, that the statement answers; their slots not yet filled."""
+        """A question that the statement answers, and its answer, with slots not yet filled."""
         given = slots(statement)
         fitting = [q for q in fact.questions if slots(q[0]) | slots(q[1]) <= given]
         told = [q for q in fitting if q[1] in statement or not slots(q[1]) <= given]
@@ -88,7 +88,7 @@ class FrameNeedles:
         return choose(question, self.rng), answer
 
     def another(self, first: Filling, wanted: set[str], keys: list[str]) -> Filling:
-        """Values for another fact of a group, one of the `keys` (if any) nearly as in `first`."""
+        """Values for another fact of a group, one of the `keys` (if any) similar to `first`'s."""
         filling = filling_of(wanted, self.values)
         if "attr" in wanted:
             filling = same_attribute(first)

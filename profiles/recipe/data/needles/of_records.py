@@ -1,4 +1,4 @@
-"""Needles from question records: their texts as they are, or with other names, numbers and words.
+"""Needles from question records: texts as they are, or with other names, numbers and words.
 
 Knows nothing of frames: a record brings its own sentences and questions.
 """
@@ -13,7 +13,7 @@ EXCHANGED = ("nouns", "plurals", "adjectives", "verbs")
 
 
 class RecordNeedles:
-    """Makes needles of question records of short contexts; renames records of any length."""
+    """Makes needles from question records with short contexts; renames records of any length."""
 
     def __init__(self, values: Values, records: list[dict[str, Any]]):
         self.values, self.rng, self.records = values, values.rng, records
@@ -21,16 +21,15 @@ class RecordNeedles:
         self.known = self.pools["nouns"] | self.pools["adjectives"] | self.pools["verbs"]
 
     def record(self) -> Needle:
-        """A sentence of a question record."""
+        """A sentence from a question record."""
         text, asked = self.renamed(self.rng.choice(self.records), 1)
         return Needle((text,), *asked[0], "record")
 
     def renamed(self, record: dict[str, Any], count: int) -> tuple[str, list[tuple[str, str]]]:
-        """A record's text and some questions; in most, names, numbers and words become others.
+        """A record's text and some questions; in most, names, numbers and words are replaced.
 
-        So nothing is gained by remembering a record. Only words that the text shares with a
-        question or an answer are exchanged: where the question puts it otherwise than the text,
-        both stay as they are.
+        So there is no gain in memorising a record. Only words that the text shares with a question
+        or an answer are replaced: where the question uses other words than the text, both stay.
         """
         asked = self.rng.sample(record["asked"], min(count, len(record["asked"])))
         text = record["context"]
@@ -51,7 +50,7 @@ class RecordNeedles:
         return self.other_names(text) | self.other_numbers(text) | self.other_words(text, asked)
 
     def other_names(self, text: str) -> dict[str, str]:
-        """Made-up names for some words with a capital."""
+        """Made-up names for some capitalised words."""
         others = {}
         makers = [self.values.make_first, self.values.make_last, self.values.make_name]
         for word in sorted(set(re.findall(r"\b[A-Z][a-z]{2,}\b", text))):
@@ -60,7 +59,7 @@ class RecordNeedles:
         return others
 
     def other_numbers(self, text: str) -> dict[str, str]:
-        """Other numbers of the same length for some."""
+        """Other numbers of the same length for some numbers."""
         others = {}
         for word in sorted(set(re.findall(r"\b\d{2,7}\b", text))):
             if self.rng.random() < 0.5:
@@ -68,7 +67,7 @@ class RecordNeedles:
         return others
 
     def other_words(self, text: str, asked: str) -> dict[str, str]:
-        """Other words of the same pool for some that text and `asked` share."""
+        """Other words from the same pool for some words that text and `asked` share."""
         others = {}
         shared = set(re.findall(r"\b[a-z]{4,}\b", text)) & set(re.findall(r"\b[a-z]{4,}\b", asked))
         for word in sorted(shared):

@@ -1,6 +1,6 @@
 """Mixtures of needles: what is hidden in one haystack, and what is asked for.
 
-Draws needles of every kind by their shares, and leaves the texts of some out. Knows nothing of
+Draws needles of every kind by their shares, and leaves out the texts of some. Knows nothing of
 tokens and haystacks.
 """
 
@@ -33,7 +33,7 @@ class Tasks:
         self.records = RecordNeedles(self.values, records)
 
     def mixture(self, count: int) -> list[Needle]:
-        """`count` needles or a few more, of which some are absent."""
+        """`count` needles or a few more, some of them absent."""
         chance = self.rng.random()
         if chance < 0.42:
             found = self.frames.group(max(2, count), near=chance < 0.2)
@@ -61,7 +61,7 @@ class Tasks:
         return [self.frames.several()]
 
     def with_absent(self, needles: list[Needle]) -> list[Needle]:
-        """At times takes a fact's texts away and keeps its question: the document does not say."""
+        """Sometimes removes a fact's texts but keeps its question: the document has no answer."""
         out = []
         for needle in needles:
             if self.rng.random() < self.settings.absent and needle.kind in {

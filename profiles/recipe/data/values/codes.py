@@ -1,4 +1,4 @@
-"""Values to be copied letter by letter: codes and keys, and what stands in programs and logs."""
+"""Values to be copied letter by letter: codes, keys, and values from programs and logs."""
 
 import string
 import uuid
@@ -12,7 +12,7 @@ LEVELS = ["INFO", "WARN", "ERROR", "DEBUG", "info", "warning", "notice"]
 
 
 class Codes(Names, Words):
-    """Makes codes and keys, some of them of words."""
+    """Makes codes and keys, some of them from words."""
 
     def make_code(self) -> str:
         """A code of letters and digits."""
@@ -31,7 +31,7 @@ class Codes(Names, Words):
         )
 
     def make_key(self) -> str:
-        """A key of a table: a hyphened pair, a word, a number, a code."""
+        """A key of a table: a hyphenated pair, a word, a number, a code."""
         pair = f"{self.make_adj()}-{self.make_noun()}"
         return self.pick(
             [
@@ -77,20 +77,20 @@ class Codes(Names, Words):
 
 
 class Computers(Names, Words):
-    """Makes what stands in source files, settings and logs."""
+    """Makes values found in source files, settings and logs."""
 
     make_level = one_of(LEVELS)
 
     def make_ip(self) -> str:
-        """An address."""
+        """An IP address."""
         return ".".join(str(self.rng.randint(1, 254)) for _ in range(4))
 
     def make_email(self) -> str:
-        """A mail address."""
+        """An e-mail address."""
         return f"{self.make_first().lower()}.{self.make_last().lower()}@{self.make_domain()}"
 
     def make_domain(self) -> str:
-        """A host on the net."""
+        """A host on the internet."""
         return f"{self.syllables(1, 2)}.{self.pick(TOPLEVEL)}"
 
     def make_host(self) -> str:

@@ -1,4 +1,4 @@
-"""Draws that every kind of value is made of: a word of a pool, digits, syllables, letters.
+"""Draws that all values are made of: a word of a pool, digits, syllables, letters.
 
 The pools are word lists found in the books (pools.json). Knows nothing of what a draw stands for.
 """
@@ -21,11 +21,11 @@ class Draws:
         self.pools, self.rng = pools, rng
 
     def pick(self, choices: Sequence[str]) -> str:
-        """One of them."""
+        """One of the choices."""
         return choices[int(self.rng.random() * len(choices))]
 
     def word(self, pool: str) -> str:
-        """A word of a pool; every word is as likely as another."""
+        """A word of a pool; all words are equally likely."""
         return self.pick(self.pools[pool])
 
     def digits(self, low: int, high: int) -> str:

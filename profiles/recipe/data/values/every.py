@@ -1,7 +1,7 @@
-"""What fills the slots of a frame: a value of every kind, made anew each time.
+"""What fills the slots of a frame: a value of every kind, a new one each time.
 
-The kinds are made in the files beside this one: names and words, numbers and dates, codes. A slot's
-name may end in a digit: {person2} is another person. Knows nothing of sentences.
+The files beside this one make the kinds: names and words, numbers and dates, codes. A slot's name
+may end in a digit: {person2} is another person. Knows nothing of sentences.
 """
 
 import random
@@ -32,6 +32,6 @@ class Values(Codes, Computers, Numbers, Dates):
         """A value for a slot such as `person` or `person2`.
 
         Raises:
-            KeyError: When no such slot exists.
+            KeyError: there is no such slot.
         """
         return self.makers[slot.rstrip(string.digits)]()

@@ -1,7 +1,7 @@
 """Values in words: names of people, places, institutions and works, things, phrases, trades.
 
-Names come from word lists, from the books and from syllables, so that none is seen often. Most
-other words are the books' own.
+Names come from word lists, the books and syllables, so that none is seen often. Most other words
+come from the books.
 """
 
 import string
@@ -38,7 +38,7 @@ class Names(Draws):
         )
 
     def make_person(self) -> str:
-        """A person, named in one of several ways."""
+        """A person's name in one of several forms."""
         chance = self.rng.random()
         if chance < 0.5:
             return f"{self.make_first()} {self.make_last()}"
@@ -121,7 +121,7 @@ class Words(Draws):
         return f"{self.make_adj()} {self.make_noun()} {joint} {self.make_noun()}"
 
     def make_action(self) -> str:
-        """What one may do: carry the lamp to the river."""
+        """Something to do: carry the lamp to the river."""
         end = f" {self.pick(['to', 'near', 'under', 'with'])} the {self.make_noun()}"
         deed = f"{self.make_verb()} the {self.make_thing()}"
         return deed + end if self.rng.random() < 0.6 else deed
@@ -132,7 +132,7 @@ class Words(Draws):
         return front + self.pick(COLOURS)
 
     def make_food(self) -> str:
-        """Something to eat, at times an odd one."""
+        """Something to eat, sometimes an odd one."""
         chance = self.rng.random()
         if chance < 0.6:
             return self.pick(FOODS)
@@ -152,5 +152,5 @@ class Words(Draws):
         )
 
     def make_spot(self) -> str:
-        """Where a thing lies."""
+        """A place where a thing is."""
         return f"{self.pick(PLACES)} the {self.make_thing()}"

@@ -38,12 +38,12 @@ class Numbers(Draws):
         return f"{self.rng.randint(0, 999)}.{self.digits(1, 3)}"
 
     def make_percent(self) -> str:
-        """A share."""
+        """A percentage."""
         sign = self.pick(["%", " percent", " per cent", "%"])
         return f"{self.rng.randint(1, 99)}{self.pick(['', '', f'.{self.rng.randint(1, 9)}'])}{sign}"
 
     def make_money(self) -> str:
-        """A sum."""
+        """A sum of money."""
         number = self.make_big()
         chance = self.rng.random()
         if chance < 0.5:

@@ -20,10 +20,14 @@ from longctx.core.decode import policies
 from longctx.core.model import architectures
 from longctx.core.retrieve import gather_by
 from longctx.core.sources import formats
+from longctx.kernels import door
 
 ROOT = Path(__file__).parent.parent
 WIDE = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
-FILES = ("README.md", *(f"docs/{name}.md" for name in ("commands", "decoding", "sources")))
+FILES = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("commands", "decoding", "kernels", "sources")),
+)
 FILES += ("docs/exit-codes.md",)
 ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.M)  # in a docstring
 
@@ -33,6 +37,7 @@ def blocks() -> Iterator[tuple[str, str]]:
     rows = ((f"`{name}`", _first(text)) for name, text in METHODS.docstrings().items())
     yield "methods", _table(["`--method`", "what it does"], rows)
     yield "architectures", architectures.table()
+    yield "kernels", door.table()
     yield "formats", _table(["files", "what is read", "cited as"], _formats())
     said = gather_by.summaries().items()
     rows = ((f"`{name}`", summary, gather_by.embeddings(name)) for name, summary in said)

@@ -43,7 +43,3 @@ def table() -> str:
         for name, one in sorted((operations | fused).items())
     ]
     return "\n".join(["| operation | what it computes |", "|---|---|", *rows])
-
-
-if __name__ == "__main__":
-    print(table())

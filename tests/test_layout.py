@@ -87,6 +87,12 @@ def test_every_file_of_core_stands_in_a_room():
     assert rooms == {*ROOMS, "__init__.py"}
 
 
+def test_the_docs_list_the_rooms_in_their_order():
+    tree = re.findall(r"^      (\w+)/ ", (ROOT / "README.md").read_text("utf-8"), re.M)
+    table = re.findall(r"^\| `(\w+)/` \|", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.M)
+    assert tuple(tree) == tuple(table) == ROOMS
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_imports_of_those_below_it_alone(room):
     allowed = {*ROOMS[: ROOMS.index(room) + 1]}

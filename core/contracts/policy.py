@@ -47,7 +47,7 @@ class PolicyOptions:
 
     @property
     def period(self) -> int:
-        """Number of steps after which their kinds repeat."""
+        """Steps after which their kinds repeat, at the latest."""
         return 1
 
 

@@ -76,7 +76,7 @@ class Options(BlockOptions):
                 "Ltri-LLM needs the model's retrieval heads, and the profile names none",
                 "`heads` of `ltri` is empty",
                 "Find them with `longctx calibrate MODEL --out PROFILE.yaml`, and give --profile "
-                "PROFILE.yaml.",
+                "PROFILE.yaml. A shape without weights has none.",
             )
         return super().fitted(window)
 

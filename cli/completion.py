@@ -15,7 +15,7 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.common.registry import Registry
 
 METHODS = Registry("longctx.core.methods", "method")
-POLICIES = Registry("longctx.core.decode.policies", "decode policy")
+POLICIES = Registry("longctx.core.decode.policies", "decode policy", "+")
 
 
 def documents(ctx: typer.Context, incomplete: str) -> list[str]:

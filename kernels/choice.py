@@ -52,12 +52,14 @@ class Operation(Generic[Given, Result]):
     The kernel of a definition in `<op>_ref.py` is the function of the same name and arguments in
     `<op>.py`, which is imported when first needed. `refusal` in that module returns why the kernel
     does not accept given arguments, None if it does; for a second function it is
-    `<function>_refusal`, and one without accepts everything. The first tensor argument decides the
-    device.
+    `<function>_refusal`. The first tensor argument decides the device.
 
     Attributes:
         definition: the decorated function.
         kernel: name of the kernel's module, used in logs.
+
+    Raises:
+        TypeError: the definition has no parameter annotated `Tensor`.
     """
 
     def __init__(self, definition: Callable[Given, Result]):
@@ -66,11 +68,11 @@ class Operation(Generic[Given, Result]):
         self._name, self._module = definition.__name__, definition.__module__.removesuffix("_ref")
         self.kernel = self._module.rpartition(".")[2]
         self._refusal = "refusal" if self._name == self.kernel else f"{self._name}_refusal"
-        self._where = next(
-            (place, name)
-            for place, (name, parameter) in enumerate(signature(definition).parameters.items())
-            if parameter.annotation is Tensor
-        )
+        places = enumerate(signature(definition).parameters.items())
+        tensors = [(place, name) for place, (name, it) in places if it.annotation is Tensor]
+        if not tensors:
+            raise TypeError(f"{self._module}_ref.{self._name} has no parameter annotated Tensor")
+        self._where = tensors[0]
 
     def __call__(self, *given: Given.args, **more: Given.kwargs) -> Result:
         """The definition's result, computed by the kernel if possible."""
@@ -105,8 +107,7 @@ class Operation(Generic[Given, Result]):
         """Why the kernel must not compute this; None if it may."""
         if module is None:
             return f"the kernel failed: {broken[self.kernel, 'import']}"
-        refusal = getattr(module, self._refusal, None)
-        return refusal(*given, **more) if refusal else None
+        return getattr(module, self._refusal)(*given, **more)
 
 
 operations: dict[str, Operation[..., Any]] = {}  # by name, in order of import

@@ -44,6 +44,11 @@ def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales:
     return best
 
 
+def sliding_max_refusal(raw: Tensor, reach: int) -> str | None:
+    """None: the kernel computes everything."""
+    return None
+
+
 def sliding_max(raw: Tensor, reach: int) -> Tensor:
     """As defined."""
     n, reach = len(raw), min(reach, len(raw))

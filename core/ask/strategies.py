@@ -537,7 +537,7 @@ def token_ids(document: Document, tokens: Tensor, engine: Engine) -> Tensor:
 
 
 def _require_search(method: Way, name: str, document: Document) -> None:
-    if not method.capabilities.searches:
+    if not method.searches:
         raise LongctxError(
             f"cannot search document {document.manifest.name!r}",
             f"method {name!r} keeps no embeddings",

@@ -7,6 +7,7 @@ from typing import ClassVar, get_origin
 class Contract:
     """A base whose abstract methods, and class variables without a value, every subclass must have.
 
+    Plain annotations (`depth: int`) are not checked: an instance may set them later.
     A subclass that is itself a base declares it: `class Answer(Policy, abstract=True)`.
 
     Raises:

@@ -1,5 +1,6 @@
 """Folders that are registries: each file defines one thing of a kind, and no list names them."""
 
+import ast
 import importlib
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,15 +12,17 @@ from longctx.core.common.errors import UsageError
 
 @dataclass(frozen=True)
 class Registry:
-    """What the files of a folder define; `a+b` is defined by `a_b.py`.
+    """What the files of a folder define.
 
     Args:
         package: the folder's dotted name; only `load` imports it.
         kind: what they define, for errors.
+        joint: what stands in names for the `_` of files: `+` if `a_b.py` defines `a+b`.
     """
 
     package: str
     kind: str
+    joint: str = "_"
 
     def names(self) -> list[str]:
         """All names, in order."""
@@ -34,12 +37,15 @@ class Registry:
         known = self.names()
         if name not in known:
             raise UsageError(f"unknown {self.kind} {name!r}", "", f"Known: {', '.join(known)}.")
-        return importlib.import_module(f"{self.package}.{name.replace('+', '_')}")
+        return importlib.import_module(f"{self.package}.{name.replace(self.joint, '_')}")
 
     def docstrings(self) -> dict[str, str]:
-        """The docstring of each file, by name; no file is imported."""
-        texts = {name: file.read_text("utf-8") for name, file in sorted(self._files().items())}
-        return {name: text.split('"""', 2)[1] for name, text in texts.items()}
+        """The docstring of each file, by name; no file is imported.
+
+        Raises:
+            ValueError: a file has none.
+        """
+        return {name: _docstring(file) for name, file in sorted(self._files().items())}
 
     def summaries(self) -> dict[str, str]:
         """The text after `Title: ` in the first line of each docstring, without the full stop."""
@@ -50,4 +56,11 @@ class Registry:
         spec = find_spec(self.package)
         folders = (spec and spec.submodule_search_locations) or []
         files = [file for folder in folders for file in Path(folder).glob("[!_]*.py")]
-        return {file.stem.replace("_", "+"): file for file in files}
+        return {file.stem.replace("_", self.joint): file for file in files}
+
+
+def _docstring(file: Path) -> str:
+    text = ast.get_docstring(ast.parse(file.read_text("utf-8")), clean=False)
+    if text is None:
+        raise ValueError(f"{file} has no docstring")
+    return text

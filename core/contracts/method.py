@@ -110,7 +110,7 @@ class Capabilities:
     """What is known about a method's class before a model is loaded.
 
     Attributes:
-        searches: it keeps data for retrieval.
+        searches: it keeps data for retrieval, if it scores or recalls.
         rereads: a document shorter than a chunk may have no snapshot; it is read again instead.
         last_in_part: of the last layer that it runs, only the projections are computed.
         with_kv: the method that `ingest --keep-kv` uses instead; None if there is none.
@@ -126,15 +126,24 @@ class Way(Contract, abstract=True):
     """Answers questions about what was read; by itself, it recomputes tokens without scores.
 
     Attributes:
-        depth: layers that the model runs (0: none, only tokens are kept).
         gather: document and prefix tokens that are gathered for a question; None for all.
         edges: (first, last) document tokens that are always gathered.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities()
-    depth: int
     gather: int | None = sys.maxsize
     edges: tuple[int, int] = (0, 0)
+
+    @property
+    @abstractmethod
+    def depth(self) -> int:
+        """Layers that the model runs (0: none, only tokens are kept)."""
+
+    @property
+    def searches(self) -> bool:
+        """Whether a document can be searched this way."""
+        able = self.capabilities.searches and isinstance(self, Scoring | Recallable)
+        return able and self.gather is not None
 
 
 class Scoring(Way, abstract=True):
@@ -191,7 +200,11 @@ class Method(Memory, Way, abstract=True):
 
     def __init__(self, options: Any, layers: tuple[Layer, ...], place: Place = HERE):
         self.options, self._layers, self._place = options, layers, place
-        self.depth = len(layers)
+
+    @property
+    def depth(self) -> int:
+        """All layers that it was given; see `Way`."""
+        return len(self._layers)
 
     @property
     def chunk(self) -> int:

@@ -4,11 +4,9 @@ The base of methods that run no layers before there is a question. Each decides 
 recomputed.
 """
 
-from typing import Any
-
 from torch import Tensor
 
-from longctx.core.contracts.memory import HERE, Place, Snapshot, Stored
+from longctx.core.contracts.memory import Snapshot, Stored
 from longctx.core.contracts.method import Capabilities, Method
 from longctx.core.model.adapter import Layer
 
@@ -18,9 +16,10 @@ class TokensAlone(Method, abstract=True):
 
     capabilities = Capabilities(searches=False)
 
-    def __init__(self, options: Any, layers: tuple[Layer, ...], place: Place = HERE):
-        super().__init__(options, layers, place)
-        self.depth = 0
+    @property
+    def depth(self) -> int:
+        """No layers; see `Way`."""
+        return 0
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Never reached: reading runs no layers."""

@@ -134,7 +134,12 @@ class Recomputing(contract.Scoring):
     ):
         self._options, self._layers, self._kv = options, layers, kv
         self.gather, self.edges = options.gather, (options.first, options.last)
-        self.depth = Taps(options.heads, layers).depth
+        self._depth = Taps(options.heads, layers).depth
+
+    @property
+    def depth(self) -> int:
+        """Up to the highest layer with an embedding head; see `Way`."""
+        return self._depth
 
     def score(self, read: Callable[[Chunked], None], scored: Tensor, stored: Stored) -> Scores:
         """Cosines with the question's embeddings; see `Scoring.score` in the contract."""

@@ -99,8 +99,7 @@ class Method(contract.Method, contract.Scoring):
         super().__init__(options, layers, place)
         self.gather, self.edges = options.gather, (options.first, options.last)
         self._taps = Taps(options.heads, layers)
-        self.depth = self._taps.depth
-        self._layers = layers[: self.depth]
+        self._layers = layers[: self._taps.depth]
         self._caches: list[Cache | None] = [None] * (self.depth - 1)
         self._seen = 0  # tokens of the input read so far
         self._evicts = True

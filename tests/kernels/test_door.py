@@ -147,8 +147,21 @@ def test_a_kernel_takes_what_its_definition_says(device, name):
     kernel = importlib.import_module(f"longctx.kernels.{operation.kernel}")
     expected = arguments(operation.definition)
     assert arguments(getattr(kernel, name))[: len(expected)] == expected
-    refusal = getattr(kernel, "refusal" if name == operation.kernel else f"{name}_refusal", None)
-    assert refusal is None or arguments(refusal) == expected
+    refusal = getattr(kernel, "refusal" if name == operation.kernel else f"{name}_refusal")
+    assert arguments(refusal) == expected
+
+
+def test_a_kernel_without_a_refusal_is_an_error(fake, random_states):
+    del fake.refusal
+    with pytest.raises(AttributeError, match="refusal"):
+        mass(random_states(4, 2, 5, 30, 8))
+
+
+def test_a_definition_without_a_tensor_is_named():
+    def count(tokens: int) -> int: ...
+
+    with pytest.raises(TypeError, match=r"count has no parameter annotated Tensor$"):
+        choice_module.Operation(count)
 
 
 def test_the_docs_list_every_operation_by_its_contract():

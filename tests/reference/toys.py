@@ -12,7 +12,7 @@ POLICY = '''\
 from dataclasses import dataclass
 
 from longctx.core.contracts.policy import PolicyOptions
-from longctx.core.decode.policies import dense
+from longctx.core.kv.prompt_policy import PromptPolicy
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,20 @@ class Options(PolicyOptions):
             raise ValueError(f"budget: expected 1 or more, got {self.budget}")
 
 
-class Policy(dense.Policy):
+class Policy(PromptPolicy):
     """As `dense`."""
+
+    kind = None
+
+    def __init__(self, options, prompt, window):
+        super().__init__(prompt)
+
+    def attend(self, layer, q, k, v):
+        return self._caches[layer.index].read(q, k, v)
+
+    def advance(self):
+        count = self._start + self._looks.steps + 1
+        self._looks.add(count, count)
 '''
 GATHER_SOURCE = '''\
 """Twice: the question's words, each counted twice."""

@@ -14,7 +14,7 @@ from longctx.core.common.registry import Registry
 from longctx.core.contracts.policy import PolicyOptions
 from longctx.core.profile.profile import build
 
-_registry = Registry(__name__, "decode policy")
+_registry = Registry(__name__, "decode policy", "+")
 names, load = _registry.names, _registry.load
 USUALLY = "dense"
 WRONG = "Correct --decode, or `decoding` in the profile (docs/decoding.md)."

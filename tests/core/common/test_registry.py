@@ -6,11 +6,12 @@ import sys
 import pytest
 from toys import POLICY, toy
 
+from longctx.core import methods
 from longctx.core.common.errors import UsageError
 from longctx.core.common.registry import Registry
 from longctx.core.decode import policies
 
-POLICIES = Registry("longctx.core.decode.policies", "decode policy")
+POLICIES = Registry("longctx.core.decode.policies", "decode policy", "+")
 
 
 def test_a_file_more_is_a_thing_more(tmp_path):
@@ -20,6 +21,20 @@ def test_a_file_more_is_a_thing_more(tmp_path):
         assert POLICIES.summaries()["loud+clear"] == "everything, whatever its options"
         assert POLICIES.load("loud+clear").Options().budget == 4096
     assert POLICIES.names() == before
+
+
+def test_only_where_it_says_so_are_names_joined_otherwise(tmp_path):
+    with toy(methods, "slow_one", '"""Slow: one."""', tmp_path):
+        assert "slow_one" in methods.names()
+        assert methods.load("slow_one").__doc__ == "Slow: one."
+
+
+def test_a_file_without_a_docstring_is_named(tmp_path):
+    registry = Registry("longctx.core.methods", "method")
+    for text in ("x = 1\n", 'x = """no docstring"""\n'):
+        raises = pytest.raises(ValueError, match=r"bare\.py has no docstring")
+        with toy(methods, "bare", text, tmp_path), raises:
+            registry.docstrings()
 
 
 def test_what_there_is_not_is_refused_with_what_there_is():

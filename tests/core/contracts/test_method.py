@@ -41,6 +41,21 @@ def test_what_some_do_has_to_be_there_for_them(base, names):
         define(*bases)
 
 
+def test_every_way_says_how_many_layers_run():
+    members = dict.fromkeys(["embed", "score"], print)
+    with pytest.raises(TypeError, match=r"Made lacks depth$"):
+        type("Made", (Scoring,), members)
+    assert type("Made", (Scoring,), {**members, "depth": 3})().depth == 3
+
+
+def test_what_neither_scores_nor_recalls_or_gathers_everything_is_not_searched():
+    recalls = define(Method, Recallable, recall=print)
+    assert recalls(None, ()).searches
+    assert not define(Method)(None, ()).searches
+    assert not define(recalls, gather=None)(None, ()).searches
+    assert not define(recalls, capabilities=Capabilities(searches=False))(None, ()).searches
+
+
 def test_a_base_for_several_methods_may_leave_members_to_them():
     class Base(Method, abstract=True):
         def attend(self, layer, q, k, v): ...

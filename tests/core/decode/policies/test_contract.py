@@ -177,6 +177,12 @@ def test_another_process_gives_the_same_answer(whole, asked_elsewhere, name):
     assert found.policy["name"] == name
 
 
+def test_every_policy_is_run_beyond_its_budget():
+    """But `raas`, which refuses such a prompt: it evicts only from the answer (test_raas.py)."""
+    tried = {text.partition(":")[0] for text in BEYOND}
+    assert tried == {*policies.names()} - {"dense", "raas", TOY}
+
+
 @pytest.mark.parametrize("text", BEYOND)
 def test_beyond_the_budget_less_is_attended_to(whole, text):
     dense = whole.ask(QUESTION)

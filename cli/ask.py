@@ -17,7 +17,7 @@ from longctx.cli.together import choose_documents, open_documents
 from longctx.core.common.errors import UsageError
 from longctx.core.profile.sampling import Sampling
 from longctx.core.profile.wording import require_text
-from longctx.core.retrieve import gather_by as scoring
+from longctx.core.retrieve.gather_by import check
 
 if TYPE_CHECKING:
     from longctx.core.ask.answer import Answer
@@ -111,7 +111,7 @@ def run(
         stop=tuple(stop) if stop else None,
     )
     if gather_by is not None:
-        scoring.check(gather_by)
+        check(gather_by)
     place = library_path(library)
     chosen = choose_documents(context, place, docs, everything, partial)
     setup = {

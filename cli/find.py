@@ -12,8 +12,7 @@ from longctx.cli.together import choose_documents, open_documents
 from longctx.cli.words_alone import open_for_words
 from longctx.core.common.errors import UsageError
 from longctx.core.profile.wording import require_text
-from longctx.core.retrieve import gather_by as scoring
-from longctx.core.retrieve.gather_by import WORDS
+from longctx.core.retrieve.gather_by import WORDS, check
 
 if TYPE_CHECKING:
     from longctx.core.ask.candidates import Candidates
@@ -120,7 +119,7 @@ def run(
     from longctx.core.store.shards import FOR_WORDS
 
     if gather_by is not None:
-        scoring.check(gather_by)
+        check(gather_by)
     if not query.strip() and regexp is None:
         raise UsageError("the query is empty", "", "Say what to look for, or give --regexp.")
     require_text(query)

@@ -13,7 +13,7 @@ from longctx.cli.loading import choose_document, open_session
 from longctx.cli.measuring import option
 from longctx.cli.settings import library_path
 from longctx.core.common.errors import UsageError
-from longctx.core.retrieve import gather_by as scoring
+from longctx.core.retrieve import gather_by
 
 if TYPE_CHECKING:
     from longctx.core.ask.session import Session
@@ -83,7 +83,7 @@ def run(
         option(
             "--gather-by",
             "NAME,...",
-            f"What is gathered by: {', '.join(scoring.names())}, one after another; by "
+            f"What is gathered by: {', '.join(gather_by.names())}, one after another; by "
             "default all that the document has something for.",
         ),
     ] = None,

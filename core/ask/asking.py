@@ -105,8 +105,8 @@ class Asking(ABC):
             sampling: how to decode; the profile fills in what is not set.
             on_text: receives the answer's text as it is decoded.
             decode: decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the setup's.
-            gather_by: a gather source, of `scoring.names()`; None: the profile's where passages are
-                recomputed, else the method answers from all that it kept.
+            gather_by: a gather source, of `gather_by.names()`; None: the profile's where passages
+                are recomputed, else the method answers from all that it kept.
 
         Raises:
             UsageError: the question is empty or longer than the window, or the decode policy or
@@ -174,7 +174,7 @@ class Asking(ABC):
         Args:
             query: the user's words.
             gather: tokens to gather; None: the method's.
-            gather_by: a gather source, of `scoring.names()`; None: the profile's.
+            gather_by: a gather source, of `gather_by.names()`; None: the profile's.
 
         Raises:
             UsageError: as `ask`.

@@ -22,7 +22,8 @@ from longctx.core.ask.strategies import Answering
 from longctx.core.common.errors import Locked, NotFound
 from longctx.core.common.telemetry import facts, stage
 from longctx.core.contracts.method import Recallable
-from longctx.core.engine.setup import Engine, Setup, beside, prepare, recorded
+from longctx.core.engine.choice import Setup, recorded
+from longctx.core.engine.setup import Engine, beside, prepare
 from longctx.core.retrieve.document_selection import Terms, best_documents
 from longctx.core.retrieve.gather_by import METHOD
 from longctx.core.retrieve.lexical import PassageIndex

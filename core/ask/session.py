@@ -16,7 +16,8 @@ from longctx.core.ask.strategies import Answering, way_of
 from longctx.core.common.errors import LongctxError
 from longctx.core.common.read_ahead import ReadAhead
 from longctx.core.common.telemetry import facts, stage
-from longctx.core.engine.setup import Setup, memory_told, prepare, recorded, saved_snapshot
+from longctx.core.engine.choice import Setup, recorded
+from longctx.core.engine.setup import memory_told, prepare, saved_snapshot
 from longctx.core.retrieve.gather_by import METHOD
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.store.confined import Confined

@@ -26,9 +26,9 @@ from longctx.core.decode.policies import Decoding
 from longctx.core.engine.setup import Engine
 from longctx.core.engine.window import room
 from longctx.core.kv import embeddings, kept
-from longctx.core.retrieve import gather_by as scoring
+from longctx.core.retrieve import gather_by
 from longctx.core.retrieve.best_passages import Chosen, best_passages, token_scores
-from longctx.core.retrieve.gather_by import METHOD, Sought
+from longctx.core.retrieve.gather_by import METHOD, WORDS, Sought, check
 from longctx.core.retrieve.late_interaction import Maxima, maxima
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.ranked import Ranked
@@ -157,7 +157,7 @@ def way_of(
         named = recalls and engine.asked_with is not None
         choosing = not named if finding else has_scores(chosen, document)
         gather_by = engine.profile.gather_by if choosing else METHOD
-    scoring.check(gather_by)
+    check(gather_by)
     if recalls and gather_by == METHOD:
         return Recalling(engine, document, chosen, name, index)
     if recalls and engine.asked_with is not None:
@@ -208,13 +208,13 @@ class Gatherer(ABC):
         self._prefix = engine.prompt.prefix()
         self.gathers_by, self.index = gathers_by, index
         self._total = sum(document.manifest.tokens for document in documents)
-        if scoring.embeddings(gathers_by) == "needed":
+        if gather_by.embeddings(gathers_by) == "needed":
             self._require_embeddings()
 
     @property
     def without(self) -> list[str]:
         """Documents that lack embeddings which would have been used."""
-        if scoring.embeddings(self.gathers_by) == "unused":
+        if gather_by.embeddings(self.gathers_by) == "unused":
             return []
         return [d.manifest.name for d in self.documents if not self._has_embeddings(d)]
 
@@ -272,7 +272,7 @@ class Gatherer(ABC):
         sought = Sought(
             question.words, (lambda: self._maxima(question)) if with_meaning else None, self.index
         )
-        return scoring.load(self.gathers_by).rank(sought)
+        return gather_by.load(self.gathers_by).rank(sought)
 
     def _lengths(self, question: Question) -> tuple[int, int, int, int]:
         return len(self._prefix), len(question.ids), question.reserved, self._total
@@ -296,7 +296,7 @@ class Gatherer(ABC):
                 raise LongctxError(
                     f"cannot gather by {self.gathers_by!r} from {document.manifest.name!r}",
                     f"method {document.manifest.method!r} keeps no embeddings to score by",
-                    f"Ingest it with --method reform, or use --gather-by {scoring.WORDS}.",
+                    f"Ingest it with --method reform, or use --gather-by {WORDS}.",
                 )
 
     @abstractmethod

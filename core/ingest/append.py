@@ -13,8 +13,9 @@ from xxhash import xxh3_128_hexdigest
 
 from longctx.core.common.device import dtype_name
 from longctx.core.common.errors import StateMismatch, UsageError
+from longctx.core.engine.choice import Setup, recorded
 from longctx.core.engine.disk import expected_in_room
-from longctx.core.engine.setup import Engine, Setup, prepare, recorded
+from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.append_plan import More, anew, more_of, sources_before, still_changed
 from longctx.core.ingest.append_sources import Start, encoding_stays, start_before
 from longctx.core.ingest.identity import KEPT, CannotGoOn, begun_with, in_order, now_of

@@ -1,8 +1,9 @@
 """A document's source and the growth of its file, read again from near the old end.
 
-Reading begins at a newline after which the text can be cut (`cuts.py`), so the tokens from there on
-are those of the whole text. This is checked: the document's own tokens must come out again, or the
-source is read from its first byte. Knows nothing of models or of how state is kept.
+Reading begins at a newline after which the text can be cut (`core/tokens/safe_splits.py`), so the
+tokens from there on are those of the whole text. This is checked: the document's own tokens must
+come out again, or the source is read from its first byte. Knows nothing of models or of how state
+is kept.
 """
 
 import hashlib

@@ -13,7 +13,8 @@ from stat import S_ISREG
 
 from longctx.core.common.device import dtype_name
 from longctx.core.common.errors import Locked, NotFound, UsageError
-from longctx.core.engine.setup import Engine, Setup, prepare
+from longctx.core.engine.choice import Setup
+from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.append import append, engine_for
 from longctx.core.ingest.ingest import Ingested, read
 from longctx.core.ingest.job import NOBODY, Job, Observer

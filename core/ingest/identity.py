@@ -6,8 +6,7 @@ only reading needs: whole manifests, streams, and files that change while they a
 """
 
 import os
-from collections import deque
-from operator import itemgetter
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -35,6 +34,9 @@ def skipped(manifest: Manifest) -> list[dict[str, Any]]:
     report = manifest.report
     left_out, changed = report.get("skipped", []), report.get("changed", [])
     fits = type(left_out) is type(changed) is list and all(map(_is_left_out, left_out))
+    if fits:
+        places = -1, *(left["place"] for left in left_out), len(manifest.sources) + len(left_out)
+        fits = all(place < after for place, after in pairwise(places))
     if not fits or type(report.get("forced_splits", 0)) is not int:
         raise StateMismatch(f"the state of '{manifest.name}' is damaged", "in its report", AGAIN)
     return left_out.copy()
@@ -48,12 +50,10 @@ def _is_left_out(entry: Any) -> bool:
 
 def in_order(manifest: Manifest) -> list[Entry]:
     """Numbers of sources, and records of those that were left out, in the order given."""
-    left_out, found = deque(sorted(skipped(manifest), key=itemgetter("place"))), list[Entry]()
-    for number in range(len(manifest.sources)):
-        while left_out and left_out[0]["place"] <= len(found):
-            found.append(left_out.popleft())
-        found.append(number)
-    return [*found, *left_out]
+    left_out = {entry["place"]: entry for entry in skipped(manifest)}
+    numbers = iter(range(len(manifest.sources)))
+    count = len(manifest.sources) + len(left_out)
+    return [left_out[place] if place in left_out else next(numbers) for place in range(count)]
 
 
 def place_of(manifest: Manifest, entry: Entry) -> tuple[str | None, str]:

@@ -1,7 +1,7 @@
 """The first half of the pipeline: sources -> tokens -> encode -> store.
 
-Reads a document once and leaves its state in a library; `session.py` answers from it. Nothing here
-depends on the method.
+Reads a document once and leaves its state in a library; `core/ask/session.py` answers from it.
+Nothing here depends on the method.
 """
 
 import logging
@@ -19,9 +19,10 @@ from longctx.core.common.errors import UnreadableInput
 from longctx.core.common.telemetry import stage
 from longctx.core.contracts.memory import Snapshot
 from longctx.core.contracts.method import Method, can_be_made_again
+from longctx.core.engine.choice import Setup
 from longctx.core.engine.disk import WORD_BYTES, expected_in_room
 from longctx.core.engine.encode import encode
-from longctx.core.engine.setup import Engine, Setup, memory_told, prepare
+from longctx.core.engine.setup import Engine, memory_told, prepare
 from longctx.core.engine.window import room
 from longctx.core.ingest.append_points import Boundaries
 from longctx.core.ingest.checkpoints import Cadence, Checkpoints

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from longctx.core.common.errors import Locked
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.sources.rules import Rules
 from longctx.core.store.naming import called, called_after
@@ -72,7 +73,7 @@ class Observer:
 
     progress: Callable[..., None] = _nobody
     done: Callable[..., None] = _nobody
-    waits: Callable[..., None] = _nobody
+    waits: Callable[[Locked], None] = _nobody
     empty: Callable[[Path], None] = _nobody
 
 

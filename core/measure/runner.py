@@ -19,7 +19,7 @@ from longctx.core.ingest.ingest import Ingested, Progress, ingest
 from longctx.core.measure.case import Case, CaseQuestion, Span, is_named
 from longctx.core.measure.journal import Record
 from longctx.core.profile.sampling import Sampling
-from longctx.core.retrieve import gather_by as scoring
+from longctx.core.retrieve import gather_by
 
 LIBRARY, FILE = "library", "document.txt"
 
@@ -45,7 +45,7 @@ class How:
 
     def __post_init__(self) -> None:
         if self.gather_by is not None:
-            scoring.check(self.gather_by)
+            gather_by.check(self.gather_by)
 
 
 @dataclass(frozen=True)

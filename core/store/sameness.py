@@ -13,7 +13,7 @@ import hashlib
 import os
 import queue
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
@@ -36,7 +36,12 @@ class Now(Enum):
     GONE = "it is not there, or cannot be read"
 
 
-def compare(record: SourceRecord, path: Path, may_grow: bool = False) -> Now:
+def compare(
+    record: SourceRecord,
+    path: Path,
+    may_grow: bool = False,
+    may_read: Callable[[Path, int], bool] = lambda path, size: True,
+) -> Now:
     """Compares a file with what was read of it.
 
     Args:
@@ -45,6 +50,7 @@ def compare(record: SourceRecord, path: Path, may_grow: bool = False) -> Now:
         may_grow: more may follow what was read, and the bytes are always compared. Otherwise the
             file is not opened where size and modification time decide, and a longer one is
             `REPLACED`.
+        may_read: whether so many bytes may be read of the path; if not, the file is `REPLACED`.
     """
     file = record.origin or record
     try:
@@ -54,6 +60,8 @@ def compare(record: SourceRecord, path: Path, may_grow: bool = False) -> Now:
             return Now.REPLACED
         if not may_grow and status.st_mtime_ns == record.mtime_ns:
             return Now.SAME
+        if not may_read(path, file.size):
+            return Now.REPLACED
         if record.origin:  # many sources may be from one archive
             begins = _begins_with(path, file.size, file.sha256, status.st_mtime_ns)
         else:
@@ -125,17 +133,16 @@ def _has_place(known: SourceRecord) -> bool:
 def _look(sources: list[SourceRecord], found: "queue.SimpleQueue[tuple[str, bool]]") -> None:
     """Reports for each source whether it has changed."""
     left, counted = COMPARED, set()  # many sources may be from one archive
+
+    def may_read(path: Path, size: int) -> bool:
+        nonlocal left
+        if path not in counted and size <= left:
+            left -= size
+            counted.add(path)
+        return path in counted
+
     for record in sources:
-        path, size, differs = record.path or "", (record.origin or record).size, False
-        try:
-            status = os.stat(path)
-            opens = status.st_size == size and status.st_mtime_ns != record.mtime_ns
-            if opens and path not in counted and size <= left:
-                left -= size
-                counted.add(path)
-            if S_ISREG(status.st_mode):
-                unread = opens and path not in counted
-                differs = unread or compare(record, Path(path)) is Now.REPLACED
-        except (OSError, ValueError):
-            pass
+        path, differs = record.path or "", False
+        if os.path.isfile(path):
+            differs = compare(record, Path(path), may_read=may_read) is Now.REPLACED
         found.put((record.name, differs))

@@ -30,7 +30,8 @@ from longctx.core.ask.recompute import recompute
 from longctx.core.decode import policies as decoding
 from longctx.core.decode.decode import Generation
 from longctx.core.decode.policies import Decoding
-from longctx.core.engine.setup import Engine, Setup, prepare
+from longctx.core.engine.choice import Setup
+from longctx.core.engine.setup import Engine, prepare
 from longctx.core.kv.prompt import LayerCache, Prompt
 from longctx.core.measure.bench.policies import policy_of
 from longctx.core.measure.prose import read_prose

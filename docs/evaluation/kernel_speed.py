@@ -25,7 +25,8 @@ import torch
 import triton
 from torch import Tensor
 
-from longctx.core.engine.setup import Setup, prepare
+from longctx.core.engine.choice import Setup
+from longctx.core.engine.setup import prepare
 from longctx.core.measure.bench.baselines import Recent
 from longctx.core.measure.bench.gpu_time import seconds
 from longctx.core.model.adapter import Layer

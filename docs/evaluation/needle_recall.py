@@ -22,7 +22,8 @@ from statistics import mean
 from longctx.core import methods
 from longctx.core.ask.session import Session
 from longctx.core.common.units import parse_tokens
-from longctx.core.engine.setup import Setup, prepare, weights_stay
+from longctx.core.engine.choice import Setup
+from longctx.core.engine.setup import prepare, weights_stay
 from longctx.core.ingest.ingest import ingest
 from longctx.core.measure.haystack import Builder
 from longctx.core.measure.markdown import table

@@ -22,7 +22,8 @@ from tokenizers import Tokenizer
 
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError
-from longctx.core.engine.setup import Setup, prepare
+from longctx.core.engine.choice import Setup
+from longctx.core.engine.setup import prepare
 from longctx.core.ingest import ingest as ingesting
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.retrieve.word_tables import word_tables

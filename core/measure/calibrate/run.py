@@ -15,7 +15,8 @@ from typing import Any
 from longctx.core import methods
 from longctx.core.common.device import dtype_name
 from longctx.core.common.telemetry import facts, stage
-from longctx.core.engine.setup import Engine, Setup, memory_told, prepare
+from longctx.core.engine.choice import Setup
+from longctx.core.engine.setup import Engine, memory_told, prepare
 from longctx.core.measure.calibrate import (
     choosing,
     copying,

@@ -15,15 +15,15 @@ from typing import Any
 from longctx.core import methods
 from longctx.core.common.errors import UsageError
 from longctx.core.decode import policies
-from longctx.core.engine.setup import Engine, Setup, prepare
+from longctx.core.engine.choice import Setup
+from longctx.core.engine.setup import Engine, prepare
 from longctx.core.measure.eval import tasks
 from longctx.core.measure.eval.compare_job import AskedHow, CaseAsked, CompareJob, Message
 from longctx.core.measure.eval.compare_process import COMMAND, Died, messages
 from longctx.core.measure.eval.compare_rows import Row, make_row
 from longctx.core.measure.journal import Journal, Record
 from longctx.core.measure.runner import of_model
-from longctx.core.retrieve import gather_by as scoring
-from longctx.core.retrieve.gather_by import METHOD
+from longctx.core.retrieve.gather_by import METHOD, check
 
 SCHEMA_VERSION = 1
 CEILING = "full"  # the method that drops nothing
@@ -143,7 +143,7 @@ def _checked(setup: Setup, wanted: Comparison, engine: Engine) -> Comparison:
         methods.load(method)
         prepare(replace(setup, method=method))
     for name in wanted.gather_by:
-        scoring.check(name)
+        check(name)
     for policy in wanted.decode:
         policies.choose(policy, engine.profile.decoding)
     found = [tasks.find(name) for name in wanted.tasks]

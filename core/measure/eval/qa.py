@@ -20,7 +20,7 @@ from longctx.core.measure.eval.text_match import contained, exact_match, f1
 from longctx.core.measure.intervals import wilson
 from longctx.core.measure.journal import Journal, Record, Tell
 from longctx.core.measure.runner import How, ask, of_model
-from longctx.core.retrieve import gather_by as scoring
+from longctx.core.retrieve import gather_by
 
 SCHEMA_VERSION = 2
 BUDGETS = (1024, 2048, 4096, 8192)
@@ -163,7 +163,7 @@ def _require(wanted: QuestionTest) -> None:
         why = "each question needs something to gather by, and budgets of a token or more"
         raise UsageError("cannot measure recall", why, "Correct --gather-by or --gather.")
     for name in wanted.gather_by or ():
-        scoring.check(name)
+        gather_by.check(name)
 
 
 def _sources(
@@ -178,7 +178,7 @@ def _sources(
     if wanted.gather_by is not None:
         return wanted.gather_by, {}
     failed: dict[str, LongctxError] = {}
-    for name in scoring.names():
+    for name in gather_by.names():
         if journal.get(_recall_name(name, 1)) is not None:
             continue
         try:
@@ -187,7 +187,7 @@ def _sources(
             raise
         except LongctxError as error:
             failed[name] = error
-    found = tuple(name for name in scoring.names() if name not in failed)
+    found = tuple(name for name in gather_by.names() if name not in failed)
     if not found:
         raise next(iter(failed.values()))
     return found, {name: str(error) for name, error in failed.items()}

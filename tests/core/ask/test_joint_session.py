@@ -15,7 +15,8 @@ from longctx.core.ask.joint_session import JointSession
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import Locked, LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.engine import setup
-from longctx.core.engine.setup import Engine, Setup
+from longctx.core.engine.choice import Setup
+from longctx.core.engine.setup import Engine
 from longctx.core.ingest.ingest import ingest
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve.late_interaction import Maxima

@@ -13,7 +13,8 @@ from longctx.core.ask.session import Session
 from longctx.core.ask.strategies import Question
 from longctx.core.common.errors import StateMismatch
 from longctx.core.contracts.method import can_be_made_again
-from longctx.core.engine.setup import prepare, recorded, saved_snapshot
+from longctx.core.engine.choice import recorded
+from longctx.core.engine.setup import prepare, saved_snapshot
 from longctx.core.ingest import ingest as ingesting
 from longctx.core.ingest.append import append
 from longctx.core.ingest.ingest import ingest

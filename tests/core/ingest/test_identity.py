@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longctx.core.common.errors import LongctxError
+from longctx.core.common.errors import LongctxError, StateMismatch
 from longctx.core.ingest.identity import (
     begun_with,
     changed_since,
@@ -59,7 +59,7 @@ def manifest(records: list[SourceRecord], skipped: list[dict]) -> Manifest:
 
 @pytest.mark.parametrize(
     ("places", "order"),
-    [((1, 2), "abcd"), ((0, 3), "badc"), ((3, 2), "adcb"), ((7, 9), "adbc")],
+    [((1, 2), "abcd"), ((0, 3), "badc"), ((2, 3), "adbc")],
 )
 def test_sources_are_told_in_the_order_in_which_they_were_given(files, places, order):
     b, c = (left_out(file, place) for file, place in zip(files[1:3], places, strict=True))
@@ -71,6 +71,14 @@ def test_sources_are_told_in_the_order_in_which_they_were_given(files, places, o
     assert [each and each.name for each in known] == [n if n in "ad" else None for n in order]
     assert begun_with(given[:3], begun) is None
     assert begun_with(given[::-1], begun) is None
+
+
+@pytest.mark.parametrize("places", [(3, 2), (1, 1), (-1, 2), (1, 4), (7, 9)])
+def test_places_that_no_reading_has_written_are_damage(files, places):
+    entries = [left_out(file, place) for file, place in zip(files[1:3], places, strict=True)]
+    begun = manifest([record(files[0]), record(files[3])], entries)
+    with pytest.raises(StateMismatch, match="damaged"):
+        begun_with([Source(file.name, file) for file in files], begun)
 
 
 def test_a_part_of_a_file_is_not_another(files):

@@ -9,7 +9,8 @@ from longctx.core.ask.session import Session
 from longctx.core.ask.strategies import Question
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.decode.decode import Sampling
-from longctx.core.engine.setup import Setup, prepare
+from longctx.core.engine.choice import Setup
+from longctx.core.engine.setup import prepare
 from longctx.core.ingest.ingest import ingest
 from longctx.core.measure.eval.tasks import needles as task
 from longctx.core.measure.runner import How, ask, opened

@@ -163,6 +163,7 @@ def prepare(model: Path) -> None:
     from longctx.cli import main
     from longctx.core.ask import asking, session
     from longctx.core.engine import setup
+    from longctx.core.engine.choice import Setup
     from longctx.core.ingest import append, follow, ingest
     from longctx.core.retrieve import finding
     from longctx.core.store import archive, upgrade, upkeep, verify
@@ -184,7 +185,7 @@ def prepare(model: Path) -> None:
         return known[described]
 
     tokens.safe_cuts = once
-    chosen = setup.Setup(
+    chosen = Setup(
         model=str(model), profile=str(model / "profile.yaml"), device="cpu", dtype="fp32", threads=1
     )
     engine = setup.prepare(chosen)

@@ -19,8 +19,8 @@ from longctx.core.contracts import policy as contract
 from longctx.core.contracts.memory import Place
 from longctx.core.decode import policies
 from longctx.core.decode.policies import choose, load
+from longctx.core.engine.choice import Setup
 from longctx.core.engine.encode import encode
-from longctx.core.engine.setup import Setup
 from longctx.core.ingest.ingest import ingest
 from longctx.core.kv.prompt import Prompt
 from longctx.core.methods import reattention
@@ -51,7 +51,7 @@ ASKING = """\
 import json, sys
 from longctx.core.ask.session import Session
 from longctx.core.decode import policies
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 library, model, toys, *names = sys.argv[1:]
 policies.__path__.append(toys)
 setup = Setup(model=model, profile=f"{model}/profile.yaml", device="cpu", dtype="fp32", threads=1)

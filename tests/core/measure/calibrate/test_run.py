@@ -11,7 +11,8 @@ import yaml
 
 from longctx.core import methods
 from longctx.core.common.errors import LongctxError, UsageError
-from longctx.core.engine.setup import Setup, prepare
+from longctx.core.engine.choice import Setup
+from longctx.core.engine.setup import prepare
 from longctx.core.measure.calibrate import (
     copying,
     run,

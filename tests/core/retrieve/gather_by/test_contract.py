@@ -14,7 +14,7 @@ from longctx.core.ask.candidates import of_names
 from longctx.core.ask.joint_session import JointSession
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, StateMismatch
-from longctx.core.engine.setup import Setup
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
 from longctx.core.retrieve import gather_by, unit_table
 from longctx.core.retrieve.gather_by import GatherSource, Sought

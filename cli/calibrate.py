@@ -16,7 +16,7 @@ from longctx.cli.run import current
 from longctx.core.common.outputs import STANDARD
 
 if TYPE_CHECKING:
-    from longctx.core.measure.calibrate.wanted import CalibrationPlan
+    from longctx.core.measure.calibrate.calibration_plan import CalibrationPlan
     from longctx.core.measure.journal import Tell
 
 EXAMPLES = """\
@@ -98,8 +98,8 @@ def run(
     """
     setup = make_setup(model=model, profile=profile, device=device, dtype=dtype, threads=threads)
     from longctx.core.common.units import parse_tokens
-    from longctx.core.measure.calibrate.run import run as calibrate
-    from longctx.core.measure.calibrate.wanted import FULL, QUICK, CalibrationPlan
+    from longctx.core.measure.calibrate.calibration import run as calibrate
+    from longctx.core.measure.calibrate.calibration_plan import FULL, QUICK, CalibrationPlan
     from longctx.core.measure.calibrate.writing import can_draw
 
     amounts = QUICK if quick else FULL

@@ -14,8 +14,8 @@ from longctx.cli.measuring import option
 if TYPE_CHECKING:
     from longctx.core.ingest.ingest import Progress
     from longctx.core.measure.niah.laying import Plan
+    from longctx.core.measure.niah.needle_test import NeedleTest, NeedleWatch
     from longctx.core.measure.niah.report import NeedleReport, Trial
-    from longctx.core.measure.niah.run import NeedleTest, NeedleWatch
 
 EXAMPLES = """\
   longctx niah
@@ -126,7 +126,7 @@ def run(
         dtype=dtype,
         threads=threads,
     )
-    from longctx.core.measure.niah import run as niah
+    from longctx.core.measure.niah import needle_test as niah
     from longctx.core.measure.runner import How
 
     wanted = niah.NeedleTest(
@@ -166,7 +166,7 @@ def _lengths(length: str | None, lengths: str | None) -> tuple[int, ...]:
 def _watched(wanted: "NeedleTest") -> "Iterator[NeedleWatch]":
     """Shows a grid of lengths and depths that fills with answers, and the current document."""
     from longctx.core.measure.haystack import depths
-    from longctx.core.measure.niah.run import NeedleWatch
+    from longctx.core.measure.niah.needle_test import NeedleWatch
 
     places = depths(wanted.depths)
     at: list[Plan] = []  # all haystacks, once known

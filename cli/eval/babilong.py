@@ -65,7 +65,7 @@ def run(
         threads=threads,
     )
     from longctx.core.measure.eval.babilong import read_all, task
-    from longctx.core.measure.eval.run import Evaluation
+    from longctx.core.measure.eval.evaluation import Evaluation
     from longctx.core.measure.prose import read_prose
     from longctx.core.measure.runner import How
 

@@ -73,11 +73,11 @@ def run(
         dtype=dtype,
         threads=threads,
     )
+    from longctx.core.measure.eval.evaluation import Evaluation
     from longctx.core.measure.eval.ruler.making import Materials, sample_words
     from longctx.core.measure.eval.ruler.squad import read_squad
     from longctx.core.measure.eval.ruler.tasks import NAMES, QUESTIONS
     from longctx.core.measure.eval.ruler.tasks import tasks as ruler_tasks
-    from longctx.core.measure.eval.run import Evaluation
     from longctx.core.measure.prose import read_prose
     from longctx.core.measure.runner import How
 

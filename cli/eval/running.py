@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from longctx.core.engine.choice import Setup
     from longctx.core.ingest.ingest import Progress
     from longctx.core.measure.case import Task
-    from longctx.core.measure.eval.run import Evaluation, Watch
+    from longctx.core.measure.eval.evaluation import Evaluation, Watch
     from longctx.core.measure.eval.summary import Cell
     from longctx.core.measure.runner import How
 
@@ -66,7 +66,7 @@ def evaluate(
         KeyboardInterrupt: Ctrl-C, after the table.
     """
     from longctx.core.engine.setup import prepare
-    from longctx.core.measure.eval.run import require_files, run, settings
+    from longctx.core.measure.eval.evaluation import require_files, run, settings
     from longctx.core.measure.journal import Journal
 
     for name, why in left_out.items():
@@ -93,7 +93,7 @@ def evaluate(
 @contextmanager
 def _watched() -> "Iterator[Watch]":
     """Shows which sample is being read, and the progress."""
-    from longctx.core.measure.eval.run import Watch
+    from longctx.core.measure.eval.evaluation import Watch
 
     with ExitStack() as shown:
         bar: list[Any] = []

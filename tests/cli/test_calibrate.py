@@ -8,12 +8,12 @@ import pytest
 
 from longctx.cli import calibrate as command
 from longctx.cli import progress
-from longctx.core.measure.calibrate import run as calibrate
+from longctx.core.measure.calibrate import calibration as calibrate
 from longctx.core.measure.calibrate import writing
+from longctx.core.measure.calibrate.calibration_plan import FULL, QUICK
 from longctx.core.measure.calibrate.choosing import HeadRow
 from longctx.core.measure.calibrate.copying import RetrievalHead
 from longctx.core.measure.calibrate.report import Calibration
-from longctx.core.measure.calibrate.wanted import FULL, QUICK
 from longctx.core.measure.journal import RESULTS, Journal
 
 ROWS = [

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from longctx.core.measure.eval import run as runs
+from longctx.core.measure.eval import evaluation as runs
 
 BABI = "1 Ann went to the hall.\n2 Bob went to the barn.\n3 Where is Ann?\thall\t1\n"
 SQUAD = {"context": "The oar is red.", "question": "What is the colour of the oar?"}

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from longctx.cli import grids
 from longctx.cli.main import app
-from longctx.core.measure.niah import run as niah
+from longctx.core.measure.niah import needle_test as niah
 from longctx.core.measure.niah.report import HaystackRead, NeedleReport, Trial
 from longctx.core.measure.runner import How
 

@@ -1,5 +1,5 @@
 """Evaluation: documents and questions with known answers, read and asked like any other.
 
-`run.py` asks tasks at several lengths (RULER, BABILong), `qa.py` asks files of questions on
+`evaluation.py` asks tasks at several lengths (RULER, BABILong), `qa.py` asks files of questions on
 documents of a library, and `compare.py` compares methods. Nothing here helps the model to answer.
 """

@@ -14,19 +14,19 @@ from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import prepare
 from longctx.core.measure.calibrate import (
+    calibration,
     copying,
-    run,
     span_search,
     tapping,
     tasks,
     writing,
 )
+from longctx.core.measure.calibrate.calibration_plan import Amounts, CalibrationPlan
 from longctx.core.measure.calibrate.choosing import choose
 from longctx.core.measure.calibrate.profile_file import HEADER
 from longctx.core.measure.calibrate.ranks import MAXSIM, MEASURES, MNR
 from longctx.core.measure.calibrate.report import as_markdown
 from longctx.core.measure.calibrate.span_search import Shape
-from longctx.core.measure.calibrate.wanted import Amounts, CalibrationPlan
 from longctx.core.profile import profile
 
 AMOUNTS = Amounts(samples=2, haystacks=1, needles=2, trials=3)
@@ -96,7 +96,7 @@ def test_it_writes_a_profile_that_loads_and_tables_of_every_head(
 ):
     told = []
     monkeypatch.setattr(writing, "can_draw", lambda: True)
-    found = run.run(setup, wanted, lambda *each: told.append(each))
+    found = calibration.run(setup, wanted, lambda *each: told.append(each))
     heads = HEADS + 2 * GROUPS + HEADS + 1
     assert len(found.rows) == len(MEASURES) * 2 * LAYERS * heads
     assert all(0 < row.mean <= 1 and row.error is not None for row in found.rows)
@@ -136,7 +136,7 @@ def test_a_stopped_run_goes_on_where_it_was(setup, wanted, monkeypatch, searched
 
     monkeypatch.setattr(tapping, "read", stopping)
     with pytest.raises(KeyboardInterrupt):
-        run.run(setup, wanted)
+        calibration.run(setup, wanted)
     assert not wanted.out.exists()
 
     def counting(*values):
@@ -144,24 +144,24 @@ def test_a_stopped_run_goes_on_where_it_was(setup, wanted, monkeypatch, searched
         return read(*values)
 
     monkeypatch.setattr(tapping, "read", counting)
-    found = run.run(setup, wanted)
+    found = calibration.run(setup, wanted)
     assert len(count) == 4  # none of the three was read again
-    again = run.run(setup, wanted)
+    again = calibration.run(setup, wanted)
     assert len(count) == 4
     assert len(searched) == 1
     assert again.rows == found.rows
     assert again.copying == found.copying
-    other = run.run(setup, replace(wanted, out=wanted.out.with_name("other.yaml")))
+    other = calibration.run(setup, replace(wanted, out=wanted.out.with_name("other.yaml")))
     assert other.rows == found.rows  # as if it had never been stopped
     more = replace(wanted, amounts=replace(AMOUNTS, samples=3))
-    assert run.run(setup, more).samples == 3
+    assert calibration.run(setup, more).samples == 3
     assert len(count) == 4 + 4 + 2
 
 
 def test_another_measure_chooses_among_what_was_measured(setup, wanted, monkeypatch):
-    by_windows = run.run(setup, wanted)
+    by_windows = calibration.run(setup, wanted)
     monkeypatch.setattr(tapping, "read", None)  # nothing is read again
-    as_published = run.run(setup, replace(wanted, rank_by=MNR))
+    as_published = calibration.run(setup, replace(wanted, rank_by=MNR))
     assert (by_windows.rank_by, as_published.rank_by) == (MAXSIM, MNR)
     assert as_published.rows == by_windows.rows
     for found in (by_windows, as_published):
@@ -171,18 +171,18 @@ def test_another_measure_chooses_among_what_was_measured(setup, wanted, monkeypa
 
 
 def test_what_was_measured_otherwise_is_not_gone_on_with(setup, wanted, monkeypatch):
-    monkeypatch.setattr(run, "VERSION", 1)  # before ranks had a measure
-    run.run(setup, wanted)
+    monkeypatch.setattr(calibration, "VERSION", 1)  # before ranks had a measure
+    calibration.run(setup, wanted)
     monkeypatch.undo()
     with pytest.raises(UsageError, match="calibration was 1 there, and is 2 now"):
-        run.run(setup, wanted)
+        calibration.run(setup, wanted)
 
 
 def test_what_an_earlier_run_has_finished_is_told_of_and_not_counted_as_done(setup, wanted):
-    run.run(setup, wanted)
+    calibration.run(setup, wanted)
     told = []
     more = replace(wanted, amounts=Amounts(samples=3, haystacks=2, needles=2, trials=3))
-    run.run(setup, more, lambda *each: told.append(each))
+    calibration.run(setup, more, lambda *each: told.append(each))
     assert told == [
         *[("ranks of heads", done, 6, "samples", 4) for done in (4, 5, 6)],
         *[("copy scores", done, 2, "haystacks", 1) for done in (1, 2)],
@@ -195,7 +195,7 @@ def test_the_reader_is_no_method_or_decode_policy_of_a_report(setup, wanted, cap
 
     caplog.set_level("INFO", "longctx")
     with pytest.raises(KeyboardInterrupt):
-        run.run(setup, wanted, stop)
+        calibration.run(setup, wanted, stop)
     told = {}
     for record in caplog.records:
         told |= getattr(record, "facts", {})
@@ -204,15 +204,15 @@ def test_the_reader_is_no_method_or_decode_policy_of_a_report(setup, wanted, cap
 
 
 def test_another_seed_is_no_run_to_go_on_with(setup, wanted):
-    run.run(setup, wanted)
+    calibration.run(setup, wanted)
     with pytest.raises(UsageError, match="seed was 5 there, and is 6 now"):
-        run.run(setup, replace(wanted, seed=6))
+        calibration.run(setup, replace(wanted, seed=6))
 
 
 def test_retrieval_heads_come_with_the_fitted_spans(setup, wanted, monkeypatch):
     score = copying.copied
     monkeypatch.setattr(copying, "copied", lambda *values: score(*values) + 0.5)
-    found = run.run(setup, wanted)
+    found = calibration.run(setup, wanted)
     assert [each.layer for each in found.retrieval_heads] == [0, 1, 2]
     made = profile.find(str(wanted.out), "any").methods["ltri"]
     assert made["heads"] == [[each.layer, each.head, each.score] for each in found.retrieval_heads]
@@ -228,7 +228,7 @@ def test_retrieval_heads_come_with_the_fitted_spans(setup, wanted, monkeypatch):
 
 def test_without_retrieval_heads_there_are_no_options_for_them(setup, wanted, monkeypatch):
     monkeypatch.setattr(copying, "THRESHOLD", 1.1)
-    found = run.run(setup, wanted)
+    found = calibration.run(setup, wanted)
     assert not found.retrieval_heads
     assert not found.heads_stay
     assert "ltri" not in profile.find(str(wanted.out), "any").methods
@@ -237,7 +237,7 @@ def test_without_retrieval_heads_there_are_no_options_for_them(setup, wanted, mo
 @pytest.mark.parametrize("heads", [[[1, 2, 0.5]], []])
 def test_without_retrieval_heads_those_of_the_profile_stay(setup, wanted, monkeypatch, heads):
     monkeypatch.setattr(copying, "THRESHOLD", 1.1)
-    found = run.run(with_methods(setup, ltri={"heads": heads}), wanted)
+    found = calibration.run(with_methods(setup, ltri={"heads": heads}), wanted)
     assert found.heads_stay == bool(heads)
     assert profile.find(str(wanted.out), "any").methods["ltri"] == {"heads": heads}
 
@@ -261,7 +261,7 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_measured(
     setup, wanted, methods, message
 ):
     with pytest.raises(UsageError, match=message):
-        run.run(with_methods(setup, **methods), wanted)
+        calibration.run(with_methods(setup, **methods), wanted)
     assert not wanted.folder.exists()  # and a corrected profile starts with no other settings
 
 
@@ -269,12 +269,12 @@ def test_a_mistyped_usual_method_is_refused_too(setup, wanted):
     file = Path(setup.profile)
     file.write_text(file.read_text("utf-8") + "method: refrom\n", "utf-8")
     with pytest.raises(UsageError, match="unknown method 'refrom'"):
-        run.run(setup, wanted)
+        calibration.run(setup, wanted)
 
 
 def test_an_empty_section_is_as_if_it_were_not_there(setup, wanted, searched):
     changed = with_methods(setup, ltri=None, infllm=None, reform=None)
-    found = run.run(changed, wanted)
+    found = calibration.run(changed, wanted)
     assert searched[0][3] == Shape(128, 128, 4, 12, "row")
     made = profile.find(str(wanted.out), "any").methods
     assert made["infllm"] == {}
@@ -283,14 +283,14 @@ def test_an_empty_section_is_as_if_it_were_not_there(setup, wanted, searched):
 
 def test_spans_are_searched_for_by_the_options_of_the_profile(setup, wanted, searched):
     sizes = {"first": 64, "block": 64, "vectors": 9, "ratio": "row+column"}
-    run.run(with_methods(setup, ltri=sizes), wanted)
+    calibration.run(with_methods(setup, ltri=sizes), wanted)
     assert searched == [(2, 3, 5, Shape(64, 64, 4, 9, "row+column"))]
 
 
 def test_where_the_profile_says_nothing_sizes_follow_from_the_window(setup, wanted, folder):
     file = folder / "bare.yaml"
     file.write_text("{name: bare, window: 2048, sampling: {top_k: 5}}", "utf-8")
-    found = run.run(replace(setup, profile=str(file)), replace(wanted, length=1000))
+    found = calibration.run(replace(setup, profile=str(file)), replace(wanted, length=1000))
     made = profile.find(str(wanted.out), "any")
     assert made.prompt == profile.PromptTemplate(prefix="")
     assert made.sampling.top_k == 5
@@ -300,13 +300,13 @@ def test_where_the_profile_says_nothing_sizes_follow_from_the_window(setup, want
 
 def test_a_model_without_a_profile_and_with_a_window_too_short_is_refused(setup, wanted):
     with pytest.raises(UsageError, match="retrieval heads in a window"):
-        run.run(replace(setup, profile=None), wanted)
+        calibration.run(replace(setup, profile=None), wanted)
 
 
 def test_what_cannot_work_is_refused_before_anything_is_loaded(setup, wanted, tmp_path):
     def refused(changed: CalibrationPlan) -> str:
         with pytest.raises(UsageError) as error:
-            run.run(replace(setup, model="nowhere"), changed)
+            calibration.run(replace(setup, model="nowhere"), changed)
         return str(error.value)
 
     assert refused(replace(wanted, rank_by="recall")).startswith("cannot rank heads by 'recall'")
@@ -325,29 +325,29 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(setup, wanted, tm
 
 def test_a_profile_is_not_replaced_by_one_of_which_less_was_measured(setup, wanted, tmp_path):
     more = replace(wanted, amounts=Amounts(samples=3, haystacks=1, needles=2, trials=3))
-    run.run(setup, more)
+    calibration.run(setup, more)
     before = wanted.out.read_bytes()
     with pytest.raises(UsageError, match="made with 3 samples, and this run is to have 2"):
-        run.run(setup, wanted)
+        calibration.run(setup, wanted)
     fewer = replace(wanted, amounts=Amounts(samples=4, haystacks=1, needles=1, trials=3))
     with pytest.raises(UsageError, match="made with 2 needles, and this run is to have 1"):
-        run.run(setup, fewer)
+        calibration.run(setup, fewer)
     assert wanted.out.read_bytes() == before
     wanted.out.unlink()
-    assert run.run(setup, wanted).samples == 2  # nothing is lost
+    assert calibration.run(setup, wanted).samples == 2  # nothing is lost
 
 
 def test_a_file_that_cannot_be_written_is_named(setup, wanted, monkeypatch):
-    run.run(setup, wanted)
+    calibration.run(setup, wanted)
     (wanted.folder / writing.HEAT_MAP).mkdir()
     monkeypatch.setattr(writing, "can_draw", lambda: True)
     with pytest.raises(LongctxError, match=r"cannot write '.*heatmap\.png': it is a folder"):
-        run.run(setup, wanted)
+        calibration.run(setup, wanted)
 
 
 def test_a_profile_on_standard_output_and_nothing_in_its_place(setup, wanted, capsysbinary):
     wanted.out.write_text("theirs")  # no calibration's: it would be refused, not replaced
-    found = run.run(setup, replace(wanted, printed=True))
+    found = calibration.run(setup, replace(wanted, printed=True))
     told = capsysbinary.readouterr().out.decode()
     assert told.startswith(HEADER)
     assert profile.load(told, "it").name == "mine"
@@ -360,7 +360,7 @@ def test_a_profile_on_standard_output_and_nothing_in_its_place(setup, wanted, ca
 def test_all_that_is_written_is_its_owners_alone(setup, wanted, tmp_path):
     before = os.umask(0)
     try:
-        run.run(setup, wanted)
+        calibration.run(setup, wanted)
     finally:
         os.umask(before)
     assert stat.S_IMODE(wanted.folder.stat().st_mode) == 0o700

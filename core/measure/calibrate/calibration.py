@@ -26,6 +26,11 @@ from longctx.core.measure.calibrate import (
     tapping,
     writing,
 )
+from longctx.core.measure.calibrate.calibration_plan import (
+    CalibrationPlan,
+    require,
+    require_no_less,
+)
 from longctx.core.measure.calibrate.ranks import layer_ranks
 from longctx.core.measure.calibrate.report import Calibration
 from longctx.core.measure.calibrate.tasks import (
@@ -36,7 +41,6 @@ from longctx.core.measure.calibrate.tasks import (
     prose,
     value_tokens,
 )
-from longctx.core.measure.calibrate.wanted import CalibrationPlan, require, require_no_less
 from longctx.core.measure.haystack import Builder
 from longctx.core.measure.journal import Journal, Record, Tell
 from longctx.core.measure.runner import of_model

@@ -10,7 +10,7 @@ import pytest
 
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.engine.choice import Setup
-from longctx.core.measure.niah import run as niah
+from longctx.core.measure.niah import needle_test as niah
 from longctx.core.measure.niah.report import HaystackRead, NeedleReport, Trial
 from longctx.core.measure.runner import Asked, How
 

@@ -8,8 +8,8 @@ import pytest
 from longctx.core.common.errors import UsageError
 from longctx.core.engine.choice import Setup
 from longctx.core.measure.case import Case, CaseQuestion, Task
-from longctx.core.measure.eval import run as runs
-from longctx.core.measure.eval.run import Evaluation, Watch, run
+from longctx.core.measure.eval import evaluation as runs
+from longctx.core.measure.eval.evaluation import Evaluation, Watch, run
 from longctx.core.measure.eval.summary import averages, cells
 from longctx.core.measure.intervals import wilson
 from longctx.core.measure.journal import Journal

@@ -171,7 +171,7 @@ def windows(question: int, file: int, ceilings: Ceilings) -> dict:
     for first in (0, len(best) - CHECKED):
         bounds = rows[4][first : first + CHECKED + 1]
         with torch.device("cpu"):
-            expected = maxsim_windows_ref.maxsim_windows(*rows[:4], bounds)
+            expected = maxsim_windows_ref.maxsim_windows.definition(*rows[:4], bounds)
         if not torch.equal(best[first : first + CHECKED].cpu(), expected):
             raise SystemExit(f"maxsim_windows is not its definition for {question} words")
     spent = seconds(partial(maxsim_windows.maxsim_windows, *given))
@@ -208,8 +208,8 @@ def spans(blocks: int) -> dict:
     above = torch.ones(BLOCK, BLOCK, dtype=torch.bool).triu(1)
     summed = logits.masked_fill(above, -torch.inf).softmax(-1).sum(1)
     given = summed, torch.full((blocks,), THRESHOLD)
-    by = {"µs": span_boxes, "definition µs": span_boxes_ref}
-    return {unit: seconds(partial(one.span_boxes, *given)) * 1e6 for unit, one in by.items()}
+    by = {"µs": span_boxes.span_boxes, "definition µs": span_boxes_ref.span_boxes.definition}
+    return {unit: seconds(partial(one, *given)) * 1e6 for unit, one in by.items()}
 
 
 # --- the top-k scan ---

@@ -7,7 +7,7 @@ from longctx.cli import at_once
 
 at_once.expect()
 
-from longctx.cli import streams  # noqa: E402
+from longctx.cli import streams  # noqa: E402 (after Ctrl-C is expected)
 
 
 def main() -> None:

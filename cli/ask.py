@@ -213,7 +213,7 @@ def _answer_lines(ask: "Ask", questions: Iterable[str]) -> int:
 def _converse(answer: Callable[[str], int]) -> None:
     """Asks for questions at the terminal until Ctrl-D, or Ctrl-C at the prompt."""
     with suppress(ImportError):  # line editing and history, where the platform has it
-        import readline  # noqa: F401
+        import readline  # noqa: F401 (importing it is enough)
     for question in _typed():
         try:
             answer(question)

@@ -89,7 +89,7 @@ class Command(TyperCommand):
                 _log.info("longctx %s: %s", report.version("longctx"), current.command)
             try:
                 code = super().invoke(ctx)
-            except BaseException as error:
+            except BaseException as error:  # Ctrl-C too: the log and the report say how it ended
                 _log_end(current, error)
                 raise
             _log_end(current, None)
@@ -226,7 +226,7 @@ def _ended(current: Run, call: Callable[[], Any], first: Any) -> int:
         first.settled = True
     except KeyboardInterrupt as error:
         code = tell(interrupted(code_of(error)), current)
-    except Exception as error:
+    except Exception as error:  # the last resort: one line and exit 1, a traceback with --debug
         first.settled = True
         if current.debug:
             render.error("".join(traceback.format_exception(error)).rstrip("\n"))

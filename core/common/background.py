@@ -44,7 +44,7 @@ def prefetched(items: Generator[T], depth: int) -> Iterator[Iterator[T]]:
                 ready.put(item)
                 if left.is_set():
                     break
-        except BaseException as error:
+        except BaseException as error:  # the main thread raises it
             end = _End(error)
         finally:
             items.close()
@@ -141,7 +141,7 @@ class Behind:
             try:
                 if not self._error:
                     call()
-            except BaseException as error:
+            except BaseException as error:  # the main thread raises it
                 self._error = error
             finally:
                 self._waiting.task_done()

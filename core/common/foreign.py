@@ -26,7 +26,7 @@ def foreign(what: str, remedy: str = REMEDY) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # libraries raise anything for files that others wrote
         if isinstance(error, LongctxError) or is_memory(error):
             raise
         raise UsageError(what, reason(error), remedy) from error

@@ -33,7 +33,7 @@ from longctx.core.kv.streaming_window import Near, at_one_distance, near_of, own
 from longctx.core.model.adapter import Layer
 
 
-class ChunkLayer(NamedTuple):
+class LayerChunk(NamedTuple):
     """A chunk in one layer, when blocks are chosen for it.
 
     Attributes:
@@ -113,7 +113,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         """
 
     @abstractmethod
-    def choose(self, layer: Layer, read: ChunkLayer, index: Rows) -> ChosenBlocks:
+    def choose(self, layer: Layer, read: LayerChunk, index: Rows) -> ChosenBlocks:
         """The blocks that a chunk attends to; called once any has left the local window.
 
         Args:
@@ -211,7 +211,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
             rows = self.index(layer, keys, received, notes)
             known.index.append(rows, after - before)
 
-    def _read(self, layer: Layer, near: Near, q: Tensor, k: Tensor) -> ChunkLayer:
+    def _read(self, layer: Layer, near: Near, q: Tensor, k: Tensor) -> LayerChunk:
         """Adds the attention that a chunk gives to the local window to what is known of it."""
         known, given = self._known[layer.index], near.given(self.per_head)
         known.give(given)
@@ -219,9 +219,9 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         if self.note_forms(layer):
             maps, offset = own_maps(near, self.options.block)
             known.add_maps(maps, lambda whole: self.note(layer, whole))
-        return ChunkLayer(q, k, given[:, -q.shape[1] :], maps, offset)
+        return LayerChunk(q, k, given[:, -q.shape[1] :], maps, offset)
 
-    def _chosen(self, layer: Layer, read: ChunkLayer | None) -> Tensor:
+    def _chosen(self, layer: Layer, read: LayerChunk | None) -> Tensor:
         """The blocks (n,) that a chunk attends to; without `read`, the previous ones."""
         index = self._known[layer.index].index
         chosen = torch.zeros(0, dtype=torch.int64, device=self._place.device)

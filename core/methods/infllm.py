@@ -12,7 +12,7 @@ from longctx.core.contracts.memory import Rows
 from longctx.core.kv.block_index import RowForm
 from longctx.core.kv.block_options import BlockOptions
 from longctx.core.kv.block_vectors import best_blocks, representatives
-from longctx.core.kv.retrieving import ChosenBlocks, ChunkLayer, Retrieving
+from longctx.core.kv.retrieving import ChosenBlocks, LayerChunk, Retrieving
 from longctx.core.model.adapter import Layer
 
 
@@ -52,6 +52,6 @@ class Method(Retrieving):
         """Block vectors (B, H, D); see `representatives`."""
         return {"vectors": representatives(keys, received, self.options.vectors)}
 
-    def choose(self, layer: Layer, read: ChunkLayer, index: Rows) -> ChosenBlocks:
+    def choose(self, layer: Layer, read: LayerChunk, index: Rows) -> ChosenBlocks:
         """The blocks that best match the chunk's mean query; see `best_blocks`."""
         return ChosenBlocks(best_blocks(read.q, index["vectors"], self.options.retrieved))

@@ -18,7 +18,7 @@ from longctx.core.kv import spans
 from longctx.core.kv.block_index import RowForm
 from longctx.core.kv.block_options import BlockOptions
 from longctx.core.kv.block_vectors import best_blocks, representatives
-from longctx.core.kv.retrieving import ChosenBlocks, ChunkLayer, Retrieving
+from longctx.core.kv.retrieving import ChosenBlocks, LayerChunk, Retrieving
 from longctx.core.model.adapter import Layer
 
 EARLY, EARLY_LAMBDA, LAMBDA = 4, 20.0, 3.0  # number of early layers, their lambda, the others'
@@ -167,7 +167,7 @@ class Method(Retrieving):
         """Clears the votes."""
         self._ballot = self._similar = torch.zeros(0)
 
-    def choose(self, layer: Layer, read: ChunkLayer, index: Rows) -> ChosenBlocks:
+    def choose(self, layer: Layer, read: LayerChunk, index: Rows) -> ChosenBlocks:
         """The blocks with the most votes."""
         if layer.index < self._first:
             blocks = best_blocks(read.q, index["vectors"], self.options.retrieved)
@@ -177,7 +177,7 @@ class Method(Retrieving):
         blocks = spans.best(self._similar, self.options.retrieved, self._ballot)
         return ChosenBlocks(blocks, self._ballot[blocks])
 
-    def _poll(self, layer: Layer, read: ChunkLayer, index: Rows) -> None:
+    def _poll(self, layer: Layer, read: LayerChunk, index: Rows) -> None:
         """Adds a layer's copy score to the votes of its own best blocks."""
         queries, asking = self._asking(layer, read)
         self._similar = spans.block_scores(queries, asking, index["sums"], index["there"])
@@ -186,7 +186,7 @@ class Method(Retrieving):
         own = spans.best(self._similar, self.options.retrieved)
         self._ballot[own] += self._heads[layer.index][1]
 
-    def _asking(self, layer: Layer, read: ChunkLayer) -> tuple[Tensor, Tensor]:
+    def _asking(self, layer: Layer, read: LayerChunk) -> tuple[Tensor, Tensor]:
         """The chunk's spans: sums of index vectors (J, D), and which of them exist (J,)."""
         q, given = read.q[self._heads[layer.index][0]], read.given.sum(dim=0)  # (T, D), (T,)
         sums, there, whole = [], [], []

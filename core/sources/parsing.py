@@ -110,7 +110,7 @@ class Parsing:
             raise OutOfMemory from error
         except UnreadableInput as error:
             return _refusal(error), b""
-        except Exception as error:
+        except Exception as error:  # parsers raise anything for a damaged file
             why = f"it is damaged, or not what its name says ({type(error).__name__}: {error})"
             return _refusal(UnreadableInput(f"cannot read '{name}'", why)), b""
 

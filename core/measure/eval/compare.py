@@ -18,7 +18,7 @@ from longctx.core.decode import policies
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import Engine, prepare
 from longctx.core.measure.eval import tasks
-from longctx.core.measure.eval.compare_job import AskedHow, CaseAsked, CompareJob, Message
+from longctx.core.measure.eval.compare_job import AskSettings, CaseJob, CompareJob, Message
 from longctx.core.measure.eval.compare_process import COMMAND, Died, messages
 from longctx.core.measure.eval.compare_rows import Row, make_row
 from longctx.core.measure.journal import Journal, Record
@@ -61,7 +61,7 @@ class MethodRun:
 
     method: str
     length: int
-    ways: tuple[AskedHow, ...]
+    ways: tuple[AskSettings, ...]
     is_ceiling: bool = False
 
     @property
@@ -174,9 +174,9 @@ def _settings(engine: Engine, wanted: Comparison) -> Record:
 def _runs(wanted: Comparison) -> Iterator[MethodRun]:
     """The ceiling, then the short texts of all methods before the long ones."""
     yield MethodRun(
-        CEILING, wanted.in_window, (AskedHow(METHOD, policies.USUALLY),), is_ceiling=True
+        CEILING, wanted.in_window, (AskSettings(METHOD, policies.USUALLY),), is_ceiling=True
     )
-    ways = tuple(AskedHow(*pair) for pair in product(wanted.gather_by, wanted.decode))
+    ways = tuple(AskSettings(*pair) for pair in product(wanted.gather_by, wanted.decode))
     for length, method in product(sorted(wanted.lengths), wanted.methods):
         yield MethodRun(method, length, ways)
 
@@ -191,7 +191,7 @@ def _job(setup: Setup, wanted: Comparison, one: MethodRun, journal: Journal) -> 
             for way, name in names.items()
             if journal.get(name) is None and journal.get(_unfit_name(one, way, task)) is None
         )
-        pieces += [CaseAsked(task, sample, ways)] if ways else []
+        pieces += [CaseJob(task, sample, ways)] if ways else []
     method = replace(setup, method=one.method)
     return (
         CompareJob(method, one.length, wanted.samples, wanted.seed, tuple(pieces))
@@ -226,10 +226,10 @@ def _done(
 def _kept(message: Message, one: MethodRun, journal: Journal) -> str:
     """Keeps the result in a message; returns why the job failed, if the message says so."""
     if sample := message.get("sample"):
-        way = AskedHow(sample["gather_by"], sample["decode"])
+        way = AskSettings(sample["gather_by"], sample["decode"])
         journal.put(_sample_name(one, way, sample["task"], sample["sample"]), sample)
     elif unfit := message.get("unfit"):
-        way = AskedHow(unfit["gather_by"], unfit["decode"])
+        way = AskSettings(unfit["gather_by"], unfit["decode"])
         journal.put(_unfit_name(one, way, unfit["task"]), unfit)
     return message.get("failed", "")
 
@@ -239,15 +239,17 @@ def _cases(wanted: Comparison) -> Iterator[tuple[str, int]]:
         yield from ((task, number) for number in range(tasks.find(task).cases(wanted.samples)))
 
 
-def _sample_name(one: MethodRun, way: AskedHow, task: str, sample: int) -> str:
+def _sample_name(one: MethodRun, way: AskSettings, task: str, sample: int) -> str:
     return f"{one.name}/{way.gather_by}/{way.decode}/{task}/{sample}"
 
 
-def _unfit_name(one: MethodRun, way: AskedHow, task: str) -> str:
+def _unfit_name(one: MethodRun, way: AskSettings, task: str) -> str:
     return f"{one.name}/{way.gather_by}/{way.decode}/{task}"
 
 
-def _row(wanted: Comparison, one: MethodRun, way: AskedHow, journal: Journal, failed: str) -> Row:
+def _row(
+    wanted: Comparison, one: MethodRun, way: AskSettings, journal: Journal, failed: str
+) -> Row:
     unfit = {task: journal.get(_unfit_name(one, way, task)) for task in wanted.tasks}
     unfit = {task: record["why"] for task, record in unfit.items() if record is not None}
     names = [_sample_name(one, way, *case) for case in _cases(wanted) if case[0] not in unfit]

@@ -33,7 +33,7 @@ Tell = Callable[[Message], None]
 
 
 @dataclass(frozen=True)
-class AskedHow:
+class AskSettings:
     """How a document is asked.
 
     Attributes:
@@ -46,12 +46,12 @@ class AskedHow:
 
 
 @dataclass(frozen=True)
-class CaseAsked:
+class CaseJob:
     """One case of a task, and the ways to ask it."""
 
     task: str
     sample: int
-    ways: tuple[AskedHow, ...]
+    ways: tuple[AskSettings, ...]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class CompareJob:
     length: int
     samples: int
     seed: int
-    pieces: tuple[CaseAsked, ...]
+    pieces: tuple[CaseJob, ...]
 
     def to_json(self) -> str:
         """The JSON that `from_json` reads."""
@@ -81,7 +81,7 @@ class CompareJob:
         """A job that `to_json` wrote."""
         values = json.loads(text)
         pieces = [
-            CaseAsked(p["task"], p["sample"], tuple(AskedHow(**way) for way in p["ways"]))
+            CaseJob(p["task"], p["sample"], tuple(AskSettings(**way) for way in p["ways"]))
             for p in values.pop("pieces")
         ]
         return cls(**values | {"setup": Setup(**values["setup"]), "pieces": tuple(pieces)})
@@ -94,7 +94,7 @@ def run(job: CompareJob, tell: Tell) -> None:
         LongctxError: no room for the model or the state, or the method cannot read this length.
     """
     tokenizer = prepare(job.setup).files.tokenizer
-    unfit: set[tuple[str, AskedHow]] = set()
+    unfit: set[tuple[str, AskSettings]] = set()
     for piece, task, case in _cases(job, tokenizer):
         ways = [way for way in piece.ways if (piece.task, way) not in unfit]
         if not ways:
@@ -108,7 +108,7 @@ def run(job: CompareJob, tell: Tell) -> None:
                     tell({"unfit": {**asdict(way), "task": piece.task, "why": why}})
 
 
-def _cases(job: CompareJob, tokenizer: Any) -> Iterator[tuple[CaseAsked, Task, Case]]:
+def _cases(job: CompareJob, tokenizer: Any) -> Iterator[tuple[CaseJob, Task, Case]]:
     for name in dict.fromkeys(piece.task for piece in job.pieces):
         task = tasks.find(name)
         pieces = {piece.sample: piece for piece in job.pieces if piece.task == name}
@@ -127,10 +127,10 @@ def _reading(progress: Progress) -> Message:
 def _ask_all(
     session: Session,
     done: Ingested,
-    piece: CaseAsked,
+    piece: CaseJob,
     task: Task,
     case: Case,
-    way: AskedHow,
+    way: AskSettings,
     tell: Tell,
 ) -> str | None:
     """Asks all questions of a case in one way, and reports the result.

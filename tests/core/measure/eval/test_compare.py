@@ -21,7 +21,7 @@ from longctx.core.measure.eval.compare_files import (
     quality_by_length,
     write,
 )
-from longctx.core.measure.eval.compare_job import AskedHow, CaseAsked, CompareJob
+from longctx.core.measure.eval.compare_job import AskSettings, CaseJob, CompareJob
 from longctx.core.measure.eval.compare_process import Died, messages
 from longctx.core.measure.eval.compare_rows import make_row
 
@@ -177,7 +177,7 @@ def test_a_process_that_dies_while_it_writes_is_dead(tmp_path):
 
 def test_a_process_that_fails_says_how(tmp_path):
     job = CompareJob(
-        Setup(method="h2"), 900, 1, 0, (CaseAsked("niah", 0, (AskedHow("method", "dense"),)),)
+        Setup(method="h2"), 900, 1, 0, (CaseJob("niah", 0, (AskSettings("method", "dense"),)),)
     )
     with pytest.raises(Died, match="exit code 3: no such thing"):
         list(messages(job.to_json(), fake(tmp_path)))
@@ -202,7 +202,7 @@ def test_ctrl_c_ends_the_process_and_its_files(tmp_path):
 
 
 def test_a_job_that_its_method_cannot_do_fails_by_its_words(monkeypatch, capfd):
-    piece = CaseAsked("niah", 0, (AskedHow("method", "dense"),))
+    piece = CaseJob("niah", 0, (AskSettings("method", "dense"),))
     job = CompareJob(Setup(**{**vars(SETUP), "method": "full"}), 4500, 1, 0, (piece,))
     monkeypatch.setattr(sys, "stdin", StringIO(job.to_json()))
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # what it does to it is undone

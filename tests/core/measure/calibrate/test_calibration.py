@@ -294,7 +294,7 @@ def test_where_the_profile_says_nothing_sizes_follow_from_the_window(setup, want
     made = profile.find(str(wanted.out))
     assert made.prompt == profile.PromptTemplate(prefix="")
     assert made.sampling.top_k == 5
-    sizes = {"chunk": 512, "budget": 512, "first": 64, "last": 64, "gather": 1024}
+    sizes = {"chunk": 512, "budget": 512, "first": 64, "last": 64, "queries": 128, "gather": 1024}
     assert made.methods["reform"] == {**sizes, "heads": [list(head) for head in found.heads]}
 
 

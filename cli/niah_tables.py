@@ -80,6 +80,8 @@ def _show_missed(missed: "list[Trial]") -> None:
 
 
 def _facts(report: "NeedleReport", out: Path | None) -> list[tuple[str, str]]:
+    from longctx.core.measure.niah.report import NOTE
+
     asked, reads, needles = report.settings, report.reads, len(report.reads[0].trials)
     reading = duration(sum(read.reading_s for read in reads))
     asking = duration(sum(read.asking_s for read in reads))
@@ -89,6 +91,7 @@ def _facts(report: "NeedleReport", out: Path | None) -> list[tuple[str, str]]:
     verdict = "passed" if report.passed else "NOT passed"
     return [
         ("result", f"{report.rate:.1%} answered, {asked['bar']:.1%} wanted: {verdict}"),
+        ("tested", NOTE),
         ("haystacks", f"{len(reads)} of {asked['prose']}, each {how}"),
         ("lengths", f"{lengths} tokens"),
         ("time", f"reading {reading} ({report.tokens_per_s:,.0f} tokens/s), asking {asking}"),

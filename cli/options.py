@@ -65,7 +65,7 @@ ProfileName = Annotated[
     setting(
         "--profile",
         "Profile: a name from `longctx profiles` or a YAML file; by default the one made for the "
-        "model.",
+        "model, else none: heads and sizes are then chosen by rule.",
         metavar="NAME|FILE",
         autocompletion=completion.profiles,
     ),
@@ -113,8 +113,8 @@ Dtype = Annotated[
     str,
     setting(
         "--dtype",
-        "Number format: auto, bf16, fp16 or fp32; by default auto: bf16 where the device is fast "
-        "at it, else fp32.",
+        "Number format: auto, bf16, fp16 or fp32 (or bfloat16, float16, float32); by default auto: "
+        "bf16 where the device is fast at it, else fp32.",
         metavar="DTYPE",
     ),
 ]

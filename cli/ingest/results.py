@@ -82,6 +82,8 @@ def show_many(result: "Each", json: bool) -> None:
 def tell_many(result: "Each", json: bool) -> None:
     """The outcome of many files so far, as a JSON object or in a note."""
     render.result(result.as_dict(), json)
+    for note in dict.fromkeys(note for done in result.documents for note in done.notes):
+        render.note(note)
     left_out(result.left_out)
     tokens = sum(done.tokens for done in result.documents)
     state = sum(done.state_bytes for done in result.documents)

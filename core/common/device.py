@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from longctx.core.common.dtypes import short
 from longctx.core.common.errors import UsageError
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -41,7 +42,7 @@ def choose_device(name: str = "auto") -> str:
 
 
 def choose_dtype(name: str, device: str) -> torch.dtype:
-    """The dtype for `auto`, `bf16`, `fp16` or `fp32` on a device.
+    """The dtype for `auto`, `bf16`, `fp16` or `fp32`, or a name of torch's, on a device.
 
     `auto` is bf16 on a GPU and on a CPU with bf16 matrix units, else fp32.
 
@@ -50,9 +51,9 @@ def choose_dtype(name: str, device: str) -> torch.dtype:
     """
     if name == "auto":
         return torch.bfloat16 if device != "cpu" or _cpu_multiplies_bf16() else torch.float32
-    if name not in DTYPES:
+    if short(name) not in DTYPES:
         raise UsageError(f"unknown dtype {name!r}", "", f"Use auto, {', '.join(DTYPES)}.")
-    return DTYPES[name]
+    return DTYPES[short(name)]
 
 
 def dtype_name(dtype: torch.dtype) -> str:

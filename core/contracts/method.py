@@ -29,6 +29,7 @@ from longctx.core.contracts.memory import (
     Stored,
 )
 from longctx.core.model.adapter import Layer
+from longctx.core.profile.described import Described
 
 
 class MethodOptions:
@@ -61,6 +62,23 @@ class MethodOptions:
             UsageError: they cannot be made to fit.
         """
         return self
+
+    @classmethod
+    def by_rule(cls, model: Described, window: int) -> dict[str, Any]:
+        """Options for a model that no profile is made for; the defaults for what is not in them.
+
+        Args:
+            model: its shape.
+            window: tokens that it was trained on.
+        """
+        return {}
+
+    def require_heads(self, model: Described) -> None:
+        """Refuses heads that a model does not have, before it is loaded.
+
+        Raises:
+            UsageError: names the head, and what the model has.
+        """
 
     @property
     def reading(self) -> "MethodOptions":

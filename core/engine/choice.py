@@ -4,13 +4,15 @@ Imports no model libraries; `core/engine/setup.py` opens what is chosen.
 """
 
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from longctx.core import methods
+from longctx.core.common import dtypes, pasting
 from longctx.core.common.errors import UsageError
 from longctx.core.profile import profile
+from longctx.core.profile.described import HEADS, Described
 from longctx.core.profile.profile import Profile
 from longctx.core.retrieve import gather_by
 from longctx.core.store.manifest import Manifest
@@ -28,7 +30,7 @@ class Setup:
         kv_dtype: when reading, how they are kept; None: as the profile says.
         decode: when asking, decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the profile's.
         device: auto, cpu, mps, cuda or cuda:N.
-        dtype: auto, bf16, fp16 or fp32.
+        dtype: auto, bf16, fp16 or fp32; of this and `kv_dtype`, torch's names become ours.
         threads: CPU threads; None: PyTorch's choice.
     """
 
@@ -41,6 +43,11 @@ class Setup:
     device: str = "auto"
     dtype: str = "auto"
     threads: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", dtypes.short(self.dtype))
+        if self.kv_dtype is not None:
+            object.__setattr__(self, "kv_dtype", dtypes.short(self.kv_dtype))
 
 
 @dataclass(frozen=True)
@@ -72,34 +79,66 @@ def recorded(manifest: Manifest) -> Recorded:
     return Recorded(manifest.model["name"], own, manifest.method, manifest.options)
 
 
-def profile_of(setup: Setup, recorded: Recorded, model: str) -> Profile:
-    """The document's profile unless the user names one, else the one named or made for the model.
+def profile_of(setup: Setup, recorded: Recorded, model: Described) -> tuple[Profile, list[str]]:
+    """The document's profile unless the user names one, else the one made for the model.
 
-    It is empty where nothing needs it.
+    It is empty where there is none; `method_of` then goes by rule.
+
+    Returns:
+        The profile, and what a person should know of its choice.
 
     Raises:
         UsageError: there is no such profile, or it cannot be used.
     """
-    if recorded.profile is not None and setup.profile is None:
-        return profile.parse(recorded.profile, "the document's profile")
-    if setup.profile is None and setup.method and profile.made_for(model) is None:
-        options = fields(methods.load(setup.method).Options)
-        if not any(f.default is MISSING and f.default_factory is MISSING for f in options):
-            return Profile(Path(model).name)
-    return profile.find(setup.profile, model)
+    if setup.profile is not None:
+        chosen = profile.find(setup.profile)
+        other = model.shape.differences(chosen.shape) if chosen.shape else []
+        told = f"profile {chosen.name!r} is for another shape: the model has {'; '.join(other)}"
+        return chosen, [told] if other else []
+    if recorded.profile is not None:
+        return profile.parse(recorded.profile, "the document's profile"), []
+    made = profile.made_for(model)
+    if made is None:
+        return Profile(Path(model.names[0]).name), []
+    if profile.is_called(model, made):
+        return made, []
+    return _by_shape(made, model), [
+        f"the model's name is not known: it has the shape of profile {made.name!r}, so that one's "
+        "heads and sizes are used (--profile names another)"
+    ]
+
+
+def _by_shape(made: Profile, model: Described) -> Profile:
+    """The profile of what a model was probably made from; its prompt and window are its own."""
+    prompt = None if model.has_template else made.prompt
+    return replace(made, prompt=prompt, window=min(made.window or model.window, model.window))
 
 
 def method_of(
-    setup: Setup, recorded: Recorded, chosen: Profile, window: int
+    setup: Setup, recorded: Recorded, chosen: Profile, model: Described, window: int
 ) -> tuple[str, Any, tuple[str, ...]]:
-    """The method, its options fitted to a model's window, and what was changed to fit them.
+    """The method, its options fitted to a model's window, and what people should know of them.
 
     Raises:
-        UsageError: as `options_of`, or the user asks for what the method cannot do.
+        UsageError: as `options_of`, or the user asks for what the method cannot do, or the options
+            name heads that the model does not have.
     """
     method = recorded.method or _method(setup, chosen)
-    wanted, options = options_of(method, recorded.options or _values(setup, chosen, method), window)
-    return method, options, tuple(_differences(wanted, options, window))
+    values, by_rule = recorded.options, False
+    if not values:
+        values, by_rule = _values(setup, chosen, method, model, window)
+    wanted, options = options_of(method, values, window)
+    options.require_heads(model)
+    notes = [_by_rule(model)] if by_rule else []
+    return method, options, (*notes, *_differences(wanted, options, window))
+
+
+def _by_rule(model: Described) -> str:
+    name = pasting.word(model.names[0], "MODEL")
+    return (
+        "no profile names heads of this model: they are chosen by rule (docs/profiles.md); "
+        f"`longctx calibrate {name}` would do better"
+    )
 
 
 def options_of(method: str, values: dict[str, Any], window: int) -> tuple[Any, Any]:
@@ -132,29 +171,43 @@ def _method(setup: Setup, chosen: Profile) -> str:
     return with_kv
 
 
-def _values(setup: Setup, chosen: Profile, method: str) -> dict[str, Any]:
-    """A method's options from the profile and the user.
+def _values(
+    setup: Setup, chosen: Profile, method: str, model: Described, window: int
+) -> tuple[dict[str, Any], bool]:
+    """A method's options from the profile and the user, and whether heads among them are by rule.
 
     Raises:
         UsageError: the user gives an option that the method does not have.
     """
-    given, parts = chosen.methods, methods.load(method).Options.parts
-    values: dict[str, Any] = {part: _section(given, part) for part in parts}
-    values = values or _section(given, method)
-    if setup.kv_dtype is None:
-        return values
-    taken = False
+    parts = methods.load(method).Options.parts
+    sections, by_rule = {}, False
     for part in parts or (method,):
-        if methods.load(part).Options.kv_dtype is not None:
-            (values[part] if parts else values)["kv_dtype"] = setup.kv_dtype
-            taken = True
-    if not taken:
+        options, given = methods.load(part).Options, _section(chosen.methods, part)
+        lacks_heads = HEADS not in given and HEADS in {each.name for each in fields(options)}
+        if lacks_heads or not given:
+            rule = options.by_rule(model, window)
+            given = {HEADS: rule[HEADS], **given} if given else rule
+        sections[part], by_rule = given, by_rule or lacks_heads
+    if setup.kv_dtype is not None:
+        _set_kv_dtype(setup.kv_dtype, method, sections)
+    return sections if parts else sections[method], by_rule
+
+
+def _set_kv_dtype(kv_dtype: str, method: str, sections: dict[str, dict[str, Any]]) -> None:
+    """Writes the user's choice into the options of the methods that can make it.
+
+    Raises:
+        UsageError: none can.
+    """
+    able = [part for part in sections if methods.load(part).Options.kv_dtype is not None]
+    if not able:
         raise UsageError(
             f"--kv-dtype is not for the method {method!r}",
             "it cannot choose how keys and values are kept",
             "Leave it out, or add --keep-kv, or use --method reattention.",
         )
-    return values
+    for part in able:
+        sections[part]["kv_dtype"] = kv_dtype
 
 
 def _section(given: dict[str, Any], method: str) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from longctx.core.decode.policies import Decoding
 from longctx.core.engine.choice import Recorded, Setup, method_of, options_of, profile_of, recorded
 from longctx.core.engine.encode import encode
 from longctx.core.model.adapter import Decoder
+from longctx.core.model.describe import describe
 from longctx.core.model.files import BUNDLED, ModelFiles, open_model_files, require_fit
 from longctx.core.model.load import load_decoder
 from longctx.core.model.weights import cached_json
@@ -61,7 +62,7 @@ class Engine:
         window: tokens that the model was trained on.
         asked_with: the way to ask that the user names for a document; None: the usual one.
         decoding: how answers are decoded, unless a question overrides it.
-        notes: deviations from the profile, for people.
+        notes: what people should know of the choice of profile and options.
         dtype_chosen: the user named the dtype; else an unfinished document resumes in its own.
     """
 
@@ -269,12 +270,13 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     _require_kernels(device)
     set_threads(setup.threads)
     files = open_model_files(name)
-    chosen = profile_of(setup, recorded, name)
+    described = describe(files, name)
+    chosen, told = profile_of(setup, recorded, described)
     chosen = replace(chosen, prompt=(prompt := resolve(chosen.prompt, files.tokenizer)))
     policies.check(chosen.decoding)
     gather_by.check(chosen.gather_by)
     window = chosen.window or files.config.max_position_embeddings
-    method, options, notes = method_of(setup, recorded, chosen, window)
+    method, options, notes = method_of(setup, recorded, chosen, described, window)
     engine = Engine(
         files=files,
         profile=chosen,
@@ -286,7 +288,7 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         window=window,
         asked_with=setup.method if recorded.method else None,
         decoding=policy(setup.decode, chosen),
-        notes=notes,
+        notes=(*told, *notes),
         dtype_chosen=setup.dtype != "auto",
     )
     if _log.isEnabledFor(logging.INFO):

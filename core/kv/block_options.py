@@ -4,12 +4,13 @@ Independent of the method: options that all block methods share are here, others
 """
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.method import MethodOptions
+from longctx.core.profile.described import Described
 
 KV_DTYPES = {"auto": None, "bf16": torch.bfloat16, "int8": torch.int8}
 
@@ -97,6 +98,28 @@ class BlockOptions(MethodOptions):
                 "Set `local` of the method in a profile (docs/profiles.md).",
             )
         return replace(self, retrieved=retrieved)
+
+    @classmethod
+    def by_rule(cls, model: Described, window: int) -> dict[str, Any]:
+        """The paper's sizes where they fit; else a quarter of the window is local, half is shown.
+
+        A block is at most a sixteenth of the window, and so are the first tokens.
+        """
+        usual = cls()
+        gather = min(usual.gather, max(1, window // 2))
+        if usual.window <= window:
+            return {"gather": gather}
+        block = min(usual.block, max(1, window // 16))
+        first, local = min(usual.first, block), max(1, window // 4 // block) * block
+        near = first + local + block - 1
+        return {
+            "first": first,
+            "local": local,
+            "block": block,
+            "chunk": min(usual.chunk // block * block, local),
+            "retrieved": min(usual.retrieved, max(1, (window - near) // block)),
+            "gather": gather,
+        }
 
     @classmethod
     def measured(cls, layers: int, window: int) -> Self:

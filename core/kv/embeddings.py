@@ -37,7 +37,8 @@ class Taps:
     """
 
     def __init__(self, heads: tuple[Head, ...], layers: tuple[Layer, ...]):
-        _require_heads(heads, layers)
+        count = len(layers), layers[0].query_heads, layers[0].kv_heads
+        require_heads(heads, *count)
         self.depth = max(layer for layer, _, _ in heads) + 1
         self._heads = heads
         self._states: dict[Head, list[Tensor]] = {}  # of each chunk (T, D)
@@ -111,18 +112,22 @@ def fitting(block: Rows, query: Tensor) -> tuple[Tensor, Tensor]:
     return vectors, scales
 
 
-def _require_heads(heads: tuple[Head, ...], layers: tuple[Layer, ...]) -> None:
+def require_heads(heads: tuple[Head, ...], layers: int, queries: int, keys: int) -> None:
+    """Refuses heads that a model does not have.
+
+    Args:
+        heads: (layer, "q" | "k" | "v", head) of each, 0-based.
+        layers: the model's number of layers.
+        queries, keys: query heads and key/value heads of a layer.
+
+    Raises:
+        UsageError: names the head, and what the model has.
+    """
     for layer, kind, head in heads:
-        if not 0 <= layer < len(layers):
+        if not (0 <= layer < layers and 0 <= head < (queries if kind == "q" else keys)):
             raise UsageError(
-                f"no layer {layer} for embedding head [{layer}, {kind}, {head}]",
-                f"the model has layers 0 to {len(layers) - 1}",
-                "Use the profile of this model.",
-            )
-        count = layers[layer].query_heads if kind == "q" else layers[layer].kv_heads
-        if not 0 <= head < count:
-            raise UsageError(
-                f"no {kind} head {head} in layer {layer}",
-                f"there are {count}",
-                "Use the profile of this model.",
+                f"the model has no embedding head [{layer}, {kind}, {head}]",
+                f"it has layers 0 to {layers - 1}, each with query heads 0 to {queries - 1} and "
+                f"key/value heads 0 to {keys - 1}",
+                "Use a profile of this model, or none (docs/profiles.md).",
             )

@@ -4,10 +4,11 @@ Independent of the method: options that all bounded methods share are here, othe
 """
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.method import MethodOptions
+from longctx.core.profile.described import Described
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,12 @@ class Sizes(MethodOptions):
         for name in ("budget", "chunk", "question"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected 1 or more, got {getattr(self, name)}")
+
+    @classmethod
+    def by_rule(cls, model: Described, window: int) -> dict[str, Any]:
+        """The usual sizes, cut as `fitted` cuts them."""
+        fitted = cls().fitted(window)
+        return {name: getattr(fitted, name) for name in ("budget", "chunk", "question")}
 
     @property
     def longest(self) -> int:

@@ -28,6 +28,7 @@ from longctx.core.kv.embeddings import GROUP, Taps, embedding_bytes, search
 from longctx.core.methods import reattention as by_reattention
 from longctx.core.methods import reform as by_reform
 from longctx.core.model.adapter import EarlyExit, Layer
+from longctx.core.profile.described import Described
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,10 @@ class Options(contract.MethodOptions):
     def fitted(self, window: int) -> Self:
         """Fits the reading options; see `MethodOptions.fitted`."""
         return self.with_reading(self.reading.fitted(window))
+
+    def require_heads(self, model: Described) -> None:
+        """Those of REFORM; see `MethodOptions.require_heads`."""
+        self.reform.require_heads(model)
 
     @property
     def reading(self) -> by_reattention.Options:

@@ -6,8 +6,9 @@ the layers' retrieval heads compare them and vote. The window is InfLLM's
 (`core/kv/retrieving.py`).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -20,8 +21,10 @@ from longctx.core.kv.block_options import BlockOptions
 from longctx.core.kv.block_vectors import best_blocks, representatives
 from longctx.core.kv.retrieving import ChosenBlocks, LayerChunk, Retrieving
 from longctx.core.model.adapter import Layer
+from longctx.core.profile.described import Described
 
 EARLY, EARLY_LAMBDA, LAMBDA = 4, 20.0, 3.0  # number of early layers, their lambda, the others'
+VOTING = 0.25, 0.875  # where heads vote without a profile, as shares of the layers
 REPRESENTATIVE = 4  # keys of a block's vector in layers below the first retrieval head
 
 
@@ -65,6 +68,21 @@ class Options(BlockOptions):
             if not 0 <= head[2] <= 1:
                 raise ValueError(f"heads: expected copy scores of 0 to 1, got {list(head)}")
 
+    @classmethod
+    def by_rule(cls, model: Described, window: int) -> dict[str, Any]:
+        """LTRIRULE"""
+        low, high = (at * model.shape.num_hidden_layers for at in VOTING)
+        voters = tuple((i, 0, 1.0) for i in model.full_layers if low <= i < high)
+        rest = tuple((i, 0, 1.0) for i in model.full_layers[-1:])
+        return {**super().by_rule(model, window), "heads": voters or rest}
+
+    def require_heads(self, model: Described) -> None:
+        """See `MethodOptions.require_heads`."""
+        shape = model.shape
+        require_heads(
+            self.heads, shape.num_hidden_layers, shape.num_attention_heads, model.full_layers
+        )
+
     def fitted(self, window: int) -> Self:
         """Retrieves fewer blocks; see `BlockOptions.fitted`.
 
@@ -73,10 +91,11 @@ class Options(BlockOptions):
         """
         if not self.heads:
             raise UsageError(
-                "Ltri-LLM needs the model's retrieval heads, and the profile names none",
-                "`heads` of `ltri` is empty",
+                "Ltri-LLM needs retrieval heads, and there are none",
+                "`heads` of `ltri` is empty; only layers with full attention can have some, and a "
+                "shape without weights has none",
                 "Find them with `longctx calibrate MODEL --out PROFILE.yaml`, and give --profile "
-                "PROFILE.yaml. A shape without weights has none.",
+                "PROFILE.yaml, or use another --method.",
             )
         return super().fitted(window)
 
@@ -245,18 +264,36 @@ def best_heads(
     Raises:
         UsageError: a head that the model does not have, or in a layer with a sliding window.
     """
+    full = [layer.index for layer in layers if layer.window is None]
+    require_heads(heads, len(layers), layers[0].query_heads if layers else 0, full)
     best: dict[int, tuple[int, float]] = {}
     for index, head, score in heads:
-        known = 0 <= index < len(layers) and 0 <= head < layers[index].query_heads
-        if not known or layers[index].window is not None:
-            raise UsageError(
-                f"the model has no retrieval head {head} in layer {index}",
-                f"it has {len(layers)} layers, and only those with full attention retrieve",
-                "Correct `heads` of `ltri` in the profile, or find them by `longctx calibrate`.",
-            )
         if index not in best or score > best[index][1]:
             best[index] = head, score
     return best
+
+
+def require_heads(
+    heads: tuple[tuple[int, int, float], ...], layers: int, queries: int, full: Collection[int]
+) -> None:
+    """Refuses heads that a model does not have, or that cannot retrieve.
+
+    Args:
+        heads: layer, query head and copy score of each.
+        layers, queries: the model's number of layers, and of query heads in each.
+        full: the layers without a sliding window.
+
+    Raises:
+        UsageError: names the head, and what the model has.
+    """
+    for index, head, _ in heads:
+        if index not in full or not 0 <= head < queries:
+            raise UsageError(
+                f"the model has no retrieval head {head} in layer {index}",
+                f"it has {layers} layers with {queries} query heads each, and only those with full "
+                "attention retrieve",
+                "Correct `heads` of `ltri` in the profile, or find them by `longctx calibrate`.",
+            )
 
 
 def of_layers(name: str, value: float | tuple[float, ...], layers: int) -> tuple[float, ...]:

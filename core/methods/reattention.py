@@ -7,7 +7,7 @@ placed between the first and the latest ones, at consecutive positions (2.2).
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +31,7 @@ from longctx.core.kv.block_options import KV_DTYPES
 from longctx.core.kv.kept import GROUP, Kept, LayerKV
 from longctx.core.kv.keys import Keys
 from longctx.core.model.adapter import Layer
+from longctx.core.profile.described import Described
 from longctx.kernels.door import (
     Window,
     rotated_rows,
@@ -99,6 +100,24 @@ class Options(contract.MethodOptions):
                 "Set `local` of `reattention` in a profile (docs/profiles.md).",
             )
         return replace(self, voted=voted)
+
+    @classmethod
+    def by_rule(cls, model: Described, window: int) -> dict[str, Any]:
+        """The paper's sizes where they fit; else a quarter of the window is local."""
+        usual = cls()
+        gather = min(usual.gather, max(1, window // 2))
+        if usual.window <= window:
+            return {"gather": gather}
+        local, span = max(1, window // 4), min(usual.span, max(1, window // 16))
+        first = min(usual.first, window // 16)
+        return {
+            "first": first,
+            "local": local,
+            "chunk": min(usual.chunk, local),
+            "voted": min(usual.voted, max(1, (window - first - local) // span)),
+            "span": span,
+            "gather": gather,
+        }
 
     @classmethod
     def measured(cls, layers: int, window: int) -> Self:

@@ -8,22 +8,33 @@ the gathered tokens through the whole model.
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from torch import Tensor
 
 from longctx.core.contracts import method as contract
 from longctx.core.contracts.memory import HERE, Chunked, Groups, Place, Scores, Snapshot, Stored
 from longctx.core.kv import evicted
-from longctx.core.kv.embeddings import GROUP, KINDS, Taps, embedding_bytes, search
+from longctx.core.kv.embeddings import (
+    GROUP,
+    KINDS,
+    Taps,
+    embedding_bytes,
+    require_heads,
+    search,
+)
 from longctx.core.kv.evicted import Cache, heaviest
 from longctx.core.model.adapter import EarlyExit, Layer
+from longctx.core.profile.described import Described
 from longctx.kernels.door import attention_mass
 
 NAME = "reform"  # in messages
 # For measurements: the share of layers that run (22 of 32, as with the published heads), and the
 # tokens of a chunk, of the cache, and gathered.
 SHARE, MEASURED = 0.7, 8192
+# Without a profile: the heads' depth, as shares of the layers (see `by_rule`), and sizes in tokens.
+DEPTHS = (1 / 6, 1 / 4, 1 / 3, 5 / 12)
+MOST_READ, MOST_GATHERED, MOST_PINNED = 8192, 16384, 256
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,35 @@ class Options(contract.MethodOptions):
         last = max(2, round(SHARE * layers)) - 1
         heads = ((last + 1) // 2, "q", 0), (last, "q", 0), (last, "k", 0), (last, "v", 0)
         return cls(heads=heads, chunk=MEASURED, budget=MEASURED, gather=MEASURED)
+
+    @classmethod
+    def by_rule(cls, model: Described, window: int) -> dict[str, Any]:
+        """Heads and sizes for any model; docs/calibration.md has what the heads find.
+
+        The heads are the first value head of the layers at 1/6, 1/4, 1/3 and 5/12 of the depth:
+        14 of the 20 that the paper lists (C.6) are value heads, all below 7/10 of the depth, and
+        every layer has a value head, whatever its number of key/value heads. Nothing is known of
+        which head of a layer is best. Chunk and budget are a quarter of the window, and half of it
+        is gathered, up to limits.
+        """
+        layers = model.shape.num_hidden_layers
+        chunk = min(MOST_READ, max(1, window // 4))
+        edge = min(MOST_PINNED, chunk // 8)
+        return {
+            "heads": tuple(dict.fromkeys((int(layers * at), "v", 0) for at in DEPTHS)),
+            "chunk": chunk,
+            "budget": chunk,
+            "first": edge,
+            "last": edge,
+            "queries": min(cls.queries, chunk),
+            "gather": min(MOST_GATHERED, max(1, window // 2)),
+        }
+
+    def require_heads(self, model: Described) -> None:
+        """See `MethodOptions.require_heads`."""
+        shape = model.shape
+        counts = shape.num_attention_heads, shape.num_key_value_heads
+        require_heads(self.heads, shape.num_hidden_layers, *counts)
 
     def shortened(self, chunk: int, budget: int) -> dict[str, int]:
         """Shorter ends, and at most a chunk's queries; see `MethodOptions.shortened`."""

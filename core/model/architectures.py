@@ -177,18 +177,38 @@ REFUSED = {
 }
 
 
+def require_known(values: Mapping[str, Any], where: str) -> None:
+    """Refuses a config.json of another architecture, before transformers reads it.
+
+    One that comes with code of its own is left to that: it says why it cannot be read.
+
+    Args:
+        values: what the file says.
+        where: its folder, for the message.
+
+    Raises:
+        UsageError: it names one that there is no adapter for.
+    """
+    kind = values.get("model_type")
+    if isinstance(kind, str) and kind not in MULTIMODAL and "auto_map" not in values:
+        _row(kind, f" in {where!r}")
+
+
 def adapter_of(config: Any) -> Adapter:
     """The row of a configuration's architecture.
 
     Raises:
         UsageError: there is none.
     """
-    kind = config.model_type
+    return _row(config.model_type)
+
+
+def _row(kind: str, where: str = "") -> Adapter:
     if kind in ADAPTERS:
         return ADAPTERS[kind]
     why = [reason for reason, names in REFUSED.items() if kind in names]
     raise UsageError(
-        f"cannot run architecture {kind!r}",
+        f"cannot run architecture {kind[:80]!a}{where}",
         why[0] if why else "this version has no adapter for it",
         f"Name a model of one of these with --model: {', '.join(sorted(ADAPTERS))}.",
     )

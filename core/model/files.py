@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longctx.core.common.errors import LongctxError, UsageError
-from longctx.core.common.foreign import LONGEST, REMEDY, foreign, reason
-from longctx.core.model.architectures import language_model
+from longctx.core.common.foreign import LONGEST, REMEDY, foreign
+from longctx.core.model import wrong
+from longctx.core.model.architectures import language_model, require_known
 from longctx.core.model.folder import require_files
 from longctx.core.model.weights import (
     count,
@@ -159,11 +160,7 @@ def _require_whole(folder: Path) -> None:
     with foreign(f"cannot read the folder {str(folder)!r}", "Name another folder."):
         names = sorted(folder.iterdir())
     if folder / CONFIG not in names:
-        raise UsageError(
-            f"no model in {str(folder)!r}",
-            f"it has no {CONFIG}",
-            "Name a folder in Hugging Face format.",
-        )
+        raise wrong.folder(folder)
     for file in names:
         if file.suffix in READ:
             require_file(file)
@@ -186,6 +183,7 @@ def _config(folder: Path, name: str) -> Any:
         UsageError: it cannot be used.
     """
     what = f"cannot read model {name!r}"
+    require_known(read_object(folder / CONFIG), str(folder))
     with foreign(what), _own_code_told(name):
         from transformers import AutoConfig
 
@@ -238,12 +236,8 @@ def _folder(name: str) -> Path:
     with foreign(f"no model {name[:LONGEST]!r}", f"Use {BUNDLED!r} for the bundled model."):
         if Path(name).is_dir():
             return Path(name).resolve()
-    if name.count("/") != 1 or name.startswith((".", "/", "~")):
-        raise UsageError(
-            f"no model {name!r}",
-            "it is neither a folder nor a hub name (owner/model)",
-            f"Use {BUNDLED!r} for the bundled model.",
-        )
+    if name.count("/") != 1 or name.startswith((".", "/", "~")) or Path(name).is_file():
+        raise wrong.name(name)
     return _from_hub(name)
 
 
@@ -292,11 +286,7 @@ def _from_hub(name: str) -> Path:
             f"Use {BUNDLED!r} for the bundled model.",
         ) from error
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
-        raise UsageError(
-            f"cannot get model {name!r} from the hub",
-            reason(error),
-            "Check the name and the network, or name a local folder.",
-        ) from error
+        raise wrong.hub(name, error) from error
 
 
 def require_fit(files: ModelFiles, device: str, dtype: "torch.dtype", free: int | None) -> None:

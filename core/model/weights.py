@@ -16,6 +16,7 @@ from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.foreign import REMEDY, foreign
 from longctx.core.common.outputs import Output
 from longctx.core.common.regular_files import open_regular, parsed_json, read_json
+from longctx.core.model import wrong
 from longctx.core.model.folder import most_of, require_header
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -45,12 +46,7 @@ def loaded_files(folder: Path) -> list[Path]:
         return [require_file(whole)]
     if _is_there(index):
         return [require_file(folder / name) for name in _named(index)]
-    raise UsageError(
-        f"cannot use the model in {str(folder)!r}",
-        f"it has no safetensors weights ({WHOLE}, or {INDEX} and what that names), and other "
-        "formats can run code when they are opened",
-        "Convert it to safetensors first, or fetch it again.",
-    )
+    raise wrong.weights(folder, f"{WHOLE} or {INDEX}")
 
 
 def stored_files(folder: Path) -> list[Path]:

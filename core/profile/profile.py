@@ -13,6 +13,7 @@ from typing import Any
 from longctx.core.common.errors import UsageError
 from longctx.core.common.records import Reader
 from longctx.core.profile import safe_yaml
+from longctx.core.profile.described import Described, Shape
 from longctx.core.profile.sampling import Sampling
 
 PLACE = "{question}"  # where the template has the user's words
@@ -54,8 +55,9 @@ class Profile:
 
     Attributes:
         name: its name, as for `--profile`.
-        models: the model names and hub names that select it.
+        models: the model names and hub names that select it; none: it is used only by its name.
         description: one line for `longctx profiles`.
+        shape: of the models that it is for; a model of another shape is never given it unasked.
         window: the model's window in tokens; None for its config's max_position_embeddings.
         prompt: the text around document and question; None for the model's chat template, if it
             has one.
@@ -72,6 +74,7 @@ class Profile:
     name: str
     models: tuple[str, ...] = ()
     description: str = ""
+    shape: Shape | None = None
     window: int | None = None
     prompt: PromptTemplate | Chat | None = None
     method: str = "reform"
@@ -148,28 +151,24 @@ def shipped() -> list[Profile]:
     return sorted(profiles, key=lambda profile: (profile.name != "tiny", profile.name))
 
 
-def find(name: str | None, model: str) -> Profile:
-    """The profile with a name, from a file, or made for a model.
+def find(name: str) -> Profile:
+    """The profile that the user names.
 
     Args:
-        name: a shipped profile's name or a YAML file; None to choose by model.
-        model: the model's name as the user gave it.
+        name: a shipped profile's name or a YAML file.
 
     Raises:
-        UsageError: no such profile, or none for this model.
+        UsageError: there is no such profile.
     """
-    if name is not None and name.endswith((".yaml", ".yml")):
+    if name.endswith((".yaml", ".yml")):
         if not Path(name).is_file():
             raise UsageError(f"no profile file {name!r}", "", "Check the path of --profile.")
         return parse(safe_yaml.read_file(Path(name), f"profile {name}"), f"profile {name}")
-    profile = named(name) if name else made_for(model)
-    if profile:
+    if profile := named(name):
         return profile
-    known = shipped()
-    wanted = f"no profile named {name!r}" if name else f"no profile for model {model!r}"
     raise UsageError(
-        wanted,
-        f"there are {', '.join(profile.name for profile in known)}",
+        f"no profile named {name!r}",
+        f"there are {', '.join(profile.name for profile in shipped())}",
         "Give --profile one of these or a YAML file of your own (docs/profiles.md).",
     )
 
@@ -179,13 +178,20 @@ def named(name: str) -> Profile | None:
     return next((profile for profile in shipped() if profile.name == name), None)
 
 
-def made_for(model: str) -> Profile | None:
-    """The shipped profile made for a model, if any."""
-    # A local copy of a hub model is recognised by its folder's name.
-    names = {model.lower(), Path(model).name.lower()}
-    return next((profile for profile in shipped() if names & _names(profile)), None)
+def made_for(model: Described) -> Profile | None:
+    """The shipped profile made for a model: of its shape, and of its name, if any is.
+
+    A shape alone is enough where a single profile has it: then it is a fine-tuned model's.
+    """
+    fitting = [each for each in shipped() if each.models and each.shape == model.shape]
+    by_name = [each for each in fitting if is_called(model, each)]
+    if by_name:
+        return by_name[0]
+    return fitting[0] if len(fitting) == 1 else None
 
 
-def _names(profile: Profile) -> set[str]:
+def is_called(model: Described, profile: Profile) -> bool:
+    """Whether one of a model's names is one that a profile is made for."""
     full = {name.lower() for name in profile.models}
-    return full | {Path(name).name for name in full}
+    called = {name.lower() for name in model.names}
+    return bool(called & (full | {Path(name).name for name in full}))

@@ -69,6 +69,7 @@ def test_a_heat_map_counts_and_exit_code_0(call):
     assert ["all", "8", "8", "8", "100.0%", "67.6%", "to", "100.0%"] in rows
     assert "100.0% answered, 100.0% wanted: passed" in result.stdout
     assert "2 of harbour-book, each read once for its 4 needles" in result.stdout
+    assert "the needles are plainly worded" in result.stdout
     assert "reading 4.0 s (756 tokens/s), asking 3.0 s" in result.stdout
     assert "\x1b" not in result.stdout
 
@@ -111,6 +112,7 @@ def test_json_is_one_object(call, hit, code):
     assert result.exit_code == code
     values = json.loads(result.stdout)
     assert values["schema_version"] == 2
+    assert "the needles are plainly worded" in values["note"]
     assert (values["asked"], values["answered"], values["passed"]) == (2, 1 + hit, hit)
     assert set(values["trials"][0]) == set(Trial.__dataclass_fields__)
     assert values["cells"][0] | {"interval": 0} == {

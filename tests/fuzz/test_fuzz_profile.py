@@ -96,7 +96,7 @@ def test_a_file_of_any_bytes(tmp_path_factory, data):
     file = tmp_path_factory.getbasetemp() / "fuzz.yaml"
     file.write_bytes(data)
     with may_refuse(UsageError):
-        profile.find(str(file), "tiny")
+        profile.find(str(file))
 
 
 @of_corpus("*.yaml")

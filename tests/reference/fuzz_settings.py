@@ -125,7 +125,7 @@ def read_profile(file: Path, data: bytes, tokenizer: Any) -> None:
     """
     file.write_bytes(data)
     with refused_at_most():
-        use(profile.find(str(file), "tiny"), tokenizer)
+        use(profile.find(str(file)), tokenizer)
     try:
         text = data.decode()
     except UnicodeDecodeError:

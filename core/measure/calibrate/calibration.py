@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
-from typing import Any
 
 from longctx.core import methods
 from longctx.core.common.device import dtype_name
@@ -73,7 +72,7 @@ def run(setup: Setup, wanted: CalibrationPlan, tell: Tell = lambda *told: None) 
     engine = prepare(replace(setup, method=READER))
     text = "a calibration reads in ways of its own: method %s and the decode policy stand for none"
     facts(_log, text, READER, method=None, decode=None)
-    shape = _shape(profile_file.require_fit(engine.profile, engine.window))
+    shape = _shape(engine)
     builder = Builder(engine.files.tokenizer, prose())
     samples = Samples(builder, wanted.length, wanted.seed)
     haystacks = Haystacks(builder, _room(engine, wanted), wanted.seed)
@@ -112,9 +111,16 @@ def _settings(engine: Engine, wanted: CalibrationPlan) -> Record:
     }
 
 
-def _shape(options: dict[str, Any]) -> span_search.Shape:
-    """Options of spans, from the profile or else the method's defaults."""
-    ltri = options.get(profile_file.LTRI) or methods.load(profile_file.LTRI).Options()
+def _shape(engine: Engine) -> span_search.Shape:
+    """Options of spans, from the profile or else by rule.
+
+    Raises:
+        UsageError: the profile has invalid options.
+    """
+    ltri = profile_file.require_fit(engine).get(profile_file.LTRI)
+    if ltri is None:
+        usual = profile_file.usual(engine)[profile_file.LTRI]
+        ltri = methods.load(profile_file.LTRI).Options(**usual)
     names = [each.name for each in fields(span_search.Shape)]
     return span_search.Shape(**{name: getattr(ltri, name) for name in names})
 

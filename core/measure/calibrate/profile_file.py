@@ -14,16 +14,16 @@ from longctx.core import methods
 from longctx.core.engine.setup import Engine
 from longctx.core.measure.calibrate.choosing import Head
 from longctx.core.measure.calibrate.copying import RetrievalHead
+from longctx.core.model.describe import describe
 from longctx.core.profile import profile
 from longctx.core.profile.chat import resolve
+from longctx.core.profile.described import HEADS, Shape
 from longctx.core.profile.profile import Profile
 from longctx.core.profile.sampling import Sampling
 
 REFORM, LTRI = "reform", "ltri"  # sections that are written
 ANY_HEAD = ((0, "q", 0),)  # placeholder for REFORM's heads before they are known
 FITTED = ("theta", "phi", "lam")
-LARGEST, MOST = 8192, 16384  # tokens: of chunk and budget; gathered for a question
-EDGE = 256  # first and last tokens that are always kept
 HEADER = "# Made by `longctx calibrate`; docs/profiles.md and docs/calibration.md explain it.\n"
 
 
@@ -53,12 +53,13 @@ def text(
         "name": name,
         "models": [engine.files.name],
         "description": description,
+        "shape": asdict(Shape.of(engine.files.config)),
         "window": engine.window,
         "prompt": asdict(resolve(before.prompt, engine.files.tokenizer)),
         "max_new_tokens": before.max_new_tokens,
         **_changed(before),
         "method": before.method,
-        "methods": _methods(before, engine.window, heads, retrieval, spans),
+        "methods": _methods(before, usual(engine), heads, retrieval, spans),
     }
     how = {"sort_keys": False, "allow_unicode": True, "default_flow_style": None, "width": 1 << 16}
     written = HEADER + yaml.dump(_plain(values), Dumper=_Dumper, **how)
@@ -66,35 +67,27 @@ def text(
     return written
 
 
-def require_fit(before: Profile, window: int) -> dict[str, Any]:
+def require_fit(engine: Engine) -> dict[str, Any]:
     """The new profile's options by method, before heads and spans are known.
 
     Args:
-        before: the profile to calibrate with; an empty section means the method's defaults.
-        window: tokens that the model was trained on.
+        engine: the model with the profile to calibrate with; an empty section of that means sizes
+            by rule.
 
     Raises:
         UsageError: an unknown method, or invalid options of one.
     """
-    return _options(replace(before, methods=_methods(before, window, ANY_HEAD, (), {})))
+    before = engine.profile
+    return _options(replace(before, methods=_methods(before, usual(engine), ANY_HEAD, (), {})))
 
 
-def sizes(window: int) -> dict[str, int]:
-    """REFORM's sizes for a window."""
-    chunk = min(LARGEST, window // 4)
-    edge = min(EDGE, chunk // 8)
-    gather = min(MOST, window // 2)
-    return {"chunk": chunk, "budget": chunk, "first": edge, "last": edge, "gather": gather}
-
-
-def blocks(window: int) -> dict[str, int]:
-    """Ltri-LLM's sizes for a window that is smaller than its defaults need; else nothing."""
-    usual = methods.load(LTRI).Options()
-    if usual.window <= window:
-        return {}
-    local = max(1, window // 4 // usual.block) * usual.block
-    gather = min(usual.gather, window // 2)
-    return {"local": local, "chunk": min(usual.chunk, local), "gather": gather}
+def usual(engine: Engine) -> dict[str, Any]:
+    """Sizes by rule of the sections that are written."""
+    model, found = describe(engine.files, engine.files.name), {}
+    for name in (REFORM, LTRI):
+        rule = methods.load(name).Options.by_rule(model, engine.window)
+        found[name] = {key: value for key, value in rule.items() if key != HEADS}
+    return found
 
 
 def _changed(before: Profile) -> dict[str, Any]:
@@ -113,17 +106,17 @@ def _changed(before: Profile) -> dict[str, Any]:
 
 def _methods(
     before: Profile,
-    window: int,
+    sizes: dict[str, Any],
     heads: Sequence[Head],
     retrieval: Sequence[RetrievalHead],
     spans: dict[str, Any],
 ) -> dict[str, Any]:
     given = {name: values or {} for name, values in before.methods.items()}
-    found = {**given, REFORM: _with(given.get(REFORM) or sizes(window), {"heads": heads})}
+    found = {**given, REFORM: _with(given.get(REFORM) or sizes[REFORM], {"heads": heads})}
     if retrieval:
         fitted = {name: [round(value, 4) for value in spans[name]] for name in FITTED}
         taken = [(each.layer, each.head, round(each.score, 3)) for each in retrieval]
-        found[LTRI] = _with(given.get(LTRI) or blocks(window), {"heads": taken, **fitted})
+        found[LTRI] = _with(given.get(LTRI) or sizes[LTRI], {"heads": taken, **fitted})
     return found
 
 

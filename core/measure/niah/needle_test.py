@@ -244,6 +244,7 @@ def _write(folder: Path, report: NeedleReport) -> None:
         report.shares(),
         [show_tokens(length) for length in ran["lengths"]],
         [f"{depth:.0%}" for depth in ran["depths"]],
-        f"{ran['variant']}: {report.rate:.1%} answered ({ran['model']}, {ran['method']})",
+        f"{ran['variant']}: {report.rate:.1%} answered ({ran['model']}, {ran['method']})\n"
+        "plainly worded needles",
         ("tokens of the haystack", "depth of the needle"),
     )

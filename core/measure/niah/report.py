@@ -64,6 +64,12 @@ class HaystackRead:
         return cls(**{**record, "trials": trials})
 
 
+NOTE = (
+    "the needles are plainly worded, and most are asked for in the words in which they stand: "
+    "questions that people ask of a text are harder (`longctx eval qa`)"
+)
+
+
 @dataclass(frozen=True)
 class NeedleReport:
     """What a run found.
@@ -116,6 +122,7 @@ class NeedleReport:
         return {
             "schema_version": SCHEMA_VERSION,
             "passed": self.passed,
+            "note": NOTE,
             **counts(self.asked),
             "settings": self.settings,
             "tokens_per_s": self.tokens_per_s,

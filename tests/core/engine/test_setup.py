@@ -11,6 +11,7 @@ import transformers
 
 from longctx.core import methods
 from longctx.core.ask.session import Session
+from longctx.core.common import dtypes
 from longctx.core.common.device import choose_device, choose_dtype
 from longctx.core.common.errors import UsageError
 from longctx.core.engine import setup
@@ -19,7 +20,7 @@ from longctx.core.ingest.ingest import ingest
 from longctx.core.model import weights
 from longctx.core.model.files import open_model_files
 from longctx.core.model.load import load_decoder
-from longctx.core.profile import profile
+from longctx.core.profile import described, profile
 from longctx.core.profile.profile import PromptTemplate
 from longctx.core.profile.prompt import PromptEncoder
 
@@ -36,13 +37,106 @@ def test_every_shipped_profile_is_read_and_fits_its_method():
         assert len(built.heads) == 4
 
 
-def test_a_profile_is_found_by_hub_name_and_by_the_name_of_a_local_copy():
-    for name in ("Qwen/Qwen2.5-7B-Instruct", "/models/qwen2.5-7b-instruct"):
-        assert profile.find(None, name).name == "qwen2.5-7b"
-    with pytest.raises(UsageError, match=r"no profile for model 'x/y'.*--profile"):
-        profile.find(None, "x/y")
+def test_a_profile_that_there_is_not_is_told_with_those_that_there_are():
     with pytest.raises(UsageError, match="no profile named 'nope': there are tiny"):
-        profile.find("nope", "tiny")
+        profile.find("nope")
+
+
+def bare(setup_random, folder, **more):
+    return prepare(dataclasses.replace(setup_random, model=str(folder), profile=None, **more))
+
+
+def renamed(model_folder, folder, **config):
+    """A copy of the random model with other values in its config.json."""
+    shutil.copytree(model_folder, folder)
+    values = json.loads((folder / "config.json").read_text("utf-8"))
+    (folder / "config.json").write_text(json.dumps({**values, **config}), "utf-8")
+    return folder
+
+
+def test_a_folder_called_like_a_known_model_is_not_given_its_profile(
+    setup_random, model_folder, tmp_path
+):
+    for name in ("tiny", "Qwen2.5-7B-Instruct"):
+        engine = bare(setup_random, shutil.copytree(model_folder, tmp_path / name))
+        assert engine.profile == profile.Profile(name, prompt=engine.profile.prompt)
+        assert "chosen by rule" in engine.notes[0]
+
+
+def of_random_shape(model_folder, **more) -> profile.Profile:
+    shape = described.Shape.of(open_model_files(str(model_folder)).config)
+    heads = [[1, "q", 3], [2, "k", 1]]
+    return profile.Profile("known", shape=shape, methods={"reform": {"heads": heads}}, **more)
+
+
+@pytest.mark.parametrize("by", ["folder", "config.json", "hub's cache"])
+def test_a_model_is_known_by_each_of_its_names(
+    setup_random, model_folder, tmp_path, monkeypatch, by
+):
+    known = of_random_shape(model_folder, models=("me/Known-Model",))
+    monkeypatch.setattr(profile, "shipped", lambda: [known])
+    folder, config = tmp_path / "x", {}
+    if by == "folder":
+        folder = tmp_path / "known-model"
+    elif by == "config.json":
+        config = {"_name_or_path": "me/Known-Model"}
+    else:
+        folder = tmp_path / "models--me--Known-Model" / "snapshots" / "0123"
+    engine = bare(setup_random, renamed(model_folder, folder, **config))
+    assert engine.profile.name == "known"
+    assert engine.options.heads == ((1, "q", 3), (2, "k", 1))
+    assert engine.notes == ()
+
+
+def test_a_fine_tuned_model_is_known_by_its_shape_and_keeps_its_own_prompt_and_window(
+    setup_random, model_folder, tmp_path, monkeypatch
+):
+    prompt = profile.PromptTemplate("<s>", "{question}")
+    known = of_random_shape(model_folder, models=("me/k",), prompt=prompt, window=512)
+    monkeypatch.setattr(profile, "shipped", lambda: [known])
+    tuned = bare(setup_random, shutil.copytree(model_folder, tmp_path / "tuned"))
+    assert (tuned.profile.name, tuned.window) == ("known", 256)
+    assert tuned.options.heads == ((1, "q", 3), (2, "k", 1))
+    assert tuned.profile.prompt == prompt
+    assert "it has the shape of profile 'known'" in tuned.notes[0]
+    (tmp_path / "tuned" / "chat_template.jinja").write_text("[{{ messages[0].content }}]")
+    assert bare(setup_random, tmp_path / "tuned").profile.prompt.prefix == "["
+    monkeypatch.setattr(profile, "shipped", lambda: [known, known])
+    assert "chosen by rule" in bare(setup_random, tmp_path / "tuned").notes[0]
+
+
+def test_a_profile_that_the_user_names_wins_unless_the_model_lacks_its_heads(setup_random):
+    chosen = dataclasses.replace(setup_random, profile="tiny", method="streaming")
+    engine = prepare(chosen)
+    assert engine.profile.name == "tiny"
+    assert "is for another shape: the model has num_hidden_layers 3, not 10" in engine.notes[0]
+    for method in ("reform", "both"):
+        with pytest.raises(UsageError, match=r"no embedding head \[3, q, 3\]: .*layers 0 to 2"):
+            prepare(dataclasses.replace(chosen, method=method))
+    with pytest.raises(UsageError, match="no retrieval head 0 in layer 7: it has 3 layers"):
+        prepare(dataclasses.replace(chosen, method="ltri"))
+
+
+def test_every_method_works_without_a_profile(setup_random, model_folder, tmp_path):
+    (tmp_path / "a.txt").write_text(f"{LONG}\n" * 30, "utf-8")
+    for name in methods.names():
+        if name == "full":
+            continue  # it keeps everything, or refuses
+        chosen = dataclasses.replace(setup_random, profile=None, method=name)
+        library = tmp_path / name
+        read = ingest(library, [str(tmp_path / "a.txt")], chosen)
+        needs = name in ("reform", "both", "ltri")
+        assert any("chosen by rule" in note for note in read.notes) == needs, name
+        with Session(library, "a", dataclasses.replace(setup_random, profile=None)) as session:
+            assert session.ask("who wrote?").tokens
+            assert session.engine.notes == ()  # it was told when the document was read
+
+
+@pytest.mark.parametrize(("long", "short"), [*dtypes.SHORT.items()])
+def test_torchs_names_of_number_formats_are_ours(setup_random, long, short):
+    chosen = dataclasses.replace(setup_random, dtype=long, kv_dtype=long)
+    assert chosen == dataclasses.replace(setup_random, dtype=short, kv_dtype=short)
+    assert choose_dtype(long, "cpu") == choose_dtype(short, "cpu")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from row_list import RowList
 from longctx.core.common.errors import StateMismatch, UsageError
 from longctx.core.contracts.memory import Place
 from longctx.core.engine.encode import encode
-from longctx.core.engine.setup import prepare
 from longctx.core.kv import retrieving, spans
 from longctx.core.methods import ltri
 from longctx.core.methods.ltri import Method, Options, parts
@@ -298,11 +297,9 @@ def test_fewer_blocks_are_retrieved_where_the_window_is_short():
     assert OPTIONS.fitted(10_000) == OPTIONS
 
 
-def test_without_heads_the_user_is_told_of_calibrate(setup_random, tmp_path):
-    path = tmp_path / "headless.yaml"
-    path.write_text("name: headless\nmethods: {ltri: {local: 24, block: 4, chunk: 12}}\n")
-    with pytest.raises(UsageError, match="longctx calibrate MODEL"):
-        prepare(replace(setup_random, method="ltri", profile=str(path)))
+def test_where_there_can_be_no_heads_the_user_is_told_so():
+    with pytest.raises(UsageError, match=r"only layers with full attention.*longctx calibrate"):
+        ltri.Options().fitted(10_000)
     with pytest.raises(UsageError, match="no retrieval head 9 in layer 1"):
         ltri.best_heads(((1, 9, 0.3),), ())
     with pytest.raises(UsageError, match="has 2 values"):

@@ -210,6 +210,5 @@ def test_a_model_without_a_profile_is_asked_with_its_template(chat_setup, tmp_pa
     engine = prepare(dataclasses.replace(bare, method="full"))
     assert engine.profile.name == "chat-model"
     assert engine.profile.prompt.prefix.endswith("<s>user\n")
-    for method in (None, "reform"):  # which needs the heads that a profile names
-        with pytest.raises(UsageError, match="no profile for model"):
-            prepare(dataclasses.replace(bare, method=method))
+    by_rule = prepare(bare)
+    assert (by_rule.method_name, by_rule.profile) == ("reform", engine.profile)

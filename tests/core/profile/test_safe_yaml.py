@@ -51,7 +51,7 @@ def test_what_is_refused(tmp_path, text, why):
     for read in (
         lambda: safe_yaml.read(file.read_text(), "it"),
         lambda: safe_yaml.read_file(file, "it"),
-        lambda: profile.find(str(file), "tiny"),
+        lambda: profile.find(str(file)),
     ):
         with pytest.raises(UsageError, match=why):
             read()
@@ -79,7 +79,7 @@ def test_files_that_cannot_be_read(tmp_path):
     for content, why in ((b"a: \xff\xfe", "not UTF-8"), (b"#" * (1 << 20) + b"\n", "the most")):
         file.write_bytes(content)
         with pytest.raises(UsageError, match=why):
-            profile.find(str(file), "tiny")
+            profile.find(str(file))
     with pytest.raises(UsageError, match="cannot read it"):
         safe_yaml.read_file(tmp_path, "it")
     with pytest.raises(UsageError, match="No such file"):

@@ -107,8 +107,8 @@ def test_it_writes_a_profile_that_loads_and_tables_of_every_head(
     assert told[0] == ("ranks of heads", 0, 4, "samples", 0)
     assert [each[0] for each in told[-2:]] == ["copy scores", "spans"]
 
-    made = profile.find(str(wanted.out), "any")
-    before = profile.find(setup.profile, "any")
+    made = profile.find(str(wanted.out))
+    before = profile.find(setup.profile)
     assert made.name == "mine"
     assert made.models == (setup.model,)
     assert (made.prompt, made.max_new_tokens, made.window) == (before.prompt, 8, 4096)
@@ -166,7 +166,7 @@ def test_another_measure_chooses_among_what_was_measured(setup, wanted, monkeypa
     assert as_published.rows == by_windows.rows
     for found in (by_windows, as_published):
         assert found.heads == choose(found.rows, LAYERS, found.rank_by)
-    made = profile.find(str(wanted.out), "any").methods["reform"]
+    made = profile.find(str(wanted.out)).methods["reform"]
     assert made["heads"] == [list(head) for head in as_published.heads]
 
 
@@ -214,7 +214,7 @@ def test_retrieval_heads_come_with_the_fitted_spans(setup, wanted, monkeypatch):
     monkeypatch.setattr(copying, "copied", lambda *values: score(*values) + 0.5)
     found = calibration.run(setup, wanted)
     assert [each.layer for each in found.retrieval_heads] == [0, 1, 2]
-    made = profile.find(str(wanted.out), "any").methods["ltri"]
+    made = profile.find(str(wanted.out)).methods["ltri"]
     assert made["heads"] == [[each.layer, each.head, each.score] for each in found.retrieval_heads]
     assert (made["theta"], made["phi"], made["lam"]) == (
         [0.9, 0.8, 0.7],
@@ -231,7 +231,7 @@ def test_without_retrieval_heads_there_are_no_options_for_them(setup, wanted, mo
     found = calibration.run(setup, wanted)
     assert not found.retrieval_heads
     assert not found.heads_stay
-    assert "ltri" not in profile.find(str(wanted.out), "any").methods
+    assert "ltri" not in profile.find(str(wanted.out)).methods
 
 
 @pytest.mark.parametrize("heads", [[[1, 2, 0.5]], []])
@@ -239,7 +239,7 @@ def test_without_retrieval_heads_those_of_the_profile_stay(setup, wanted, monkey
     monkeypatch.setattr(copying, "THRESHOLD", 1.1)
     found = calibration.run(with_methods(setup, ltri={"heads": heads}), wanted)
     assert found.heads_stay == bool(heads)
-    assert profile.find(str(wanted.out), "any").methods["ltri"] == {"heads": heads}
+    assert profile.find(str(wanted.out)).methods["ltri"] == {"heads": heads}
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_an_empty_section_is_as_if_it_were_not_there(setup, wanted, searched):
     changed = with_methods(setup, ltri=None, infllm=None, reform=None)
     found = calibration.run(changed, wanted)
     assert searched[0][3] == Shape(128, 128, 4, 12, "row")
-    made = profile.find(str(wanted.out), "any").methods
+    made = profile.find(str(wanted.out)).methods
     assert made["infllm"] == {}
     assert made["reform"]["heads"] == [list(head) for head in found.heads]
 
@@ -291,10 +291,10 @@ def test_where_the_profile_says_nothing_sizes_follow_from_the_window(setup, want
     file = folder / "bare.yaml"
     file.write_text("{name: bare, window: 2048, sampling: {top_k: 5}}", "utf-8")
     found = calibration.run(replace(setup, profile=str(file)), replace(wanted, length=1000))
-    made = profile.find(str(wanted.out), "any")
+    made = profile.find(str(wanted.out))
     assert made.prompt == profile.PromptTemplate(prefix="")
     assert made.sampling.top_k == 5
-    sizes = {"chunk": 512, "budget": 512, "first": 64, "last": 64, "gather": 1024}
+    sizes = {"chunk": 512, "budget": 512, "first": 64, "last": 64, "queries": 128, "gather": 1024}
     assert made.methods["reform"] == {**sizes, "heads": [list(head) for head in found.heads]}
 
 

@@ -63,6 +63,7 @@ class Engine:
         decoding: how answers are decoded, unless a question overrides it.
         notes: deviations from the profile, for people.
         dtype_chosen: the user named the dtype; else an unfinished document resumes in its own.
+        answerer: another model that answers; None: this one does.
     """
 
     files: ModelFiles
@@ -77,7 +78,13 @@ class Engine:
     decoding: Decoding = policies.USUAL
     notes: tuple[str, ...] = ()
     dtype_chosen: bool = False
+    answerer: "Engine | None" = None
     _decoder: Decoder | None = field(default=None, repr=False)
+
+    @property
+    def answering(self) -> "Engine":
+        """The engine of the model that answers."""
+        return self.answerer or self
 
     @property
     def decoder(self) -> Decoder:

@@ -7,7 +7,7 @@ import pytest
 from word_documents import write_texts
 
 from longctx.core.passages.sentences import grown
-from longctx.core.retrieve.best_passages import best_passages, token_scores
+from longctx.core.retrieve.best_passages import best_passages, gathered, token_scores
 from longctx.core.retrieve.ranked import Ranked
 from longctx.core.retrieve.unit_table import Units
 from longctx.core.store.library import Library
@@ -29,6 +29,13 @@ def ranked(documents, scores: dict[int, float]) -> Ranked:
     return Ranked(units, units.windows, values, values, None)
 
 
+def tokens_of(found: Ranked, documents, counts):
+    """What is gathered at each count, as tokens."""
+    scores = token_scores(found)
+    passages = best_passages(found, documents, counts)
+    return [gathered(scores, found, some).tokens for some in passages]
+
+
 def spans(tokens) -> list[tuple[int, int]]:
     """Runs of tokens, [first, end)."""
     tokens = tokens.tolist()
@@ -40,7 +47,7 @@ def spans(tokens) -> list[tuple[int, int]]:
 def test_the_best_windows_come_in_whole_lines(library):
     document = write_texts(library, LINE * 100)  # 1,000 tokens, 16 units, 15 windows
     found = ranked([document], {4: 2.0, 10: 1.0})
-    (tokens,) = best_passages(found, [document], [300])
+    (tokens,) = tokens_of(found, [document], [300])
     first, second = spans(tokens)
     assert first == grown(document, 256, 384) == (250, 390)
     assert second == grown(document, 640, 768)
@@ -49,7 +56,7 @@ def test_the_best_windows_come_in_whole_lines(library):
 
 def test_windows_that_overlap_become_one_passage(library):
     document = write_texts(library, LINE * 100)
-    (tokens,) = best_passages(ranked([document], {4: 2.0, 5: 1.0}), [document], [230])
+    (tokens,) = tokens_of(ranked([document], {4: 2.0, 5: 1.0}), [document], [230])
     assert spans(tokens) == [(250, 450)]
 
 
@@ -57,7 +64,7 @@ def test_what_does_not_fit_is_left_out_whole(library):
     document = write_texts(library, LINE * 100)
     found = ranked([document], {4: 2.0, 10: 1.0})
     for count in (140, 200, 269):
-        (tokens,) = best_passages(found, [document], [count])
+        (tokens,) = tokens_of(found, [document], [count])
         assert len(tokens) <= count
         assert {*range(250, 390)} <= {*tokens.tolist()}
         assert not {*range(640, 770)} <= {*tokens.tolist()}
@@ -65,13 +72,13 @@ def test_what_does_not_fit_is_left_out_whole(library):
 
 def test_a_number_too_small_for_a_passage_gives_the_beginning_of_the_best(library):
     document = write_texts(library, LINE * 100)
-    (tokens,) = best_passages(ranked([document], {4: 2.0}), [document], [30])
+    (tokens,) = tokens_of(ranked([document], {4: 2.0}), [document], [30])
     assert spans(tokens) == [(256, 286)]
 
 
 def test_all_tokens_where_all_fit(library):
     document = write_texts(library, LINE * 10)
-    (tokens,) = best_passages(ranked([document], {}), [document], [100])
+    (tokens,) = tokens_of(ranked([document], {}), [document], [100])
     assert tokens.tolist() == [*range(100)]
 
 
@@ -81,7 +88,7 @@ def test_numbers_are_each_for_themselves_and_over_documents(library):
     both = ranked([first, second], {})
     window = int(np.flatnonzero(both.windows[:, 0] == np.flatnonzero(both.units.documents)[1])[0])
     both.scores[window] = 1.0
-    alone, more = best_passages(both, [first, second], [150, 500])
+    alone, more = tokens_of(both, [first, second], [150, 500])
     low, high = grown(second, 64, 192)
     assert spans(alone) == [(200 + low, 200 + high)]
     assert set(alone.tolist()) < set(more.tolist())

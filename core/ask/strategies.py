@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from longctx.core import methods
 from longctx.core.ask.composing import Composed, composer_of, everything
 from longctx.core.ask.gather import top_tokens
 from longctx.core.ask.recompute import recompute
@@ -37,11 +38,13 @@ from longctx.core.retrieve.best_passages import (
     token_scores,
 )
 from longctx.core.retrieve.gather_by import METHOD, WORDS, Sought, check
+from longctx.core.retrieve.gather_by import embeddings as embeddings_of
 from longctx.core.retrieve.late_interaction import Maxima, maxima
 from longctx.core.retrieve.lexical import WINDOW, PassageIndex
 from longctx.core.retrieve.ranked import Ranked
 from longctx.core.retrieve.unit_table import Units
 from longctx.core.store.document import Document
+from longctx.core.store.manifest import Manifest
 from longctx.core.store.shards import AGAIN
 
 GATHER = 8192  # prefix and document tokens, for a method without a number of its own
@@ -182,6 +185,51 @@ def way_of(
             f"Leave --method out, or use --gather-by {METHOD}.",
         )
     return Gathering(engine, document, chosen, name, gather_by, index, stored)
+
+
+def refuse_recall(engine: Engine, manifests: Sequence[Manifest], gather_by: str | None) -> None:
+    """Refuses documents that answer by recall where another model answers; loads no weights.
+
+    Args:
+        engine: the model that read them, with the one that answers.
+        manifests: the documents'.
+        gather_by: the gather source that the user names.
+
+    Raises:
+        UsageError: one of them would attend to what the first model kept.
+    """
+    if gather_by not in (None, METHOD):
+        return
+    for manifest in manifests:
+        name = engine.asked_with or manifest.method
+        if issubclass(methods.load(name).Method, Recallable):
+            raise UsageError(
+                f"cannot answer from '{manifest.name}' with another model",
+                f"the method {name!r} attends to keys and values that {manifest.model['name']} "
+                "kept, and no other model has them",
+                f"Add --gather-by {WORDS}, so that text is gathered, or leave --answer-model out.",
+            )
+
+
+def by_words(
+    engine: Engine, documents: tuple[Document, ...], gather_by: str | None, index: PassageIndex
+) -> "ByWords | None":
+    """How another model answers without the one that read the documents; None: that is needed.
+
+    Args:
+        engine: the model that read them, with the one that answers.
+        documents: open.
+        gather_by: the gather source that the user names.
+        index: the words of their windows.
+    """
+    if gather_by is None:
+        scored = engine.asked_with is None and all(map(has_embeddings, documents))
+        gather_by = engine.profile.gather_by if scored else METHOD
+    check(gather_by)
+    if gather_by == METHOD or embeddings_of(gather_by) != "unused":
+        return None
+    names = dict.fromkeys(document.manifest.method for document in documents)
+    return ByWords(engine, documents, ", ".join(names), gather_by, index)
 
 
 def has_scores(way: Way, document: Document) -> bool:

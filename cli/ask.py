@@ -29,6 +29,7 @@ EXAMPLES = """\
   longctx ask "When did it burn?" --doc log --json
   longctx ask "List the keepers" --temperature 0.7 --seed 1 --stop "The end"
   longctx ask "Who kept the lighthouse?" --doc book --doc letters
+  longctx ask "Who kept the lighthouse?" --answer-model ~/models/Qwen2.5-1.5B-Instruct
   longctx ask --questions questions.txt > answers.jsonl
   longctx ask
 """
@@ -56,7 +57,10 @@ def run(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
+    answer_model: options.AnswerModel = None,
+    answer_profile: options.AnswerProfile = None,
     gather: options.Gather = None,
+    passages: options.Passages = None,
     gather_by: options.GatherBy = None,
     max_new_tokens: Annotated[
         int | None,
@@ -122,11 +126,14 @@ def run(
         "device": device,
         "dtype": dtype,
         "threads": threads,
+        "answer_model": answer_model,
+        "answer_profile": answer_profile,
     }
     with open_documents(place, chosen, partial, max_docs, gather_by, **setup) as session:
 
         def ask(words: str, on_text: Callable[[str], None] = lambda text: None) -> "Answer":
-            return session.ask(words, gather, sampling, on_text, gather_by=gather_by)
+            how = {"gather_by": gather_by, "passages": passages}
+            return session.ask(words, gather, sampling, on_text, **how)
 
         def answer(words: str) -> int:
             return _answer_json(ask, words) if json else _answer(ask, words, sources)

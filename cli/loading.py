@@ -28,7 +28,7 @@ def make_setup(**choices: Any) -> "Setup":
     """
     choices = expanded(choices)
     with progress.status("starting"):
-        _silence(choices["model"])
+        _silence(*named_models(choices))
         # Importing makes a million lasting objects; garbage collection among them costs a tenth.
         gc.disable()
         from longctx.core.engine.choice import Setup
@@ -81,10 +81,11 @@ def open_session(
     from longctx.core.model.files import local_weights
     from longctx.core.store.confined import Confined
 
-    doc, model = document.manifest.name, expanded(choices)["model"]
+    doc, models = document.manifest.name, named_models(choices)
     with ReadAhead() as ahead:
-        go_offline(model)
-        ahead.warm(local_weights(model or document.manifest.model["name"]), open_regular)
+        go_offline(*models)
+        answers = models[1] or models[0] or document.manifest.model["name"]
+        ahead.warm(local_weights(answers), open_regular)
         ahead.warm(document.read_whole(), Confined.open)
         setup = make_setup(**choices)
         from longctx.core.ask.session import Session
@@ -101,24 +102,34 @@ def open_session(
         yield session
 
 
+MODELS = ("model", "answer_model")  # of which one searches, and one may answer
+
+
 def expanded(choices: dict[str, Any]) -> dict[str, Any]:
     """The user's choices about the model, with `~` expanded."""
+    paths = (*MODELS, "profile", "answer_profile")
     return {
-        key: os.path.expanduser(value) if key in ("model", "profile") and value else value
+        key: os.path.expanduser(value) if key in paths and value else value
         for key, value in choices.items()
     }
 
 
-def go_offline(model: str | None) -> None:
-    """Keeps transformers offline, unless the model may be available only online."""
+def named_models(choices: dict[str, Any]) -> list[str | None]:
+    """The model that searches and the one that answers, as the user names them, `~` expanded."""
+    known = expanded(choices)
+    return [known.get(key) for key in MODELS]
+
+
+def go_offline(*models: str | None) -> None:
+    """Keeps transformers offline, unless a model may be available only online."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    if not _is_hub_name(model):
+    if not any(map(_is_hub_name, models)):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
 
 
-def _silence(model: str | None) -> None:
-    go_offline(model)
+def _silence(*models: str | None) -> None:
+    go_offline(*models)
     from transformers.utils import logging
 
     logging.disable_progress_bar()

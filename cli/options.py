@@ -70,6 +70,25 @@ ProfileName = Annotated[
         autocompletion=completion.profiles,
     ),
 ]
+AnswerModel = Annotated[
+    str | None,
+    setting(
+        "--answer-model",
+        "Model that answers from the text that is gathered, named as for --model; by default the "
+        "document's own, which also searches.",
+        metavar="MODEL",
+        autocompletion=completion.models,
+    ),
+]
+AnswerProfile = Annotated[
+    str | None,
+    setting(
+        "--answer-profile",
+        "Profile of --answer-model, named as for --profile; by default the one made for it.",
+        metavar="NAME|FILE",
+        autocompletion=completion.profiles,
+    ),
+]
 Method = Annotated[
     str | None,
     setting(
@@ -152,6 +171,16 @@ Gather = Annotated[
         "--gather",
         "Tokens to gather for each question, of all documents together; by default the profile's "
         "number.",
+        metavar="N",
+        min=1,
+    ),
+]
+Passages = Annotated[
+    int | None,
+    setting(
+        "--passages",
+        "Most passages to put before the model, of those that fit --gather; by default the "
+        "profile's number, or all.",
         metavar="N",
         min=1,
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from longctx.cli import progress, render
-from longctx.cli.loading import choose_document, expanded, go_offline, make_setup, open_session
+from longctx.cli.loading import choose_document, go_offline, make_setup, named_models, open_session
 from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:
@@ -111,10 +111,10 @@ def _opened_together(
     from longctx.core.model.files import local_weights
     from longctx.core.store.confined import Confined
 
-    first, model = chosen.manifests[0], expanded(choices)["model"]
+    first, models = chosen.manifests[0], named_models(choices)
     with ReadAhead() as ahead:
-        go_offline(model)
-        ahead.warm(local_weights(model or first.model["name"]), open_regular)
+        go_offline(*models)
+        ahead.warm(local_weights(models[1] or models[0] or first.model["name"]), open_regular)
         document = chosen.library.document(first.name, chosen.partial)
         ahead.warm(document.read_whole(), Confined.open)
         setup = make_setup(**choices)

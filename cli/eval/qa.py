@@ -69,6 +69,8 @@ def run(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
+    answer_model: options.AnswerModel = None,
+    answer_profile: options.AnswerProfile = None,
     gather: Annotated[
         list[str] | None,
         option(
@@ -129,6 +131,8 @@ def run(
         "device": device,
         "dtype": dtype,
         "threads": threads,
+        "answer_model": answer_model,
+        "answer_profile": answer_profile,
     }
     reports = []
     for sheet in sheets:

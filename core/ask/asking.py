@@ -22,7 +22,6 @@ from longctx.core.ask.strategies import Answering, Gatherer, Question, require_n
 from longctx.core.common.device import dtype_name
 from longctx.core.contracts.memory import Scores
 from longctx.core.decode.decode import Generation
-from longctx.core.decode.policies import Decoding
 from longctx.core.engine.setup import Engine, memory_told, policy
 from longctx.core.passages.matching import Query
 from longctx.core.profile.sampling import Sampling
@@ -60,7 +59,7 @@ class Asking(ABC):
     Use it as a context manager, or `close` it: it locks its documents against deletion.
 
     Attributes:
-        engine: the model.
+        engine: the model that read the documents, with the one that answers.
     """
 
     engine: Engine
@@ -94,6 +93,7 @@ class Asking(ABC):
         on_text: Callable[[str], None] = lambda text: None,
         decode: str | None = None,
         gather_by: str | None = None,
+        passages: int | None = None,
     ) -> Answer:
         """Answers a question from the state.
 
@@ -101,51 +101,61 @@ class Asking(ABC):
 
         Args:
             question: the user's words.
-            gather: tokens to recompute, prefix included; None: the method's.
+            gather: tokens to recompute, prefix included; None: the profile's, or the method's.
             sampling: how to decode; the profile fills in what is not set.
             on_text: receives the answer's text as it is decoded.
             decode: decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the setup's.
             gather_by: a gather source, of `gather_by.names()`; None: the profile's where passages
                 are recomputed, else the method answers from all that it kept.
+            passages: the most passages to put before the model; None: the profile's number.
 
         Raises:
             UsageError: the question is empty or longer than the window, or the decode policy or
-                `gather_by` is unknown or does not fit how the document is asked.
+                `gather_by` is unknown or does not fit how the document is asked; or another model
+                would answer from what this one kept.
             LongctxError: `gather_by` needs scores that the document's method does not have.
         """
-        engine, clock = self.engine, _Clock(self._load_s)
-        with memory_told(engine, OUT_OF_MEMORY):
+        answering, clock = self.engine.answering, _Clock(self._load_s)
+        sampling = (sampling or Sampling()).over(answering.profile.sampling)
+        limit = sampling.max_new_tokens or answering.profile.max_new_tokens
+        with memory_told(answering, OUT_OF_MEMORY):
             way = self._way(question, gather_by)
-            decoding = engine.decoding if decode is None else policy(decode, engine.profile)
-            return self._ask(
-                way, clock, question, gather, sampling or Sampling(), on_text, decoding
-            )
+            decoding = answering.decoding if decode is None else policy(decode, answering.profile)
+            encoded = self.engine.prompt.question(question)
+            asked = Question(*encoded, limit, gather, decoding, question, passages)
+            return self._ask(way, clock, asked, sampling, on_text)
 
     def _ask(
         self,
         way: Answering,
         clock: "_Clock",
-        question: str,
-        gather: int | None,
+        asked: Question,
         sampling: Sampling,
         on_text: Callable[[str], None],
-        decoding: Decoding,
     ) -> Answer:
-        sampling = sampling.over(self.engine.profile.sampling)
-        limit = sampling.max_new_tokens or self.engine.profile.max_new_tokens
-        asked = Question(*self.engine.prompt.question(question), limit, gather, decoding, question)
+        answering, decoding = self.engine.answering, asked.decoding
         begun = way.begin(asked, lambda: clock.mark("gather_s"))
         require_numbers(begun.hidden, way.documents)
-        prompt, ends = begun.prompt, self.engine.files.eos_ids()
         answer = Generation(
-            self.engine.decoder, begun.policy, begun.hidden, prompt, sampling, limit, ends
+            answering.decoder,
+            begun.policy,
+            begun.hidden,
+            begun.prompt,
+            sampling,
+            asked.answer,
+            answering.files.eos_ids(),
         )
         answer.on_token = lambda: clock.mark("first_token_s")  # the first time counts
         text, whole = self._text(answer, on_text)
         rate = answer.tokens_per_s
-        counts = {"question": len(asked.ids), "answer": answer.count, "dropped": begun.dropped}
+        counts = {"question": begun.question, "answer": answer.count, "dropped": begun.dropped}
         _log.info("answered with %s tokens by %s, %s tokens/s", answer.count, decoding.name, rate)
         found = self._found(way, asked, begun.found(), counts, clock)
+        read = begun.read and begun.read.told()
+        if read:
+            told = f"{read['tokens']:,} tokens in {read['passages']:,} passages ({read['order']})"
+            _log.info("put before %s: %s", answering.files.name, told)
+        found.state.update(answer_model=answering.files.name, read=read)
         return Answer(
             **vars(found),
             answer=text,
@@ -158,7 +168,7 @@ class Asking(ABC):
         """The text of an answer, and whether it is complete; Ctrl-C keeps the text so far."""
         pieces: list[str] = []
         try:
-            for piece in answer.texts(self.engine.files.tokenizer):
+            for piece in answer.texts(self.engine.answering.files.tokenizer):
                 # A model's answer begins with the space after "Answer:"; the user's does not.
                 piece = piece if pieces else piece.lstrip()
                 if piece:

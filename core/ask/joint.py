@@ -13,14 +13,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from longctx.core.ask.gather import best_tokens, split, top_tokens
+from longctx.core.ask.gather import best_tokens, top_tokens
 from longctx.core.ask.kept_rows import KeptRows
 from longctx.core.ask.strategies import (
     Gatherer,
     Gathering,
     Question,
     has_embeddings,
-    token_ids,
     way_of,
 )
 from longctx.core.common.errors import UsageError
@@ -107,15 +106,6 @@ class Joint(Gatherer):
     def _top_tokens(self, scores: Scores, count: int, edges: tuple[int, int]) -> Tensor:
         lengths = [document.manifest.tokens for document in self.documents]
         return joint_tokens(scores, count, lengths, edges)
-
-    def _ids(self, chosen: Tensor) -> Tensor:
-        parts = split(chosen, [document.manifest.tokens for document in self.documents])
-        return torch.cat(
-            [
-                token_ids(document, part, engine)
-                for (engine, document), part in zip(self._states, parts, strict=True)
-            ]
-        )
 
 
 def alone(name: str, method: str) -> UsageError:

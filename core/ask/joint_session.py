@@ -18,7 +18,7 @@ from longctx.core.ask.candidates import Candidates, why_gone
 from longctx.core.ask.gather import split
 from longctx.core.ask.joint import Joint, alone
 from longctx.core.ask.kept_rows import KeptRows
-from longctx.core.ask.strategies import Answering
+from longctx.core.ask.strategies import Answering, by_words, refuse_recall
 from longctx.core.common.errors import Locked, NotFound
 from longctx.core.common.telemetry import facts, stage
 from longctx.core.contracts.method import Recallable
@@ -92,7 +92,7 @@ class JointSession(Asking):
         )
         if len(candidates.manifests) <= self._max_docs:
             self._opened(candidates.names)
-        _ = self.engine.decoder
+        _ = self.engine.answering.decoder
         self._kept = KeptRows(self.engine.device)
 
     def _tell(self) -> None:
@@ -113,6 +113,8 @@ class JointSession(Asking):
 
     def _require_gathered(self, gather_by: str | None, finding: bool = False) -> None:
         """Refuses documents that answer by recall."""
+        if self.engine.answerer is not None and not finding:
+            refuse_recall(self.engine, self._candidates.manifests, gather_by)
         if gather_by not in (None, METHOD) or (finding and gather_by is None):
             return
         for manifest in self._candidates.manifests:
@@ -125,6 +127,11 @@ class JointSession(Asking):
         documents = self._opened(self._names_for(words))
         if gather_by is None:
             gather_by = self.engine.profile.gather_by
+        if self.engine.answerer is not None and not finding:
+            way = by_words(self.engine, documents, gather_by, self._index_of(documents))
+            if way is not None:
+                return way
+        _ = self.engine.decoder  # once, for all documents
         engines = [self._engine_of(document) for document in documents]
         return Joint(engines, documents, gather_by, self._index_of(documents), self._kept)
 

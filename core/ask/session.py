@@ -7,15 +7,21 @@ asks which method is in use.
 import logging
 import time
 from contextlib import ExitStack
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from longctx.core.ask.asking import Asking
 from longctx.core.ask.kept_rows import KeptRows
-from longctx.core.ask.strategies import Answering, way_of
+from longctx.core.ask.strategies import (
+    Answering,
+    by_words,
+    refuse_recall,
+    way_of,
+)
 from longctx.core.common.errors import LongctxError
 from longctx.core.common.read_ahead import ReadAhead
 from longctx.core.common.telemetry import facts, stage
+from longctx.core.contracts.method import Method
 from longctx.core.engine.choice import Setup, recorded
 from longctx.core.engine.setup import memory_told, prepare, saved_snapshot
 from longctx.core.retrieve.gather_by import METHOD
@@ -86,7 +92,8 @@ class Session(Asking):
     def _load(self, setup: Setup) -> None:
         """Loads the model while reading what it will need of the document."""
         with ReadAhead() as ahead:
-            snapshot = ahead.submit(partial(saved_snapshot, self.document))
+            reread = partial(saved_snapshot, self.document)
+            snapshot = ahead.submit(reread) if setup.answer_model is None else None
             ahead.warm(self.document.read_whole(), Confined.open)
             self.engine = prepare(setup, recorded(self.document.manifest))
             self.document.require_model(self.engine.files.fingerprint().as_dict())
@@ -94,23 +101,40 @@ class Session(Asking):
             if self.document.word_files:  # else they are counted when needed
                 ahead.submit(lambda: self._index.units)
             try:
-                _ = self.engine.decoder
+                _ = self.engine.answering.decoder
             except LongctxError:
-                snapshot.result()  # damage is reported first: another model would not help
+                if snapshot:
+                    snapshot.result()  # damage is reported first: another model would not help
                 raise
-            with memory_told(self.engine, LARGE_STATE):
-                self._method = self.engine.method_of(self.document, snapshot.result())
+            self._saved = snapshot.result if snapshot else reread
             self._kept = KeptRows(self.engine.device)
             self._rows = self._kept.of(self.document)
-            if self.engine.asked_with is None:  # rows take the room that the model leaves
-                ahead.submit(partial(self._kept.warm, self.document))
             self._ways: dict[tuple[str | None, bool], Answering] = {}
-            self._way("", METHOD)  # refuse a wrong method now; the rest when asked
+            if snapshot:
+                _ = self._method
+                if self.engine.asked_with is None:  # rows take the room that the model leaves
+                    ahead.submit(partial(self._kept.warm, self.document))
+                self._way("", METHOD)  # refuse a wrong method now; the rest when asked
+
+    @cached_property
+    def _method(self) -> Method:
+        """What the document was read with; where another model answers, it may not be needed."""
+        with memory_told(self.engine, LARGE_STATE):
+            method = self.engine.method_of(self.document, self._saved())
+        del self._saved  # it holds the snapshot
+        return method
 
     def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:
         """How the document is asked for a gather source; all ways share one index."""
         key = gather_by, finding
         if key not in self._ways:
-            parts = self.engine, self.document, self._method
-            self._ways[key] = way_of(*parts, gather_by, self._index, self._rows, finding)
+            self._ways[key] = self._new_way(gather_by, finding)
         return self._ways[key]
+
+    def _new_way(self, gather_by: str | None, finding: bool) -> Answering:
+        engine, document, index = self.engine, self.document, self._index
+        if engine.answerer is not None and not finding:
+            refuse_recall(engine, [document.manifest], gather_by)
+            if way := by_words(engine, (document,), gather_by, index):
+                return way
+        return way_of(engine, document, self._method, gather_by, index, self._rows, finding)

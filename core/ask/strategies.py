@@ -15,6 +15,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from longctx.core import methods
+from longctx.core.ask.composing import Composed, composer_of, everything
 from longctx.core.ask.gather import top_tokens
 from longctx.core.ask.recompute import recompute
 from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
@@ -27,16 +29,26 @@ from longctx.core.engine.setup import Engine
 from longctx.core.engine.window import room
 from longctx.core.kv import embeddings, kept
 from longctx.core.retrieve import gather_by
-from longctx.core.retrieve.best_passages import Chosen, best_passages, token_scores
+from longctx.core.retrieve.best_passages import (
+    AS_STORED,
+    Chosen,
+    Measure,
+    best_passages,
+    gathered,
+    token_scores,
+)
 from longctx.core.retrieve.gather_by import METHOD, WORDS, Sought, check
+from longctx.core.retrieve.gather_by import embeddings as embeddings_of
 from longctx.core.retrieve.late_interaction import Maxima, maxima
-from longctx.core.retrieve.lexical import PassageIndex
+from longctx.core.retrieve.lexical import WINDOW, PassageIndex
 from longctx.core.retrieve.ranked import Ranked
 from longctx.core.retrieve.unit_table import Units
 from longctx.core.store.document import Document
+from longctx.core.store.manifest import Manifest
 from longctx.core.store.shards import AGAIN
 
 GATHER = 8192  # prefix and document tokens, for a method without a number of its own
+STEPS = 16  # sizes tried of what a method's own rule chooses, for a model with another tokenizer
 
 
 @dataclass(frozen=True)
@@ -47,9 +59,10 @@ class Question:
         ids: (T,) token ids, the template's included.
         scored: (T,) bool, the tokens of the user's own words.
         answer: the most tokens the answer may have; 0: no answer is needed.
-        gather: tokens to gather; None: the method's number.
+        gather: tokens to gather; None: the profile's number, or the method's.
         decoding: how its answer is decoded.
         words: the user's own words.
+        passages: the most passages to gather; None: the profile's number.
     """
 
     ids: Tensor
@@ -58,6 +71,7 @@ class Question:
     gather: int | None = None
     decoding: Decoding = policies.USUAL
     words: str = ""
+    passages: int | None = None
 
     @property
     def reserved(self) -> int:
@@ -75,6 +89,8 @@ class Begun:
         prompt: (n,) token ids that the model has seen in full.
         dropped: requested tokens that did not fit.
         found: gives the tokens that the answer is based on; called once the answer is complete.
+        question: tokens of the question in the template of the model that answers.
+        read: the document's part of the prompt; None: the answer attends to what was kept.
     """
 
     policy: Policy
@@ -82,6 +98,8 @@ class Begun:
     prompt: Tensor
     dropped: int
     found: Callable[[], Chosen]
+    question: int
+    read: Composed | None = None
 
 
 class Answering(Protocol):
@@ -169,6 +187,51 @@ def way_of(
     return Gathering(engine, document, chosen, name, gather_by, index, stored)
 
 
+def refuse_recall(engine: Engine, manifests: Sequence[Manifest], gather_by: str | None) -> None:
+    """Refuses documents that answer by recall where another model answers; loads no weights.
+
+    Args:
+        engine: the model that read them, with the one that answers.
+        manifests: the documents'.
+        gather_by: the gather source that the user names.
+
+    Raises:
+        UsageError: one of them would attend to what the first model kept.
+    """
+    if gather_by not in (None, METHOD):
+        return
+    for manifest in manifests:
+        name = engine.asked_with or manifest.method
+        if issubclass(methods.load(name).Method, Recallable):
+            raise UsageError(
+                f"cannot answer from '{manifest.name}' with another model",
+                f"the method {name!r} attends to keys and values that {manifest.model['name']} "
+                "kept, and no other model has them",
+                f"Add --gather-by {WORDS}, so that text is gathered, or leave --answer-model out.",
+            )
+
+
+def by_words(
+    engine: Engine, documents: tuple[Document, ...], gather_by: str | None, index: PassageIndex
+) -> "ByWords | None":
+    """How another model answers without the one that read the documents; None: that is needed.
+
+    Args:
+        engine: the model that read them, with the one that answers.
+        documents: open.
+        gather_by: the gather source that the user names.
+        index: the words of their windows.
+    """
+    if gather_by is None:
+        scored = engine.asked_with is None and all(map(has_embeddings, documents))
+        gather_by = engine.profile.gather_by if scored else METHOD
+    check(gather_by)
+    if gather_by == METHOD or embeddings_of(gather_by) != "unused":
+        return None
+    names = dict.fromkeys(document.manifest.method for document in documents)
+    return ByWords(engine, documents, ", ".join(names), gather_by, index)
+
+
 def has_scores(way: Way, document: Document) -> bool:
     """Whether a method scores the document's tokens before a question is answered."""
     return isinstance(way, Scoring) and has_embeddings(document)
@@ -206,6 +269,7 @@ class Gatherer(ABC):
     ):
         self._engine, self.documents, self.name = engine, documents, name
         self._prefix = engine.prompt.prefix()
+        self._composer = composer_of(engine, documents)
         self.gathers_by, self.index = gathers_by, index
         self._total = sum(document.manifest.tokens for document in documents)
         if gather_by.embeddings(gathers_by) == "needed":
@@ -226,18 +290,60 @@ class Gatherer(ABC):
                 decode policy holds.
             LongctxError: all tokens are needed and do not fit.
         """
-        wanted = self._gather if question.gather is None else question.gather
-        options = question.decoding.options
-        fit = room(self._engine.window, *self._lengths(question), wanted, options.less)
-        options.require(len(self._prefix) + fit.tokens + len(question.ids))
-        (found,) = self._chosen(question, [fit.tokens], self._edges)
-        ids = self._ids(found.tokens)
+        engine, wanted = self._composer.engine, self._wanted(question)
+        prefix, asked = engine.prompt.prefix(), self._asked(question)
+        options, total = question.decoding.options, self._composer.total(wanted)
+        needed = (len(prefix), len(asked), question.reserved, total)
+        fit = room(engine.window, *needed, wanted, options.less)
+        found = self._to_read(question, fit.tokens, total)
+        read = self._composer.composed(found)
+        parts = (prefix, read.ids, asked)
+        options.require(sum(map(len, parts)))
         on_gathered()
-        parts = (self._prefix, ids, question.ids)
-        reserved, observed = question.reserved, options.observed
-        prompt, hidden = recompute(self._engine.decoder, *parts, reserved, observed)
-        policy = policies.load(question.decoding.name).Policy(options, prompt, self._engine.window)
-        return Begun(policy, hidden, torch.cat(parts), fit.dropped, lambda: found)
+        prompt, hidden = recompute(engine.decoder, *parts, question.reserved, options.observed)
+        policy = policies.load(question.decoding.name).Policy(options, prompt, engine.window)
+        return Begun(policy, hidden, torch.cat(parts), fit.dropped, lambda: found, len(asked), read)
+
+    def _wanted(self, question: Question) -> int | None:
+        """Prefix and document tokens to put before the model that answers; None: all, or fail."""
+        if question.gather is not None or self.gathers_by == METHOD:
+            return self._gather if question.gather is None else question.gather
+        answering = self._composer.engine
+        own = self._gather if answering is self._engine else _gather_of(answering)
+        return self._composer.reading.tokens or own
+
+    def _asked(self, question: Question) -> Tensor:
+        """The question's tokens for the model that answers."""
+        answering = self._composer.engine
+        if answering is self._engine:
+            return question.ids
+        return answering.prompt.question(question.words)[0]
+
+    def _to_read(self, question: Question, count: int, total: int) -> Chosen:
+        """What is put before the model that answers.
+
+        Args:
+            question: what was asked.
+            count: its tokens at most, without prefix and question.
+            total: its tokens of all documents.
+
+        Raises:
+            LongctxError: the method has no scores to choose by, and not everything fits.
+        """
+        if self.gathers_by != METHOD:
+            measure = self._composer.measure(question.passages, total)
+            width = self._composer.reading.units
+            return self._chosen(question, [count], self._edges, width, measure)[0]
+        if self._composer.engine is self._engine:
+            return self._chosen(question, [count], self._edges)[0]
+        if count >= total:
+            nothing = torch.zeros(0)
+            return everything(Chosen(Scores(nothing, nothing), nothing), self._total)
+        self.require_search()
+        counts = [max(1, count * step // STEPS) for step in range(STEPS, 0, -1)]
+        found = self._chosen(question, counts, self._edges)
+        fitting = (one for one in found if len(self._composer.composed(one).ids) <= count)
+        return next(fitting, found[-1])
 
     def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
         """The best tokens at each budget; they may exceed the window.
@@ -262,33 +368,41 @@ class Gatherer(ABC):
             return self._method_scores(question)
         return token_scores(self.ranked(question))
 
-    def ranked(self, question: Question) -> Ranked:
+    def ranked(self, question: Question, width: int = WINDOW) -> Ranked:
         """How well each window fits, by a gather source other than the method's own rule.
+
+        Args:
+            question: what is sought.
+            width: units of a window.
 
         Raises:
             StateMismatch: a document is damaged.
         """
         with_meaning = all(map(self._has_embeddings, self.documents))
-        sought = Sought(
-            question.words, (lambda: self._maxima(question)) if with_meaning else None, self.index
-        )
+        maxima = (lambda: self._maxima(question)) if with_meaning else None
+        sought = Sought(question.words, maxima, self.index, width)
         return gather_by.load(self.gathers_by).rank(sought)
 
     def _lengths(self, question: Question) -> tuple[int, int, int, int]:
         return len(self._prefix), len(question.ids), question.reserved, self._total
 
     def _chosen(
-        self, question: Question, counts: Sequence[int], edges: tuple[int, int]
+        self,
+        question: Question,
+        counts: Sequence[int],
+        edges: tuple[int, int],
+        width: int = WINDOW,
+        measure: Measure = AS_STORED,
     ) -> list[Chosen]:
         """What is gathered at each budget; only the method's own rule uses `edges`."""
         if self.gathers_by == METHOD:
             scores = self._method_scores(question)
             tokens = [self._top_tokens(scores, count, edges) for count in counts]
             return [Chosen(scores, some) for some in tokens]
-        ranked = self.ranked(question)
+        ranked = self.ranked(question, width)
         scores = token_scores(ranked)
-        passages = best_passages(ranked, self.documents, counts)
-        return [Chosen(scores, some, ranked) for some in passages]
+        passages = best_passages(ranked, self.documents, counts, measure)
+        return [gathered(scores, ranked, some) for some in passages]
 
     def _require_embeddings(self) -> None:
         for document in self.documents:
@@ -323,9 +437,36 @@ class Gatherer(ABC):
             LongctxError: it is such a method.
         """
 
-    @abstractmethod
-    def _ids(self, chosen: Tensor) -> Tensor:
-        """The ids of the chosen tokens."""
+
+def _gather_of(engine: Engine) -> int:
+    """Prefix and document tokens that a model's own profile gathers by its usual method."""
+    chosen = engine.profile
+    named = (chosen.methods.get(chosen.method) or {}).get("gather")
+    return named if isinstance(named, int) else min(GATHER, engine.window // 2)
+
+
+class ByWords(Gatherer):
+    """Puts passages that share words with the question before another model than has read them.
+
+    No method, and so no model, is needed to choose them.
+    """
+
+    _gather, _edges = None, (0, 0)
+
+    def _has_embeddings(self, document: Document) -> bool:
+        return False
+
+    def _maxima(self, question: Question) -> Maxima:
+        raise AssertionError("they are not used")
+
+    def _method_scores(self, question: Question) -> Scores:
+        raise AssertionError("a gather source chooses")
+
+    def _top_tokens(self, scores: Scores, count: int, edges: tuple[int, int]) -> Tensor:
+        raise AssertionError("a gather source chooses")
+
+    def require_search(self) -> None:
+        """See `Gatherer.require_search`: words are always there."""
 
 
 class Gathering(Gatherer):
@@ -409,9 +550,6 @@ class Gathering(Gatherer):
         if self.gathers_by == METHOD:
             _require_search(self._method, self.name, self._document)
 
-    def _ids(self, chosen: Tensor) -> Tensor:
-        return token_ids(self._document, chosen, self._engine)
-
 
 def require_numbers(values: Tensor, documents: Sequence[Document]) -> None:
     """Refuses results with NaN or infinity, which can come from a document's stored data.
@@ -464,7 +602,8 @@ class Recalling:
         on_gathered()
         prompt = torch.cat([self._engine.prompt.prefix(), question.ids])
         decoded = policy(question.decoding.options, memory, self._engine.window)
-        return Begun(decoded, hidden, prompt, 0, lambda: self._chosen(memory, question.gather))
+        found = partial(self._chosen, memory, question.gather)
+        return Begun(decoded, hidden, prompt, 0, found, len(question.ids))
 
     def _policy(self, name: str, memory: Recalled) -> Callable[..., Policy]:
         known = {each: policies.load(each).Policy for each in {name, *policies.names()}}
@@ -517,23 +656,6 @@ class Recalling:
         scores = memory.scores(self._document.manifest.tokens)
         _require_all(len(scores.raw), self._document, kept.GROUP)
         return Scores(scores.raw.cpu(), scores.pooled.cpu())
-
-
-def token_ids(document: Document, tokens: Tensor, engine: Engine) -> Tensor:
-    """The ids of a document's tokens.
-
-    Args:
-        document: the open document.
-        tokens: (n,) ascending.
-        engine: the model.
-
-    Raises:
-        StateMismatch: the model's vocabulary lacks some of them.
-    """
-    ids = document.take("tokens", tokens)["ids"].long()
-    if ((ids < 0) | (ids >= engine.files.config.vocab_size)).any():
-        raise _damaged(document, "tokens that the model does not have")
-    return ids
 
 
 def _require_search(method: Way, name: str, document: Document) -> None:

@@ -29,6 +29,9 @@ class Setup:
         keep_kv: when reading, keep keys and values too, if the method can.
         kv_dtype: when reading, how they are kept; None: as the profile says.
         decode: when asking, decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the profile's.
+        answer_model: when asking, the model that answers from the gathered text; None: the one
+            that searches.
+        answer_profile: its profile's name or YAML file; None: the one made for it.
         device: auto, cpu, mps, cuda or cuda:N.
         dtype: auto, bf16, fp16 or fp32; of this and `kv_dtype`, torch's names become ours.
         threads: CPU threads; None: PyTorch's choice.
@@ -40,6 +43,8 @@ class Setup:
     keep_kv: bool = False
     kv_dtype: str | None = None
     decode: str | None = None
+    answer_model: str | None = None
+    answer_profile: str | None = None
     device: str = "auto"
     dtype: str = "auto"
     threads: int | None = None
@@ -48,6 +53,34 @@ class Setup:
         object.__setattr__(self, "dtype", dtypes.short(self.dtype))
         if self.kv_dtype is not None:
             object.__setattr__(self, "kv_dtype", dtypes.short(self.kv_dtype))
+
+
+WHOLE = "full"  # the method of a model that only answers: its prompt is attended to as it is
+
+
+def answering(setup: Setup) -> Setup | None:
+    """The setup of another model that answers; None: the one that searches answers too.
+
+    Raises:
+        UsageError: a profile is named for a model that is not.
+    """
+    if setup.answer_model is None:
+        if setup.answer_profile is not None:
+            raise UsageError(
+                f"cannot use the answering model's profile {setup.answer_profile!r}",
+                "no such model is named",
+                "Give --answer-model too, or --profile in its place.",
+            )
+        return None
+    return Setup(
+        model=setup.answer_model,
+        profile=setup.answer_profile,
+        method=WHOLE,
+        decode=setup.decode,
+        device=setup.device,
+        dtype=setup.dtype,
+        threads=setup.threads,
+    )
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,15 @@ from longctx.core.contracts.memory import Place, Rows, Snapshot, Stored
 from longctx.core.contracts.method import Method, Way
 from longctx.core.decode import policies
 from longctx.core.decode.policies import Decoding
-from longctx.core.engine.choice import Recorded, Setup, method_of, options_of, profile_of, recorded
+from longctx.core.engine.choice import (
+    Recorded,
+    Setup,
+    answering,
+    method_of,
+    options_of,
+    profile_of,
+    recorded,
+)
 from longctx.core.engine.encode import encode
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.describe import describe
@@ -64,6 +72,8 @@ class Engine:
         decoding: how answers are decoded, unless a question overrides it.
         notes: what people should know of the choice of profile and options.
         dtype_chosen: the user named the dtype; else an unfinished document resumes in its own.
+        answerer: another model that answers; None: this one does.
+        lender: an engine of the same model, whose weights are used; None: it has its own.
     """
 
     files: ModelFiles
@@ -78,7 +88,19 @@ class Engine:
     decoding: Decoding = policies.USUAL
     notes: tuple[str, ...] = ()
     dtype_chosen: bool = False
+    answerer: "Engine | None" = None
+    lender: "Engine | None" = field(default=None, repr=False)
     _decoder: Decoder | None = field(default=None, repr=False)
+
+    @property
+    def key(self) -> tuple[str, str, torch.dtype]:
+        """What its weights in memory depend on."""
+        return str(self.files.folder), self.device, self.dtype
+
+    @property
+    def answering(self) -> "Engine":
+        """The engine of the model that answers."""
+        return self.answerer or self
 
     @property
     def decoder(self) -> Decoder:
@@ -87,11 +109,12 @@ class Engine:
         Raises:
             LongctxError: it does not fit, or does not run exactly.
         """
+        if self.lender is not None:
+            return self.lender.decoder
         if self._decoder is None:
-            key = str(self.files.folder), self.device, self.dtype
-            self._decoder = _staying.get(key) or self._load()
+            self._decoder = _staying.get(self.key) or self._load()
             if _stays:
-                _staying[key] = self._decoder
+                _staying[self.key] = self._decoder
         return self._decoder
 
     def _load(self) -> Decoder:
@@ -291,6 +314,11 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         notes=(*told, *notes),
         dtype_chosen=setup.dtype != "auto",
     )
+    other = answering(setup)
+    if other is not None:
+        engine.answerer = prepare(other)
+        if engine.answerer.key == engine.key:
+            engine.answerer.lender = engine
     if _log.isEnabledFor(logging.INFO):
         _tell(engine)
     return engine
@@ -321,10 +349,10 @@ def _tell(engine: Engine) -> None:
     facts(
         _log,
         "profile %s, method %s, decoding %s",
-        *(engine.profile.name, engine.method_name, engine.decoding.name),
+        *(engine.profile.name, engine.method_name, engine.answering.decoding.name),
         profile=engine.profile.name,
         method=engine.method_name,
-        decode=engine.decoding.name,
+        decode=engine.answering.decoding.name,
     )
     _log.debug("options of %s: %s", engine.method_name, engine.options)
     for note in engine.notes:

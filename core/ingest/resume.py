@@ -18,7 +18,7 @@ from longctx.core.store.library import Library
 from longctx.core.store.manifest import FINGERPRINT, Manifest
 
 # What a profile says about answers only; `threshold` in older versions.
-OF_ANSWERS = ("sampling", "decode", "decoding", "gather_by", "threshold")
+OF_ANSWERS = ("sampling", "decode", "decoding", "gather_by", "reading", "threshold")
 
 
 def header(engine: Engine) -> dict[str, object]:

@@ -14,6 +14,7 @@ from longctx.core.common.errors import UsageError
 from longctx.core.common.records import Reader
 from longctx.core.profile import safe_yaml
 from longctx.core.profile.described import Described, Shape
+from longctx.core.profile.reading import Reading
 from longctx.core.profile.sampling import Sampling
 
 PLACE = "{question}"  # where the template has the user's words
@@ -69,6 +70,7 @@ class Profile:
         decoding: options by decode policy, overriding the policy's own defaults.
         gather_by: the gather source by which passages are recomputed or found, as `--gather-by`
             takes it.
+        reading: how these passages are put before the model.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Profile:
     decode: str | None = None
     decoding: dict[str, dict[str, Any]] = field(default_factory=dict)
     gather_by: str = "hybrid"
+    reading: Reading = field(default_factory=Reading)
 
 
 def build(kind: type, values: Any, where: str, remedy: str = "Correct the profile.") -> Any:

@@ -35,6 +35,10 @@ class PromptEncoder:
         """(P,) token ids before the document."""
         return self._encode(self._prompt.prefix, None)[0]
 
+    def text(self, template: str) -> Tensor:
+        """(n,) token ids of a text of the profile's, which may contain special tokens."""
+        return self._encode(template, None)[0]
+
     def question(self, words: str) -> tuple[Tensor, Tensor]:
         """The question in its template.
 

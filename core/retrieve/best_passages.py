@@ -1,11 +1,13 @@
 """From ranked windows to gathered passages: whole sentences, best first.
 
 The published rules of methods take tokens (`top_tokens` in `core/ask/gather.py`); all other gather
-sources take passages, here. Knows nothing of how windows were ranked.
+sources take passages, here. Knows nothing of how windows were ranked, nor of models.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +20,8 @@ from longctx.core.store.document import Document
 
 MISSES = 16  # windows in a row without room, after which the rest would change little
 
+Run = tuple[int, int]  # tokens [first, end), numbered through all documents
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -27,37 +31,76 @@ class Chosen:
         scores: of all N tokens.
         tokens: (n,) the gathered ones, ascending.
         ranked: the windows that they were chosen from; None: a method's own rule chose tokens.
+        passages: the gathered tokens as passages, best first; None: a method's own rule chose them,
+            or everything was taken.
     """
 
     scores: Scores
     tokens: Tensor
     ranked: Ranked | None = None
+    passages: tuple[Run, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How much may be gathered, and how it is counted.
+
+    Attributes:
+        most: passages; None: as many as fit.
+        size: tokens that a run of the documents' tokens takes where it will be read.
+        between: tokens between two passages.
+        whole: tokens that all documents take; None: as many as they have.
+    """
+
+    most: int | None = None
+    size: Callable[[int, int], int] = lambda first, end: end - first
+    between: int = 0
+    whole: int | None = None
+
+
+AS_STORED = Measure()
 
 
 def best_passages(
-    ranked: Ranked, documents: Sequence[Document], counts: Sequence[int]
-) -> list[Tensor]:
-    """The tokens of the best windows, each grown to the ends of its sentences or lines.
+    ranked: Ranked,
+    documents: Sequence[Document],
+    counts: Sequence[int],
+    measure: Measure = AS_STORED,
+) -> list[tuple[Run, ...] | None]:
+    """The best windows, each grown to the ends of its sentences or lines.
 
-    Windows are taken best first while they fit; adjacent ones become one passage.
+    Windows are taken best first while they fit; those that touch or overlap become one passage,
+    with the rank of the best. It ends where one more passage would begin beyond the most.
 
     Args:
         ranked: the windows.
         documents: open, those of the windows.
         counts: the most tokens to gather; each count is a separate selection.
+        measure: how tokens are counted, and the most passages.
 
     Returns:
-        (at most count,) token indices for each count, ascending, numbered through all documents.
+        For each count, runs of one source each, best first, which together with what is between
+        them take at most `count` tokens; None: everything fits.
     """
     order = np.argsort(-ranked.scores, kind="stable")
-    sizes = _Grown(ranked, documents)
-    return [torch.from_numpy(np.flatnonzero(_taken(sizes, order, count))) for count in counts]
+    windows = _Grown(ranked, documents)
+    whole = windows.total if measure.whole is None else measure.whole
+    return [None if n >= whole else _taken(windows, order, n, measure) for n in counts]
+
+
+def gathered(scores: Scores, ranked: Ranked, passages: tuple[Run, ...] | None) -> Chosen:
+    """What is gathered: the tokens of passages, or all where there are none."""
+    taken = np.full(int(ranked.units.first_tokens[-1]), passages is None)
+    for first, end in passages or ():
+        taken[first:end] = True
+    return Chosen(scores, torch.from_numpy(np.flatnonzero(taken)), ranked, passages)
 
 
 def token_scores(ranked: Ranked) -> Scores:
     """Each token's score: that of the best window containing it, (N,) float64."""
     units = ranked.units
-    best = torch.from_numpy(np.repeat(units.best(ranked.scores), units.lengths))
+    of_units = units.best_of(ranked.scores, ranked.windows)
+    best = torch.from_numpy(np.repeat(of_units, units.lengths))
     return Scores(best, best)
 
 
@@ -66,21 +109,26 @@ class _Grown:
 
     def __init__(self, ranked: Ranked, documents: Sequence[Document]):
         self._units, self._windows, self._documents = ranked.units, ranked.windows, documents
-        self._known: dict[int, tuple[int, int]] = {}
+        self._known: dict[int, Run] = {}
 
     @property
     def total(self) -> int:
         """Tokens of all documents."""
         return int(self._units.first_tokens[-1])
 
-    def bare(self, window: int) -> tuple[int, int]:
+    def bare(self, window: int) -> Run:
         """Tokens [first, end) of a window before it is grown."""
         first, last = self._windows[window]
         return int(self._units.tokens[first]), int(
             self._units.tokens[last] + self._units.lengths[last]
         )
 
-    def __getitem__(self, window: int) -> tuple[int, int]:
+    def source(self, window: int) -> tuple[int, int]:
+        """A window's document and source."""
+        unit = self._windows[window, 0]
+        return int(self._units.documents[unit]), int(self._units.sources[unit])
+
+    def __getitem__(self, window: int) -> Run:
         if window not in self._known:
             first, end = self.bare(window)
             number = int(self._units.documents[self._windows[window, 0]])
@@ -90,23 +138,85 @@ class _Grown:
         return self._known[window]
 
 
-def _taken(windows: _Grown, order: np.ndarray, count: int) -> np.ndarray:
-    """(N,) bool, the tokens of the windows taken."""
-    taken = np.zeros(windows.total, bool)
-    if count >= windows.total:
-        return ~taken
-    left, missed = count, 0
-    for window in order.tolist():
-        first, end = windows[window]
-        if left == count and end - first > left:  # not even the best window fits when grown
-            first, end = windows.bare(window)
-            end = min(end, first + left)
-        new = end - first - int(np.count_nonzero(taken[first:end]))
-        if new <= left:
-            taken[first:end] = True
-            left, missed = left - new, 0
-        else:
-            missed += 1
-        if missed > MISSES or not left:
+class _Passage(NamedTuple):
+    """A passage in the making; its rank is that of its best window."""
+
+    first: int
+    end: int
+    source: tuple[int, int]
+    size: int
+    rank: int
+
+
+class _Passages:
+    """The passages taken so far, in the order of the documents.
+
+    Attributes:
+        used: tokens that they take, with what is between them.
+    """
+
+    def __init__(self, measure: Measure):
+        self._measure, self._held = measure, list[_Passage]()
+        self.used = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def is_one_more(self, first: int, end: int, source: tuple[int, int]) -> bool:
+        """Whether tokens [first, end) would be a passage beyond the most."""
+        low, high = self._touched(first, end, source)
+        return low == high and len(self) == self._measure.most
+
+    def add(self, first: int, end: int, source: tuple[int, int], rank: int, most: int) -> bool:
+        """Takes tokens [first, end) if all then take at most `most`; returns whether they do."""
+        low, high = self._touched(first, end, source)
+        old = self._held[low:high]
+        for passage in old:
+            first, end = min(first, passage.first), max(end, passage.end)
+            rank = min(rank, passage.rank)
+        new = _Passage(first, end, source, self._measure.size(first, end), rank)
+        held = [*self._held[:low], new, *self._held[high:]]
+        gaps = self._measure.between * (1 - len(old) if self._held else 0)
+        used = self.used + gaps + new.size - sum(passage.size for passage in old)
+        if used > most:
+            return False
+        self._held, self.used = held, used
+        return True
+
+    def _touched(self, first: int, end: int, source: tuple[int, int]) -> tuple[int, int]:
+        """The passages [low, high) of a source that touch or overlap [first, end)."""
+        low = high = bisect_left(self._held, (first, end))
+        while low and self._held[low - 1].source == source and self._held[low - 1].end >= first:
+            low -= 1
+        while high < len(self._held) and self._held[high].source == source:
+            if self._held[high].first > end:
+                break
+            high += 1
+        return low, high
+
+    def best_first(self) -> Iterator[Run]:
+        """The runs of their tokens."""
+        for passage in sorted(self._held, key=lambda passage: passage.rank):
+            yield passage.first, passage.end
+
+
+def _taken(windows: _Grown, order: np.ndarray, count: int, measure: Measure) -> tuple[Run, ...]:
+    """The passages of the windows taken, best first."""
+    taken, missed = _Passages(measure), 0
+    for rank, window in enumerate(order.tolist()):
+        (first, end), source = windows[window], windows.source(window)
+        if not taken and measure.size(first, end) > count:  # not even the best fits when grown
+            first, end = _cut(*windows.bare(window), count, measure)
+        if taken.is_one_more(first, end, source):
             break
-    return taken
+        missed = 0 if taken.add(first, end, source, rank, count) else missed + 1
+        if missed > MISSES or taken.used == count:
+            break
+    return tuple(taken.best_first())
+
+
+def _cut(first: int, end: int, count: int, measure: Measure) -> Run:
+    """The beginning of a window, of `count` tokens at most where its first token leaves room."""
+    while end - first > 1 and (size := measure.size(first, end)) > count:
+        end = first + max(1, min(end - first - 1, (end - first) * count // size))
+    return first, end

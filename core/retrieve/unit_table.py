@@ -119,6 +119,19 @@ class Units:
         known = np.append(scores, np.array(-np.inf, scores.dtype))  # what -1 picks
         return known[self.of_unit].max(axis=1, initial=-np.inf)
 
+    def best_of(self, scores: np.ndarray, spans: np.ndarray) -> np.ndarray:
+        """The best score of the stretches containing each unit, (U,) float64.
+
+        Args:
+            scores: (S,) one for each stretch.
+            spans: (S, 2) first and last unit of each.
+        """
+        best = np.full(len(self), -np.inf)
+        first, last = spans.T
+        for step in range(int((last - first).max(initial=0)) + 1):
+            np.maximum.at(best, np.minimum(first + step, last), scores)
+        return best
+
 
 def _of_one(manifest: Manifest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sources, first tokens in the document and lengths of its units."""

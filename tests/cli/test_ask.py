@@ -431,3 +431,46 @@ def test_a_flipped_byte_is_found(asking, library):
     result = asking("ask", "who?")
     assert result.exit_code == 13
     assert shard.name in result.stderr
+
+
+# --- how many passages, and another model that answers ---
+
+
+@pytest.fixture(scope="session")
+def other_model(make_model_folder, tmp_path_factory):
+    """A folder of a model with another tokenizer, and no profile made for it."""
+    folder = tmp_path_factory.mktemp("models") / "second"
+    return make_model_folder(folder, "a boat came home with news of rain and salt", 300)
+
+
+def test_passages_limit_what_is_read_and_json_says_so(asking):
+    usual = json.loads(asking("ask", QUESTION, "--json", "--gather", 150).stdout)
+    few = json.loads(asking("ask", QUESTION, "--json", "--gather", 150, "--passages", 1).stdout)
+    assert usual["state"]["read"]["tokens"] == usual["tokens"]["gathered"]
+    assert few["state"]["read"]["passages"] == 1 == len(few["passages"])
+    assert few["state"]["read"]["order"] == "document"
+    assert asking("ask", QUESTION, "--passages", 0).exit_code == 2
+
+
+def test_another_model_answers(asking, other_model, model_folder, monkeypatch):
+    found = asking("ask", QUESTION, "--json", "--answer-model", other_model)
+    assert (found.exit_code, found.stderr) == (0, "document: book (the latest)\n")
+    state = json.loads(found.stdout)["state"]
+    assert (state["model"], state["answer_model"]) == (str(model_folder), str(other_model))
+    assert 0 < state["read"]["tokens"] <= 128
+    monkeypatch.setenv("LONGCTX_ANSWER_MODEL", str(other_model))
+    told = asking("ask", QUESTION, "-v", "--doc", "book").stderr
+    assert re.search(rf"put before {other_model}: \d+ tokens in \d+ passages \(document\)", told)
+    lines = [
+        json.loads(line) for line in asking("ask", "-", input="who?\nwhere?\n").stdout.splitlines()
+    ]
+    assert [line["state"]["answer_model"] for line in lines] == [str(other_model)] * 2
+
+
+def test_a_model_that_cannot_answer_is_refused_with_what_to_do(asking):
+    refused = asking("ask", QUESTION, "--answer-model", "./no-such-model")
+    assert refused.exit_code == 2
+    assert "no-such-model" in refused.stderr
+    refused = asking("ask", QUESTION, "--answer-profile", "tiny")
+    assert refused.exit_code == 2
+    assert "Give --answer-model too" in refused.stderr

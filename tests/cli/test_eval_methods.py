@@ -197,6 +197,22 @@ def test_qa_tells_what_it_leaves_out(longctx, library, sheet, monkeypatch):
     assert (named.exit_code, named.stdout) == (1, "")
 
 
+def test_qa_of_another_model_that_answers(
+    longctx, library, sheet, model_options, make_model_folder, tmp_path
+):
+    folder = make_model_folder(tmp_path / "other", "a boat came home with news of rain", 300)
+    command = ["eval", "qa", "book", sheet, "--gather", 20, "--gather-by", "bm25", *model_options]
+    command += ["--json", "--out", tmp_path / "out"]
+    found = longctx(*command, "--answer-model", folder)
+    assert found.exit_code == 0, found.stderr
+    (document,) = json.loads(found.stdout)["documents"]
+    assert document["settings"]["answerer"]["model"] == str(folder)
+    assert document["settings"]["model"] != str(folder)
+    other = longctx(*command)
+    assert other.exit_code == 2  # these are results of another run
+    assert "out" in other.stderr
+
+
 def test_arguments_name_documents_and_their_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "b=c.jsonl").touch()

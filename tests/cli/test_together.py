@@ -17,6 +17,7 @@ from longctx.core.store.library import Library
 SAMPLES = Path(__file__).parents[2] / "samples"
 QUESTION = "who wrote of the boat?"
 PLACE = re.compile(r"(\w+): .*?(\w+)\.txt:\d+: ")
+ASKED_STATE = {"answer_model", "read"}
 EXTRA_STATE = {"asked", "left_out", "skipped"}
 USUAL_STATE = {
     *("without_embeddings", "counted_again"),
@@ -94,8 +95,8 @@ def test_json_says_of_each_document_what_was_asked(asking):
     one = json.loads(asking("ask", QUESTION, "--json", "--doc", "book").stdout)
     assert values.keys() == one.keys()
     assert values["passages"][0].keys() == one["passages"][0].keys()
-    assert one["state"].keys() == USUAL_STATE
-    assert values["state"].keys() == USUAL_STATE | EXTRA_STATE
+    assert one["state"].keys() == USUAL_STATE | ASKED_STATE
+    assert values["state"].keys() == USUAL_STATE | ASKED_STATE | EXTRA_STATE
     asked = values["state"]["asked"]
     assert [part["name"] for part in asked] == values["documents"] == ["letter", "book"]
     assert sum(part["gathered"] for part in asked) == values["tokens"]["gathered"]

@@ -200,6 +200,7 @@ def _settings(session: Session, placed: list[PlacedQuestion], wanted: QuestionTe
         (one.item.question, one.item.answers, one.counted, one.tokens, one.query.spans)
         for one in placed
     ]
+    other = {} if engine.answerer is None else {"answerer": of_model(engine.answerer)}
     return {
         "eval": "qa",
         "schema": SCHEMA_VERSION,
@@ -208,11 +209,12 @@ def _settings(session: Session, placed: list[PlacedQuestion], wanted: QuestionTe
         "questions": sha256(repr(asked).encode()).hexdigest(),
         "budgets": [*wanted.budgets],
         "answer_gather": wanted.answer_gather,
-        "decode": str(engine.decoding),
+        "decode": str(engine.answering.decoding),
         "method": manifest.method,
         "asked_with": engine.asked_with,
         "options": manifest.options,
         **of_model(engine),
+        **other,
     }
 
 

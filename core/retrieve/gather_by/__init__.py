@@ -34,11 +34,13 @@ class Sought:
         maxima: gives the best cosine of each question token in each unit; None: a document has no
             embeddings.
         index: the words of the documents' windows.
+        width: units of a window.
     """
 
     words: str
     maxima: "Callable[[], Maxima] | None"
     index: "PassageIndex"
+    width: int = 2
 
 
 class GatherSource(Contract, abstract=True):

@@ -4,7 +4,6 @@ It ranks windows of 128 tokens; `PassageIndex` makes them and counts their words
 """
 
 from longctx.core.retrieve import gather_by
-from longctx.core.retrieve.lexical import WINDOW
 from longctx.core.retrieve.ranked import Ranked
 
 
@@ -15,5 +14,6 @@ class GatherSource(gather_by.GatherSource):
 
     def rank(self, sought: gather_by.Sought) -> Ranked:
         """See `gather_by.GatherSource`."""
-        units, words = sought.index.units, sought.index.window_scores(sought.words)
-        return Ranked(units, units.spans(WINDOW), words, words, None)
+        units, width = sought.index.units, sought.width
+        words = sought.index.window_scores(sought.words, width)
+        return Ranked(units, units.spans(width), words, words, None)

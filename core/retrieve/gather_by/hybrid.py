@@ -9,7 +9,7 @@ development questions (docs/benchmarks/accuracy.md, "Gather recall").
 import numpy as np
 
 from longctx.core.retrieve import gather_by
-from longctx.core.retrieve.lexical import STRETCH, WINDOW
+from longctx.core.retrieve.lexical import STRETCH
 from longctx.core.retrieve.ranked import Ranked
 
 
@@ -20,16 +20,15 @@ class GatherSource(gather_by.GatherSource):
 
     def rank(self, sought: gather_by.Sought) -> Ranked:
         """Ranks windows by both; by words alone where there are no embeddings."""
-        units = sought.index.units
-        words = sought.index.window_scores(sought.words)
+        units, width = sought.index.units, sought.width
+        words = sought.index.window_scores(sought.words, width)
         maxima = sought.maxima() if sought.maxima else None
-        meaning = maxima.scores(WINDOW) if maxima else None
-        windows, stretches = units.spans(WINDOW), units.spans(STRETCH)
+        meaning = maxima.scores(width) if maxima else None
+        windows, stretches = units.spans(width), units.spans(STRETCH)
         around = _both(
             sought.index.window_scores(sought.words, STRETCH), maxima and maxima.scores(STRETCH)
         )
-        best = _best(around, stretches, len(units))
-        near = z_scores(best[windows].mean(axis=1))
+        near = z_scores(_means(units.best_of(around, stretches), windows))
         return Ranked(units, windows, _both(words, meaning) + near, words, meaning)
 
 
@@ -46,10 +45,10 @@ def z_scores(values: np.ndarray) -> np.ndarray:
     return (values - values.mean()) / values.std()
 
 
-def _best(scores: np.ndarray, stretches: np.ndarray, units: int) -> np.ndarray:
-    """The best score of the stretches containing each unit, (U,)."""
-    best = np.full(units, -np.inf)
-    first, last = stretches.T
+def _means(values: np.ndarray, windows: np.ndarray) -> np.ndarray:
+    """The mean over each window's units, (W,), of one number for each unit, (U,)."""
+    first, last = windows.T
+    total = np.zeros(len(windows))
     for step in range(int((last - first).max(initial=0)) + 1):
-        np.maximum.at(best, np.minimum(first + step, last), scores)
-    return best
+        total += np.where(first + step <= last, values[np.minimum(first + step, last)], 0)
+    return total / (last - first + 1)

@@ -5,7 +5,6 @@ It ranks windows of 128 tokens by late interaction over the embeddings that REFO
 """
 
 from longctx.core.retrieve import gather_by
-from longctx.core.retrieve.lexical import WINDOW
 from longctx.core.retrieve.ranked import Ranked
 
 
@@ -18,5 +17,5 @@ class GatherSource(gather_by.GatherSource):
         """See `gather_by.GatherSource`."""
         assert sought.maxima, "embeddings are needed"
         maxima = sought.maxima()
-        meaning = maxima.scores(WINDOW)
-        return Ranked(maxima.units, maxima.units.spans(WINDOW), meaning, None, meaning)
+        meaning = maxima.scores(sought.width)
+        return Ranked(maxima.units, maxima.units.spans(sought.width), meaning, None, meaning)

@@ -16,7 +16,6 @@ from longctx.core.ingest.ingest import ingest
 from longctx.core.model.files import ModelFiles
 from longctx.core.profile import profile
 from longctx.core.profile.sampling import Sampling
-from longctx.core.retrieve.gather_by import METHOD
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import MANIFEST
 
@@ -164,7 +163,6 @@ def test_raas_answers_beyond_the_window(setup_random, tmp_path, book, monkeypatc
 def test_a_prompt_that_a_policy_refuses_is_not_read(setup_random, tmp_path, book, monkeypatch):
     ingest(tmp_path / "library", [book], setup_random)
     with Session(tmp_path / "library", None, setup_random) as session:
-        monkeypatch.setattr(type(session._way("", METHOD)), "ranked", None)
         monkeypatch.setattr(strategies, "recompute", None)
         with pytest.raises(UsageError, match=r"RaaS has . pages.*Raise `budget` to \d+ or more"):
             session.ask("who?", decode="raas:budget=80")

@@ -1,5 +1,7 @@
 """What passages may be gathered by: its names, and each source against sums by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,8 @@ from longctx.core.retrieve import gather_by
 from longctx.core.retrieve.gather_by import Sought
 from longctx.core.retrieve.late_interaction import Maxima
 from longctx.core.retrieve.ranked import Ranked
+
+ALONE = ("bm25", "maxsim")
 
 
 def rank(name: str, wanted: Sought) -> Ranked:
@@ -49,12 +53,13 @@ def test_maxsim_is_standardised_over_windows_and_asks_for_no_words():
     assert found.words is None
 
 
-def test_hybrid_adds_both_at_two_scales():
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_hybrid_adds_both_at_two_scales(width):
     generator = np.random.default_rng(7)
     units = units_of(11, 3, 1)
     words = generator.integers(0, 4, 15).astype(float)
     best = torch.from_numpy(generator.random((15, 4)).astype(np.float32))
-    found = rank("hybrid", sought(units, words.tolist(), best))
+    found = rank("hybrid", replace(sought(units, words.tolist(), best), width=width))
 
     sources = [(0, 11), (11, 14), (14, 15)]
 
@@ -77,9 +82,15 @@ def test_hybrid_adds_both_at_two_scales():
     unit = [
         max(s for s, part in zip(around, stretches(8), strict=True) if i in part) for i in range(15)
     ]
-    near = z(np.array([np.mean([unit[i] for i in part]) for part in stretches(2)]))
-    assert found.windows.tolist() == [[part[0], part[-1]] for part in stretches(2)]
-    assert np.allclose(found.scores, at(2) + near)
+    near = z(np.array([np.mean([unit[i] for i in part]) for part in stretches(width)]))
+    assert found.windows.tolist() == [[part[0], part[-1]] for part in stretches(width)]
+    assert np.allclose(found.scores, at(width) + near)
+    parts = [
+        rank(name, replace(sought(units, words.tolist(), best), width=width)) for name in ALONE
+    ]
+    assert all(part.windows.tolist() == found.windows.tolist() for part in parts)
+    assert parts[0].scores.tolist() == found.words.tolist()
+    assert parts[1].scores.tolist() == found.meaning.tolist()
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e-30, 3e8])

@@ -1,0 +1,56 @@
+"""How gathered passages are put before a model, as a profile may set it.
+
+Only the values, each checked when given; `core/ask/composing.py` uses them. Imports no model
+library.
+"""
+
+from dataclasses import dataclass
+
+from longctx.core.common.errors import UsageError
+
+UNIT = 64  # tokens of a unit, the smallest window (core/retrieve/unit_table.py)
+WINDOWS = (UNIT, 2 * UNIT, 4 * UNIT)
+DOCUMENT, BEST_FIRST, BEST_LAST = ORDERS = ("document", "best-first", "best-last")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How what a gather source chooses is put before the model.
+
+    A document that fits `tokens` as a whole is put before it as it is.
+
+    Attributes:
+        tokens: prefix and gathered tokens that the model reads well, separators included; None: the
+            method's `gather`.
+        passages: the most passages; None: as many as fit.
+        window: tokens of a window before it is grown to whole sentences, one of WINDOWS.
+        order: of the passages, one of ORDERS.
+        separator: text between two passages.
+        quote: answers are stretches of the passages.
+
+    Raises:
+        UsageError: a value is out of range.
+    """
+
+    tokens: int | None = None
+    passages: int | None = None
+    window: int = 2 * UNIT
+    order: str = DOCUMENT
+    separator: str = ""
+    quote: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "passages"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"`{name}` is {value}", "", "Write 1 or more, or leave it out.")
+        for name, known in (("window", WINDOWS), ("order", ORDERS)):
+            value = getattr(self, name)
+            if value not in known:
+                told = ", ".join(map(str, known))
+                raise UsageError(f"`{name}` is {value!r}", "", f"Write one of {told}.")
+
+    @property
+    def units(self) -> int:
+        """Units of a window."""
+        return self.window // UNIT

@@ -1,0 +1,205 @@
+"""Passages before the model: which, in which order, with what between; real small models."""
+
+import dataclasses
+import itertools
+from contextlib import ExitStack
+from pathlib import Path
+
+import composing_transcription as transcription
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from longctx.core.ask import candidates, strategies
+from longctx.core.ask.asking import Asking
+from longctx.core.ask.joint_session import JointSession
+from longctx.core.ask.session import Session
+from longctx.core.engine.choice import Setup
+from longctx.core.ingest.ingest import ingest
+from longctx.core.profile.sampling import Sampling
+from longctx.core.retrieve import unit_table
+from longctx.core.store.library import Library
+
+pytestmark = pytest.mark.usefixtures("models_loaded_once")
+LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(60)]
+for number in (8, 40):
+    LINES[number] += " past a zeppelin"
+QUESTION = "which boat came home past the zeppelin?"
+FEW = Sampling(max_new_tokens=2)
+
+
+@pytest.fixture(autouse=True)
+def small_units(monkeypatch):
+    monkeypatch.setattr(unit_table, "UNIT", 16)
+
+
+@pytest.fixture(scope="module")
+def setup(model_folder) -> Setup:
+    profile = str(model_folder / "profile.yaml")
+    return Setup(model=str(model_folder), profile=profile, device="cpu", dtype="fp32", threads=1)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory, setup) -> Path:
+    """A long document, one of two sources, and a short one."""
+    folder = tmp_path_factory.mktemp("composing")
+    texts = {"long": LINES, "one": LINES[:20], "two": LINES[35:55], "short": LINES[40:41]}
+    for name, lines in texts.items():
+        (folder / f"{name}.txt").write_text("\n".join(lines))
+    for name, sources in {"long": ["long"], "both": ["one", "two"], "short": ["short"]}.items():
+        ingest(folder / "library", [str(folder / f"{s}.txt") for s in sources], setup, name)
+    return folder / "library"
+
+
+@pytest.fixture
+def opened(library, setup, tmp_path):
+    """Opens documents with a `reading` in the profile."""
+    with ExitStack() as stack:
+
+        def open_session(reading: str, *names: str) -> Asking:
+            text = f"{Path(setup.profile).read_text()}reading: {{{reading}}}\n"
+            (tmp_path / "reading.yaml").write_text(text)
+            changed = dataclasses.replace(setup, profile=str(tmp_path / "reading.yaml"))
+            if len(names) == 1:
+                return stack.enter_context(Session(library, names[0], changed))
+            chosen = candidates.of_names(Library.open(library), names)
+            return stack.enter_context(JointSession(chosen, changed))
+
+        yield open_session
+
+
+@pytest.fixture
+def prompts(monkeypatch) -> list[tuple[list[int], ...]]:
+    """Prefix, document's part and question of each prompt, as they are given to the model."""
+    seen, recompute = [], strategies.recompute
+
+    def noted(*given):
+        seen.append(tuple(part.tolist() for part in given[1:4]))
+        return recompute(*given)
+
+    monkeypatch.setattr(strategies, "recompute", noted)
+    return seen
+
+
+def test_defaults_are_the_gathered_tokens_in_the_order_of_the_document(opened, prompts):
+    session = opened("", "long")
+    answer = session.ask(QUESTION, 150, FEW)
+    in_order = sorted(answer.passages, key=lambda passage: passage.start)
+    assert len(in_order) > 1
+    text = "".join(passage.text for passage in in_order)
+    assert session.engine.files.tokenizer.decode(prompts[0][1]) == text
+    read = {"tokens": len(prompts[0][1]), "passages": len(in_order), "order": "document"}
+    assert answer.state["read"] == read
+    assert answer.tokens["gathered"] == read["tokens"]
+    assert answer.state["answer_model"] == answer.state["model"]
+
+
+@pytest.mark.parametrize("order", ["document", "best-first", "best-last"])
+@pytest.mark.parametrize("names", [("long",), ("both",), ("both", "long")])
+def test_passages_stand_as_the_transcription_says(opened, prompts, order, names):
+    session = opened(f'order: {order}, separator: "\\n--\\n", passages: 3, tokens: 200', *names)
+    engine = session.engine
+    answer = session.ask(QUESTION, sampling=FEW)
+    separator = engine.files.tokenizer("\n--\n", add_special_tokens=False).input_ids
+    way = session._way(QUESTION, None)
+    asked = strategies.Question(*engine.prompt.question(QUESTION), 2, words=QUESTION)
+    found = way.begin(asked, lambda: None).found()
+    stored = [
+        i
+        for document in way.documents
+        for _, rows in document.rows("tokens", ("ids",))
+        for i in rows["ids"].tolist()
+    ]
+    given = (found.passages, order, separator, lambda run: stored[run[0] : run[1]])
+    assert prompts[0][1] == transcription.composed(*given)
+    assert 1 < len(found.passages) == len(answer.passages) <= 3
+    scores = [float(found.ranked.scores.max()), *[p.score for p in answer.passages]]
+    assert scores == pytest.approx(sorted(scores, reverse=True), abs=1e-5)
+    read = {"tokens": len(prompts[0][1]), "passages": len(found.passages), "order": order}
+    assert answer.state["read"] == read
+    between = len(separator) * (len(found.passages) - 1)
+    assert read["tokens"] == answer.tokens["gathered"] + between
+    assert read["tokens"] + len(prompts[0][0]) <= 200
+
+
+def test_logits_are_those_of_transformers_on_that_prompt(opened, prompts, model_folder):
+    session = opened('order: best-last, separator: "\\n", passages: 2', "long")
+    asked = strategies.Question(
+        *session.engine.prompt.question(QUESTION),
+        2,
+        decoding=session.engine.decoding,
+        words=QUESTION,
+    )
+    begun = session._way(QUESTION, None).begin(asked, lambda: None)
+    model = AutoModelForCausalLM.from_pretrained(model_folder).eval()
+    with torch.inference_mode():
+        wanted = model(torch.tensor([[*itertools.chain(*prompts[0])]])).logits[0, -1:]
+        got = session.engine.decoder.logits(begun.hidden)
+    assert torch.allclose(got, wanted, atol=1e-4)
+    assert begun.prompt.tolist() == [*itertools.chain(*prompts[0])]
+
+
+def test_what_fits_as_a_whole_is_read_as_it_is(opened, prompts):
+    plain = opened("", "short").ask(QUESTION, sampling=FEW)
+    answer = opened('order: best-first, separator: "--", passages: 1, window: 64', "short").ask(
+        QUESTION, sampling=FEW
+    )
+    assert prompts[0] == prompts[1]
+    assert answer.answer == plain.answer
+    assert answer.state["read"] == plain.state["read"]
+    few = opened("tokens: 20", "short").ask(QUESTION, sampling=FEW)
+    assert few.tokens["gathered"] < plain.tokens["gathered"]
+
+
+def test_the_published_rule_is_as_published(opened, prompts):
+    plain = opened("", "long").ask(QUESTION, sampling=FEW, gather_by="method")
+    reading = 'order: best-first, separator: "--", passages: 1, window: 64, tokens: 30'
+    changed = opened(reading, "long").ask(QUESTION, sampling=FEW, gather_by="method")
+    assert prompts[0] == prompts[1]
+    assert (changed.answer, changed.passages) == (plain.answer, plain.passages)
+
+
+def test_what_is_asked_for_overrides_the_profile(opened):
+    session = opened("tokens: 80, passages: 1", "long")
+    usual = session.ask(QUESTION, sampling=FEW)
+    assert usual.state["read"]["passages"] == 1
+    more = session.ask(QUESTION, 180, FEW, passages=2)
+    assert more.state["read"]["passages"] == 2
+    assert 80 < more.state["read"]["tokens"] < 180
+    assert session.find(QUESTION, 180).tokens["gathered"] > more.tokens["gathered"] / 2
+    assert "read" not in session.find(QUESTION).state
+
+
+@pytest.mark.parametrize(("window", "least", "most"), [(64, 16, 80), (256, 64, 140)])
+def test_windows_are_as_long_as_the_profile_says(opened, window, least, most):
+    session = opened(f"window: {window}, passages: 1, tokens: 200", "long")
+    (passage,) = session.ask(QUESTION, sampling=FEW, gather_by="bm25").passages
+    count = len(session.engine.files.tokenizer(passage.text).input_ids)
+    assert least <= count <= most
+    assert "zeppelin" in passage.text
+    assert passage.text.startswith("line")
+
+
+def test_other_readings_leave_a_document_unchanged(library, setup, tmp_path):
+    text = Path(setup.profile).read_text() + "reading: {passages: 2}\n"
+    (tmp_path / "two.yaml").write_text(text)
+    changed = dataclasses.replace(setup, profile=str(tmp_path / "two.yaml"))
+    assert ingest(library, [str(library.parent / "long.txt")], changed).status == "unchanged"
+
+
+@pytest.mark.parametrize(("read", "asked"), [("fp32", "bf16"), ("bf16", "fp32")])
+def test_a_state_of_one_number_format_is_asked_in_another(tmp_path, setup, read, asked):
+    (tmp_path / "book.txt").write_text("\n".join(LINES))
+    ingest(
+        tmp_path / "library", [str(tmp_path / "book.txt")], dataclasses.replace(setup, dtype=read)
+    )
+    gathered = []
+    for dtype in (read, asked):
+        with Session(
+            tmp_path / "library", None, dataclasses.replace(setup, dtype=dtype)
+        ) as session:
+            found = session.gathered(QUESTION, "hybrid", [150])[0]
+            gathered.append({*found.tolist()})
+            assert session.ask(QUESTION, 150, FEW).state["dtype"] == dtype
+    both = len(gathered[0] & gathered[1])
+    assert both > 0.8 * max(map(len, gathered))

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from longctx.core.ask.answer import INTERRUPTED, Answer, Found, decoded
 from longctx.core.ask.gather import passages
-from longctx.core.ask.strategies import Answering, Gatherer, Question, require_numbers
+from longctx.core.ask.quoting import quoted, require_quotable, wants_quotes
+from longctx.core.ask.strategies import Answering, Begun, Gatherer, Question, require_numbers
 from longctx.core.common.device import dtype_name
 from longctx.core.contracts.memory import Scores
 from longctx.core.decode.decode import Generation
@@ -94,6 +95,7 @@ class Asking(ABC):
         on_text: Callable[[str], None] = lambda text: None,
         decode: str | None = None,
         gather_by: str | None = None,
+        quote: bool | None = None,
     ) -> Answer:
         """Answers a question from the state.
 
@@ -107,19 +109,22 @@ class Asking(ABC):
             decode: decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the setup's.
             gather_by: a gather source, of `gather_by.names()`; None: the profile's where passages
                 are recomputed, else the method answers from all that it kept.
+            quote: whether the answer must be a stretch of the passages, or the phrase that they
+                have none; None: as the profile says.
 
         Raises:
-            UsageError: the question is empty or longer than the window, or the decode policy or
-                `gather_by` is unknown or does not fit how the document is asked.
+            UsageError: the question is empty or longer than the window, or the decode policy,
+                `gather_by` or `quote` is unknown or does not fit how the document is asked.
             LongctxError: `gather_by` needs scores that the document's method does not have.
         """
         engine, clock = self.engine, _Clock(self._load_s)
         with memory_told(engine, OUT_OF_MEMORY):
             way = self._way(question, gather_by)
             decoding = engine.decoding if decode is None else policy(decode, engine.profile)
-            return self._ask(
-                way, clock, question, gather, sampling or Sampling(), on_text, decoding
-            )
+            if quote is None:
+                quote = wants_quotes(engine.profile)
+            asked = question, gather, sampling or Sampling(), on_text, decoding, quote
+            return self._ask(way, clock, *asked)
 
     def _ask(
         self,
@@ -130,29 +135,72 @@ class Asking(ABC):
         sampling: Sampling,
         on_text: Callable[[str], None],
         decoding: Decoding,
+        quote: bool,
     ) -> Answer:
+        ends = self.engine.files.eos_ids()
+        if quote:
+            require_quotable(way, decoding, ends)
         sampling = sampling.over(self.engine.profile.sampling)
         limit = sampling.max_new_tokens or self.engine.profile.max_new_tokens
         asked = Question(*self.engine.prompt.question(question), limit, gather, decoding, question)
         begun = way.begin(asked, lambda: clock.mark("gather_s"))
         require_numbers(begun.hidden, way.documents)
-        prompt, ends = begun.prompt, self.engine.files.eos_ids()
-        answer = Generation(
-            self.engine.decoder, begun.policy, begun.hidden, prompt, sampling, limit, ends
+        answered = self._quoted if quote else self._generated
+        told = answered(way, begun, sampling, limit, ends, on_text, clock)
+        counts = {"question": len(asked.ids), "answer": told.pop("count"), "dropped": begun.dropped}
+        rate = told["tokens_per_s"]
+        _log.info(
+            "answered with %s tokens by %s, %s tokens/s", counts["answer"], decoding.name, rate
         )
+        spent = decoded(decoding, told.pop("spent"))
+        found = self._found(way, asked, begun.found(), counts, clock)
+        return Answer(**vars(found), **spent, **told)
+
+    def _generated(
+        self,
+        way: Answering,
+        begun: Begun,
+        sampling: Sampling,
+        limit: int,
+        ends: set[int],
+        on_text: Callable[[str], None],
+        clock: "_Clock",
+    ) -> dict[str, Any]:
+        """Decodes freely; returns what the `Answer` says of that."""
+        parts = begun.policy, begun.hidden, begun.prompt, sampling, limit, ends
+        answer = Generation(self.engine.decoder, *parts)
         answer.on_token = lambda: clock.mark("first_token_s")  # the first time counts
         text, whole = self._text(answer, on_text)
         rate = answer.tokens_per_s
-        counts = {"question": len(asked.ids), "answer": answer.count, "dropped": begun.dropped}
-        _log.info("answered with %s tokens by %s, %s tokens/s", answer.count, decoding.name, rate)
-        found = self._found(way, asked, begun.found(), counts, clock)
-        return Answer(
-            **vars(found),
-            answer=text,
-            stop=answer.stop if whole else INTERRUPTED,
-            **decoded(decoding, begun.policy.spent()),
-            tokens_per_s=None if rate is None else round(rate, 4),
-        )
+        return {
+            "answer": text,
+            "count": answer.count,
+            "stop": answer.stop if whole else INTERRUPTED,
+            "spent": begun.policy.spent(),
+            "tokens_per_s": None if rate is None else round(rate, 4),
+        }
+
+    def _quoted(
+        self,
+        way: Answering,
+        begun: Begun,
+        sampling: Sampling,
+        limit: int,
+        ends: set[int],
+        on_text: Callable[[str], None],
+        clock: "_Clock",
+    ) -> dict[str, Any]:
+        """The same for a quotation; Ctrl-C leaves none."""
+        parts = self.engine.decoder, self.engine.files.tokenizer, begun, way.documents
+        told: dict[str, Any] = {"answer": "", "count": 0, "stop": INTERRUPTED, "tokens_per_s": None}
+        try:
+            found = quoted(*parts, sorted(ends), limit)
+        except KeyboardInterrupt:
+            return {**told, "spent": begun.policy.spent()}
+        clock.mark("first_token_s")
+        on_text(found.text)
+        told |= {"answer": found.text, "count": found.tokens, "stop": "end"}
+        return {**told, "spent": found.spent, "quote": found.quote, "quoting": found.quoting}
 
     def _text(self, answer: Generation, on_text: Callable[[str], None]) -> tuple[str, bool]:
         """The text of an answer, and whether it is complete; Ctrl-C keeps the text so far."""

@@ -26,6 +26,7 @@ from longctx.core.decode.policies import Decoding
 from longctx.core.engine.setup import Engine
 from longctx.core.engine.window import room
 from longctx.core.kv import embeddings, kept
+from longctx.core.kv.prompt import Prompt
 from longctx.core.retrieve import gather_by
 from longctx.core.retrieve.best_passages import Chosen, best_passages, token_scores
 from longctx.core.retrieve.gather_by import METHOD, WORDS, Sought, check
@@ -75,6 +76,7 @@ class Begun:
         prompt: (n,) token ids that the model has seen in full.
         dropped: requested tokens that did not fit.
         found: gives the tokens that the answer is based on; called once the answer is complete.
+        cache: the prompt's keys and values; None: it was not read into a cache of its own.
     """
 
     policy: Policy
@@ -82,6 +84,7 @@ class Begun:
     prompt: Tensor
     dropped: int
     found: Callable[[], Chosen]
+    cache: Prompt | None = None
 
 
 class Answering(Protocol):
@@ -237,7 +240,7 @@ class Gatherer(ABC):
         reserved, observed = question.reserved, options.observed
         prompt, hidden = recompute(self._engine.decoder, *parts, reserved, observed)
         policy = policies.load(question.decoding.name).Policy(options, prompt, self._engine.window)
-        return Begun(policy, hidden, torch.cat(parts), fit.dropped, lambda: found)
+        return Begun(policy, hidden, torch.cat(parts), fit.dropped, lambda: found, prompt)
 
     def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
         """The best tokens at each budget; they may exceed the window.

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from longctx.core.ask.answer import INTERRUPTED, Answer, Found, decoded
 from longctx.core.ask.gather import passages
-from longctx.core.ask.quoting import quoted, require_quotable, wants_quotes
+from longctx.core.ask.quoting import quoted, quotes_by_default, require_quotable
 from longctx.core.ask.strategies import Answering, Begun, Gatherer, Question, require_numbers
 from longctx.core.common.device import dtype_name
 from longctx.core.contracts.memory import Scores
@@ -110,7 +110,7 @@ class Asking(ABC):
             gather_by: a gather source, of `gather_by.names()`; None: the profile's where passages
                 are recomputed, else the method answers from all that it kept.
             quote: whether the answer must be a stretch of the passages, or the phrase that they
-                have none; None: as the profile says.
+                have none; None: as the profile says, where it can be.
 
         Raises:
             UsageError: the question is empty or longer than the window, or the decode policy,
@@ -121,8 +121,11 @@ class Asking(ABC):
         with memory_told(engine, OUT_OF_MEMORY):
             way = self._way(question, gather_by)
             decoding = engine.decoding if decode is None else policy(decode, engine.profile)
+            how = way, decoding, engine.files.eos_ids(), engine.files.tokenizer
             if quote is None:
-                quote = wants_quotes(engine.profile)
+                quote = quotes_by_default(engine.profile, *how)
+            elif quote:
+                require_quotable(*how)
             asked = question, gather, sampling or Sampling(), on_text, decoding, quote
             return self._ask(way, clock, *asked)
 
@@ -138,8 +141,6 @@ class Asking(ABC):
         quote: bool,
     ) -> Answer:
         ends = self.engine.files.eos_ids()
-        if quote:
-            require_quotable(way, decoding, ends)
         sampling = sampling.over(self.engine.profile.sampling)
         limit = sampling.max_new_tokens or self.engine.profile.max_new_tokens
         asked = Question(*self.engine.prompt.question(question), limit, gather, decoding, question)

@@ -107,12 +107,31 @@ def wants_quotes(profile: Profile) -> bool:
     return bool(getattr(getattr(profile, "reading", None), "quote", False))
 
 
-def require_quotable(way: Answering, decoding: Decoding, ends: set[int]) -> None:
+def quotes_by_default(
+    profile: Profile, way: Answering, decoding: Decoding, ends: set[int], tokenizer: Any
+) -> bool:
+    """Whether a profile says that answers are quotations, where they can be."""
+    if not wants_quotes(profile):
+        return False
+    try:
+        require_quotable(way, decoding, ends, tokenizer)
+    except UsageError:
+        return False
+    return True
+
+
+def require_quotable(way: Answering, decoding: Decoding, ends: set[int], tokenizer: Any) -> None:
     """Refuses what cannot be asked for a quotation, before anything is read.
+
+    Args:
+        way: how the documents are asked.
+        decoding: how answers are decoded.
+        ends: token ids that end an answer.
+        tokenizer: of the model that answers.
 
     Raises:
         UsageError: nothing is gathered, or the decode policy keeps only a part of the prompt, or
-            the model never ends an answer.
+            the model never ends an answer, or its tokens are of unknown form.
     """
     if not isinstance(way, Gatherer):
         raise UsageError(
@@ -133,6 +152,7 @@ def require_quotable(way: Answering, decoding: Decoding, ends: set[int]) -> None
             "it has no token that ends an answer",
             "Use --no-quote.",
         )
+    spelling_of(tokenizer)
 
 
 def quoted(

@@ -89,7 +89,8 @@ def token_bytes(tokenizer: Any) -> Iterator[tuple[int, bytes]]:
         UsageError: it is of neither form.
     """
     backend = tokenizer.backend_tokenizer
-    parts = {*_types(json.loads(backend.to_str()).get("decoder"))}
+    decoder = backend.decoder
+    parts = {*_types(json.loads(decoder.__getstate__()) if decoder else None)}
     added = backend.get_added_tokens_decoder()
     if "ByteLevel" in parts:
         letters = {letter: byte for byte, letter in byte_letters().items()}

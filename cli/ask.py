@@ -71,6 +71,15 @@ def run(
         ),
     ] = None,
     decode: options.Decode = None,
+    quote: Annotated[
+        bool | None,
+        options.setting(
+            "--quote/--no-quote",
+            "Answer with an exact stretch of the gathered passages, the likeliest one under the "
+            "model, or with 'not in the text' where that is likelier; by default the profile's "
+            "choice, or free answers. Sampling options have no effect then.",
+        ),
+    ] = None,
     temperature: options.Temperature = None,
     top_p: options.TopP = None,
     top_k: options.TopK = None,
@@ -132,7 +141,7 @@ def run(
     with open_documents(place, chosen, partial, max_docs, gather_by, **setup) as session:
 
         def ask(words: str, on_text: Callable[[str], None] = lambda text: None) -> "Answer":
-            how = {"gather_by": gather_by, "passages": passages}
+            how = {"gather_by": gather_by, "passages": passages, "quote": quote}
             return session.ask(words, gather, sampling, on_text, **how)
 
         def answer(words: str) -> int:
@@ -182,6 +191,9 @@ def _answer(ask: "Ask", question: str, sources: bool) -> int:
         render.note(f"interrupted after {counted(answer.tokens['answer'], 'token')}")
         return code
     render.warn_of_answer(answer)
+    if sources and answer.quote is not None:
+        render.line("")
+        render.quote(answer.quote, name=len(answer.documents) > 1)
     if sources and answer.passages:
         render.line("")
         render.passages(answer.passages[:SOURCES], scores=False, names=len(answer.documents) > 1)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from longctx.core.ask.answer import Answer, Found
     from longctx.core.ask.gather import Passage
+    from longctx.core.ask.quoting import Quote
 
 SCHEMA_VERSION = 1
 MATCH = "bold red"  # as in grep
@@ -112,6 +113,18 @@ def passages(found: "Iterable[Passage]", scores: bool, names: bool = False) -> N
             ),
             soft_wrap=True,
         )
+
+
+def quote(found: "Quote", name: bool) -> None:
+    """The line that a quotation begins on, the quotation marked in it.
+
+    Args:
+        found: the quotation.
+        name: put the document's name before it.
+    """
+    text, low, high = found.context
+    place = found.source, found.place
+    lines([Line(place, text, ((low, high),), found.document if name else "")], indent=False)
 
 
 @dataclass(frozen=True)

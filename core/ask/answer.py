@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from longctx.core.ask.gather import Passage
+from longctx.core.ask.quoting import Quote, Quoting
 from longctx.core.contracts.policy import Spent
 from longctx.core.decode.policies import Decoding
 from longctx.core.retrieve.finding import SCHEMA_VERSION
@@ -63,7 +64,10 @@ class Answer(Found):
         reassigned: the answer continued beyond the model's window, at reassigned positions.
         narrowed: fewer kept tokens were selected than usual, to leave room in the window for the
             answer.
-        tokens_per_s: speed after the first token; None: no token follows it.
+        tokens_per_s: speed after the first token; None: no token follows it, or it is a quotation.
+        quote: where the answer stands, if it is a quotation; None: it is none, or the passages have
+            no answer.
+        quoting: how a quotation was chosen; None: none was asked for.
     """
 
     answer: str
@@ -75,6 +79,15 @@ class Answer(Found):
     reassigned: bool
     narrowed: bool
     tokens_per_s: float | None
+    quote: Quote | None = None
+    quoting: Quoting | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object of `ask`."""
+        values = super().as_dict()
+        if self.quote is not None:
+            del values["quote"]["context"]
+        return values
 
     @property
     def interrupted(self) -> bool:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from longctx.core.ask.answer import INTERRUPTED, Answer, Found, decoded
 from longctx.core.ask.gather import passages
-from longctx.core.ask.strategies import Answering, Gatherer, Question, require_numbers
+from longctx.core.ask.quoting import quoted, quotes_by_default, require_quotable
+from longctx.core.ask.strategies import Answering, Begun, Gatherer, Question, require_numbers
 from longctx.core.common.device import dtype_name
 from longctx.core.contracts.memory import Scores
 from longctx.core.decode.decode import Generation
@@ -94,6 +95,7 @@ class Asking(ABC):
         decode: str | None = None,
         gather_by: str | None = None,
         passages: int | None = None,
+        quote: bool | None = None,
     ) -> Answer:
         """Answers a question from the state.
 
@@ -108,11 +110,13 @@ class Asking(ABC):
             gather_by: a gather source, of `gather_by.names()`; None: the profile's where passages
                 are recomputed, else the method answers from all that it kept.
             passages: the most passages to put before the model; None: the profile's number.
+            quote: whether the answer must be a stretch of the passages, or the phrase that they
+                have none; None: as the profile says, where it can be.
 
         Raises:
-            UsageError: the question is empty or longer than the window, or the decode policy or
-                `gather_by` is unknown or does not fit how the document is asked; or another model
-                would answer from what this one kept.
+            UsageError: the question is empty or longer than the window, or the decode policy,
+                `gather_by` or `quote` is unknown or does not fit how the document is asked; or
+                another model would answer from what this one kept.
             LongctxError: `gather_by` needs scores that the document's method does not have.
         """
         answering, clock = self.engine.answering, _Clock(self._load_s)
@@ -121,9 +125,14 @@ class Asking(ABC):
         with memory_told(answering, OUT_OF_MEMORY):
             way = self._way(question, gather_by)
             decoding = answering.decoding if decode is None else policy(decode, answering.profile)
+            how = way, decoding, answering.files.eos_ids(), answering.files.tokenizer
+            if quote is None:
+                quote = quotes_by_default(answering.profile, *how)
+            elif quote:
+                require_quotable(*how)
             encoded = self.engine.prompt.question(question)
             asked = Question(*encoded, limit, gather, decoding, question, passages)
-            return self._ask(way, clock, asked, sampling, on_text)
+            return self._ask(way, clock, asked, sampling, on_text, quote)
 
     def _ask(
         self,
@@ -132,37 +141,74 @@ class Asking(ABC):
         asked: Question,
         sampling: Sampling,
         on_text: Callable[[str], None],
+        quote: bool,
     ) -> Answer:
         answering, decoding = self.engine.answering, asked.decoding
         begun = way.begin(asked, lambda: clock.mark("gather_s"))
         require_numbers(begun.hidden, way.documents)
-        answer = Generation(
-            answering.decoder,
-            begun.policy,
-            begun.hidden,
-            begun.prompt,
-            sampling,
-            asked.answer,
-            answering.files.eos_ids(),
+        if quote:
+            told = self._quoted(way, begun, asked.answer, on_text, clock)
+        else:
+            told = self._generated(begun, asked.answer, sampling, on_text, clock)
+        counts = {"question": begun.question, "answer": told.pop("count")}
+        counts["dropped"] = begun.dropped
+        rate = told["tokens_per_s"]
+        _log.info(
+            "answered with %s tokens by %s, %s tokens/s", counts["answer"], decoding.name, rate
         )
-        answer.on_token = lambda: clock.mark("first_token_s")  # the first time counts
-        text, whole = self._text(answer, on_text)
-        rate = answer.tokens_per_s
-        counts = {"question": begun.question, "answer": answer.count, "dropped": begun.dropped}
-        _log.info("answered with %s tokens by %s, %s tokens/s", answer.count, decoding.name, rate)
+        spent = decoded(decoding, told.pop("spent"))
         found = self._found(way, asked, begun.found(), counts, clock)
         read = begun.read and begun.read.told()
         if read:
-            told = f"{read['tokens']:,} tokens in {read['passages']:,} passages ({read['order']})"
-            _log.info("put before %s: %s", answering.files.name, told)
+            what = f"{read['tokens']:,} tokens in {read['passages']:,} passages ({read['order']})"
+            _log.info("put before %s: %s", answering.files.name, what)
         found.state.update(answer_model=answering.files.name, read=read)
-        return Answer(
-            **vars(found),
-            answer=text,
-            stop=answer.stop if whole else INTERRUPTED,
-            **decoded(decoding, begun.policy.spent()),
-            tokens_per_s=None if rate is None else round(rate, 4),
-        )
+        return Answer(**vars(found), **spent, **told)
+
+    def _generated(
+        self,
+        begun: Begun,
+        limit: int,
+        sampling: Sampling,
+        on_text: Callable[[str], None],
+        clock: "_Clock",
+    ) -> dict[str, Any]:
+        """Decodes freely; returns what the `Answer` says of that."""
+        answering = self.engine.answering
+        ends = answering.files.eos_ids()
+        parts = begun.policy, begun.hidden, begun.prompt, sampling, limit, ends
+        answer = Generation(answering.decoder, *parts)
+        answer.on_token = lambda: clock.mark("first_token_s")  # the first time counts
+        text, whole = self._text(answer, on_text)
+        rate = answer.tokens_per_s
+        return {
+            "answer": text,
+            "count": answer.count,
+            "stop": answer.stop if whole else INTERRUPTED,
+            "spent": begun.policy.spent(),
+            "tokens_per_s": None if rate is None else round(rate, 4),
+        }
+
+    def _quoted(
+        self,
+        way: Answering,
+        begun: Begun,
+        limit: int,
+        on_text: Callable[[str], None],
+        clock: "_Clock",
+    ) -> dict[str, Any]:
+        """The same for a quotation; Ctrl-C leaves none."""
+        answering = self.engine.answering
+        parts = answering.decoder, answering.files.tokenizer, begun, way.documents
+        told: dict[str, Any] = {"answer": "", "count": 0, "stop": INTERRUPTED, "tokens_per_s": None}
+        try:
+            found = quoted(*parts, sorted(answering.files.eos_ids()), limit)
+        except KeyboardInterrupt:
+            return {**told, "spent": begun.policy.spent()}
+        clock.mark("first_token_s")
+        on_text(found.text)
+        told |= {"answer": found.text, "count": found.tokens, "stop": "end"}
+        return {**told, "spent": found.spent, "quote": found.quote, "quoting": found.quoting}
 
     def _text(self, answer: Generation, on_text: Callable[[str], None]) -> tuple[str, bool]:
         """The text of an answer, and whether it is complete; Ctrl-C keeps the text so far."""

@@ -120,12 +120,13 @@ def passages(
     found = [
         _passage(document, first, end, own, query)
         for document, part, own in zip(documents, split(tokens, lengths), scores, strict=True)
-        for first, end in _runs(document, part)
+        for first, end in runs(document, part)
     ]
     return sorted(found, key=lambda passage: -passage.score)
 
 
-def _runs(document: Document, tokens: Tensor) -> Iterable[tuple[int, int]]:
+def runs(document: Document, tokens: Tensor) -> Iterable[tuple[int, int]]:
+    """Contiguous runs [first, end) of tokens (n,) ascending, each of one source."""
     borders = {source.first_token for source in document.manifest.sources}
     run: list[int] = []
     for token in tokens.tolist():

@@ -28,6 +28,7 @@ from longctx.core.decode.policies import Decoding
 from longctx.core.engine.setup import Engine
 from longctx.core.engine.window import room
 from longctx.core.kv import embeddings, kept
+from longctx.core.kv.prompt import Prompt
 from longctx.core.retrieve import gather_by
 from longctx.core.retrieve.best_passages import (
     AS_STORED,
@@ -91,6 +92,7 @@ class Begun:
         found: gives the tokens that the answer is based on; called once the answer is complete.
         question: tokens of the question in the template of the model that answers.
         read: the document's part of the prompt; None: the answer attends to what was kept.
+        cache: the prompt's keys and values; None: it was not read into a cache of its own.
     """
 
     policy: Policy
@@ -100,6 +102,7 @@ class Begun:
     found: Callable[[], Chosen]
     question: int
     read: Composed | None = None
+    cache: Prompt | None = None
 
 
 class Answering(Protocol):
@@ -302,7 +305,8 @@ class Gatherer(ABC):
         on_gathered()
         prompt, hidden = recompute(engine.decoder, *parts, question.reserved, options.observed)
         policy = policies.load(question.decoding.name).Policy(options, prompt, engine.window)
-        return Begun(policy, hidden, torch.cat(parts), fit.dropped, lambda: found, len(asked), read)
+        ids = torch.cat(parts)
+        return Begun(policy, hidden, ids, fit.dropped, lambda: found, len(asked), read, prompt)
 
     def _wanted(self, question: Question) -> int | None:
         """Prefix and document tokens to put before the model that answers; None: all, or fail."""

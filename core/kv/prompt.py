@@ -45,6 +45,15 @@ class Prompt(Memory):
             self.caches[layer.index] = LayerCache(layer, k, v, self.capacity)
         return self.caches[layer.index].read(q, k, v, self._observed)
 
+    def cut(self, length: int) -> None:
+        """Forgets all tokens but the first ones, so that others may follow these.
+
+        Args:
+            length: how many stay; the last queries are no longer known.
+        """
+        for cache in self.caches.values():
+            cache.cut(length)
+
     def fill(self, layers: Sequence[Layer], tokens: int, device: str, dtype: torch.dtype) -> None:
         """As if `tokens` tokens had been read, with random contents; to measure speed.
 
@@ -145,6 +154,15 @@ class LayerCache:
         self._places, self._before = tokens, self.length
         self.keys, self.values = (_cut(x, tokens, room) for x in (self.keys, self.values))
         self._plain = None if self._plain is None else _cut(self._plain, tokens, room)
+
+    @torch.inference_mode()
+    def cut(self, length: int) -> None:
+        """Forgets all tokens but the first ones; before `keep` only."""
+        assert self._places is None
+        assert length <= self.length
+        if self._plain is not None and not self.layer.rope.same_basis(self.length, length):
+            self.keys[:, :length] = self._turned(self._plain[:, :length], 0, length)
+        self.length = length
 
     def fill(self, tokens: int, observed: int = 0) -> None:
         """Random contents; see `Prompt.fill`."""

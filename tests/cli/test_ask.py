@@ -30,7 +30,7 @@ FIND_KEYS = {
 }
 DECODED = {"policy", "attended_per_step", "refreshes", "held", "reassigned", "narrowed"}
 DECODED |= {"tokens_per_s"}
-KEYS = FIND_KEYS | DECODED | {"answer", "stop"}
+KEYS = FIND_KEYS | DECODED | {"answer", "stop", "quote", "quoting"}
 PASSAGE_KEYS = {"document", "source", "line", "place", "start", "end", "score", "text"}
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 
@@ -58,6 +58,36 @@ def test_no_sources(asking):
     shown, hidden = asking("ask", QUESTION).stdout, asking("ask", QUESTION, "--no-sources").stdout
     assert shown.startswith(hidden)
     assert "book.txt" not in hidden
+
+
+def test_a_quotation_is_cited_in_its_line(asking, shelf):
+    source = shelf.parent / "book.txt"
+    values = json.loads(asking("ask", QUESTION, "--json", "--quote").stdout)
+    quote = values["quote"]
+    assert source.read_bytes()[quote["start"] : quote["end"]].decode() == quote["text"]
+    assert values["answer"] == " ".join(quote["text"].split())
+    shown = asking("ask", QUESTION, "--quote")
+    assert shown.exit_code == 0
+    answer, cited, passages = shown.stdout.split("\n\n")
+    assert answer == clean(values["answer"])
+    assert cited.startswith(f"{source}:{quote['place']}: ")
+    assert len(cited.splitlines()) == 1
+    assert not UNSEEN.search(shown.stdout)
+    assert passages
+    hidden = asking("ask", QUESTION, "--quote", "--no-sources").stdout
+    assert hidden == f"{answer}\n"
+
+
+def test_quoting_is_a_setting(asking, monkeypatch):
+    monkeypatch.setenv("LONGCTX_QUOTE", "1")
+    assert json.loads(asking("ask", QUESTION, "--json").stdout)["quoting"] is not None
+    assert json.loads(asking("ask", QUESTION, "--json", "--no-quote").stdout)["quoting"] is None
+
+
+def test_quoting_what_cannot_go_back_is_refused(asking):
+    result = asking("ask", QUESTION, "--quote", "--decode", "quest")
+    assert result.exit_code == 2
+    assert "cannot quote with --decode quest" in result.stderr
 
 
 def test_json_is_one_object_and_nothing_else(asking, shelf):

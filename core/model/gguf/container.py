@@ -24,7 +24,7 @@ from longctx.core.model.gguf.types import TYPES
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 MOST_KEYS, MOST_TENSORS, MOST_FILES = 4096, 100_000, 1000
-MOST_STRINGS = 4_000_000  # in all arrays: vocabulary and merges of 300,000 tokens have 1,000,000
+MOST_STRINGS = 2_000_000  # in all arrays: vocabulary and merges of 300,000 tokens have 1,000,000
 LONGEST_NAME = 512  # bytes of a key, or of a tensor's name
 LARGEST_ALIGNMENT = 1 << 20
 MOST_VALUES = 1 << 40  # in one tensor

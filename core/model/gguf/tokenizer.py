@@ -1,31 +1,31 @@
 """Makes a tokenizer from a GGUF file's metadata.
 
-A GGUF file has vocabulary, merges and the name of a way to split text before merging
-(`tokenizer.ggml.pre`). Its splits are stated here, as the tokenizers that these files were made of
-have them; a tokenizer with an unknown one is refused, since other splits are other tokens.
+A GGUF file has vocabulary, merges or scores, and the name of a way to split text before merging
+(`tokenizer.ggml.pre`). What those names mean is in `splits.py`; a tokenizer with an unknown one is
+refused, since other splits are other tokens.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+import numpy as np
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
 from longctx.core.common.foreign import foreign
 from longctx.core.model.gguf.facts import Facts
+from longctx.core.model.gguf.splits import COMPOSED, FIRST_ADDED, SPLITS, WHOLE_WORDS
 
-CONTROL, USER_DEFINED = 3, 4  # of `tokenizer.ggml.token_type`
-# The regular expressions of `tokenizer.ggml.pre`, applied one after another.
-GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-DIGIT = r"\p{N}"
-SPLITS = {
-    "gpt-2": (GPT2,),
-    "smollm": (DIGIT, GPT2),
-}
+UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4  # of `tokenizer.ggml.token_type`
 # Tokens that end a turn or a text, as llama.cpp knows them by their names.
-ENDS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>")
+ENDS = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>"}
+ENDS |= {"<|end_of_text|>", "<EOT>", "<|return|>", "<|call|>"}
+# A part of an answer ends with it, not the answer, in models that have these too.
+HARMONY = {"<|return|>", "<|call|>"}
 MADE = "PreTrainedTokenizerFast"
+BLANK = "\u2581"  # stands for a space in sentencepiece's vocabularies
+REMEDY = "Name this model in safetensors form."
 
 
 def save_tokenizer(facts: Facts, folder: Path) -> None:
@@ -35,37 +35,45 @@ def save_tokenizer(facts: Facts, folder: Path) -> None:
         UsageError: the tokenizer is of a kind that cannot be made exactly.
     """
     with foreign(f"cannot make the tokenizer of {str(facts.container.path)!r}"):
-        backend = make_tokenizer(facts)
-        backend.save(str(folder / "tokenizer.json"))
+        make_tokenizer(facts).save(str(folder / "tokenizer.json"))
     for name, values in (
         ("tokenizer_config.json", _settings(facts)),
-        ("generation_config.json", {"eos_token_id": sorted(_ends(facts))}),
+        ("generation_config.json", {"eos_token_id": sorted(end_ids(facts))}),
     ):
         text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
         (folder / name).write_text(text, "utf-8")
 
 
 def make_tokenizer(facts: Facts) -> Tokenizer:
-    """The tokenizer that the metadata describes."""
+    """The tokenizer that the metadata describes.
+
+    Raises:
+        UsageError: it is of a kind that cannot be made exactly.
+    """
     kind = facts.text("tokenizer.ggml.model")
-    if kind != "gpt2":
-        raise facts.wrong(f"its tokenizer is of the kind {str(kind)[:80]!a}, which is not read")
-    backend = _byte_level(facts)
+    if kind not in ("gpt2", "llama"):
+        why = f"its tokenizer is of the kind {str(kind)[:80]!a}, which this version cannot make"
+        raise facts.wrong(why, REMEDY)
+    backend = _byte_level(facts) if kind == "gpt2" else _sentencepiece(facts)
     _add_tokens(backend, facts)
     _add_ends(backend, facts)
     return backend
 
 
+# --- byte-level BPE, as GPT-2 has it ------------------------------------------------------------
+
+
 def _byte_level(facts: Facts) -> Tokenizer:
-    """Byte-level BPE, as GPT-2 has it."""
-    pre = facts.text("tokenizer.ggml.pre") or "default"
+    pre = _pre(facts)
     if pre not in SPLITS:
-        known = ", ".join(SPLITS)
-        why = f"its tokenizer splits text by {pre[:80]!a}; this version knows {known}"
-        raise facts.wrong(why, "Name this model in safetensors form.")
-    vocabulary = {token: i for i, token in enumerate(_strings(facts, "tokens"))}
+        why = f"its tokenizer splits text by {pre[:80]!a}; this version knows {', '.join(SPLITS)}"
+        raise facts.wrong(why, REMEDY)
     merges = [_pair(merge) for merge in _strings(facts, "merges")]
-    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    whole = pre in WHOLE_WORDS
+    model = models.BPE(vocab=_vocabulary(facts), merges=merges, ignore_merges=whole)
+    backend = Tokenizer(model)
+    if pre in COMPOSED:
+        backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
             *(pre_tokenizers.Split(Regex(split), "isolated") for split in SPLITS[pre]),
@@ -81,43 +89,83 @@ def _pair(merge: str) -> tuple[str, str]:
     return left, right
 
 
-def _strings(facts: Facts, key: str) -> list[str]:
-    values = facts.container.metadata.get(f"tokenizer.ggml.{key}")
-    if not isinstance(values, list) or not values:
-        raise facts.wrong(f"its metadata has no tokenizer.ggml.{key}")
-    return values
+# --- sentencepiece's BPE ------------------------------------------------------------------------
 
 
-def _types(facts: Facts) -> list[int]:
-    values = facts.container.metadata.get("tokenizer.ggml.token_type")
-    return [] if values is None else [int(value) for value in values]
+def _sentencepiece(facts: Facts) -> Tokenizer:
+    """Pieces are merged by score, bytes stand for what has no piece, a space is a letter."""
+    vocabulary = _vocabulary(facts)
+    unknown = facts.token("unknown_token_id")
+    model = models.BPE(
+        vocab=vocabulary,
+        merges=_merges(facts, vocabulary),
+        unk_token=None if unknown is None else _strings(facts, "tokens")[unknown],
+        fuse_unk=True,
+        byte_fallback=True,
+    )
+    backend = Tokenizer(model)
+    prefix = facts.container.metadata.get("tokenizer.ggml.add_space_prefix") is not False
+    steps = [normalizers.Prepend(BLANK)] if prefix else []
+    backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", BLANK)])
+    back = [decoders.Replace(BLANK, " "), decoders.ByteFallback(), decoders.Fuse()]
+    backend.decoder = decoders.Sequence([*back, *([decoders.Strip(" ", 1, 0)] if prefix else [])])
+    return backend
+
+
+def _merges(facts: Facts, vocabulary: dict[str, int]) -> list[tuple[str, str]]:
+    """Every pair of pieces that make a piece, best first: by its score, then by its id.
+
+    Tokens that are matched whole in text (controls, those of users) are made by no merge.
+    """
+    scores, kinds = _numbers(facts, "scores"), _types(facts)
+    if len(scores) != len(_strings(facts, "tokens")):
+        raise facts.wrong("its metadata has no score for each token")
+    found: list[tuple[float, int, int, str, str]] = []
+    for piece, i in vocabulary.items():
+        if kinds and kinds[i] in (UNKNOWN, CONTROL, USER_DEFINED):
+            continue
+        for cut in range(1, len(piece)):
+            left, right = piece[:cut], piece[cut:]
+            if left in vocabulary and right in vocabulary:
+                found.append((-scores[i], i, cut, left, right))
+    return [(left, right) for *_, left, right in sorted(found)]
+
+
+# --- what stands for itself in text -------------------------------------------------------------
 
 
 def _add_tokens(backend: Tokenizer, facts: Facts) -> None:
-    """Adds the tokens that stand for themselves in text: controls, and those defined by users."""
-    for token, kind in zip(_strings(facts, "tokens"), _types(facts), strict=False):
-        if kind == CONTROL:
-            backend.add_special_tokens([AddedToken(token, normalized=False, special=True)])
-        elif kind == USER_DEFINED:
-            backend.add_tokens([AddedToken(token, normalized=False, special=False)])
+    """Adds the tokens that are matched whole in text: controls, and those defined by users."""
+    # Phi-3's chat tokens take the white space behind them, as in its own tokenizer.
+    strips = facts.architecture == "phi3" and facts.text("tokenizer.ggml.model") == "llama"
+    added = [
+        AddedToken(token, normalized=False, special=kind == CONTROL, rstrip=strips)
+        for token, kind in zip(_strings(facts, "tokens"), _types(facts), strict=False)
+        if kind in (CONTROL, USER_DEFINED)
+    ]
+    backend.add_tokens(added)
 
 
 def _add_ends(backend: Tokenizer, facts: Facts) -> None:
-    """Has the first and the last token added, where the file says so."""
+    """Has the first and the last token added where the file says so."""
     tokens = _strings(facts, "tokens")
     first, last = facts.token("bos_token_id"), facts.token("eos_token_id")
-    before = [first] if _adds(facts, "bos") and first is not None else []
-    after = [last] if _adds(facts, "eos") and last is not None else []
+    by_kind = facts.text("tokenizer.ggml.model") == "llama" or _pre(facts) in FIRST_ADDED
+    before = [first] if _adds(facts, "bos", by_kind) and first is not None else []
+    after = [last] if _adds(facts, "eos", False) and last is not None else []
     if before or after:
-        named = [tokens[i] for i in before], [tokens[i] for i in after]
         backend.post_processor = TemplateProcessing(
-            single=[*named[0], "$A", *named[1]],
+            single=[*(tokens[i] for i in before), "$A", *(tokens[i] for i in after)],
             special_tokens=[(tokens[i], i) for i in {*before, *after}],
         )
 
 
-def _adds(facts: Facts, which: str) -> bool:
-    return facts.container.metadata.get(f"tokenizer.ggml.add_{which}_token") is True
+def _adds(facts: Facts, which: str, default: bool) -> bool:
+    stated = facts.container.metadata.get(f"tokenizer.ggml.add_{which}_token")
+    return stated if isinstance(stated, bool) else default
+
+
+# --- settings -----------------------------------------------------------------------------------
 
 
 def _settings(facts: Facts) -> dict[str, Any]:
@@ -135,9 +183,45 @@ def _settings(facts: Facts) -> dict[str, Any]:
     return {"tokenizer_class": MADE, "clean_up_tokenization_spaces": False, **named, **more}
 
 
-def _ends(facts: Facts) -> set[int]:
-    """The ids of the tokens that end an answer."""
+def end_ids(facts: Facts) -> set[int]:
+    """The ids of the tokens that end an answer: those that the file names, and known ones."""
     named = {facts.token(key) for key in ("eos_token_id", "eot_token_id", "eom_token_id")}
     pairs = enumerate(zip(_strings(facts, "tokens"), _types(facts), strict=False))
-    known = {i for i, (token, kind) in pairs if kind == CONTROL and token in ENDS}
-    return {i for i in named if i is not None} | known
+    known = {token: i for i, (token, kind) in pairs if kind == CONTROL and token in ENDS}
+    if known.keys() >= HARMONY:
+        known.pop("<|end|>", None)
+    return {i for i in named if i is not None} | {*known.values()}
+
+
+# --- the metadata -------------------------------------------------------------------------------
+
+
+def _pre(facts: Facts) -> str:
+    return facts.text("tokenizer.ggml.pre") or "default"
+
+
+def _vocabulary(facts: Facts) -> dict[str, int]:
+    tokens = _strings(facts, "tokens")
+    found = {token: i for i, token in enumerate(tokens)}
+    if len(found) != len(tokens):
+        raise facts.wrong(f"{len(tokens) - len(found):,} of its tokens are there twice")
+    return found
+
+
+def _strings(facts: Facts, key: str) -> list[str]:
+    values = facts.container.metadata.get(f"tokenizer.ggml.{key}")
+    if not isinstance(values, list) or not values:
+        raise facts.wrong(f"its metadata has no tokenizer.ggml.{key}")
+    return values
+
+
+def _numbers(facts: Facts, key: str) -> list[float]:
+    values = facts.container.metadata.get(f"tokenizer.ggml.{key}")
+    return values.tolist() if isinstance(values, np.ndarray) else []
+
+
+def _types(facts: Facts) -> list[int]:
+    found = [int(value) for value in _numbers(facts, "token_type")]
+    if found and len(found) != len(_strings(facts, "tokens")):
+        raise facts.wrong("its metadata has no type for each token")
+    return found

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -123,7 +124,12 @@ def _by_package(number: int) -> Callable[[Tensor], Tensor]:
     from gguf.quants import dequantize
 
     kind = GGMLQuantizationType(number)
-    return lambda blocks: torch.from_numpy(dequantize(blocks.numpy(), kind))
+
+    def decode(blocks: Tensor) -> Tensor:
+        with np.errstate(all="ignore"):  # a damaged scale may be infinite: no warning helps
+            return torch.from_numpy(dequantize(blocks.numpy(), kind))
+
+    return decode
 
 
 PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}

@@ -110,7 +110,9 @@ def test_methods_and_policies_do_not_import_one_another(folder):
 
 def test_only_the_adapter_touches_a_transformers_model():
     models = ("transformers.AutoModel", "transformers.PreTrained", "transformers.Attention")
-    for name in {*MODULES} - {"core.model.adapter", "core.model.load", *in_folder(RECIPE)}:
+    shapes = "core.model.gguf.skeleton"  # makes one without memory, for its parameters' shapes
+    may = {"core.model.adapter", "core.model.load", shapes, *in_folder(RECIPE)}
+    for name in {*MODULES} - may:
         touched = {i for i in imports(name) if i.startswith(models)}
         assert touched <= {"transformers.PreTrainedTokenizerBase"}, name
 

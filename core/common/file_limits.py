@@ -9,6 +9,7 @@ CONFIG = 1 << 20  # the config file, and a model's config.json and generation_co
 TOKENIZER = 128 << 20  # a model's other files: a tokenizer.json of 262,144 tokens has 33 MB
 INDEX = 64 << 20  # *.index.json: the file of each of a model's tensors
 HEADER = 32 << 20  # before the tensors of a safetensors file: 17 MB for 100,000 tensors
+GGUF_HEADER = 256 << 20  # before the tensors of a GGUF file: 12 MB for 262,144 tokens
 CACHE = 4 << 20  # data remembered between runs; a larger file is treated as lost
 QUESTIONS = 16 << 20  # a file of questions
 QUESTION = 1 << 20  # one question on standard input

@@ -108,13 +108,13 @@ def _opened_together(
     """A session; its first files are read while the model's libraries are imported."""
     from longctx.core.common.read_ahead import ReadAhead
     from longctx.core.common.regular_files import open_regular
-    from longctx.core.model.files import local_weights
+    from longctx.core.model.files import weights_to_load
     from longctx.core.store.confined import Confined
 
     first, model = chosen.manifests[0], expanded(choices)["model"]
     with ReadAhead() as ahead:
         go_offline(model)
-        ahead.warm(local_weights(model or first.model["name"]), open_regular)
+        ahead.warm(weights_to_load(model or first.model["name"]), open_regular)
         document = chosen.library.document(first.name, chosen.partial)
         ahead.warm(document.read_whole(), Confined.open)
         setup = make_setup(**choices)

@@ -172,7 +172,7 @@ class Converted:
             tensors = _opened(self.gguf).tensors()
             write(tensors, self.adapter, DTYPES[dtype], place / WHOLE)
         for file in described.iterdir():
-            if file.suffix in (".json", ".jinja"):
+            if file.suffix in (".json", ".jinja") and file.name != KEPT:
                 shutil.copyfile(file, place / file.name)
 
 

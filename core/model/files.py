@@ -152,8 +152,12 @@ class ModelFiles:
     def _fingerprint_of(self, made: Converted) -> Fingerprint:
         weights = made.digest()
         if made.described is None:  # the GGUF file has all of it
-            parts = (sha256(f"{part} of {weights}".encode()) for part in ("config", "tokenizer"))
-            return Fingerprint(self.name, *parts, weights)
+            return Fingerprint(
+                name=self.name,
+                config=sha256(f"config of {weights}".encode()),
+                tokenizer=sha256(f"tokenizer of {weights}".encode()),
+                weights=weights,
+            )
         stated = read_object(self.folder / CONFIG)
         own = {key: value for key, value in stated.items() if key not in NOT_IDENTITY}
         return Fingerprint(

@@ -42,7 +42,7 @@ def write(
     with path.open("xb") as file:
         file.seek(8 + HEADER)
         for name, value in merged(tensors, adapter):
-            data = value.to(dtype).contiguous().reshape(-1).view(torch.uint8).numpy()
+            data = value.to(dtype).contiguous().reshape(-1).view(torch.uint8).numpy().data
             end = start + file.write(data)
             stored = {"dtype": FORMATS[dtype], "shape": list(value.shape)}
             header[name] = {**stored, "data_offsets": [start, end]}

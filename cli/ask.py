@@ -10,6 +10,7 @@ import typer
 
 from longctx.cli import options, render
 from longctx.cli.interrupt import INTERRUPTED
+from longctx.cli.loading import BUNDLED, usual_model
 from longctx.cli.questions import from_file, from_stdin
 from longctx.cli.settings import library_path
 from longctx.cli.text import counted
@@ -139,6 +140,8 @@ def run(
         "answer_profile": answer_profile,
     }
     with open_documents(place, chosen, partial, max_docs, gather_by, **setup) as session:
+        if session.engine.files.name == BUNDLED:
+            render.note(_how_to_do_better())
 
         def ask(words: str, on_text: Callable[[str], None] = lambda text: None) -> "Answer":
             how = {"gather_by": gather_by, "passages": passages, "quote": quote}
@@ -152,6 +155,13 @@ def run(
         if question is not None:
             raise typer.Exit(answer(question))
         _converse(answer)
+
+
+def _how_to_do_better() -> str:
+    """What to say of the bundled model, and which commands change it."""
+    get = "" if usual_model() != BUNDLED else "`longctx model pull small` and then "
+    anew = "`longctx ingest PATH --replace` give the document a better one"
+    return f"the answer is by tiny, a small demonstration model; {get}{anew}"
 
 
 def _questions(question: str | None, file: Path | None) -> Iterable[str] | None:

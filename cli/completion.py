@@ -36,6 +36,18 @@ def models(incomplete: str) -> list[str]:
     return _beginning(incomplete, {name for profile in shipped() for name in profile.models})
 
 
+def shelved(incomplete: str) -> list[str]:
+    """The package's models, and converted files."""
+    from longctx.core.model.shelf import shelved
+
+    return _beginning(incomplete, (model.name for model in shelved()))
+
+
+def pulled(incomplete: str) -> list[str]:
+    """The models whose weights can be pulled."""
+    return _beginning(incomplete, ("small",))
+
+
 def profiles(incomplete: str) -> list[str]:
     """Names of the profiles that come with the package."""
     from longctx.core.profile.profile import shipped

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 from longctx.cli import progress, render
 from longctx.cli.run import current
 
+DEFAULT = "LONGCTX_DEFAULT_MODEL"
+BUNDLED = "tiny"
+
 if TYPE_CHECKING:
     from longctx.core.ask.session import Session
     from longctx.core.engine.choice import Setup
@@ -36,6 +39,16 @@ def make_setup(**choices: Any) -> "Setup":
         gc.enable()
 
     return Setup(**choices)
+
+
+def usual_model() -> str:
+    """The model of new documents: `small` where its weights are here, else the bundled one.
+
+    LONGCTX_DEFAULT_MODEL names another.
+    """
+    from longctx.core.model import small
+
+    return os.environ.get(DEFAULT) or (small.NAME if small.find_base() else BUNDLED)
 
 
 def choose_document(
@@ -78,14 +91,14 @@ def open_session(
     """
     from longctx.core.common.read_ahead import ReadAhead
     from longctx.core.common.regular_files import open_regular
-    from longctx.core.model.files import local_weights
+    from longctx.core.model.files import weights_to_load
     from longctx.core.store.confined import Confined
 
     doc, models = document.manifest.name, named_models(choices)
     with ReadAhead() as ahead:
         go_offline(*models)
         answers = models[1] or models[0] or document.manifest.model["name"]
-        ahead.warm(local_weights(answers), open_regular)
+        ahead.warm(weights_to_load(answers), open_regular)
         ahead.warm(document.read_whole(), Confined.open)
         setup = make_setup(**choices)
         from longctx.core.ask.session import Session

@@ -47,7 +47,7 @@ def logging_of(run: Run) -> Iterator[None]:
 
 
 def _handlers(run: Run, files: ExitStack) -> list[logging.Handler]:
-    handlers: list[logging.Handler] = [_Terminal(run.verbose)]
+    handlers: list[logging.Handler] = [_Notices(logging.WARNING), _Terminal(run.verbose)]
     if run.log_file is not None:
         handlers.append(_file(Output(run.log_file.expanduser(), "the log file "), files))
     if run.report is not None:
@@ -82,10 +82,20 @@ class _Terminal(logging.Handler):
         self.setFormatter(OneLine("%(level)s: %(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
+        if hasattr(record, "notice"):
+            return
         try:
             print(self.format(record), file=sys.stderr, flush=True)
         except (OSError, ValueError):  # nobody reads it any more
             return
+
+
+class _Notices(logging.Handler):
+    """Notes for people, of what they should know whether or not they asked for a log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if hasattr(record, "notice"):
+            render.note(record.getMessage())
 
 
 def _file(output: Output, files: ExitStack) -> logging.Handler:
@@ -129,5 +139,5 @@ class _Collected(logging.Handler):
         self._run.facts.update(getattr(record, "facts", {}))
         for stage, seconds in getattr(record, "stages", {}).items():
             self._run.stages[stage] = round(self._run.stages.get(stage, 0) + seconds, 4)
-        if record.levelno >= logging.WARNING:
+        if record.levelno >= logging.WARNING and not hasattr(record, "notice"):
             self._run.warnings.append(record.getMessage())

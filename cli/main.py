@@ -23,6 +23,7 @@ from longctx.cli import (
     import_,
     ingest,
     list,
+    model,
     niah,
     profiles,
     rename,
@@ -51,6 +52,7 @@ COMMANDS = {
     "eval": eval,
     "bench": bench,
     "calibrate": calibrate,
+    "model": model,
     "profiles": profiles,
     "doctor": doctor,
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longctx.cli import grids, measuring, niah_tables, options, render
-from longctx.cli.loading import make_setup
+from longctx.cli.loading import make_setup, usual_model
 from longctx.cli.measuring import option
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def run(
     code is 1 if the share answered is below --bar.
     """
     setup = make_setup(
-        model=model,
+        model=model or usual_model(),
         profile=profile,
         method=method,
         decode=decode,

@@ -54,10 +54,19 @@ Model = Annotated[
     str | None,
     setting(
         "--model",
-        "Model: 'tiny', a folder in Hugging Face format, or a hub name (owner/model); by default "
-        "the document's own, or the bundled 'tiny' for a new one.",
+        "Model: 'tiny', 'small', a folder in Hugging Face format, a GGUF file, or a hub name "
+        "(owner/model); by default the document's own, and for a new one 'small' if its weights "
+        "are here (`longctx model pull small`), else the bundled 'tiny'.",
         metavar="MODEL",
         autocompletion=completion.models,
+    ),
+]
+ModelName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="The model, as `longctx model list` names it.",
+        autocompletion=completion.shelved,
     ),
 ]
 ProfileName = Annotated[

@@ -108,13 +108,13 @@ def _opened_together(
     """A session; its first files are read while the model's libraries are imported."""
     from longctx.core.common.read_ahead import ReadAhead
     from longctx.core.common.regular_files import open_regular
-    from longctx.core.model.files import local_weights
+    from longctx.core.model.files import weights_to_load
     from longctx.core.store.confined import Confined
 
     first, models = chosen.manifests[0], named_models(choices)
     with ReadAhead() as ahead:
         go_offline(*models)
-        ahead.warm(local_weights(models[1] or models[0] or first.model["name"]), open_regular)
+        ahead.warm(weights_to_load(models[1] or models[0] or first.model["name"]), open_regular)
         document = chosen.library.document(first.name, chosen.partial)
         ahead.warm(document.read_whole(), Confined.open)
         setup = make_setup(**choices)

@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ["LONGCTX_DEFAULT_MODEL"] = "tiny"  # whatever is installed
 
 import pytest
 import torch

@@ -7,7 +7,7 @@ import typer
 
 from longctx.cli import measuring, options
 from longctx.cli.eval import running
-from longctx.cli.loading import make_setup
+from longctx.cli.loading import make_setup, usual_model
 from longctx.cli.measuring import option
 
 EXAMPLES = """\
@@ -56,7 +56,7 @@ def run(
     task; of a path, all labels in order.
     """
     setup = make_setup(
-        model=model,
+        model=model or usual_model(),
         profile=profile,
         method=method,
         decode=decode,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from longctx.cli import measuring, options, progress, render
 from longctx.cli.eval.pace import Pace
-from longctx.cli.loading import make_setup
+from longctx.cli.loading import make_setup, usual_model
 from longctx.cli.measuring import option
 from longctx.core.common.errors import UsageError
 
@@ -112,7 +112,12 @@ def run(
     if csv + markdown + json > 1:
         raise UsageError("cannot print several forms", "", "Give one of --csv, --markdown, --json.")
     setup = make_setup(
-        model=model, profile=profile, method=None, device=device, dtype=dtype, threads=threads
+        model=model or usual_model(),
+        profile=profile,
+        method=None,
+        device=device,
+        dtype=dtype,
+        threads=threads,
     )
     from longctx.core.measure.eval.compare import Comparison
     from longctx.core.measure.eval.compare import run as run_compare

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from longctx.cli import measuring, options
 from longctx.cli.eval import running
-from longctx.cli.loading import make_setup
+from longctx.cli.loading import make_setup, usual_model
 from longctx.cli.measuring import option
 
 EXAMPLES = """\
@@ -65,7 +65,7 @@ def run(
     lists the differences from the published benchmark.
     """
     setup = make_setup(
-        model=model,
+        model=model or usual_model(),
         profile=profile,
         method=method,
         decode=decode,

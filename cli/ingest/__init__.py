@@ -7,7 +7,13 @@ import typer
 
 from longctx.cli import options, progress
 from longctx.cli.ingest import observe, results
-from longctx.cli.ingest.job import dtype_wanted, require_fit, says_how_to_read, understood
+from longctx.cli.ingest.job import (
+    dtype_wanted,
+    model_wanted,
+    require_fit,
+    says_how_to_read,
+    understood,
+)
 from longctx.cli.ingest.stop import stoppable
 from longctx.cli.loading import make_setup
 from longctx.cli.settings import library_path
@@ -135,7 +141,7 @@ def run(
     with stoppable(json) as stop:
         folder, fields = library_path(library), understood(ctx.params)
         setup = make_setup(
-            model=model,
+            model=model_wanted(ctx, folder),
             profile=profile,
             method=method,
             keep_kv=keep_kv,

@@ -4,11 +4,15 @@
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from longctx.cli.loading import usual_model
 from longctx.core.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from longctx.core.store.manifest import Manifest
 
 TYPED = "COMMANDLINE"  # the origin of a value typed for this run
 READ_AS = ("method", "profile", "keep_kv", "kv_dtype")  # an existing document records these
@@ -98,17 +102,42 @@ def dtype_wanted(ctx: typer.Context, library: Path) -> str:
     Raises:
         NotFound: there is no document to append to.
     """
+    given, is_there = ctx.params, False
+    if given["append"] or given["follow"]:
+        is_there = _manifest(given, library) is not None
+    return "auto" if is_there and not _typed(ctx, "dtype") else given["dtype"]
+
+
+def model_wanted(ctx: typer.Context, library: Path) -> str | None:
+    """The model to read with; an existing document, and one begun, has its own unless replaced.
+
+    Raises:
+        NotFound: there is no document to append to.
+    """
+    given = ctx.params
+    if given["model"]:
+        return given["model"]
+    if given["append"]:
+        return None
+    there = None if given["replace"] or given["each"] else _manifest(given, library, partial=True)
+    return there.model["name"] if there is not None else usual_model()
+
+
+def _manifest(given: dict[str, Any], library: Path, partial: bool = False) -> "Manifest | None":
+    """The manifest of the document that is named or will be made, if there is one.
+
+    Raises:
+        NotFound: there is no document to append to.
+    """
     from longctx.core.common.errors import LongctxError
     from longctx.core.store.library import Library
     from longctx.core.store.naming import called_after
 
-    given, is_there = ctx.params, False
-    if given["append"] or given["follow"]:
-        name, title = called_after(given["paths"][0])
-        try:
-            Library.open(library).document(given["append"] or given["name"] or title or name)
-            is_there = True
-        except LongctxError:
-            if given["append"]:
-                raise
-    return "auto" if is_there and not _typed(ctx, "dtype") else given["dtype"]
+    name, title = called_after(given["paths"][0])
+    wanted = given["append"] or given["name"] or title or name
+    try:
+        return Library.open(library).document(wanted, partial).manifest
+    except LongctxError:
+        if given["append"]:
+            raise
+        return None

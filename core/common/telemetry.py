@@ -35,6 +35,18 @@ def _told(log: logging.Logger, name: str, what: str, began: float) -> None:
     log.info("%s: %.2f s", what, seconds, extra={"stages": {f"{name}_s": seconds}})
 
 
+def notice(log: logging.Logger, text: str) -> None:
+    """Logs what people should know although they did not ask for a log.
+
+    The command line shows it as a note.
+
+    Args:
+        log: the module's logger.
+        text: the sentence.
+    """
+    log.warning("%s", text, extra={"notice": True})
+
+
 def facts(log: logging.Logger, text: str, *values: Any, **known: Any) -> None:
     """Logs what was chosen or found.
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from longctx.core.common.errors import LongctxError
-from longctx.core.model.files import local_weights
-from longctx.core.model.weights import digest
+from longctx.core.model.converted import is_whole
+from longctx.core.model.files import kept_folders, local_weights, weights_digest
 from longctx.core.store.library import Library
 
 
@@ -39,6 +39,7 @@ def check(
 ) -> Iterator[Checked]:
     """Reads all weights of documents' models in full, without using cached digests.
 
+    Of a converted model it reads what that was made of, and what is kept of it.
     A model name with several digests is checked once for each digest.
 
     Args:
@@ -48,7 +49,7 @@ def check(
     """
     models = _models(library, names)
     files = {name: local_weights(name) for name, _ in models}
-    total = sum(_size(files[name]) for name, _ in models)
+    total = sum(_size(files[name]) + _kept_size(name) for name, _ in models)
     done = 0
 
     def add(count: int) -> None:
@@ -66,9 +67,13 @@ def _checked(
     if not files:
         return Checked(name, documents, "absent", error="it is not on this computer: not checked")
     try:
-        found = digest(files, anew=True, on_bytes=add)
+        found = weights_digest(name, files, add)
+        damaged = [f for f in kept_folders(name) or () if not is_whole(f, True, add)]
     except LongctxError as error:
         return Checked(name, documents, "changed", error=str(error))
+    if damaged:
+        why = f"what is kept of it in '{damaged[0]}' is damaged; the next use makes it anew"
+        return Checked(name, documents, "changed", _size(files), why)
     if found == recorded:
         return Checked(name, documents, "ok", _size(files))
     why = f"its weights are not those that were recorded for {', '.join(documents)}"
@@ -85,6 +90,10 @@ def _models(library: Library, names: Iterable[str]) -> dict[tuple[str, str], lis
             continue
         found.setdefault((model["name"], model["weights"]), []).append(name)
     return found
+
+
+def _kept_size(name: str) -> int:
+    return sum(_size([*folder.iterdir()]) for folder in kept_folders(name) or ())
 
 
 def _size(files: list[Path]) -> int:

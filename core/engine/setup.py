@@ -119,9 +119,10 @@ class Engine:
 
     def _load(self) -> Decoder:
         require_fit(self.files, self.device, self.dtype, free_memory(self.device))
+        folder = self.files.loadable(dtype_name(self.dtype))
         with stage(_log, "load_model", f"model {self.files.name}: weights loaded"):
             return load_decoder(
-                str(self.files.folder),
+                str(folder),
                 self.files.config,
                 self.device,
                 self.dtype,

@@ -1,11 +1,12 @@
 """A model's files: location, digests, configuration and tokenizer.
 
-A model is `tiny` (bundled), a local folder, or a name on the Hugging Face hub. Only the last may
-access the network, and only safetensors weights are ever read. Knows nothing of running a model.
+A model is `tiny` (bundled), `small` (`small.py`), a GGUF file, a local folder, or a name on the
+Hugging Face hub. Only the last may access the network. Weights are read from safetensors and GGUF
+files alone; the latter are converted (`converted.py`). Knows nothing of running a model.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -14,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.foreign import LONGEST, REMEDY, foreign
-from longctx.core.model import wrong
+from longctx.core.model import converted, small, wrong
 from longctx.core.model.architectures import language_model, require_known
+from longctx.core.model.converted import Converted
 from longctx.core.model.folder import require_files
 from longctx.core.model.weights import (
+    WHOLE,
     count,
     digest,
+    file_digest,
     loaded_files,
     read_object,
     require_file,
@@ -35,6 +39,7 @@ BUNDLED = "tiny"
 HUB_FILES = ["*.json", "*.safetensors", "tokenizer*", "*.jinja"]
 # A model's JSON objects, read here; the tokenizer is large, and only its library reads it.
 CONFIG, SETTINGS, GENERATION = "config.json", "tokenizer_config.json", "generation_config.json"
+TOKENIZER = "tokenizer.json"
 OBJECTS = (CONFIG, SETTINGS, GENERATION, "special_tokens_map.json")
 READ = (".json", ".jinja", ".safetensors")  # files that a library may open by itself
 ADAPTER = "adapter_config.json"
@@ -78,16 +83,29 @@ class ModelFiles:
     """A model on disk, not loaded.
 
     Attributes:
-        name: as the user named it (a local folder: absolute).
-        folder: where its files are.
+        name: as the user named it (a local folder or file: absolute).
+        folder: where its configuration and tokenizer are; `loadable` has its weights.
         config: its transformers configuration, or that of the language model inside it.
         tokenizer: its fast tokenizer.
+        made: what its weights are made of; None: the folder has them.
     """
 
     name: str
     folder: Path
     config: Any
     tokenizer: Any
+    made: Converted | None = None
+
+    def loadable(self, dtype: str) -> Path:
+        """A folder in Hugging Face format with its weights; a converted model is made if need be.
+
+        Args:
+            dtype: the number format in which they will be loaded, as `dtype_name` has it.
+
+        Raises:
+            LongctxError: it cannot be converted.
+        """
+        return self.folder if self.made is None else self.made.loadable(dtype)
 
     def num_parameters(self) -> int:
         """Number of loaded parameters, counted from the files' headers.
@@ -95,6 +113,8 @@ class ModelFiles:
         Raises:
             UsageError: weights are unreadable or missing.
         """
+        if self.made is not None:
+            return self.made.num_parameters()
         return sum(count(tensors_of(file)) for file in loaded_files(self.folder))
 
     def eos_ids(self) -> set[int]:
@@ -114,7 +134,13 @@ class ModelFiles:
         return {i for i in ends if i is not None}
 
     def fingerprint(self) -> Fingerprint:
-        """Hashes what identifies the model; weights are hashed in full once and remembered."""
+        """Hashes what identifies the model; weights are hashed in full once and remembered.
+
+        Of a converted model, what it is made of counts, and no file that a library has written:
+        with another version of it the digests would be others.
+        """
+        if self.made is not None:
+            return self._fingerprint_of(self.made)
         content = {k: v for k, v in self.config.to_dict().items() if k not in NOT_IDENTITY}
         return Fingerprint(
             name=self.name,
@@ -123,20 +149,39 @@ class ModelFiles:
             weights=digest(stored_files(self.folder)),
         )
 
+    def _fingerprint_of(self, made: Converted) -> Fingerprint:
+        weights = made.digest()
+        if made.described is None:  # the GGUF file has all of it
+            return Fingerprint(
+                name=self.name,
+                config=sha256(f"config of {weights}".encode()),
+                tokenizer=sha256(f"tokenizer of {weights}".encode()),
+                weights=weights,
+            )
+        stated = read_object(self.folder / CONFIG)
+        own = {key: value for key, value in stated.items() if key not in NOT_IDENTITY}
+        return Fingerprint(
+            name=self.name,
+            config=sha256(json.dumps(own, sort_keys=True).encode()),
+            tokenizer=file_digest(self.folder / TOKENIZER),
+            weights=weights,
+        )
+
 
 def open_model_files(name: str) -> ModelFiles:
     """Finds a model's files and reads its configuration and tokenizer.
 
     Args:
-        name: `tiny`, a folder, or a hub name ("owner/model").
+        name: `tiny`, `small`, a GGUF file, a folder, or a hub name ("owner/model").
 
     Raises:
-        UsageError: no such model, no safetensors weights, or no fast tokenizer.
+        UsageError: no such model, no weights that can be read, or no fast tokenizer.
     """
-    folder = _folder(name)
+    made = _made(name)
+    folder = _folder(name) if made is None else made.folder()
     with foreign(f"cannot read the folder {str(folder)!r}", "Name another folder."):
         require_files(folder, name)
-    _require_whole(folder)
+    _require_whole(folder, weights=made is None)
     config = _config(folder, name)
     tokenizer = _tokenizer(folder, name)
     if not tokenizer.is_fast:
@@ -145,14 +190,18 @@ def open_model_files(name: str) -> ModelFiles:
             "it has no fast version, so its tokens have no offsets in the text",
             "Save it with a tokenizer.json first.",
         )
-    named = str(folder) if Path(name).is_dir() else name
-    files = ModelFiles(named, folder, config, tokenizer)
+    named = str(folder) if made is None and Path(name).is_dir() else name
+    files = ModelFiles(made.name if made else named, folder, config, tokenizer, made)
     files.eos_ids()  # else an answer would be refused only after everything was read
     return files
 
 
-def _require_whole(folder: Path) -> None:
+def _require_whole(folder: Path, weights: bool) -> None:
     """Refuses a folder with an incomplete model, or with files that must not be opened.
+
+    Args:
+        folder: the model's.
+        weights: it must have its weights too.
 
     Raises:
         UsageError: names the file in question.
@@ -173,7 +222,8 @@ def _require_whole(folder: Path) -> None:
     for name in OBJECTS:
         if folder / name in names:
             read_object(folder / name)
-    loaded_files(folder)
+    if weights:
+        loaded_files(folder)
 
 
 def _config(folder: Path, name: str) -> Any:
@@ -241,19 +291,73 @@ def _folder(name: str) -> Path:
     return _from_hub(name)
 
 
+def _made(name: str) -> Converted | None:
+    """What a model's weights are made of, if they are.
+
+    Raises:
+        UsageError: the weights of `small` are not here, or there is no such GGUF file.
+    """
+    if name == small.NAME:
+        return converted.of_small()
+    if not converted.is_gguf(name) or Path(name).is_dir():
+        return None
+    if not Path(name).exists():
+        raise UsageError(f"no model {name!r}", "there is no such file", "Check the path.")
+    return converted.opened_gguf(require_file(Path(name)))
+
+
 def local_weights(name: str) -> list[Path]:
-    """The weight files of a model on this machine; empty if it is not here or the name is invalid.
+    """The files that a model's weights are, or are made of; for `weights_digest`.
 
     Args:
-        name: `tiny`, a folder, or a hub name ("owner/model").
+        name: `tiny`, `small`, a GGUF file, a folder, or a hub name ("owner/model").
+
+    Returns:
+        Those on this machine; none if it is not here or the name is invalid.
     """
     try:
+        if made := _made(name):
+            return made.sources()
         if name == BUNDLED or Path(name).is_dir():
             return stored_files(_folder(name))
         folder = _downloaded(name) if name.count("/") == 1 else None
         return stored_files(folder) if folder else []
-    except (OSError, ValueError):  # an invalid folder name, or an unknown model name
+    except (OSError, ValueError, UsageError):  # an invalid folder name, or an unknown model name
         return []
+
+
+def weights_to_load(name: str) -> list[Path]:
+    """The files that will be read when a model is loaded, as far as that is known.
+
+    A converted model is loaded from what is kept of it, in the number format that was made last.
+    """
+    folders = kept_folders(name)
+    return local_weights(name) if folders is None else [folder / WHOLE for folder in folders[-1:]]
+
+
+def kept_folders(name: str) -> list[Path] | None:
+    """The folders that are kept of a converted model, the latest last; None for any other."""
+    try:
+        made = _made(name)
+        return None if made is None else converted.kept_folders(made.kept())
+    except (OSError, ValueError, LongctxError):
+        return None
+
+
+def weights_digest(
+    name: str, files: list[Path], on_bytes: Callable[[int], None] = lambda count: None
+) -> str:
+    """The digest of a model's weights, as a fingerprint has it, after reading all of them anew.
+
+    Args:
+        name: the model's.
+        files: from `local_weights`.
+        on_bytes: receives the number of bytes read, after every block.
+
+    Raises:
+        UsageError: a file cannot be read.
+    """
+    return digest(files, True, on_bytes, converted.MADE if _made(name) else "")
 
 
 def _downloaded(name: str) -> Path | None:

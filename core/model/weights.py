@@ -208,38 +208,49 @@ class JsonCache(dict):
 
 
 def digest(
-    files: list[Path], anew: bool = False, on_bytes: Callable[[int], None] = lambda count: None
+    files: list[Path],
+    anew: bool = False,
+    on_bytes: Callable[[int], None] = lambda count: None,
+    made: str = "",
 ) -> str:
     """SHA-256 over the files' digests, each of which is remembered.
 
-    A file is recognized by path, size, inode, mtime and ctime: anyone can set the mtime, only the
-    system the ctime.
-
     Args:
-        files: in name order.
+        files: in name order, or in the order in which weights are made of them.
         anew: read all of them, whatever is remembered.
         on_bytes: receives the number of bytes read, after every block.
+        made: how weights are made of the files; empty where they hold the weights as they are.
 
     Raises:
         UsageError: a file cannot be read.
     """
-    known = cached_json("weights.json")
-    digests = []
-    for file in files:
-        with foreign(f"cannot read {str(file)!r}"):
-            stat = file.stat()
-            key = "|".join(
-                map(str, (file, stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_ctime_ns))
-            )
-            found = None if anew else known.get(key)
-            if not isinstance(found, str):
-                found = _sha256_of(file, on_bytes)
-                known[key] = found
-        digests.append(found)
-    return sha256("".join(digests).encode())
+    digests = [file_digest(file, anew, on_bytes) for file in files]
+    return sha256("".join([*digests, made]).encode())
 
 
-def _sha256_of(file: Path, on_bytes: Callable[[int], None]) -> str:
+def file_digest(
+    file: Path, anew: bool = False, on_bytes: Callable[[int], None] = lambda count: None
+) -> str:
+    """SHA-256 of a file, remembered; arguments and errors are those of `digest`.
+
+    A file is recognized by path, size, inode, mtime and ctime: anyone can set the mtime, only the
+    system the ctime.
+    """
+    with foreign(f"cannot read {str(file)!r}"):
+        stat = file.stat()
+        key = "|".join(
+            map(str, (file, stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_ctime_ns))
+        )
+        known = cached_json("weights.json")
+        found = None if anew else known.get(key)
+        if not isinstance(found, str):
+            found = sha256_of(file, on_bytes)
+            known[key] = found
+    return found
+
+
+def sha256_of(file: Path, on_bytes: Callable[[int], None] = lambda count: None) -> str:
+    """SHA-256 of a file, read now and not remembered; OSError if it cannot be read."""
     hashed = hashlib.sha256()
     with open_regular(file) as stream:
         while block := stream.read(BLOCK):

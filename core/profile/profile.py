@@ -17,6 +17,7 @@ from longctx.core.profile.described import Described, Shape
 from longctx.core.profile.reading import Reading
 from longctx.core.profile.sampling import Sampling
 
+OWN = ("small", "tiny")  # models with a folder of their own in profiles/
 PLACE = "{question}"  # where the template has the user's words
 
 
@@ -146,12 +147,12 @@ def load(text: str, where: str) -> Profile:
 
 
 def shipped() -> list[Profile]:
-    """All profiles shipped with the package, the bundled model's first."""
+    """All profiles shipped with the package, those of its own models first."""
     root = resources.files("longctx.profiles")
     files = [item for item in root.iterdir() if item.name.endswith(".yaml")]
-    files.append(root / "tiny" / "profile.yaml")
+    files += [root / name / "profile.yaml" for name in OWN]
     profiles = [load(item.read_text("utf-8"), f"profile {item.name}") for item in files]
-    return sorted(profiles, key=lambda profile: (profile.name != "tiny", profile.name))
+    return sorted(profiles, key=lambda profile: (profile.name not in OWN, profile.name))
 
 
 def find(name: str) -> Profile:

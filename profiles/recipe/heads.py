@@ -17,7 +17,7 @@ import yaml
 from tokenizers import Encoding
 from torch import Tensor
 
-from longctx.core.common.device import choose_device, choose_dtype
+from longctx.core.common.device import choose_device, choose_dtype, dtype_name
 from longctx.core.common.errors import UsageError
 from longctx.core.methods.reform import Options
 from longctx.core.model.adapter import Layer
@@ -176,7 +176,8 @@ def read(options: argparse.Namespace) -> tuple[Search, Heads, Heads]:
     files = open_model_files(options.model)
     device = choose_device(options.device)
     dtype = choose_dtype(options.dtype, device)
-    decoder = load_decoder(str(files.folder), files.config, device, dtype, {})
+    folder = files.loadable(dtype_name(dtype))
+    decoder = load_decoder(str(folder), files.config, device, dtype, {})
     profile = profile_of(files, None)
     sizes = {**SIZES, **profile.methods.get("reform", {})}
     own = tuple(tuple(head) for head in sizes.get("heads", ()))

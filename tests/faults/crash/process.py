@@ -157,6 +157,7 @@ def prepare(model: Path) -> None:
     os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
     for name in [name for name in os.environ if name.startswith("LONGCTX_")]:
         del os.environ[name]
+    os.environ["LONGCTX_DEFAULT_MODEL"] = "tiny"
     import torch
 
     torch.set_num_threads(1)

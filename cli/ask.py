@@ -10,11 +10,11 @@ import typer
 
 from longctx.cli import options, render
 from longctx.cli.interrupt import INTERRUPTED
-from longctx.cli.loading import BUNDLED, usual_model
+from longctx.cli.loading import BUNDLED, with_answerer
 from longctx.cli.questions import from_file, from_stdin
 from longctx.cli.settings import library_path
 from longctx.cli.text import counted
-from longctx.cli.together import choose_documents, open_documents
+from longctx.cli.together import choose_documents, first_manifest, open_documents
 from longctx.core.common.errors import UsageError
 from longctx.core.profile.sampling import Sampling
 from longctx.core.profile.wording import require_text
@@ -139,8 +139,9 @@ def run(
         "answer_model": answer_model,
         "answer_profile": answer_profile,
     }
+    setup = with_answerer(setup, first_manifest(chosen), gather_by)
     with open_documents(place, chosen, partial, max_docs, gather_by, **setup) as session:
-        if session.engine.files.name == BUNDLED:
+        if session.engine.answering.files.name == BUNDLED:
             render.note(_how_to_do_better())
 
         def ask(words: str, on_text: Callable[[str], None] = lambda text: None) -> "Answer":
@@ -158,10 +159,11 @@ def run(
 
 
 def _how_to_do_better() -> str:
-    """What to say of the bundled model, and which commands change it."""
-    get = "" if usual_model() != BUNDLED else "`longctx model pull small` and then "
-    anew = "`longctx ingest PATH --replace` give the document a better one"
-    return f"the answer is by tiny, a small demonstration model; {get}{anew}"
+    """What to say of the bundled model, and which command changes that."""
+    from longctx.core.model import small
+
+    better = f"--answer-model {small.NAME}" if small.find_base() else f"`{small.PULL}`"
+    return f"the answer is by tiny, a small demonstration model; {better} gets a better one"
 
 
 def _questions(question: str | None, file: Path | None) -> Iterable[str] | None:

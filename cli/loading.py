@@ -16,11 +16,14 @@ from longctx.cli.run import current
 
 DEFAULT = "LONGCTX_DEFAULT_MODEL"
 BUNDLED = "tiny"
+OWN = "own"  # as --answer-model: the one that read the document
+GATHERED, METHOD = "embeddings", "method"  # a group of shards, and a gather source
 
 if TYPE_CHECKING:
     from longctx.core.ask.session import Session
     from longctx.core.engine.choice import Setup
     from longctx.core.store.document import Document
+    from longctx.core.store.manifest import Manifest
 
 
 def make_setup(**choices: Any) -> "Setup":
@@ -41,14 +44,51 @@ def make_setup(**choices: Any) -> "Setup":
     return Setup(**choices)
 
 
-def usual_model() -> str:
-    """The model of new documents: `small` where its weights are here, else the bundled one.
+def usual_model(device: str) -> str:
+    """The model that reads new documents: the bundled one on a CPU, elsewhere `small`.
 
-    LONGCTX_DEFAULT_MODEL names another.
+    On a CPU the bundled model reads far faster and finds as much, and `small` may answer from what
+    it has read (docs/benchmarks/accuracy.md, "Pairs"). Where the weights of `small` are not on this
+    computer, the bundled model reads everywhere. LONGCTX_DEFAULT_MODEL names another.
+
+    Args:
+        device: as the user names it.
     """
     from longctx.core.model import small
 
-    return os.environ.get(DEFAULT) or (small.NAME if small.find_base() else BUNDLED)
+    if named := os.environ.get(DEFAULT):
+        return named
+    if device == "auto":
+        from longctx.core.common.device import choose_device
+
+        device = choose_device()
+    return BUNDLED if device == "cpu" or not small.find_base() else small.NAME
+
+
+def with_answerer(
+    choices: dict[str, Any], manifest: "Manifest", gather_by: str | None
+) -> dict[str, Any]:
+    """The user's choices, with the model that answers where none is named.
+
+    `small` answers from passages of what the bundled model has read, if its weights are here. The
+    model that read a document answers itself where its method attends to what was kept, or by its
+    own rule (`--gather-by method`), and where the user names a model, or `own`.
+
+    Args:
+        choices: fields of `Setup`.
+        manifest: of the document, or one of several.
+        gather_by: the gather source that the user names.
+    """
+    from longctx.core.model import small
+
+    named = choices["answer_model"]
+    if named is not None:
+        return {**choices, "answer_model": None if named == OWN else named}
+    gathers = any(shard.group == GATHERED for shard in manifest.shards)
+    as_usual = choices["model"] is choices["method"] is choices["profile"] is None
+    if not (gathers and as_usual and gather_by != METHOD and manifest.model["name"] == BUNDLED):
+        return choices
+    return {**choices, "answer_model": small.NAME if small.find_base() else None}
 
 
 def choose_document(

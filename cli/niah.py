@@ -118,7 +118,7 @@ def run(
     code is 1 if the share answered is below --bar.
     """
     setup = make_setup(
-        model=model or usual_model(),
+        model=model or usual_model(device),
         profile=profile,
         method=method,
         decode=decode,

@@ -83,8 +83,9 @@ AnswerModel = Annotated[
     str | None,
     setting(
         "--answer-model",
-        "Model that answers from the text that is gathered, named as for --model; by default the "
-        "document's own, which also searches.",
+        "Model that answers from the text that is gathered, named as for --model, or 'own': the "
+        "one that read the document. By default 'small' where 'tiny' read it and the weights of "
+        "'small' are here, else its own.",
         metavar="MODEL",
         autocompletion=completion.models,
     ),

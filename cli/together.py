@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from longctx.core.ask.asking import Asking
     from longctx.core.ask.candidates import Candidates
     from longctx.core.store.document import Document
+    from longctx.core.store.manifest import Manifest
 
 GIVEN = "COMMANDLINE"  # the origin of a value typed for this run
 
@@ -61,6 +62,13 @@ def choose_documents(
     if len(chosen.manifests) == 1:
         return store.document(chosen.names[0], partial, needed)
     return chosen
+
+
+def first_manifest(chosen: "Document | Candidates") -> "Manifest":
+    """The manifest of the document, or of the first of several."""
+    from longctx.core.ask.candidates import Candidates
+
+    return chosen.manifests[0] if isinstance(chosen, Candidates) else chosen.manifest
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["LONGCTX_DEFAULT_MODEL"] = "tiny"  # whatever is installed
+os.environ["LONGCTX_ANSWER_MODEL"] = "own"
 
 import pytest
 import torch

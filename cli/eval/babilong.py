@@ -56,7 +56,7 @@ def run(
     task; of a path, all labels in order.
     """
     setup = make_setup(
-        model=model or usual_model(),
+        model=model or usual_model(device),
         profile=profile,
         method=method,
         decode=decode,

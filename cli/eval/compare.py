@@ -112,7 +112,7 @@ def run(
     if csv + markdown + json > 1:
         raise UsageError("cannot print several forms", "", "Give one of --csv, --markdown, --json.")
     setup = make_setup(
-        model=model or usual_model(),
+        model=model or usual_model(device),
         profile=profile,
         method=None,
         device=device,

@@ -9,7 +9,7 @@ import typer
 
 from longctx.cli import completion, measuring, options, render
 from longctx.cli.eval.pace import Pace
-from longctx.cli.loading import choose_document, open_session
+from longctx.cli.loading import OWN, choose_document, open_session
 from longctx.cli.measuring import option
 from longctx.cli.settings import library_path
 from longctx.core.common.errors import UsageError
@@ -131,7 +131,7 @@ def run(
         "device": device,
         "dtype": dtype,
         "threads": threads,
-        "answer_model": answer_model,
+        "answer_model": None if answer_model == OWN else answer_model,
         "answer_profile": answer_profile,
     }
     reports = []

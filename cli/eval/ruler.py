@@ -65,7 +65,7 @@ def run(
     lists the differences from the published benchmark.
     """
     setup = make_setup(
-        model=model or usual_model(),
+        model=model or usual_model(device),
         profile=profile,
         method=method,
         decode=decode,

@@ -120,7 +120,7 @@ def model_wanted(ctx: typer.Context, library: Path) -> str | None:
     if given["append"]:
         return None
     there = None if given["replace"] or given["each"] else _manifest(given, library, partial=True)
-    return there.model["name"] if there is not None else usual_model()
+    return there.model["name"] if there is not None else usual_model(given["device"])
 
 
 def _manifest(given: dict[str, Any], library: Path, partial: bool = False) -> "Manifest | None":

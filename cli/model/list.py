@@ -20,10 +20,12 @@ def run(json: options.Json = False) -> None:
     With their licence, the size of what is kept in the user's cache, and where their weights are.
     Folders and models of the hub that documents were read with are in `longctx list`.
     """
-    from longctx.cli.loading import usual_model
+    from longctx.cli.loading import BUNDLED, usual_model
+    from longctx.core.model import small
     from longctx.core.model.shelf import shelved
 
-    models, usual = shelved(), usual_model()
+    models, best = shelved(), small.NAME if small.find_base() else BUNDLED
+    usual = {"reads_on_cpu": usual_model("cpu"), "reads_on_gpu": best, "answers": best}
     values = {"usual": usual, "models": [model.as_dict() for model in models]}
     if render.result(values, json):
         return
@@ -40,7 +42,9 @@ def run(json: options.Json = False) -> None:
         for model in models
     ]
     render.table(("name", "status", "parameters", "licence", "size", "kept", "weights"), rows)
-    render.note(f"new documents are read by {usual}")
+    render.note(
+        f"by default {usual['reads_on_cpu']} reads on a CPU, {best} on a GPU; {best} answers"
+    )
 
 
 def _kept(model: "Shelved") -> str:

@@ -87,11 +87,10 @@ class Composer(ABC):
         """How passages are counted while they are chosen.
 
         Args:
-            passages: the most; None: the profile's number.
+            passages: the most; None: as many as fit.
             whole: tokens of everything, from `total`.
         """
-        most = self.reading.passages if passages is None else passages
-        return Measure(most, self.size, len(self._separator), whole)
+        return Measure(passages, self.size, len(self._separator), whole)
 
     @abstractmethod
     def total(self, wanted: int | None) -> int:

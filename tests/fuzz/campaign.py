@@ -369,6 +369,7 @@ def _environment(scratch: Path) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("LONGCTX_")}
     quiet = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "OMP_NUM_THREADS": "1"}
     quiet["LONGCTX_DEFAULT_MODEL"] = "tiny"
+    quiet["LONGCTX_ANSWER_MODEL"] = "own"
     return {**kept, **dict.fromkeys(named, str(scratch)), **quiet}
 
 

@@ -159,7 +159,7 @@ def test_a_model_with_another_tokenizer_quotes_the_same_text(
         ids = torch.tensor(engine.files.tokenizer(text).input_ids)
         cache = Prompt(len(ids) + 6)
         hidden = engine.decoder.read(ids, cache)[-1:]
-        theirs = Begun(begun.policy, hidden, ids, 0, begun.found, cache)
+        theirs = Begun(begun.policy, hidden, ids, 0, begun.found, 0, cache=cache)
         found = quoted(engine.decoder, engine.files.tokenizer, theirs, way.documents, [1], 6)
         quote = found.quote
         assert session.document.text(0, quote.start, quote.end).decode() == quote.text

@@ -158,6 +158,7 @@ def prepare(model: Path) -> None:
     for name in [name for name in os.environ if name.startswith("LONGCTX_")]:
         del os.environ[name]
     os.environ["LONGCTX_DEFAULT_MODEL"] = "tiny"
+    os.environ["LONGCTX_ANSWER_MODEL"] = "own"
     import torch
 
     torch.set_num_threads(1)

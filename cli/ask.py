@@ -141,7 +141,7 @@ def run(
     }
     setup = with_answerer(setup, first_manifest(chosen), gather_by)
     with open_documents(place, chosen, partial, max_docs, gather_by, **setup) as session:
-        if session.engine.answering.files.name == BUNDLED:
+        if answer_model is model is None and session.engine.answering.files.name == BUNDLED:
             render.note(_how_to_do_better())
 
         def ask(words: str, on_text: Callable[[str], None] = lambda text: None) -> "Answer":

@@ -37,7 +37,7 @@ def main() -> int:
     longctx("ingest", named, "--model", "tiny")  # its answers are known, whatever is installed
     missing = []
     for item in sample["questions"][:QUESTIONS]:
-        shown = longctx("ask", item["question"])
+        shown = longctx("ask", item["question"], "--answer-model", "own")
         answer = shown.splitlines()[0] if shown else ""
         if not any(right in answer for right in [item["answer"], *item.get("accept", [])]):
             missing.append(f"{item['question']} expected {item['answer']!r}, got {answer!r}")

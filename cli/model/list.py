@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from longctx.cli import options, render
 from longctx.cli.text import size
+from longctx.core.common import pasting
 
 if TYPE_CHECKING:
     from longctx.core.model.shelf import Shelved
@@ -45,6 +46,12 @@ def run(json: options.Json = False) -> None:
     render.note(
         f"by default {usual['reads_on_cpu']} reads on a CPU, {best} on a GPU; {best} answers"
     )
+    for model in models:
+        if model.kept and model.status == "absent":
+            told = pasting.word(model.name, "NAME")
+            render.note(
+                f"the weights of {told} are gone; `longctx model rm {told}` removes what is kept"
+            )
 
 
 def _kept(model: "Shelved") -> str:

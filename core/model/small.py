@@ -11,7 +11,7 @@ from pathlib import Path
 
 from longctx.core.common.errors import UsageError
 from longctx.core.common.regular_files import is_regular
-from longctx.core.model.weights import file_digest
+from longctx.core.model.weights import cache_folder, file_digest
 
 NAME = "small"
 ADAPTER = "adapter.safetensors"
@@ -45,9 +45,7 @@ class Base:
 
 def cached_models() -> Path:
     """The folder of the user's cache that holds pulled and converted models."""
-    from platformdirs import user_cache_path
-
-    return user_cache_path("longctx") / "models"
+    return cache_folder() / "models"
 
 
 def pulled_path() -> Path:

@@ -180,11 +180,16 @@ def _weights(name: str, tensor: dict[str, Any]) -> int:
 # --- digests ------------------------------------------------------------------------------------
 
 
-def cached_json(name: str) -> "JsonCache":
-    """A small mapping remembered between runs in the user's cache folder."""
+def cache_folder() -> Path:
+    """The user's cache folder, which may not be there yet."""
     from platformdirs import user_cache_path
 
-    return JsonCache(user_cache_path("longctx") / name)
+    return user_cache_path("longctx")
+
+
+def cached_json(name: str) -> "JsonCache":
+    """A small mapping remembered between runs in the user's cache folder."""
+    return JsonCache(cache_folder() / name)
 
 
 class JsonCache(dict):

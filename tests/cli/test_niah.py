@@ -142,7 +142,7 @@ def test_options_reach_the_run(call, tmp_path):
         out=tmp_path / "o",
         how=How(gather=700),
     )
-    assert (setup.method, setup.decode, setup.threads, setup.model) == ("full", "quest", 1, None)
+    assert (setup.method, setup.decode, setup.threads, setup.model) == ("full", "quest", 1, "tiny")
 
 
 def test_defaults(call):

@@ -110,6 +110,10 @@ class NoPrompt(PromptEncoder):
         """(0,) token ids."""
         return torch.zeros(0, dtype=torch.long)
 
+    def text(self, template: str) -> Tensor:
+        """(0,) token ids, whatever the text is."""
+        return self.prefix()
+
 
 @dataclass
 class RandomEngine(Engine):

@@ -5,7 +5,6 @@ left and with a limit before anything of that size is made. Knows nothing of mod
 """
 
 import math
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,11 +18,12 @@ from longctx.core.common import file_limits
 from longctx.core.common.errors import UsageError
 from longctx.core.common.foreign import REMEDY, foreign
 from longctx.core.common.regular_files import open_regular
+from longctx.core.model.gguf.parts import MOST_FILES, parts
 from longctx.core.model.gguf.types import TYPES
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-MOST_KEYS, MOST_TENSORS, MOST_FILES = 4096, 100_000, 1000
+MOST_KEYS, MOST_TENSORS = 4096, 100_000
 MOST_STRINGS = 2_000_000  # in all arrays: vocabulary and merges of 300,000 tokens have 1,000,000
 LONGEST_NAME = 512  # bytes of a key, or of a tensor's name
 LARGEST_ALIGNMENT = 1 << 20
@@ -32,7 +32,6 @@ MOST_VALUES = 1 << 40  # in one tensor
 NUMBERS = {0: "u1", 1: "i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?"}
 NUMBERS |= {10: "<u8", 11: "<i8", 12: "<f8"}
 STRING, ARRAY = 8, 9
-PARTS = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 
 
 class Stored(NamedTuple):
@@ -97,21 +96,20 @@ def _others(path: Path, count: int) -> list[Path]:
     """
     if count < 2:
         return []
-    named = PARTS.fullmatch(path.name)
-    if not named or int(named["count"]) != count:
+    files = parts(path)
+    if len(files) != count:
         raise UsageError(
             f"cannot read {str(path)!r}",
             f"it is one of {count} files, and is not named like one",
             f"Name them NAME-00001-of-{count:05}.gguf and so on, in one folder.",
         )
-    names = [f"{named['stem']}-{i:05}-of-{count:05}.gguf" for i in range(1, count + 1)]
-    if path.name != names[0]:
+    if path != files[0]:
         raise UsageError(
             f"cannot read {str(path)!r} by itself",
             f"it is one of {count} files, and the first says what the model is",
-            f"Name the first one: {names[0]}.",
+            f"Name the first one: {files[0].name}.",
         )
-    return [path.with_name(name) for name in names[1:]]
+    return files[1:]
 
 
 def _damaged(path: Path, why: str) -> UsageError:

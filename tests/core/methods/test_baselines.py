@@ -43,8 +43,14 @@ def with_method(setup: Setup, method: str) -> Setup:
 
 
 @pytest.mark.parametrize("method", BASELINES)
-def test_sizes_are_cut_to_the_window_and_that_is_told(setup_random, method):
-    notes = prepare(with_method(setup_random, method)).notes
+def test_sizes_are_cut_to_the_window_and_that_is_told(setup_random, method, tmp_path):
+    """What a profile sets; sizes by rule fit, so that there is nothing to tell."""
+    assert prepare(with_method(setup_random, method)).notes == ()
+    profile = tmp_path / "profile.yaml"
+    sizes = "{chunk: 512, budget: 1024, question: 256}" if method in EVICTING else "{}"
+    profile.write_text(f"{Path(setup_random.profile).read_text()}  {method}: {sizes}\n")
+    chosen = dataclasses.replace(setup_random, profile=str(profile))
+    notes = prepare(with_method(chosen, method)).notes
     expected = [] if method == "truncate" else ["budget", "chunk", "question"]
     assert {note.split()[0] for note in notes} == {*expected}
     assert all("the model's window is 256 tokens" in note for note in notes)

@@ -174,6 +174,57 @@ def test_a_cache_that_cannot_be_written_is_done_without(file, tmp_path, caplog):
     shutil.rmtree(folder.parent.parent)
 
 
+def test_a_cache_that_is_full_is_done_without(file, cache, monkeypatch):
+    """The description is kept already, and there is no room for weights."""
+    files = open_model_files(str(file))
+    described, real = files.folder, converted.sha256_of
+
+    def full(path):
+        if path.is_relative_to(cache):
+            raise OSError(28, "No space left on device")
+        return real(path)
+
+    monkeypatch.setattr(converted, "sha256_of", full)
+    monkeypatch.setattr(converted, "LOCK_SECONDS", 5.0)  # it would wait for itself
+    folder = files.loadable("bf16")
+    assert converted.is_whole(folder)
+    assert not folder.is_relative_to(cache)
+    assert described.is_dir()
+    assert not [*cache.glob("*/*.new")]
+    shutil.rmtree(folder.parents[2])
+
+
+@pytest.mark.parametrize("text", [b"GGUF", b"hello", b""])
+def test_a_file_that_cannot_be_read_leaves_nothing(tmp_path, cache, text):
+    (tmp_path / "broken.gguf").write_bytes(text)
+    with pytest.raises(UsageError, match=r"cannot read '.*broken\.gguf'"):
+        open_model_files(str(tmp_path / "broken.gguf"))
+    assert [*cache.iterdir()] == []
+
+
+def test_a_link_keeps_its_name_and_is_the_same_model(file, tmp_path):
+    """As in the hub's cache, where the file itself has no ending."""
+    blob = file.rename(tmp_path / "3f786850e387550fdab836ed7e6dc881de23001b")
+    file.symlink_to(blob)
+    files = open_model_files(str(file))
+    assert files.name == str(file)
+    assert open_model_files(files.name).fingerprint() == files.fingerprint()
+
+
+def test_a_file_that_changes_while_it_is_converted_is_not_kept(file, cache, monkeypatch):
+    files = open_model_files(str(file))
+    convert = converted.Converted._convert
+
+    def changed(*args):
+        convert(*args)
+        file.write_bytes(file.read_bytes()[:-1] + b"x")
+
+    monkeypatch.setattr(converted.Converted, "_convert", changed)
+    with pytest.raises(UsageError, match="its file changed while it was read"):
+        files.loadable("bf16")
+    assert not [*cache.glob("*/bf16*")]
+
+
 def test_the_fingerprint_is_of_the_files_and_of_nothing_that_a_library_wrote(
     stand_in, file, monkeypatch, tmp_path
 ):

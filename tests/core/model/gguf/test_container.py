@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from longctx.core.common.errors import UsageError
+from longctx.core.model.converted import opened_gguf
 from longctx.core.model.gguf import container
 from longctx.core.model.gguf.container import open_container
 from longctx.core.model.gguf.model import open_gguf
@@ -167,6 +168,7 @@ def test_a_model_in_several_files(write_gguf, make_model, tmp_path):
     assert all((found[name] == weight).all() for name, weight in original.items())
     with pytest.raises(UsageError, match="Name the first one: model-00001-of-00002"):
         open_gguf(paths[1])
+    assert opened_gguf(paths[0]).sources() == paths
     shutil.copy(paths[0], tmp_path / "other.gguf")
     with pytest.raises(UsageError, match="not named like one"):
         open_gguf(tmp_path / "other.gguf")

@@ -22,6 +22,8 @@ from longctx.core.retrieve.gather_by import check
 
 if TYPE_CHECKING:
     from longctx.core.ask.answer import Answer
+    from longctx.core.ask.gather import Passage
+    from longctx.core.ask.sentence import Sentence
 
     Ask = Callable[..., Answer]
 
@@ -91,7 +93,8 @@ def run(
     sources: Annotated[
         bool,
         options.setting(
-            "--sources/--no-sources", "Show the best passages after the answer; on by default."
+            "--sources/--no-sources",
+            "Show the sentence that answers and the best passages after the answer; on by default.",
         ),
     ] = True,
     questions: Annotated[
@@ -108,10 +111,10 @@ def run(
 ) -> None:
     """Answers questions from one document or several, and cites them.
 
-    The answer comes as it is generated, then the best passages as `file:line` and text. Everything
-    else goes to standard error. Several questions (`-` or --questions) share one load and give one
-    JSON object a line. Without a question, a prompt opens that keeps everything loaded; Ctrl-D
-    ends it.
+    The answer comes as it is generated, then the sentence that answers, as `file:line: "sentence"`,
+    then the other best passages as `file:line` and text. Everything else goes to standard error.
+    Several questions (`-` or --questions) share one load and give one JSON object a line. Without a
+    question, a prompt opens that keeps everything loaded; Ctrl-D ends it.
     """
     many = _questions(question, questions)
     sampling = Sampling(
@@ -203,13 +206,31 @@ def _answer(ask: "Ask", question: str, sources: bool) -> int:
         render.note(f"interrupted after {counted(answer.tokens['answer'], 'token')}")
         return code
     render.warn_of_answer(answer)
-    if sources and answer.quote is not None:
-        render.line("")
-        render.quote(answer.quote, name=len(answer.documents) > 1)
-    if sources and answer.passages:
-        render.line("")
-        render.passages(answer.passages[:SOURCES], scores=False, names=len(answer.documents) > 1)
+    if sources:
+        _cite(answer)
     return 0
+
+
+def _cite(answer: "Answer") -> None:
+    """Prints the sentence that answers, then the best passages that show more than that."""
+    names, first = len(answer.documents) > 1, answer.sentence
+    if first is not None:
+        render.line("")
+        render.sentence(first, name=names)
+    others = [passage for passage in answer.passages[:SOURCES] if not _repeats(passage, first)]
+    if others:
+        render.line("")
+        render.passages(others, scores=False, names=names)
+
+
+def _repeats(passage: "Passage", sentence: "Sentence | None") -> bool:
+    """Whether the line by which a passage is shown is part of a sentence that is already."""
+    if sentence is None or passage.start >= sentence.end or passage.end <= sentence.start:
+        return False
+    if (passage.document, passage.source) != (sentence.document, sentence.source):
+        return False
+    line = " ".join(passage.best_text.split()).lstrip("> ")
+    return line in " ".join(sentence.line_text.split())
 
 
 def _answer_json(ask: "Ask", question: str) -> int:

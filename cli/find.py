@@ -186,15 +186,9 @@ def _groups(found: SearchResults, around: int) -> Iterator[render.Line | None]:
 
 def _match(found: SearchResults, hit: "Hit") -> render.Line:
     """The matching line of a hit, cut where it is too long."""
-    low, high = hit.match.shown
-    lead, tail = "\u2026" * (low > 0), "\u2026" * (high < len(hit.match.text))
-    text, shift = f"{lead}{hit.match.text[low:high]}{tail}", len(lead) - low
-    marked = tuple(
-        (max(low, start) + shift, min(high, end) + shift)
-        for start, end in hit.match.marked
-        if start < high and end > low
-    )
-    return _line(found, hit, text, hit.match.start, marked)
+    match = hit.match
+    text, marked = render.cut(match.text, match.shown, match.marked)
+    return _line(found, hit, text, match.start, marked)
 
 
 def _context(

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
     from longctx.core.ask.answer import Answer, Found
     from longctx.core.ask.gather import Passage
-    from longctx.core.ask.quoting import Quote
+    from longctx.core.ask.sentence import Sentence
 
 SCHEMA_VERSION = 1
 MATCH = "bold red"  # as in grep
+
+Span = tuple[int, int]  # [start, end) in characters
 
 
 def line(text: str) -> None:
@@ -115,16 +117,28 @@ def passages(found: "Iterable[Passage]", scores: bool, names: bool = False) -> N
         )
 
 
-def quote(found: "Quote", name: bool) -> None:
-    """The line that a quotation begins on, the quotation marked in it.
+def sentence(found: "Sentence", name: bool) -> None:
+    """The sentence that answers, in quotation marks: its place, and what answers highlighted.
 
     Args:
-        found: the quotation.
+        found: the sentence.
         name: put the document's name before it.
     """
-    text, low, high = found.context
+    text, marked = cut(found.line_text, found.shown, found.marks)
+    marked = tuple((low + 1, high + 1) for low, high in marked)
     place = found.source, found.place
-    lines([Line(place, text, ((low, high),), found.document if name else "")], indent=False)
+    lines([Line(place, f'"{text}"', marked, found.document if name else "")], indent=False)
+
+
+def cut(text: str, shown: Span, marked: "Iterable[Span]") -> tuple[str, tuple[Span, ...]]:
+    """The shown part of a text, with an ellipsis for what is left out, and the marks in it."""
+    low, high = shown
+    lead, tail = "\u2026" * (low > 0), "\u2026" * (high < len(text))
+    shift = len(lead) - low
+    inside = (
+        (max(low, s) + shift, min(high, e) + shift) for s, e in marked if s < high and e > low
+    )
+    return f"{lead}{text[low:high]}{tail}", tuple(inside)
 
 
 @dataclass(frozen=True)

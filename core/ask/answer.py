@@ -8,6 +8,7 @@ from typing import Any
 
 from longctx.core.ask.gather import Passage
 from longctx.core.ask.quoting import Quote, Quoting
+from longctx.core.ask.sentence import Sentence
 from longctx.core.contracts.policy import Spent
 from longctx.core.decode.policies import Decoding
 from longctx.core.retrieve.finding import SCHEMA_VERSION
@@ -68,6 +69,8 @@ class Answer(Found):
         quote: where the answer stands, if it is a quotation; None: it is none, or the passages have
             no answer.
         quoting: how a quotation was chosen; None: none was asked for.
+        sentence: the sentence that answers, of what the answer is based on; None: none has the
+            answer or a word of the question in it.
     """
 
     answer: str
@@ -81,12 +84,13 @@ class Answer(Found):
     tokens_per_s: float | None
     quote: Quote | None = None
     quoting: Quoting | None = None
+    sentence: Sentence | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `ask`."""
         values = super().as_dict()
-        if self.quote is not None:
-            del values["quote"]["context"]
+        if self.sentence is not None:
+            values["sentence"] = self.sentence.as_dict()
         return values
 
     @property

@@ -19,6 +19,7 @@ from torch import Tensor
 from longctx.core.ask.answer import INTERRUPTED, Answer, Found, decoded
 from longctx.core.ask.gather import passages
 from longctx.core.ask.quoting import quoted, quotes_by_default, require_quotable
+from longctx.core.ask.sentence import answering_sentence, quoted_sentence
 from longctx.core.ask.strategies import Answering, Begun, Gatherer, Question, require_numbers
 from longctx.core.common.device import dtype_name
 from longctx.core.contracts.memory import Scores
@@ -157,7 +158,13 @@ class Asking(ABC):
             "answered with %s tokens by %s, %s tokens/s", counts["answer"], decoding.name, rate
         )
         spent = decoded(decoding, told.pop("spent"))
-        found = self._found(way, asked, begun.found(), counts, clock)
+        chosen, span = begun.found(), told.pop("span", None)
+        told["sentence"] = (
+            answering_sentence(way.documents, chosen, _query(way, asked.words), told["answer"])
+            if span is None
+            else quoted_sentence(span)
+        )
+        found = self._found(way, asked, chosen, counts, clock)
         read = begun.read and begun.read.told()
         if read:
             what = f"{read['tokens']:,} tokens in {read['passages']:,} passages ({read['order']})"
@@ -208,7 +215,8 @@ class Asking(ABC):
         clock.mark("first_token_s")
         on_text(found.text)
         told |= {"answer": found.text, "count": found.tokens, "stop": "end"}
-        return {**told, "spent": found.spent, "quote": found.quote, "quoting": found.quoting}
+        told |= {"quote": found.quote, "quoting": found.quoting, "span": found.span}
+        return {**told, "spent": found.spent}
 
     def _text(self, answer: Generation, on_text: Callable[[str], None]) -> tuple[str, bool]:
         """The text of an answer, and whether it is complete; Ctrl-C keeps the text so far."""
@@ -293,7 +301,7 @@ class Asking(ABC):
         clock: "_Clock",
     ) -> Found:
         manifests = [document.manifest for document in way.documents]
-        query = Query(question.words, way.index.word_weights(question.words))
+        query = _query(way, question.words)
         runs = passages(way.documents, chosen.tokens, chosen.scores.raw, query)
         require_numbers(torch.tensor([run.score for run in runs]), way.documents)
         found, evidence = judged(way.index, question.words)
@@ -331,6 +339,11 @@ class Asking(ABC):
             "device": self.engine.device,
             "dtype": dtype_name(self.engine.dtype),
         }
+
+
+def _query(way: Answering, words: str) -> Query:
+    """A question, with the weights that its words have in the documents asked."""
+    return Query(words, way.index.word_weights(words))
 
 
 def _of_candidates(way: Answering, scores: Scores) -> np.ndarray:

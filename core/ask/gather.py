@@ -138,10 +138,30 @@ def runs(document: Document, tokens: Tensor) -> Iterable[tuple[int, int]]:
         yield run[0], run[1]
 
 
+def gathered_spans(
+    documents: Sequence[Document], tokens: Tensor, raw: Tensor
+) -> list[tuple[Document, int, int, int]]:
+    """The same runs in the same order, as bytes: (document, source, start, end)."""
+    lengths = [document.manifest.tokens for document in documents]
+    scores = raw.split(lengths) if len(raw) else [raw] * len(lengths)
+    found = [
+        (_best(own, first, end)[1], (document, *document.span(first, end)))
+        for document, part, own in zip(documents, split(tokens, lengths), scores, strict=True)
+        for first, end in runs(document, part)
+    ]
+    found.sort(key=lambda one: -one[0])
+    return [span for _, span in found]
+
+
+def _best(raw: Tensor, first: int, end: int) -> tuple[int, float]:
+    """The best token of a run, and its score as it is reported; the first where none has one."""
+    best = first + int(raw[first:end].argmax()) if len(raw) else first
+    return best, round(float(raw[best]), 6) if len(raw) else 0.0
+
+
 def _passage(document: Document, first: int, end: int, raw: Tensor, query: Query) -> Passage:
     source, start, stop = document.span(first, end)
-    best = first + int(raw[first:end].argmax()) if len(raw) else first
-    score = float(raw[best]) if len(raw) else 0.0
+    best, score = _best(raw, first, end)
     _, best_start, _ = document.span(best, best + 1)
     info = document.manifest.sources[source]
     raw_text = document.text(source, start, stop)
@@ -161,7 +181,7 @@ def _passage(document: Document, first: int, end: int, raw: Tensor, query: Query
         place=document.place(source, start),
         start=start,
         end=stop,
-        score=round(score, 6),
+        score=score,
         text=text,
         best_place=document.place(source, min(best_start, stop)),
         best_text=best_text,

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from longctx.core.ask.gather import runs, split
+from longctx.core.ask.gather import gathered_spans
+from longctx.core.ask.place import Place, placed
 from longctx.core.ask.strategies import Answering, Begun, Gatherer
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.policy import Spent
@@ -31,37 +32,15 @@ PLACES = 16  # further places that are listed
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a stretch stands.
-
-    Attributes:
-        document, source: names.
-        line: 1-based line of the source's text on which it starts.
-        place: where that is in the original: a line, or a page or chapter ("p. 12").
-        start, end: byte offsets in the source; `source[start:end]` is the stretch.
-    """
-
-    document: str
-    source: str
-    line: int
-    place: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
 class Quote(Place):
     """An answer that is a stretch of a passage.
 
     Attributes:
         text: the stretch as it stands there, decoded.
-        context: the line of the passage that it begins on, and its place in that line in
-            characters. For people, not part of the JSON schema.
         also: other places in the passages with the same text, at most 16.
     """
 
     text: str
-    context: tuple[str, int, int]
     also: tuple[Place, ...]
 
 
@@ -93,6 +72,7 @@ class Quoted:
         quote: where it stands; None: nowhere.
         quoting: how it was chosen.
         spent: what the paths attended to.
+        span: the quotation in its passage; None: there is none.
     """
 
     text: str
@@ -100,6 +80,7 @@ class Quoted:
     quote: Quote | None
     quoting: Quoting
     spent: Spent
+    span: Span | None = None
 
 
 def wants_quotes(profile: Profile) -> bool:
@@ -189,9 +170,11 @@ def quoted(
     )
     if best is None:
         return Quoted(PHRASE, len(phrase), None, quoting, forks.spent())
-    quote = _cited([text.span(*span) for span in best.spans[: PLACES + 1]])
+    spans = [text.span(*span) for span in best.spans[: PLACES + 1]]
+    also = tuple(Place(**_placed(other)) for other in spans[1:])
+    quote = Quote(**_placed(spans[0]), text=spans[0].text, also=also)
     line = " ".join(quote.text.split())
-    return Quoted(line, len(best.path), quote, quoting, forks.spent())
+    return Quoted(line, len(best.path), quote, quoting, forks.spent(), spans[0])
 
 
 def excerpts(documents: Sequence[Document], chosen: Chosen) -> list[Excerpt]:
@@ -204,16 +187,8 @@ def excerpts(documents: Sequence[Document], chosen: Chosen) -> list[Excerpt]:
     Raises:
         StateMismatch: the text is damaged.
     """
-    lengths = [document.manifest.tokens for document in documents]
-    raw = chosen.scores.raw
-    scores = raw.split(lengths) if len(raw) else [None] * len(lengths)
-    found: list[tuple[float, Excerpt]] = []
-    for document, part, own in zip(documents, split(chosen.tokens, lengths), scores, strict=True):
-        for first, end in runs(document, part):
-            score = 0.0 if own is None else float(own[first:end].max())
-            found.append((score, Excerpt.of(document, *document.span(first, end))))
-    found.sort(key=lambda one: -one[0])
-    return [excerpt for _, excerpt in found]
+    spans = gathered_spans(documents, chosen.tokens, chosen.scores.raw)
+    return [Excerpt.of(*span) for span in spans]
 
 
 def phrase_of(
@@ -248,27 +223,5 @@ def _probability(score: float) -> float:
     return float(f"{math.exp(score):.4g}")
 
 
-def _cited(spans: Sequence[Span]) -> Quote:
-    """The first of some places as a quotation, the others beside it."""
-    best, *others = spans
-    excerpt = best.excerpt
-    low = excerpt.snippet.containing(best.start)
-    passage, at = excerpt.text, low - excerpt.low
-    begin = passage.rfind("\n", 0, at) + 1
-    newline = passage.find("\n", at)
-    line = passage[begin : len(passage) if newline < 0 else newline]
-    context = line, at - begin, min(len(line), at - begin + len(best.text))
-    also = tuple(Place(**_placed(other)) for other in others)
-    return Quote(**_placed(best), text=best.text, context=context, also=also)
-
-
 def _placed(span: Span) -> dict[str, Any]:
-    document, source = span.excerpt.document, span.excerpt.source
-    return {
-        "document": document.manifest.name,
-        "source": document.manifest.sources[source].name,
-        "line": document.line(source, span.start),
-        "place": document.place(source, span.start),
-        "start": span.start,
-        "end": span.end,
-    }
+    return placed(span.excerpt.document, span.excerpt.source, span.start, span.end)

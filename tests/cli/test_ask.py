@@ -30,7 +30,8 @@ FIND_KEYS = {
 }
 DECODED = {"policy", "attended_per_step", "refreshes", "held", "reassigned", "narrowed"}
 DECODED |= {"tokens_per_s"}
-KEYS = FIND_KEYS | DECODED | {"answer", "stop", "quote", "quoting"}
+KEYS = FIND_KEYS | DECODED | {"answer", "stop", "quote", "quoting", "sentence"}
+SENTENCE_KEYS = {"document", "source", "line", "place", "start", "end", "text", "marks"}
 PASSAGE_KEYS = {"document", "source", "line", "place", "start", "end", "score", "text"}
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 
@@ -45,9 +46,11 @@ def test_the_answer_then_the_passages(asking, shelf):
     result = asking("ask", QUESTION)
     assert result.exit_code == 0, result.output
     assert result.stderr == "document: book (the latest)\n"
-    answer, _, passages = result.stdout.rpartition("\n\n")
+    answer, sentence, passages = result.stdout.split("\n\n")
     lines = passages.splitlines()
     assert answer.strip()
+    place = rf"{re.escape(str(shelf.parent))}/book\.txt:\d+"
+    assert re.fullmatch(rf'{place}: "[^\n]*boat[^\n]*"', sentence)
     assert 1 <= len(lines) <= ask.SOURCES
     assert all(
         re.match(rf"{re.escape(str(shelf.parent))}/book\.txt:\d+: \S", line) for line in lines
@@ -60,6 +63,41 @@ def test_no_sources(asking):
     assert "book.txt" not in hidden
 
 
+def test_the_sentence_is_marked_on_a_terminal_and_stands_where_json_says(
+    asking, shelf, monkeypatch
+):
+    told = json.loads(asking("ask", QUESTION, "--json").stdout)["sentence"]
+    assert told.keys() == SENTENCE_KEYS
+    source = (shelf.parent / "book.txt").read_bytes()
+    assert source[told["start"] : told["end"]].decode() == told["text"]
+    assert told["line"] == source[: told["start"]].count(b"\n") + 1
+    marked = [told["text"][low:high] for low, high in told["marks"]]
+    assert "boat" in marked
+    assert "\x1b" not in asking("ask", QUESTION).stdout
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = asking("ask", QUESTION).stdout.split("\n\n")[1]
+    assert "\x1b[1;31mboat\x1b[0m" in shown
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in asking("ask", QUESTION).stdout
+
+
+def test_no_passage_repeats_the_sentence(asking):
+    told = json.loads(asking("ask", QUESTION, "--json").stdout)["sentence"]
+    line = clean(" ".join(told["text"].split()))
+    shown = asking("ask", QUESTION).stdout
+    passages = shown.split("\n\n")[2].splitlines()
+    assert shown.count(f':{told["place"]}: "{line}"') == 1
+    assert not any(f":{told['place']}: " in passage for passage in passages)
+
+
+def test_without_the_answer_and_any_word_of_the_question_there_is_no_sentence(asking):
+    question = "Which ambassador signed?"
+    assert json.loads(asking("ask", question, "--json").stdout)["sentence"] is None
+    parts = asking("ask", question).stdout.split("\n\n")
+    assert len(parts) == 2
+    assert "book.txt:" in parts[1]
+
+
 def test_a_quotation_is_cited_in_its_line(asking, shelf):
     source = shelf.parent / "book.txt"
     values = json.loads(asking("ask", QUESTION, "--json", "--quote").stdout)
@@ -68,12 +106,15 @@ def test_a_quotation_is_cited_in_its_line(asking, shelf):
     assert values["answer"] == " ".join(quote["text"].split())
     shown = asking("ask", QUESTION, "--quote")
     assert shown.exit_code == 0
-    answer, cited, passages = shown.stdout.split("\n\n")
+    answer, cited, *passages = shown.stdout.removesuffix("\n").split("\n\n")
+    assert len(passages) <= 1
     assert answer == clean(values["answer"])
-    assert cited.startswith(f"{source}:{quote['place']}: ")
+    held = values["sentence"]
+    assert held["start"] <= quote["start"] < quote["end"] <= held["end"]
+    assert [held["text"][low:high] for low, high in held["marks"]] == [quote["text"]]
+    assert cited.startswith(f"{source}:{held['place']}: ")
     assert len(cited.splitlines()) == 1
     assert not UNSEEN.search(shown.stdout)
-    assert passages
     hidden = asking("ask", QUESTION, "--quote", "--no-sources").stdout
     assert hidden == f"{answer}\n"
 

@@ -55,8 +55,10 @@ def require_exact(answer, folder: Path) -> None:
     assert " ".join(quote.text.split()) == answer.answer
     words = TEXT + TEXT.replace("boat", "\u0448\u0445\u0443\u043d\u0430")
     assert re.search(rf"(?<!\w){re.escape(quote.text)}(?!\w)", words)
-    line, low, high = quote.context
-    assert line[low:high].rstrip("\r") == quote.text.split("\n")[0].rstrip("\r")
+    held = answer.sentence
+    assert (held.document, held.source) == (quote.document, quote.source)
+    assert held.start <= quote.start < quote.end <= held.end
+    assert [held.text[low:high] for low, high in held.marks] == [quote.text]
     for other in quote.also:
         same = Path(other.source).read_bytes()[other.start : other.end]
         assert b"".join(same.split()) == b"".join(raw.split())

@@ -21,7 +21,7 @@ _FENCE = re.compile(r"\s*(?:```|~~~)")
 # A heading, a row of a table, a rule, an import: nothing goes on behind it.
 _ALONE = re.compile(r"\s*(?:#+\s|\||\W+\Z|(?:from\s\S+\s)?import\s)")
 _CODE = re.compile(r"(?:\"\"\"|\(\)|[{}=])\Z")  # ends a line of a program
-_ITEM = re.compile(r"(\s*)((?:[-+*\u2022]|\d+[.)])(?:\s+|\Z))?")
+_ITEM = re.compile(r"(\s*)((?:[-+*\u2022]|\d{1,3}[.)])(?:\s+|\Z))?")
 _OPENING = r"[\"'\u201c\u2018\u201e\u00ab\u00bb(\[*_`\u2014\u2013]*"
 _LETTER = re.compile(rf"\s*{_OPENING}([^\W\d_])")
 _WORD = re.compile(

@@ -76,6 +76,17 @@ def test_what_is_no_wrapped_prose_stays_as_it_is(text):
     assert unwrapped(text) == text
 
 
+def test_a_year_that_begins_a_line_is_no_number_of_a_list():
+    text = (
+        "The wheel was made of larch, and it was replaced in 1902 and then again in\n"
+        "1968. The wheel drives a beater that everybody who works there calls Margit.\n"
+        "it takes seven hours to turn the rag into pulp, and nobody waits for that."
+    )
+    found = [unwrapped(text)[start:end] for start, end in sentences(unwrapped(text))]
+    assert found[0].endswith("again in 1968.")
+    assert found[1].startswith("The wheel drives")
+
+
 def test_quote_marks_before_a_text():
     assert [*map(unquoted, ["> a", "> > a", ">a", "a > b", "", ">"])] == [2, 4, 1, 0, 0, 1]
 

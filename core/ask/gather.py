@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from longctx.core.ask.place import Place, placed
 from longctx.core.contracts.memory import Scores
 from longctx.core.passages.matching import Query, best_piece, pieces, shown
 from longctx.core.passages.snippet import Snippet
@@ -20,14 +21,10 @@ BEFORE = 80  # characters of a line that are shown before its best token
 
 
 @dataclass(frozen=True)
-class Passage:
+class Passage(Place):
     """A contiguous run of gathered tokens.
 
     Attributes:
-        document, source: names.
-        line: 1-based line of the source's text on which it starts.
-        place: where that is in the original: a line, or a page or chapter ("p. 12").
-        start, end: byte offsets in the source; `source[start:end]` is the passage's bytes.
         score: its best token's own score.
         text: those bytes, decoded.
         best_place, best_text: its line or sentence with most of the question's words, and its
@@ -35,12 +32,6 @@ class Passage:
             For people, not part of the JSON schema.
     """
 
-    document: str
-    source: str
-    line: int
-    place: str
-    start: int
-    end: int
     score: float
     text: str
     best_place: str
@@ -175,12 +166,7 @@ def _passage(document: Document, first: int, end: int, raw: Tensor, query: Query
         low, high = shown(best_text, query.marked(best_text))
         best_text = best_text[low:high]
     return Passage(
-        document=document.manifest.name,
-        source=info.name,
-        line=document.line(source, start),
-        place=document.place(source, start),
-        start=start,
-        end=stop,
+        **placed(document, source, start, stop),
         score=score,
         text=text,
         best_place=document.place(source, min(best_start, stop)),

@@ -16,7 +16,6 @@ from longctx.core.ask.joint_session import JointSession
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import UsageError
 from longctx.core.engine import setup as engines
-from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve import unit_table
@@ -49,12 +48,6 @@ def other(make_model_folder, tmp_path_factory) -> Path:
     folder = make_model_folder(tmp_path_factory.mktemp("models") / "other", words, 320)
     (folder / "profile.yaml").write_text(PROFILE)
     return folder
-
-
-@pytest.fixture(scope="module")
-def setup(model_folder) -> Setup:
-    profile = str(model_folder / "profile.yaml")
-    return Setup(model=str(model_folder), profile=profile, device="cpu", dtype="fp32", threads=1)
 
 
 @pytest.fixture(scope="module")

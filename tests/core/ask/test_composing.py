@@ -14,7 +14,6 @@ from longctx.core.ask import candidates, strategies
 from longctx.core.ask.asking import Asking
 from longctx.core.ask.joint_session import JointSession
 from longctx.core.ask.session import Session
-from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve import unit_table
@@ -31,12 +30,6 @@ FEW = Sampling(max_new_tokens=2)
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch):
     monkeypatch.setattr(unit_table, "UNIT", 16)
-
-
-@pytest.fixture(scope="module")
-def setup(model_folder) -> Setup:
-    profile = str(model_folder / "profile.yaml")
-    return Setup(model=str(model_folder), profile=profile, device="cpu", dtype="fp32", threads=1)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ def encoded(number: int) -> bytearray:
     kind = Kind(number)
     try:
         return bytearray(quantize(ROWS, kind).tobytes())
-    except NotImplementedError:
+    except NotImplementedError:  # the package reads this type, and cannot write it
         _, block, size = TYPES[number]
         random = np.random.default_rng(number)
         data = random.integers(0, 128, ROWS.size // block * size, dtype=np.uint8)

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 from longctx.profiles.recipe import settings
 from longctx.profiles.recipe.data import corpus, haystacks, mine, prepare
 from longctx.profiles.recipe.data import tokenizer as tokenizers
+from longctx.profiles.recipe.data.asked import AskedDocument, Question, read, write
 from longctx.profiles.recipe.data.documents.document import ANSWER
 from longctx.profiles.recipe.data.documents.questions import occurrences
 from longctx.profiles.recipe.data.facts import frames, templates
@@ -280,3 +281,14 @@ def test_an_export_loads_in_transformers_and_here(tmp_path):
         hidden, _ = again(ids, ids)
         here = torch.nn.functional.linear(hidden, again.embed_tokens.weight)
         torch.testing.assert_close(llama(ids).logits, here, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["documents.jsonl", "documents.jsonl.xz"])
+def test_documents_with_questions_come_back_as_they_were_written(tmp_path: Path, name: str):
+    asked = Question("Who left?", "Anna", ((0, 10), (12, 30)))
+    written = [
+        AskedDocument("book", "Anna left.\nÉlise stayed there.", (asked,)),
+        AskedDocument("log", "1 ok", (Question("Why?", None, ()),)),
+    ]
+    write(tmp_path / name, written)
+    assert [*read(tmp_path / name)] == written

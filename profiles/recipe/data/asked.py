@@ -8,7 +8,7 @@ import lzma
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal, TextIO, cast
 
 Span = tuple[int, int]
 
@@ -59,9 +59,9 @@ def read(path: Path) -> Iterator[AskedDocument]:
             yield _document(json.loads(line))
 
 
-def _opened(path: Path, mode: Literal["rt", "wt"]) -> IO[str]:
+def _opened(path: Path, mode: Literal["rt", "wt"]) -> TextIO:
     if path.suffix == ".xz":
-        return lzma.open(path, mode, encoding="utf-8")
+        return cast(TextIO, lzma.open(path, mode, encoding="utf-8"))
     return path.open(mode, encoding="utf-8")
 
 

@@ -1,0 +1,45 @@
+"""What differs between the models that are tuned: which weights change, and where they are tapped.
+
+The files `../small.yaml` and `../tiny-tuned.yaml` have the same names.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+SMALL = Path(__file__).parents[1] / "small.yaml"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one model.
+
+    Attributes:
+        model: as `--model` has it.
+        rank: of the adapter's matrices; 0: every matrix is trained in full.
+        whole: matrices that are trained in full beside the adapter.
+        layer: the layer whose queries are the embeddings of tokens.
+        heads: its query heads.
+        refusal: the answer if the text has none.
+        absent: share of the questions whose answer is left out of their text.
+        rate: the highest learning rate.
+    """
+
+    model: str
+    rank: int
+    whole: list[str]
+    layer: int
+    heads: list[int]
+    refusal: str
+    absent: float
+    rate: float
+
+
+def load(path: Path = SMALL) -> Settings:
+    """Reads a settings file.
+
+    Raises:
+        TypeError: a name is missing or unknown.
+    """
+    return Settings(**yaml.safe_load(path.read_text("utf-8")))

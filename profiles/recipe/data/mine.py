@@ -8,7 +8,7 @@ nothing of tokens.
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from longctx.profiles.recipe.data.words import words
@@ -143,7 +143,8 @@ def ask_blank(sentence: str, rng: random.Random) -> tuple[str, str] | None:
     return question.format(" ".join([*left, "____", *right])), answer
 
 
-RULES: list[tuple[Callable[[str, random.Random], tuple[str, str] | None], float]] = [
+Rule = Callable[[str, random.Random], tuple[str, str] | None]
+RULES: list[tuple[Rule, float]] = [
     (ask_number, 1.0),
     (ask_tail, 0.9),
     (ask_who, 0.9),
@@ -159,11 +160,17 @@ def shortened(text: str, rng: random.Random) -> str:
     return tail[1] if tail and len(tail[1]) > 15 and rng.random() < 0.4 else text
 
 
-def mine(text: str, rng: random.Random) -> list[Mined]:
-    """The questions found in a text, in sentence order, at most one per sentence."""
+def mine(text: str, rng: random.Random, rules: Sequence[tuple[Rule, float]] = RULES) -> list[Mined]:
+    """The questions found in a text, in sentence order, at most one per sentence.
+
+    Args:
+        text: prose, a paragraph on a line.
+        rng: draws which rules are tried.
+        rules: each with the share of sentences that it is tried on; the first that fits asks.
+    """
     found = []
     for match in SENTENCE.finditer(text):
-        for rule, share in RULES:
+        for rule, share in rules:
             asked = rule(match[0], rng) if rng.random() < share else None
             if asked and 1 < len(asked[1]) < 60:
                 found.append(Mined(match.start(), match.end(), *asked))

@@ -1,10 +1,9 @@
-"""Word pools for values: from the caller's own prose, or from a list where there is none.
+"""Word pools for values, from a list, where the caller has none from books.
 
 Knows nothing of what the words are used for.
 """
 
 import random
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from longctx.profiles.recipe.data.values.draws import Pools
 
 LISTED = Path(__file__).with_name("pools.yaml")
 PIECES = {"tails": 4000, "clauses": 4000, "phrases": 4000}
-LEAST = 200  # words of a kind that prose must give, to be used instead of the list
 
 
 @cache
@@ -27,17 +25,6 @@ def listed() -> Pools:
         made = (_written(rng.choice(read[name]), pools, rng) for _ in range(count))
         pools[name] = list(dict.fromkeys(made))
     return pools
-
-
-def pools_for(prose: Sequence[str]) -> Pools:
-    """The pools that a text gives, and the list's where it gives too few."""
-    from longctx.profiles.recipe.data.prepare import pools_of, words_of
-
-    found = pools_of(words_of(text) for text in prose)
-    return {
-        name: words if len(words) >= LEAST else list(dict.fromkeys([*words, *listed()[name]]))
-        for name, words in found.items()
-    }
 
 
 def _written(pattern: str, pools: Pools, rng: random.Random) -> str:

@@ -71,7 +71,7 @@ class MadeValues(Values):
 
     def make_clock(self) -> str:
         """A time of day in 24 hours."""
-        return f"{self.rng.randint(0, 23):02}:{self.rng.randint(0, 59):02}"
+        return f"{self.rng.randint(6, 22):02}:{self.rng.randint(0, 59):02}"
 
     def make_dated(self) -> str:
         """A day and a month."""

@@ -1,0 +1,142 @@
+"""Facts hidden in prose: statements of the recipe's frames among paragraphs, and what is asked.
+
+Keeps to facts whose question no other fact of the document could answer. A question without an
+answer is that of a fact which was left out, as a rule while its rivals stayed.
+"""
+
+import re
+from collections.abc import Sequence
+
+from longctx.profiles.recipe.data.asked import AskedDocument, Question
+from longctx.profiles.recipe.data.made.pages import Line, Page
+from longctx.profiles.recipe.data.made.prose import paragraph
+from longctx.profiles.recipe.data.needles.needle import Needle
+from longctx.profiles.recipe.data.needles.of_chains import ChainNeedles
+from longctx.profiles.recipe.data.needles.of_frames import FrameNeedles
+from longctx.profiles.recipe.data.values.every import Values
+
+LEFT_OUT = 0.18  # of the facts; those without rivals stay more often
+SENTENCE_END = re.compile(r"(?<=[a-z]{3}[.!?]) (?=[A-Z\"“])")
+WORD = re.compile(r"\w+")
+
+
+class HiddenFacts:
+    """Makes documents of prose with facts in it."""
+
+    def __init__(self, values: Values, filler: Sequence[str]):
+        self.values, self.rng, self.filler = values, values.rng, filler
+        self.frames, self.chains = FrameNeedles(values), ChainNeedles(values)
+
+    def document(self) -> AskedDocument:
+        """Paragraphs with facts in them, and a question for each fact."""
+        needles: list[Needle] = []
+        while len(needles) < 4:
+            needles = self.needles(self.rng.randint(4, 12))
+        left_out = self.left_out(needles)
+        lines = {
+            id(one): [Line(text) for text in one.texts] for one in needles if one not in left_out
+        }
+        size = int(1400 * 8 ** self.rng.random())
+        placed = [
+            place
+            for needle in needles
+            if id(needle) in lines
+            for place in self.places(needle, lines[id(needle)])
+        ]
+        page = Page("facts", among(self.prose(size), placed), [], [])
+        text, spans = page.laid_out()
+        questions = [
+            Question(
+                needle.question,
+                said(needle),
+                tuple(sorted(spans[line] for line in lines[id(needle)])),
+            )
+            if id(needle) in lines
+            else Question(needle.question, None, ())
+            for needle in needles
+        ]
+        self.rng.shuffle(questions)
+        return AskedDocument("facts", text, tuple(questions))
+
+    def needles(self, count: int) -> list[Needle]:
+        """At most `count` facts, in groups of one kind, each with a question of its own."""
+        found: list[Needle] = []
+        while len(found) < count:
+            found += self.group()
+        found = found[:count]
+        words = [words_of(" ".join(needle.texts)) for needle in found]
+        kept = []
+        for index, needle in enumerate(found):
+            key = words_of(needle.question) & words[index]
+            if not any(key <= other for other in words[:index] + words[index + 1 :]):
+                kept.append(needle)
+        return kept
+
+    def group(self) -> list[Needle]:
+        """One fact, or rivals: facts of one frame about other things, or about similar names."""
+        chance = self.rng.random()
+        size = self.rng.choice([2, 2, 3, 4])
+        if chance < 0.22:
+            return [self.frames.frame()]
+        if chance < 0.7:
+            return self.frames.group(size, near=chance < 0.46)
+        if chance < 0.85:
+            return self.chains.chain(self.rng.choice([1, 2, 3]))
+        if chance < 0.97:
+            return self.chains.links(self.rng.choice([1, 2, 2]))
+        return [self.frames.several()]
+
+    def left_out(self, needles: list[Needle]) -> list[Needle]:
+        """The facts of which only the question stays; three facts stay at least."""
+        plain = [one for one in needles if one.kind in {"group", "near"}]
+        plain = plain or [one for one in needles if one.kind == "frame"]
+        count = sum(self.rng.random() < LEFT_OUT for _ in needles)
+        count = min(count, len(plain), len(needles) - 3)
+        return self.rng.sample(plain, max(0, count))
+
+    def prose(self, size: int) -> list[Line]:
+        """Paragraphs of about `size` characters together, sentence by sentence."""
+        found: list[Line] = []
+        while size > 0:
+            if self.filler:
+                chosen = self.rng.choice(self.filler).strip()[: size + 300]
+                part = [Line(sentence, " ") for sentence in SENTENCE_END.split(chosen)]
+            else:
+                part = [Line(sentence, " ") for sentence in paragraph(self.values)]
+            part[-1].end = "\n\n"
+            found += part
+            size -= sum(len(line.text) + 1 for line in part)
+        return found
+
+    def places(self, needle: Needle, lines: list[Line]) -> list[tuple[float, Line]]:
+        """Where in the prose, from 0 to 1, a fact's texts stand."""
+        at = [self.rng.random() for _ in lines]
+        return list(zip(sorted(at) if needle.ordered else at, lines, strict=True))
+
+
+def among(prose: list[Line], placed: list[tuple[float, Line]]) -> list[Line]:
+    """The prose with lines put in: sentences in a paragraph, other lines between paragraphs."""
+    put: dict[int, list[Line]] = {}
+    for place, line in sorted(placed, key=lambda one: one[0]):
+        put.setdefault(int(place * len(prose)), []).append(line)
+    found: list[Line] = []
+    for index, sentence in enumerate(prose):
+        for line in put.get(index, []):
+            line.end = " " if line.text.endswith((".", "!", "?")) else "\n\n"
+            if line.end != " " and found:
+                found[-1].end = "\n\n"
+            found.append(line)
+        found.append(sentence)
+    return found
+
+
+def said(needle: Needle) -> str:
+    """The answer in the letters of the text that holds it."""
+    text = needle.texts[needle.holder]
+    at = text.lower().find(needle.answer.lower())
+    return needle.answer if at < 0 else text[at : at + len(needle.answer)]
+
+
+def words_of(text: str) -> set[str]:
+    """The words of a text, in small letters."""
+    return set(WORD.findall(text.lower()))

@@ -1,26 +1,21 @@
 """The windows that the model itself finds best for each question: right ones, and hard wrong ones.
 
-    python -m longctx.profiles.recipe.tuning.nearest DOCUMENTS... --run RUN --out found.npz
-
 Every question is searched in its document's group by standardised MaxSim, as a search is
-(`core/retrieve/late_interaction.py`). Give the same documents, in the same order, to `train`.
+(`core/retrieve/late_interaction.py`).
 """
 
-import argparse
 import time
 from collections import defaultdict
-from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from longctx.profiles.recipe.tuning import settings, state
 from longctx.profiles.recipe.tuning.model import Tuned, Weights
 from longctx.profiles.recipe.tuning.packed import pack
+from longctx.profiles.recipe.tuning.passages import Window
 from longctx.profiles.recipe.tuning.shelf import STEP, Shelf, window_count
-from longctx.profiles.recipe.tuning.train import Bench
 
 STRETCH, ROWS, MOST = 2048, 131_072, 4096  # tokens read together, of a batch; sequences of it
 TOGETHER = 48  # questions scored at a time
@@ -122,34 +117,20 @@ class Searcher:
         return torch.cat(parts).unflatten(0, (-1, STEP)), torch.tensor(last, device=device), names
 
 
-def main() -> None:
-    """Searches all groups, and writes what was found."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("documents", type=Path, nargs="+")
-    parser.add_argument("--run", type=Path, required=True)
-    parser.add_argument("--settings", type=Path, default=settings.SMALL)
-    parser.add_argument("--out", type=Path, required=True)
-    args = parser.parse_args()
-    started, own = time.time(), settings.load(args.settings)
-    bench = Bench(own, args.documents)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    model = Tuned(bench.files, own.rank, own.whole, dtype).to(device)
-    model.load(args.run / state.ADAPTER)
-    searcher = Searcher(model, bench.shelf, own.layer, own.heads)
+def best_windows(searcher: Searcher, shelf: Shelf) -> dict[int, list[Window]]:
+    """The best windows of every question, best first; tells how often the first is right."""
+    started, right = time.time(), 0
     by_group: dict[int, list[int]] = defaultdict(list)
-    for number, one in enumerate(bench.shelf.asked):
-        by_group[bench.shelf.group_of(one.document)].append(number)
-    numbers, windows, right = [], [], 0
-    for group, asked_there in by_group.items():
-        found = searcher.group(group, asked_there)
-        numbers += asked_there
-        windows.append(found)
-        right += sum(_held(bench.shelf, n, row) for n, row in zip(asked_there, found, strict=True))
-    np.savez(args.out, numbers=np.array(numbers), windows=np.concatenate(windows))
-    known = sum(one.known for one in bench.shelf.asked)
-    seconds = time.time() - started
-    print(f"{right:,} of {known:,} found first among their group, {seconds:.0f} s", flush=True)
+    for number, one in enumerate(shelf.asked):
+        by_group[shelf.group_of(one.document)].append(number)
+    found: dict[int, list[Window]] = {}
+    for group, numbers in by_group.items():
+        for number, row in zip(numbers, searcher.group(group, numbers), strict=True):
+            found[number] = [(int(d), int(w)) for d, w in row if d >= 0]
+            right += _held(shelf, number, row)
+    known, seconds = sum(one.known for one in shelf.asked), time.time() - started
+    print(f"{right:,} of {known:,} found first in their group, {seconds:.0f} s", flush=True)
+    return found
 
 
 def _held(shelf: Shelf, number: int, found: np.ndarray) -> bool:
@@ -158,7 +139,3 @@ def _held(shelf: Shelf, number: int, found: np.ndarray) -> bool:
     low = window * STEP
     spans = asked.evidence if document == asked.document else ()
     return any(a < low + 2 * STEP and b > low for a, b in spans)
-
-
-if __name__ == "__main__":
-    main()

@@ -34,7 +34,7 @@ from longctx.profiles.recipe.tuning import settings, shelf, state
 from longctx.profiles.recipe.tuning.batches import Reading, Readings
 from longctx.profiles.recipe.tuning.losses import search_loss, search_scores
 from longctx.profiles.recipe.tuning.model import Tuned, layer
-from longctx.profiles.recipe.tuning.packed import Packed
+from longctx.profiles.recipe.tuning.nearest import Searcher, best_windows
 from longctx.profiles.recipe.tuning.passages import Passages, Window
 from longctx.profiles.recipe.tuning.searches import Searches, Searching
 from longctx.profiles.recipe.tuning.settings import Settings
@@ -52,7 +52,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("documents", type=Path, nargs="+", help="files of documents with questions")
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
     parser.add_argument("--settings", type=Path, default=settings.SMALL)
-    parser.add_argument("--found", type=Path, help="windows found by the model: tuning.nearest")
+    parser.add_argument("--nearest", action="store_true", help="search for hard windows first")
     parser.add_argument("--until", type=float, required=True, help="second of the run to end at")
     parser.add_argument("--of", type=float, required=True, help="seconds of the whole run")
     parser.add_argument("--asking", type=float, default=0.0, help="share that learns to ask")
@@ -93,26 +93,17 @@ class Bench:
         return Searches(self.shelf, found, self.maker, self.backend, rng)
 
 
-def read_found(path: Path | None) -> dict[int, list[Window]]:
-    """What `nearest` wrote: windows (document, window) of questions."""
-    if path is None:
-        return {}
-    with np.load(path) as file:
-        numbers, windows = file["numbers"], file["windows"]
-    rows = ([(int(d), int(w)) for d, w in row if d >= 0] for row in windows)
-    return dict(zip(numbers.tolist(), rows, strict=True))
-
-
-def moved(value: Any, device: str) -> Any:
-    """A batch on a device."""
-    if isinstance(value, Tensor):
-        return value.to(device, non_blocking=True)
-    if isinstance(value, Packed):
-        return value.to(device)
+def changed(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A batch with a change of each of its arrays or tensors."""
     if is_dataclass(value) and not isinstance(value, type):
-        parts = {f.name: moved(getattr(value, f.name), device) for f in fields(value)}
+        parts = {one.name: changed(getattr(value, one.name), change) for one in fields(value)}
         return type(value)(**parts)
-    return value
+    return change(value) if isinstance(value, Tensor | np.ndarray) else value
+
+
+def moved(batch: Any, device: str) -> Any:
+    """A batch of arrays as tensors on a device."""
+    return changed(batch, lambda array: torch.from_numpy(array).to(device, non_blocking=True))
 
 
 class Trainer:
@@ -142,8 +133,6 @@ class Trainer:
         self.clock = state.load(args.run, self.model, self.optimizer)
         with torch.no_grad():
             self.scales.copy_(torch.tensor(self.clock.temperatures).log())
-        if device == "cuda":
-            self.model.run = torch.compile(layer, dynamic=False)
         self.resumed = self.clock.steps
 
     def rate(self) -> float:
@@ -204,12 +193,16 @@ def work(bench: Bench, found: dict, args: argparse.Namespace, number: int, out: 
     readings = bench.readings(found, args.seed * 1000 + number, args.asking)
     searches = bench.searches(found, args.seed * 1000 + number)
     while True:
-        out.put((readings.batch(args.size, SEQUENCES), searches.batch()))
+        batches = readings.batch(args.size, SEQUENCES), searches.batch()
+        # As arrays: tensors would travel through files of shared memory, which may be few.
+        out.put(tuple(changed(one, Tensor.numpy) for one in batches))
 
 
 def train(trainer: Trainer, take: Callable[[], tuple[Reading, Searching]]) -> None:
     """Steps until the call's second is reached; the clock starts when all is compiled."""
     clock, args = trainer.clock, trainer.args
+    if trainer.device == "cuda":
+        trainer.model.run = torch.compile(layer, dynamic=False)
     begun, began, warm, saved = clock.seconds, time.time(), 3, time.time()
     smooth: dict[str, float] = {}
     started = time.time()
@@ -223,12 +216,14 @@ def train(trainer: Trainer, take: Callable[[], tuple[Reading, Searching]]) -> No
             warm -= 1
             if not warm:
                 print(f"ready after {time.time() - started:.0f} s", flush=True)
-            float(seen["read"])
+            float(seen["read"].detach())
             began = time.time()
         clock.seconds = begun + time.time() - began
         if clock.steps % 10 == 0:
             for name, value in seen.items():
-                smooth[name] = 0.8 * smooth.get(name, float(value)) + 0.2 * float(value)
+                smooth[name] = 0.8 * smooth.get(name, float(value.detach())) + 0.2 * float(
+                    value.detach()
+                )
         if clock.steps % 100 == 0:
             _tell(trainer, smooth, waited / max(1e-9, time.time() - started))
         if time.time() - saved > SAVE:
@@ -252,8 +247,13 @@ def main() -> None:
     bench = Bench(settings.load(args.settings), args.documents)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     print(f"{len(bench.shelf.ids):,} tokens, {len(bench.shelf.asked):,} questions", flush=True)
-    found = read_found(args.found)
-    context = multiprocessing.get_context("fork")  # workers share the documents
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(args.seed)
+    trainer = Trainer(bench, args, device)
+    own = bench.options
+    searcher = Searcher(trainer.model, bench.shelf, own.layer, own.heads)
+    found = best_windows(searcher, bench.shelf) if args.nearest else {}
+    context = multiprocessing.get_context("fork")  # workers share the documents, and use no GPU
     ready = context.Queue(maxsize=2 * args.workers)
     workers = [
         context.Process(target=work, args=(bench, found, args, number, ready), daemon=True)
@@ -261,9 +261,6 @@ def main() -> None:
     ]
     for worker in workers:
         worker.start()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    torch.manual_seed(args.seed)
-    trainer = Trainer(bench, args, device)
     try:
         train(trainer, ready.get)
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@ import math
 import random
 import re
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from longctx.core.model.files import open_model_files
 from longctx.core.profile.profile import PromptTemplate
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.core.tokens.safe_splits import plain_backend
-from longctx.profiles.recipe.evaluation import evaluate
+from longctx.profiles.recipe.evaluation import evaluate, natural
 from longctx.profiles.recipe.evaluation.answers import Answerer
 from longctx.profiles.recipe.evaluation.cases import CaseBuilder, refusal_plans, retrieval_plans
 from longctx.profiles.recipe.evaluation.filler import Haystack, read_texts, sentences
@@ -356,7 +357,7 @@ def test_losses_are_those_of_the_model_over_its_windows(random_answerer, model_f
 def test_answers_in_batches_are_those_that_transformers_generates(random_answerer, model_folder):
     rng = np.random.default_rng(1)
     prompts = [rng.integers(0, 256, length).astype(np.int32) for length in (30, 30, 11, 23)]
-    answers = random_answerer.answers(prompts, ["a dozen letters"] * 4)
+    answers = random_answerer.answers(prompts, [random_answerer.room("a dozen letters")] * 4)
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
     tokenizer = random_answerer.files.tokenizer
     limit = len(random_answerer.backend.encode("a dozen letters").ids) + 4
@@ -382,7 +383,9 @@ def material(tmp_path, model_folder):
     content |= {"kinds": few, "absent": {"answer": "not in the document", "kinds": ["pass-key"]}}
     (tmp_path / "frames.yaml").write_text(yaml.safe_dump(content), "utf-8")
     record = {"context": "The bell rang at nine.", "question": "When?", "answers": ["at nine"]}
-    (tmp_path / "dev.jsonl").write_text(json.dumps(record) + "\n", "utf-8")
+    other = {"context": "Fog came.", "question": "What came?", "answers": ["fog"]}
+    records = "".join(json.dumps(one) + "\n" for one in (record, other))
+    (tmp_path / "dev.jsonl").write_text(records, "utf-8")
     prose = str(ROOT / "samples" / "harbour-book.md")
     return [
         *(str(model_folder), "--frames", str(tmp_path / "frames.yaml"), "--cases", "2"),
@@ -404,7 +407,8 @@ def test_a_run_reports_every_part_and_can_be_repeated(material, tmp_path, capsys
     assert cells >= {("pass-key", 700, "all"), ("number-for-city", 700, "prose")}
     assert [row["n"] for row in first["retrieval"] if row["haystack"] == "all"] == [2, 2]
     assert first["refusal"][0]["absent"] == 1
-    assert [row["setting"] for row in first["squad"]] == ["alone", "in 700 tokens"]
+    natural = [(row["setting"], row["n"]) for row in first["squad"]]
+    assert natural == [("alone", 2), ("among 1 others", 2), ("in 700 tokens", 2)]
     # A random model knows nothing of the text; the byte model has read it.
     assert first["bits_per_byte"]["ngram"] < 2 < first["bits_per_byte"]["model"]
     table = (tmp_path / "first.md").read_text("utf-8")
@@ -412,8 +416,59 @@ def test_a_run_reports_every_part_and_can_be_repeated(material, tmp_path, capsys
         assert part in table
 
 
-def test_natural_questions_without_prose_are_refused(material, capsys):
-    prose = material.index("--prose")
+def test_natural_questions_need_nothing_else(material, tmp_path):
+    squad = material.index("--squad")
+    options = ["--out", str(tmp_path / "alone"), "--device", "cpu", "--dtype", "fp32"]
+    evaluate.main([material[0], *material[squad : squad + 2], *options])
+    found = json.loads((tmp_path / "alone.json").read_text("utf-8"))
+    assert [row["setting"] for row in found["squad"]] == ["alone", "among 1 others"]
+    assert "retrieval" not in found
+
+
+def test_frames_without_a_haystack_are_refused(material, capsys):
     with pytest.raises(SystemExit):
-        evaluate.main(material[:prose] + material[prose + 2 :])
-    assert "--squad needs --prose" in capsys.readouterr().err
+        evaluate.main(material[:3])
+    assert "--frames needs --prose" in capsys.readouterr().err
+
+
+# --- natural questions ---
+
+
+def test_a_paragraph_stands_once_among_others_in_an_order_that_is_repeated():
+    contexts = [f"Paragraph {name}." for name in "abcdefghij"]
+    record = {"context": contexts[2]}
+    texts = [natural.among(record, contexts, 7, number) for number in range(20)]
+    for text in texts:
+        parts = text.split("\n\n")
+        assert len(set(parts)) == 8
+        assert contexts[2] in parts
+    places = {text.split("\n\n").index(contexts[2]) for text in texts}
+    assert len(places) > 3
+    assert texts[3] == natural.among(record, contexts, 7, 3)
+
+
+# --- refusals in either phrase ---
+
+
+class Says:
+    """Answers all questions with the same words."""
+
+    def __init__(self, words: str):
+        self._words = words
+
+    def room(self, right: str) -> int:
+        return len(right)
+
+    def answers(self, prompts: list[np.ndarray], limits: list[int]) -> list[str]:
+        return [self._words] * len(prompts)
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [("not in the document", True), ("not in the text", True), ("It is not in the text.", False)],
+)
+def test_a_refusal_is_either_phrase_and_nothing_more(make_builder, heldout, words, refused):
+    trials = evaluate.refusal(make_builder(), cast("Answerer", Says(words)), heldout, 4, [900])
+    assert {trial["refused"] for trial in trials} == {refused}
+    assert [trial["right"] for trial in trials if trial["absent"]] == [refused] * 2
+    assert not any(trial["right"] for trial in trials if not trial["absent"])

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
-from longctx.core.common.device import choose_device, choose_dtype
+from longctx.core.common.device import choose_device, choose_dtype, dtype_name
 from longctx.core.model.files import ModelFiles, open_model_files
 from longctx.core.tokens.safe_splits import plain_backend
 
@@ -22,14 +22,14 @@ MARGIN = 4  # tokens by which an answer may exceed the longest right one
 
 
 class Answerer:
-    """A causal language model from a folder.
+    """A causal language model.
 
     Attributes:
         files: its files and tokenizer.
         backend: tokenizes documents; special tokens written in them are plain text.
 
     Args:
-        name: a folder in Hugging Face format.
+        name: a folder in Hugging Face format, or any other model that `ask` takes, such as `small`.
         device: auto, cpu, mps, cuda or cuda:N.
         dtype: auto, bf16, fp16 or fp32.
     """
@@ -38,30 +38,34 @@ class Answerer:
         self.files: ModelFiles = open_model_files(name)
         self.backend = plain_backend(self.files.tokenizer.backend_tokenizer)
         self._device = choose_device(device)
+        number_format = choose_dtype(dtype, self._device)
         model = AutoModelForCausalLM.from_pretrained(
-            self.files.folder,
-            dtype=choose_dtype(dtype, self._device),
+            self.files.loadable(dtype_name(number_format)),
+            dtype=number_format,
             attn_implementation="sdpa",
             local_files_only=True,
         )
         self._model = model.to(self._device).eval()
         self._ends = sorted(self.files.eos_ids())
 
-    def answers(self, prompts: list[np.ndarray], rights: list[str]) -> list[str]:
+    def room(self, right: str) -> int:
+        """Tokens that show whether an answer is exactly this one: a few more than it has."""
+        return len(self.backend.encode(right).ids) + MARGIN
+
+    def answers(self, prompts: list[np.ndarray], limits: list[int]) -> list[str]:
         """Greedy answers, without white space around them.
 
         Args:
             prompts: token ids of each prompt.
-            rights: the longest right answer to each; decoding stops a little beyond it.
+            limits: most tokens of each answer; the longest of a group decides for all of it.
 
         Returns:
             One text for each prompt, in order.
         """
-        wanted = [len(self.backend.encode(right).ids) + MARGIN for right in rights]
         found = [""] * len(prompts)
         done = 0
-        for group in self._groups(prompts, wanted):
-            texts = self._decoded([prompts[i] for i in group], max(wanted[i] for i in group))
+        for group in self._groups(prompts, limits):
+            texts = self._decoded([prompts[i] for i in group], max(limits[i] for i in group))
             for index, text in zip(group, texts, strict=True):
                 found[index] = text
             done += len(group)
@@ -69,9 +73,9 @@ class Answerer:
         print(file=sys.stderr)
         return found
 
-    def _groups(self, prompts: list[np.ndarray], wanted: list[int]) -> Iterator[list[int]]:
-        """Groups of prompts with similar lengths and answers, as many as are read at a time."""
-        order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), wanted[i]))
+    def _groups(self, prompts: list[np.ndarray], limits: list[int]) -> Iterator[list[int]]:
+        """Groups of prompts with similar lengths and limits, as many as are read at a time."""
+        order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), limits[i]))
         group: list[int] = []
         for index in order:
             if group and (len(group) + 1) * len(prompts[index]) > self._limit(BATCH):

@@ -16,9 +16,8 @@ from longctx.core.measure.eval.frames import Fact, Heldout
 from longctx.core.measure.eval.text_match import holds
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.profiles.recipe.evaluation.filler import Haystack
-from longctx.profiles.recipe.evaluation.fitting import Document, Draft, fit
+from longctx.profiles.recipe.evaluation.fitting import Document, Draft, fit, with_slack
 
-SLACK = 1 / 24  # share of extra haystack tokens: joined pieces have fewer tokens than single ones
 DISTRACTORS = (3, 6)  # fewest and most
 ROUNDS = 50  # draws if a case's haystack has its answer, or it gets no exact length
 
@@ -141,8 +140,8 @@ class CaseBuilder:
         needles = self._needles(plan, fact, rng)
         question = self._prompt.question(fact.question)[0].numpy()
         tokens = length - len(self._prefix) - len(question)
-        room = max(1, tokens - self._tokens(needles)) * (1 + SLACK)
-        pieces = haystack.take(int(room), rng)
+        room = with_slack(tokens - self._tokens(needles), attempt)
+        pieces = haystack.take(room, rng)
         own = 0 if plan.absent else len(fact.statements)
         rest = "\n".join(["".join(pieces), *(text for _, text in needles[own:])])
         if any(holds(rest, secret) for secret in fact.secrets):

@@ -4,9 +4,10 @@
         --frames profiles/tiny/heldout-frames.yaml --prose BOOKS --code SOURCES --log LOGS \\
         --squad dev.jsonl.xz --held-out BOOK --train-text BOOKS --out results
 
-MODEL is a folder, loaded by plain transformers; paths are files (also .xz, .gz) or folders. Writes
-results.json and results.md, prints the latter, and reports progress on standard error. `--cases 10
---lengths 1024` is a first look on a CPU.
+MODEL is `small`, `tiny` or a folder, and is run by plain transformers; paths are files (also .xz,
+.gz) or folders. What is given decides what is measured. Writes results.json and results.md, prints
+the latter, and reports progress on standard error. `--cases 10 --lengths 1024` is a first look on a
+CPU.
 """
 
 import argparse
@@ -18,14 +19,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tokenizers import Tokenizer
 
+from longctx.core.ask.quoting import PHRASE
 from longctx.core.measure.eval.frames import Heldout
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.profiles.recipe.data.corpus import read_records
 from longctx.profiles.recipe.evaluation import natural, report
 from longctx.profiles.recipe.evaluation.answers import Answerer
+from longctx.profiles.recipe.evaluation.bits import bits_per_byte
 from longctx.profiles.recipe.evaluation.cases import (
     Case,
     CaseBuilder,
@@ -33,7 +35,6 @@ from longctx.profiles.recipe.evaluation.cases import (
     retrieval_plans,
 )
 from longctx.profiles.recipe.evaluation.filler import Haystack, read_texts
-from longctx.profiles.recipe.evaluation.ngram import ByteNgram
 from longctx.profiles.recipe.reading import profile_of
 
 TRAIN_LIMIT, HELD_OUT_LIMIT = 16 << 20, 2 << 20  # characters for the n-gram model, and to predict
@@ -59,19 +60,24 @@ def retrieval(
 def refusal(
     builder: CaseBuilder, answerer: Answerer, heldout: Heldout, count: int, lengths: list[int]
 ) -> list[Trial]:
-    """Asks cases, half of which have no answer in their document."""
-    trials = []
+    """Asks cases, half of which have no answer in their document.
+
+    A refusal is the phrase of the frames or the one that quoting knows: models learnt either.
+    """
+    trials, phrases = [], (heldout.absent_answer, PHRASE)
     for length in lengths:
         _tell(f"with and without an answer, {length:,} tokens")
         cases = builder.build(refusal_plans(heldout.absent_kinds, count), length)
         for trial, case in zip(_asked(answerer, cases, "", length), cases, strict=True):
-            refused = trial["answer"] == heldout.absent_answer
-            trials.append({**trial, "absent": case.plan.absent, "refused": refused})
+            refused, absent = trial["answer"] in phrases, case.plan.absent
+            right = refused if absent else trial["right"]
+            trials.append({**trial, "absent": absent, "refused": refused, "right": right})
     return trials
 
 
 def _asked(answerer: Answerer, cases: list[Case], kind: str, length: int) -> list[Trial]:
-    answers = answerer.answers([case.prompt for case in cases], [case.answer for case in cases])
+    limits = [answerer.room(case.answer) for case in cases]
+    answers = answerer.answers([case.prompt for case in cases], limits)
     return [
         {
             "kind": kind or case.plan.kind,
@@ -86,34 +92,6 @@ def _asked(answerer: Answerer, cases: list[Case], kind: str, length: int) -> lis
         }
         for case, answer in zip(cases, answers, strict=True)
     ]
-
-
-# --- bits per byte -------------------------------------------------------------------------------
-
-
-def bits_per_byte(
-    answerer: Answerer, prompt: PromptEncoder, held_out: list[str], train: list[str]
-) -> dict[str, Any]:
-    """The model's and a byte n-gram model's bits per byte on the same texts.
-
-    The model reads each text in consecutive windows without overlap.
-    """
-    size = sum(len(text.encode()) for text in held_out)
-    window, prefix = answerer.files.config.max_position_embeddings, prompt.prefix().numpy()
-    _tell(f"bits per byte of {size:,} held-out bytes")
-    ids = [np.array(answerer.backend.encode(text).ids) for text in held_out]
-    bits = sum(answerer.loss(tokens, prefix, window) for tokens in ids)
-    found = {"bytes": size, "tokens": sum(map(len, ids)), "window": window, "model": bits / size}
-    if train:
-        sample = "\n".join(train).encode()
-        _tell(f"byte n-grams of {len(sample):,} training bytes")
-        ngram = ByteNgram(sample)
-        bits = sum(ngram.bits(text.encode()) for text in held_out)
-        found |= {"train_bytes": len(sample), "ngram": bits / size}
-    return found
-
-
-# --- the command ---------------------------------------------------------------------------------
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -133,11 +111,11 @@ def _parts(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     answerer = Answerer(options.model, options.device, options.dtype)
     profile = profile_of(answerer.files, options.profile)
     prompt = PromptEncoder(profile.prompt, answerer.files.tokenizer)
-    heldout = Heldout.load(options.frames)
     haystacks = _haystacks(options, answerer.backend)
     parameters = answerer.files.num_parameters()
     yield {"model": options.model, "parameters": parameters, "seed": options.seed}
-    if haystacks:
+    if options.frames:
+        heldout = Heldout.load(options.frames)
         texts = list(haystacks.values())
         builder = CaseBuilder(heldout, texts, prompt, answerer.backend, options.seed)
         kinds = options.kinds or list(heldout.kinds)
@@ -146,9 +124,11 @@ def _parts(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         trials = refusal(builder, answerer, heldout, options.cases, options.lengths)
         yield report.refusal(trials, options.examples)
     if options.squad:
-        records = read_records(options.squad)[: options.squad_cases]
-        length = max(options.lengths)
-        trials = natural.ask(records, answerer, prompt, haystacks["prose"], length)
+        records = read_records(options.squad)
+        contexts = [*dict.fromkeys(record["context"] for record in records)]
+        asking = natural.Questioner(answerer, prompt, profile.max_new_tokens)
+        asked, prose = records[: options.squad_cases], haystacks.get("prose")
+        trials = asking.ask(asked, contexts, prose, max(options.lengths))
         yield report.squad(trials, options.examples)
     if options.held_out:
         held_out = list(read_texts(options.held_out, options.seed, HELD_OUT_LIMIT))
@@ -168,8 +148,8 @@ def _haystacks(options: argparse.Namespace, backend: Tokenizer) -> dict[str, Hay
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", help="folder of the model, in Hugging Face format")
-    parser.add_argument("--frames", type=Path, required=True, help="YAML file of held-out frames")
+    parser.add_argument("model", help="small, tiny, or a folder in Hugging Face format")
+    parser.add_argument("--frames", type=Path, help="YAML file of held-out frames")
     for name in HAYSTACKS:
         text = f"files (also .xz, .gz) or folders of {name} to hide needles in"
         parser.add_argument(f"--{name}", type=Path, nargs="+", default=[], help=text)
@@ -187,8 +167,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--examples", type=int, default=12, help="misses kept, of each kind")
     parser.add_argument("--out", type=Path, default=Path("evaluation"), help="without suffix")
     options = parser.parse_args(arguments)
-    if options.squad and not options.prose:
-        parser.error("--squad needs --prose, to put its paragraphs into")
+    if options.frames and not any(getattr(options, name) for name in HAYSTACKS):
+        parser.error("--frames needs --prose, --code or --log, to hide needles in")
     return options
 
 

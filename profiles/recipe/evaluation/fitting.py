@@ -12,6 +12,8 @@ from tokenizers import Encoding, Tokenizer
 
 NEAR = sorted(range(-12, 13), key=abs)  # cuts to try around the expected one, in tokens
 ANCHOR = 64  # tokens beside a cut to count again, to see whether it is exact
+SLACK = 1 / 24  # share of extra haystack tokens: joined pieces have fewer tokens than single ones
+SLACKS = 6  # the most of such shares; how many fewer they have depends on the tokenizer and text
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,11 @@ class _Joined:
         """Where the first needle starts and the last one ends; text outside may be trimmed."""
         starts, ends = zip(*self.needles, strict=True) if self.needles else ((), ())
         return min(starts, default=len(self.text)), max(ends, default=0)
+
+
+def with_slack(tokens: int, attempt: int) -> int:
+    """Tokens of haystack to take for a document that needs so many, more after each failure."""
+    return int(max(1, tokens) * (1 + SLACK * (1 + attempt % SLACKS)))
 
 
 def fit(drafts: list[Draft], backend: Tokenizer) -> list[Document | None]:

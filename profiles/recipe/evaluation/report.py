@@ -100,11 +100,8 @@ def markdown(found: dict[str, Any]) -> str:
     if "refusal" in found:
         parts.append(_refusal_table(found["refusal"]))
     if "squad" in found:
-        rows = [
-            [row["setting"], str(row["n"]), f"{row['em']:.3f}", f"{row['f1']:.3f}"]
-            for row in found["squad"]
-        ]
-        parts.append(table(["natural questions", "n", "EM", "F1"], rows))
+        rows = [[row["setting"], _cell(row, True), f"{row['f1']:.3f}"] for row in found["squad"]]
+        parts.append(table(["natural questions", "EM (95% interval), n", "F1"], rows))
     if "bits_per_byte" in found:
         bits = found["bits_per_byte"]
         rows = [[name, f"{bits[name]:.3f}"] for name in ("model", "ngram") if name in bits]

@@ -75,3 +75,12 @@ def test_the_command_writes_a_file_that_training_reads(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["made", "--count", "12", "--seed", "6", "--out", str(out)])
     command.main()
     assert list(read(out)) == list(documents("mix", 6, 12))
+
+
+def test_few_lines_say_all_that_is_asked():
+    first, second, third = Line("job 7 of Ann"), Line("job 7 failed"), Line("job 7 of Ann ended")
+    said = {"job": [first, second, third], "who": [first, third], "line2": [second]}
+    record = Record("job", {"job": "7", "who": "Ann"}, first, said)
+    assert record.lines(["job", "who"]) == [third]
+    assert {*record.lines(["who", "line2"])} == {second, third}
+    assert record.lines(["job", "line2"]) == [second]

@@ -95,17 +95,24 @@ class HiddenFacts:
         return self.rng.sample(plain, max(0, count))
 
     def prose(self, size: int) -> list[Line]:
-        """Paragraphs of about `size` characters together, sentence by sentence."""
+        """Paragraphs of about `size` characters together, sentence by sentence.
+
+        The caller's follow one another as they were given.
+        """
         found: list[Line] = []
+        at = self.rng.randrange(max(1, len(self.filler)))
         while size > 0:
             if self.filler:
-                chosen = self.rng.choice(self.filler).strip()[: size + 300]
-                part = [Line(sentence, " ") for sentence in SENTENCE_END.split(chosen)]
+                sentences = SENTENCE_END.split(self.filler[at % len(self.filler)].strip())
             else:
-                part = [Line(sentence, " ") for sentence in paragraph(self.values)]
-            part[-1].end = "\n\n"
-            found += part
-            size -= sum(len(line.text) + 1 for line in part)
+                sentences = paragraph(self.values)
+            at += 1
+            for sentence in sentences:
+                found.append(Line(sentence, " "))
+                size -= len(sentence) + 1
+                if size < -300:  # within a long paragraph
+                    break
+            found[-1].end = "\n\n"
         return found
 
     def places(self, needle: Needle, lines: list[Line]) -> list[tuple[float, Line]]:

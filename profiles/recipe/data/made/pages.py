@@ -39,12 +39,14 @@ class Record:
     apart: dict[str, list[Line]] = field(default_factory=dict)
 
     def lines(self, names: Iterable[str]) -> list[Line]:
-        """Few lines that say all of these fields."""
+        """Few lines that say all of these fields: where several say as much, the last."""
         missing = {name: self.apart.get(name, [self.line]) for name in names}
         found: list[Line] = []
         while missing:
             lines = list(dict.fromkeys(line for said in missing.values() for line in said))
-            found.append(max(lines, key=lambda line: sum(line in s for s in missing.values())))
+            found.append(
+                max(reversed(lines), key=lambda line: sum(line in s for s in missing.values()))
+            )
             missing = {name: said for name, said in missing.items() if found[-1] not in said}
         return found
 

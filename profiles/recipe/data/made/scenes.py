@@ -86,7 +86,7 @@ def played(
 def staged(scene: Scene, record: Record, lines: Sequence[Line]) -> Record:
     """The record with the lines that say it, field by field."""
     record.line = lines[0]
-    for (_, text), line in zip(scene.lines, lines, strict=True):
-        for name in slots(text):
+    for number, ((_, text), line) in enumerate(zip(scene.lines, lines, strict=True), 1):
+        for name in (f"line{number}", *slots(text)):
             record.apart.setdefault(name, []).append(line)
     return record

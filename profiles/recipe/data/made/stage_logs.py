@@ -12,7 +12,7 @@ from pathlib import Path
 from longctx.profiles.recipe.data.made.pages import Line, Page, Record
 from longctx.profiles.recipe.data.made.scenes import Scene, played, read_scenes, staged
 from longctx.profiles.recipe.data.made.values import MadeValues
-from longctx.profiles.recipe.data.made.wordings import Wording
+from longctx.profiles.recipe.data.made.wordings import Wording, read_wordings
 
 FILES = ("services.txt", "machines.txt", "builds.txt")
 
@@ -26,7 +26,8 @@ def scenes() -> dict[str, list[Scene]]:
 @cache
 def wordings() -> dict[str, list[Wording]]:
     """How the records of each scene are asked for."""
-    return {scene.name: list(scene.wordings) for part in scenes().values() for scene in part}
+    told = {scene.name: list(scene.wordings) for part in scenes().values() for scene in part}
+    return told | {"entry": read_wordings(Path(__file__).with_name("logs.txt"))["entry"]}
 
 
 class StageLog:
@@ -81,6 +82,7 @@ class StageLog:
 
     def play(self, size: int) -> tuple[list[Line], list[Record]]:
         """Lines of about `size` characters, and the records that they say."""
+        self.entries: list[Record] = []
         lines: list[Line] = []
         records: list[Record] = []
         running: list[tuple[Scene, Record, list[tuple[str, str]], list[Line], str]] = []
@@ -101,18 +103,22 @@ class StageLog:
             if len(written) == len(said):
                 staged(scene, record, written)
                 del running[at]
-        return lines, records
+        return lines, [*records, *self.entries]
 
     def say(self, record: Record, said: tuple[str, str], machine: str, number: int) -> Line:
         """One line of a record, with what its format says of it."""
         self.time += timedelta(seconds=self.rng.expovariate(1 / self.pace))
         level, _, module = said[0].partition(" ")
         line = Line(self.format(level, module, machine, said[1]))
-        told = {f"at{number}": self.time.strftime("%H:%M:%S"), "machine": machine}
-        for name, value in told.items():
-            if value in line.text:
-                record.fields[name] = value
-                record.apart.setdefault(name, []).append(line)
+        told = {"time": self.time.strftime("%H:%M:%S"), "machine": machine, "module": module}
+        shown = {name: value for name, value in told.items() if value in line.text}
+        if level in line.text.lower():
+            shown["level"] = level
+        self.entries.append(Record("entry", {"text": said[1], **shown}, line))
+        for name, value in shown.items():
+            field = f"at{number}" if name == "time" else name
+            record.fields[field] = value
+            record.apart.setdefault(field, []).append(line)
         return line
 
 

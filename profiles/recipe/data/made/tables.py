@@ -16,6 +16,7 @@ from longctx.profiles.recipe.data.made.pages import Line, Page, Record
 from longctx.profiles.recipe.data.made.values import MadeValues
 from longctx.profiles.recipe.data.made.wordings import Wording, read_wordings
 
+ORDERED = [("begins", "ends"), ("leaves", "arrives"), ("sent", "due")]  # by their letters
 NEAR = 0.35  # of the rows: their key is nearly that of another
 
 
@@ -91,6 +92,9 @@ def row(kind: str, columns: dict[str, str], rows: list[Record], values: MadeValu
     if rows and rng.random() < NEAR:
         name = rng.choice([*fields])
         fields[name] = rng.choice(rows).fields[name] if name != key else fields[name]
+    for early, late in ORDERED:
+        if early in fields and late in fields:
+            fields[early], fields[late] = sorted((fields[early], fields[late]))
     return Record(kind, fields, Line(""))
 
 

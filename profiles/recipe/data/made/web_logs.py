@@ -5,44 +5,34 @@ Knows nothing of questions: its records have a field for everything that a line 
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 
 from longctx.profiles.recipe.data.made.pages import Line, Page, Record
 from longctx.profiles.recipe.data.made.values import MadeValues
+from longctx.profiles.recipe.data.made.web_parts import (
+    BROWSERS,
+    IN_OTHER_WORDS,
+    PAGES,
+    STATES,
+    TOOLS,
+    WEIGHTS,
+)
 from longctx.profiles.recipe.data.made.wordings import Wording, read_wordings
-
-STATES = {
-    "fine": ["200", "200", "200", "206"],
-    "unchanged": ["304"],
-    "moved": ["301", "302"],
-    "refused": ["403", "403", "401"],
-    "missing": ["404", "404", "410"],
-    "broken": ["500", "502", "503", "504"],
-}
-WEIGHTS = [60, 6, 5, 7, 9, 5]
-TOOLS = ["curl", "Wget", "python-requests", "Go-http-client", "okhttp", "libwww-perl", "aria2"]
-BROWSERS = [
-    ("Mozilla/5.0 (X11; Linux x86_64; rv:{v}) Gecko/20100101 Firefox/{v}", "Firefox"),
-    ("Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:{v}) Gecko/20100101 Firefox/{v}", "Firefox"),
-    (
-        "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "
-        "Chrome/{v} Safari/537.36",
-        "Chrome",
-    ),
-    ("Opera/9.80 (Windows NT 6.1) Presto/2.12 Version/{v}", "Opera"),
-    ("Mozilla/5.0 (compatible; {n}Bot/{v}; +https://{d}/bot.html)", "{n}Bot"),
-    ("{n}Reader/{v} ({d})", "{n}Reader"),
-    ("{n}-monitor/{v}", "{n}-monitor"),
-]
 
 
 @cache
 def wordings() -> dict[str, list[Wording]]:
-    """How requests are asked for."""
-    return read_wordings(Path(__file__).with_name("logs.txt"))
+    """How requests are asked for: by the page, or by its sort where it is the only one."""
+    found = read_wordings(Path(__file__).with_name("logs.txt"))["access"]
+    sorts = [
+        replace(one, text=one.text.replace("{page}", "{sort}"), given=("sort",))
+        for one in found
+        if one.given == ("page",)
+    ]
+    return {"access": [*found, *sorts]}
 
 
 @dataclass(frozen=True)
@@ -78,27 +68,14 @@ class WebLog:
         end = self.values.pick(["", ".html", "/", ".php"])
         return f"{self.values.make_noun()}-{self.values.make_noun()}{end}"
 
-    def page(self) -> tuple[str, str]:
-        """A path, and what people call it."""
+    def page(self) -> tuple[str, str, str]:
+        """A path, what people call it, and what they call all of its sort."""
         values = self.values
         adj, noun, folder = values.make_adj(), values.make_noun(), values.make_noun()
         number = values.digits(1, 4)
-        return self.rng.choice(
-            [
-                (f"/{folder}/{adj}-{noun}.pdf", f"the PDF about the {adj} {noun}"),
-                (f"/img/{adj}_{noun}.jpg", f"the picture of the {adj} {noun}"),
-                (f"/files/{noun}-{folder}.zip", f"the {noun} {folder} archive"),
-                (f"/{noun}/{adj}.html", f"the {adj} page about the {noun}"),
-                (f"/{noun}-admin/{folder}", f"the {folder} page of the {noun} administration"),
-                (f"/{noun}/login", f"the {noun} login"),
-                (f"/{adj}-{noun}/feed.xml", f"the feed of the {adj} {noun}"),
-                (f"/api/{noun}/{number}", f"{noun} number {number} of the API"),
-                (f"/shop/{noun}?id={number}", f"{noun} {number} in the shop"),
-                (f"/backup/{adj}-{noun}.sql", f"the backup of the {adj} {noun} database"),
-                (f"/video/{noun}_{folder}.mp4", f"the video of {noun} and {folder}"),
-                (f"/{folder}/{noun}/settings", f"the {noun} settings of the {folder}"),
-            ]
-        )
+        path, page, sort = self.rng.choice(PAGES)
+        parts = {"adj": adj, "noun": noun, "folder": folder, "number": number}
+        return path.format(**parts), page.format(**parts), sort
 
     def agent(self) -> Agent:
         """A browser, a robot or a tool of some version."""
@@ -121,12 +98,16 @@ class WebLog:
             self.pages.append(self.page())
         if rng.random() < 0.1:
             self.visitors.append((values.make_ip(), self.agent()))
-        (path, page), (ip, agent) = rng.choice(self.pages[-30:]), rng.choice(self.visitors[-14:])
+        (path, page, sort), (ip, agent) = (
+            rng.choice(self.pages[-30:]),
+            rng.choice(self.visitors[-14:]),
+        )
         state = rng.choices([*STATES], WEIGHTS)[0]
         fields = {
             "ip": ip,
             "path": path,
             "page": page,
+            "sort": sort,
             "state": state,
             "status": rng.choice(STATES[state]),
             "method": rng.choices(["GET", "POST", "PUT", "DELETE", "HEAD"], [80, 8, 3, 3, 2])[0],
@@ -153,7 +134,7 @@ class WebLog:
 
     def says(self, name: str, value: str, text: str) -> bool:
         """Whether the line says a field, in these or other words."""
-        return name in {"page", "state"} or bool(value and value in text)
+        return name in IN_OTHER_WORDS or bool(value and value in text)
 
     def combined(self, fields: dict[str, str], agent: Agent) -> str:
         """The combined log format."""

@@ -7,7 +7,8 @@ A paragraph is about records of one kind, which its first line names: `[kind]`. 
     ? What did {ip} fetch last? => {path} | last
 
 with <one|another> alternatives and {fields}. After the bar stand fields with a value that a record
-must have, and the one among several that is meant: `first`, `last`, `most FIELD`, `least FIELD`.
+must have, the one among several that is meant (`first`, `last`, `most FIELD`, `least FIELD`), and
+a line of a scene that must be read (`line 2`), where the fields alone do not tell which.
 `$name = one|another` defines a part for the lines after it. Knows nothing of documents.
 """
 
@@ -32,6 +33,7 @@ class Wording:
         having: fields with the value that is meant without being named.
         choice: first, last, most or least, if it asks for one of several.
         by: the field that is compared for most and least.
+        line: the line of its scene, `line2`, that must be read besides.
     """
 
     text: str
@@ -41,23 +43,26 @@ class Wording:
     having: tuple[tuple[str, str], ...] = ()
     choice: str = ""
     by: str = ""
+    line: str = ""
 
     def fields(self) -> list[str]:
         """All fields that must be read to answer."""
-        return [*self.wanted, *self.given, *dict(self.having), *([self.by] if self.by else [])]
+        return [*self.wanted, *self.given, *dict(self.having), *filter(None, (self.by, self.line))]
 
 
 def wording(text: str, answer: str, conditions: str = "") -> Wording:
     """A wording from its three parts."""
-    having, choice, by = [], "", ""
+    having, choice, by, line = [], "", "", ""
     for condition in filter(None, conditions.split(", ")):
         name, equals, value = condition.partition("=")
         if equals:
             having.append((name, value))
+        elif name.startswith("line "):
+            line = name.replace(" ", "")
         else:
             choice, _, by = condition.partition(" ")
     given, wanted = tuple(sorted(slots(text))), tuple(sorted(slots(answer)))
-    return Wording(text, answer, given, wanted, tuple(having), choice, by)
+    return Wording(text, answer, given, wanted, tuple(having), choice, by, line)
 
 
 def read_wordings(path: Path) -> dict[str, list[Wording]]:

@@ -95,12 +95,19 @@ def test_records_of_evaluations_and_without_licence_are_left_out():
     given = [
         kept,
         record("Seen text.", "New?", "x"),
-        record("New text.", "SEEN  question?", "x"),
+        record("New text.", "IS this not  the question seen just before?", "x"),
+        short := record("Newer text.", "Who?", "x"),
         record("New.", "What?", "x", source="squadshifts-new-wiki"),
         record("New.", "What?", " "),
     ]
-    usable = records.usable(given, [record("Seen text.", "Seen question?")])
-    assert usable == [kept | dict(context="A b.", answers=["x"])]
+    evaluated = (
+        record("Seen text.", "Is this not the question seen just before?"),
+        record("Seen.", "Who?"),
+    )
+    assert records.usable(given, evaluated) == [
+        kept | dict(context="A b.", answers=["x"]),
+        short,
+    ]
 
 
 def test_grouped_records_keep_their_evidence():

@@ -26,7 +26,7 @@ SAYING = [
 ]
 _SAID = re.compile(r"Who (?:said|spoke the words): \u201c(.*)\u201d\?")
 _COUNTED = re.compile(r"(?:The |These |Those |All )?\w+ [a-z]{3,}s\b")
-_PRONOUNS = {*words("pronouns"), *words("speakers")}
+_PRONOUNS = {*words("pronouns"), *words("speakers"), "whose", "which"}
 _NUMBERS = {*words("numbers"), "three", "hundred", "thousand"}
 _NOT_NAMES = {"Mr", "Mrs", "Dr", "Mme", "Miss", "St", "the other"}
 

@@ -12,7 +12,8 @@ from longctx.profiles.recipe.data.asked import AskedDocument, write
 from longctx.profiles.recipe.data.corpus import read_text
 from longctx.profiles.recipe.data.sources.code import docstrings, signatures, values
 from longctx.profiles.recipe.data.sources.code.asking import asked
-from longctx.profiles.recipe.data.sources.code.parts import parts
+from longctx.profiles.recipe.data.sources.code.packages import metadata, told
+from longctx.profiles.recipe.data.sources.code.parts import Part, parts
 from longctx.profiles.recipe.data.sources.code.source import parsed
 
 RULES = (
@@ -45,6 +46,13 @@ def documents(text: str, rng: random.Random) -> Iterator[AskedDocument]:
             yield AskedDocument("code", part.text, tuple(questions))
 
 
+def described(package: Path, rng: random.Random) -> Iterator[AskedDocument]:
+    """What an installed package says of itself, if it stands beside its folder."""
+    if text := metadata(package):
+        questions = asked(told(text), Part(1, text).spans, rng)
+        yield AskedDocument("package", text, tuple(questions))
+
+
 def main() -> None:
     """Command line; see the module."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -56,6 +64,7 @@ def main() -> None:
     rng = random.Random(given.seed)
     files = [file for folder in given.folders for file in sources(folder, given.files, rng)]
     made = [one for file in files for one in documents(read_text(file), rng)]
+    made += [one for folder in given.folders for one in described(folder, rng)]
     rng.shuffle(made)
     write(given.out, made)
 

@@ -21,7 +21,6 @@ ARGUMENTS = (
 )
 SINCE = re.compile(r"\.\. (versionadded|versionchanged|deprecated):: ?([\d.]*\d)")
 UNFINISHED = {*words("common")}
-HEADINGS = {"returns", "raises", "note", "notes", "example", "examples", "yields", "see", "todo"}
 
 
 def described(source: Source) -> Iterator[Fact]:
@@ -58,7 +57,7 @@ def arguments(source: Source) -> Iterator[Fact]:
             for found in pattern.finditer(text):
                 parameter, said = found.groups()
                 at = _found(source, node, found[0].strip().split("\n")[0])
-                if at is not None and parameter.lower() not in HEADINGS:
+                if at is not None and parameter in _parameters(node):
                     lines = (node.lineno, *range(at, at + 1 + found[0].strip().count("\n")))
                     slots = {
                         "function": name,
@@ -79,7 +78,8 @@ def versions(source: Source) -> Iterator[Fact]:
 
 def shortened(said: str) -> str:
     """What is said without what follows a comma or a subordinate clause, articles or brackets."""
-    said = re.split(r", |; | \(| which | that | using | based on | so that | when ", said)[0]
+    first = re.split(r", |; | \(| which | that | using | based on | so that | when ", said)[0]
+    said = first if len(first.split()) > 3 else said
     return re.sub(r"\b(the|a|an|given|specified) ", "", said, flags=re.I).rstrip()
 
 
@@ -88,6 +88,13 @@ def _clause(said: str) -> str:
     while " " in said and said.rpartition(" ")[2].lower() in UNFINISHED:
         said = said.rpartition(" ")[0].rstrip(",")
     return said if said[:2].isupper() else said[0].lower() + said[1:]
+
+
+def _parameters(node: Function | ast.ClassDef) -> set[str]:
+    """The parameters of a function, or of a class's methods."""
+    inside = (one for one in ast.walk(node) if isinstance(one, Function))
+    arguments = (one.args for one in inside)
+    return {one.arg for each in arguments for one in [*each.args, *each.kwonlyargs]}
 
 
 def _documented(source: Source) -> Iterator[tuple[str, Function | ast.ClassDef]]:

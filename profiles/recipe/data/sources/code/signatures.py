@@ -4,8 +4,10 @@ import ast
 from collections.abc import Iterator
 
 from longctx.profiles.recipe.data.sources.code.source import Fact, Function, Source, spoken
+from longctx.profiles.recipe.data.sources.code.verbs import VERBS
 
-DULL = {"None", "True", "False", "()", "[]"}  # defaults that can be guessed
+DULL = {"None", "True", "False", "()", "[]", "...", "''"}  # defaults that can be guessed
+ORDINARY = ("property", "method", ".setter", ".getter", "overload")  # decorators not asked for
 
 
 def defaults(source: Source) -> Iterator[Fact]:
@@ -21,7 +23,10 @@ def defaults(source: Source) -> Iterator[Fact]:
             if value is None or not answer:
                 continue
             slots = {"function": name, "name": parameter.arg, "words": spoken(parameter.arg)}
+            slots["spoken"] = spoken(name)
             kinds = ["dull_default" if answer in DULL else "default"]
+            if answer not in DULL and slots["spoken"].split()[0] in VERBS:
+                kinds.append("default_of_verb")
             if isinstance(value, ast.Constant) and type(value.value) is int and value.value > 1:
                 kinds += ["count"] * parameter.arg.endswith("s")
             yield Fact(tuple(kinds), slots, answer, _lines(node, value))
@@ -53,7 +58,8 @@ def raised(source: Source) -> Iterator[Fact]:
             lines = _lines(node, one)
             slots = {"function": name, "words": spoken(name), "exception": exception}
             if len(known) == 1 and len(named) == len(found):
-                yield Fact(("raises",), slots, exception, lines)
+                by_verb = ("raises_of_verb",) if slots["words"].split()[0] in VERBS else ()
+                yield Fact(("raises", *by_verb), slots, exception, lines)
             if message := _message(source, one):
                 told = {**slots, "message": message}
                 yield Fact(("complains",), told, name, lines)
@@ -85,7 +91,7 @@ def bases(source: Source) -> Iterator[Fact]:
     for name, node in [*source.functions(), *source.classes()]:
         if len(node.decorator_list) == 1:
             decorator = _short(source, node.decorator_list[0])
-            if decorator and decorator not in ("property", "staticmethod", "classmethod"):
+            if decorator and not decorator.endswith(ORDINARY):
                 lines = (node.decorator_list[0].lineno, node.lineno)
                 yield Fact(("decorator",), {"function": name}, decorator, lines)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+CONSTRUCTOR = "__init__"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -75,7 +76,7 @@ class Source:
 
     def name(self, one: Definition) -> str:
         """What people call it: a constructor by its class, a method of a common name with it."""
-        if one.owner and one.node.name == "__init__":
+        if one.owner and one.node.name == CONSTRUCTOR:
             return one.owner
         alone = self._names[one.node.name] == 1 or not one.owner
         return one.node.name if alone else f"{one.owner}.{one.node.name}"
@@ -83,8 +84,8 @@ class Source:
     def functions(self) -> Iterator[tuple[str, Function]]:
         """The functions and methods, as people call them; of those named by Python constructors."""
         for one in self.definitions:
-            special = one.node.name.startswith("__") and one.node.name != "__init__"
-            if not special and not isinstance(one.node, ast.ClassDef):
+            special = one.node.name.startswith("__") and one.node.name != CONSTRUCTOR
+            if not special and not _overload(one.node) and not isinstance(one.node, ast.ClassDef):
                 yield self.name(one), one.node
 
     def classes(self) -> Iterator[tuple[str, ast.ClassDef]]:
@@ -121,6 +122,10 @@ def spoken(identifier: str) -> str:
     """The words of an identifier: MAX_RETRIES and maxRetries are both max retries."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_.]+", " ", identifier)
     return " ".join(parted.lower().split())
+
+
+def _overload(node: Function | ast.ClassDef) -> bool:
+    return any(ast.unparse(one).endswith("overload") for one in node.decorator_list)
 
 
 def _defined(body: list[ast.stmt], owner: str) -> Iterator[Definition]:

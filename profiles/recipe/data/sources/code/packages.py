@@ -29,7 +29,7 @@ def metadata(package: Path) -> str | None:
 
 
 def told(text: str) -> Iterator[Fact]:
-    """The fields at the head of the file."""
+    """The fields at the start of the file."""
     head = text.split("\n\n")[0].split("\n")
     named = [line.removeprefix("Name: ") for line in head if line.startswith("Name: ")]
     for number, line in enumerate(head, 1):

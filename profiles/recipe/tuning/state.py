@@ -72,5 +72,4 @@ def _restore(optimizer: torch.optim.Optimizer, found: dict[str, Tensor]) -> None
     for key, value in found.items():
         number, _, name = key.partition(".")
         parameter = _parameters(optimizer)[int(number)]
-        at = value if name == "step" else value.to(parameter.device)
-        optimizer.state[parameter][name] = at
+        optimizer.state[parameter][name] = value.to(parameter.device)

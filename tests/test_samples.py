@@ -1,11 +1,14 @@
 """The sample documents: long enough, not filled in, and their questions point at the text."""
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
+
+from longctx.samples import demo
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 NAMES = sorted(path.stem for path in SAMPLES.glob("*.md"))
@@ -46,3 +49,29 @@ def test_twenty_questions_with_answers_on_their_lines(name):
 def test_every_sheet_has_a_document():
     sheets = {path.stem for path in (SAMPLES / "questions").iterdir()}
     assert sheets == {*NAMES, "server-log"}  # that one's document is written by make_log.py
+
+
+def test_the_demo_asks_six_questions_that_are_in_no_sheet():
+    sheet = yaml.safe_load((SAMPLES / "demo.yaml").read_text("utf-8"))
+    name = Path(sheet["document"]).stem
+    asked = [item["question"] for item in sheet["questions"]]
+    assert len(asked) == 6
+    assert sum(item.get("reworded", False) for item in sheet["questions"]) == 3
+    others = yaml.safe_load((SAMPLES / "questions" / f"{name}.yaml").read_text("utf-8"))
+    assert not {*asked} & {item["question"] for item in others["questions"]}
+    lines = TEXTS[name].splitlines()
+    for item in sheet["questions"]:
+        assert item["answer"] in lines[item["line"] - 1], item["question"]
+
+
+@pytest.mark.parametrize(("missed", "code"), [(0, 0), (1, 0), (2, 1)])
+def test_the_demo_shows_what_is_missed_and_fails_under_five(monkeypatch, capsys, missed, code):
+    items = yaml.safe_load(demo.QUESTIONS.read_text("utf-8"))["questions"]
+    answers = [item["answer"] for item in items[missed:]]
+    told = [{"answer": one, "passages": []} for one in ["no idea"] * missed + answers]
+    lines = "\n".join(map(json.dumps, told))
+    monkeypatch.setattr(demo, "longctx", lambda *words: lines if words[0] == "ask" else "read\n")
+    assert demo.main() == code
+    out = capsys.readouterr().out
+    assert out.count("MISSED") == missed
+    assert f"{6 - missed} of 6 right" in out

@@ -151,9 +151,11 @@ def main() -> None:
     found = sheets(options.folders)
     with TemporaryDirectory(prefix="longctx-eval-") as folder, weights_stay():
         library = options.library or Path(folder)
-        rows = dict(measured(found, library, options))
-    if options.out:
-        options.out.write_text(json.dumps(rows, indent=1), "utf-8")
+        rows: dict[str, list[Row]] = {}
+        for name, some in measured(found, library, options):
+            rows[name] = some
+            if options.out:
+                options.out.write_text(json.dumps(rows, indent=1), "utf-8")
     print(report(rows, options.readings))
 
 

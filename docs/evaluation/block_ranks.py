@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -124,14 +125,14 @@ class Change:
         alone: nothing but them is.
         score: what chooses blocks; None: the method.
         times: multiplies the number of blocks.
-        consecutive: positions of retrieved tokens, in place of one distance.
+        one_distance: of all that is retrieved, in place of one token after another.
     """
 
     gold: range = range(0)
     alone: bool = False
     score: Score | None = None
     times: float = 1
-    consecutive: bool = False
+    one_distance: bool = False
 
 
 def changes(layers: int) -> dict[str, Change]:
@@ -143,8 +144,8 @@ def changes(layers: int) -> dict[str, Change]:
         "needle handed in, below the middle": Change(range(half)),
         "needle handed in, from the middle up": Change(range(half, layers)),
         "needle alone": Change(every, alone=True),
-        "needle handed in, consecutive": Change(every, consecutive=True),
-        "consecutive": Change(consecutive=True),
+        "needle handed in, at one distance": Change(every, one_distance=True),
+        "at one distance": Change(one_distance=True),
     }
     found |= {name: Change(score=score) for name, score in SCORES.items()}
     for times in (0.25, 2, 4):
@@ -177,7 +178,7 @@ class Study:
 
     def _read(self) -> Retrieving:
         prefix, ids = self._engine.prompt.prefix(), torch.as_tensor(self._laid.haystack.ids)
-        method = self._engine.new_method(tokens=len(ids))
+        method: Any = self._engine.new_method(tokens=len(ids))
         method.per_head = True  # so that InfLLM's vectors can be made for both methods
         index = method.index
 
@@ -208,11 +209,13 @@ class Study:
 
     def ask(self, number: int, change: Change, noted: Noted | None = None) -> bool:
         """Whether a needle is answered; `noted` gets each layer's choice for the question."""
-        query, memory = self._laid.case.queries[number], self._method.recall()
+        query = self._laid.case.queries[number]
+        memory: Any = self._method.recall()
         ids, own = self._engine.prompt.question(query.question)
         memory.choose = self._choosing(memory, change, self.gold(number), own, noted)
-        if change.consecutive:
-            memory.options = replace(memory.options, in_order=True)
+        if change.one_distance:
+            memory.options = replace(memory.options, in_order=False)
+        hidden = torch.zeros(0)
         for chunk in ids.split(memory.chunk):
             hidden = self._engine.decoder.read(chunk, memory)
         memory.begin_answer()
@@ -230,7 +233,8 @@ class Study:
             if noted is not None and not memory.answering:
                 noted(layer.index, gold, self._asking(memory, layer, read, own))
             if change.score is not None:
-                asking = self._asking(memory, layer, read, own[: read.q.shape[1]])
+                words = own if len(own) == read.q.shape[1] else torch.ones(1, dtype=torch.bool)
+                asking = self._asking(memory, layer, read, words)
                 blocks = spans.best(change.score(asking), count)
             if layer.index in change.gold:
                 others = [] if change.alone else [b for b in blocks.tolist() if b not in gold]

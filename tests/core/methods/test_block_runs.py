@@ -1,6 +1,7 @@
 """InfLLM and Ltri-LLM with blocks represented by runs, the default, against the transcriptions."""
 
 from dataclasses import replace
+from typing import Any
 
 import infllm_transcription
 import ltri_transcription
@@ -13,7 +14,15 @@ from retrieving_runs import PREFIX, Runs
 from longctx.core.kv import block_vectors
 from longctx.core.methods import infllm, ltri
 
-SIZES = {"first": 5, "local": 16, "block": 8, "chunk": 8, "retrieved": 3, "cached": 5, "gather": 40}
+SIZES: dict[str, Any] = {
+    "first": 5,
+    "local": 16,
+    "block": 8,
+    "chunk": 8,
+    "retrieved": 3,
+    "cached": 5,
+    "gather": 40,
+}
 IDS, QUESTION = ORDER[: PREFIX + 80], ORDER[200:211]
 KEEPING = {"answering": True}  # of Ltri-LLM: an answer keeps the blocks of its question
 FEW = 3  # queries that ask, so that chunks have more

@@ -73,6 +73,11 @@ class MethodOptions:
         """
         return {}
 
+    @classmethod
+    def recorded(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Options as a document records them, with what an older version did not yet record."""
+        return values
+
     def require_heads(self, model: Described) -> None:
         """Refuses heads that a model does not have, before it is loaded.
 

@@ -159,7 +159,9 @@ def method_of(
     """
     method = recorded.method or _method(setup, chosen)
     values, by_rule = recorded.options, False
-    if not values:
+    if values:
+        values = methods.load(method).Options.recorded(values)
+    else:
         values, by_rule = _values(setup, chosen, method, model, window)
     wanted, options = options_of(method, values, window)
     options.require_heads(model)

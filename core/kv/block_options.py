@@ -3,6 +3,7 @@
 Independent of the method: options that all block methods share are here, others with the method.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -25,6 +26,10 @@ class BlockOptions(MethodOptions):
         block: tokens of a block.
         chunk: tokens of the input read at a time, after the first `first + local`.
         retrieved: most blocks that a chunk attends to.
+        run: tokens of a block whose mean key is one of its index vectors; each query is compared
+            with them. 0: the index of the method's paper.
+        in_order: whether first and retrieved tokens stand one after another before the local
+            window; else all of them are at one distance, as in the papers.
         cached: retrieved blocks of a document on disk that stay in memory, for each layer.
         decay: factor on a cached block's worth each time the cache is used.
         gather: most tokens shown as passages.
@@ -36,6 +41,8 @@ class BlockOptions(MethodOptions):
     block: int = 128
     chunk: int = 512
     retrieved: int = 16
+    run: int = 4
+    in_order: bool = True
     cached: int = 32
     decay: float = 0.1
     gather: int = 8192
@@ -50,6 +57,8 @@ class BlockOptions(MethodOptions):
                 raise ValueError(
                     f"{name}: expected a multiple of block, {self.block}, got {getattr(self, name)}"
                 )
+        if self.run < 0 or (self.run and self.block % self.run):
+            raise ValueError(f"run: expected 0 or a divisor of block, {self.block}, got {self.run}")
         if self.first < 0 or self.chunk > self.local:
             raise ValueError(f"expected first >= 0 and chunk <= local, got {self}")
         if self.cached < self.retrieved:
@@ -71,8 +80,13 @@ class BlockOptions(MethodOptions):
 
     @property
     def positions(self) -> int:
-        """Most positions in use."""
+        """Most tokens of a local window, and the one distance's positions."""
         return self.local + self.block
+
+    @property
+    def rotated(self) -> int:
+        """Most positions in use."""
+        return self.window + 1 if self.in_order else self.positions
 
     def left(self, total: int) -> int:
         """Blocks that have left the local window when there are `total` tokens."""
@@ -100,6 +114,11 @@ class BlockOptions(MethodOptions):
         return replace(self, retrieved=retrieved)
 
     @classmethod
+    def recorded(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """A document from before there were runs has the index and the distance of the paper."""
+        return {"run": 0, "in_order": False, **values}
+
+    @classmethod
     def by_rule(cls, model: Described, window: int) -> dict[str, Any]:
         """The paper's sizes where they fit; else a quarter of the window is local, half is shown.
 
@@ -116,6 +135,7 @@ class BlockOptions(MethodOptions):
             "first": first,
             "local": local,
             "block": block,
+            "run": math.gcd(block, usual.run),
             "chunk": min(usual.chunk // block * block, local),
             "retrieved": min(usual.retrieved, max(1, (window - near) // block)),
             "gather": gather,

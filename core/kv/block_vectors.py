@@ -1,7 +1,9 @@
-"""InfLLM's index vectors: the mean of a block's most attended keys, for each query head.
+"""Index vectors of blocks, and the blocks that fit a chunk's queries best.
 
-Xiao et al., "InfLLM: Training-Free Long-Context Extrapolation for LLMs with an Efficient Context
-Memory", NeurIPS 2024. Pure functions, independent of method and store.
+Two ways: InfLLM's mean of a block's most attended keys for each query head, compared with the mean
+query (Xiao et al., "InfLLM: Training-Free Long-Context Extrapolation for LLMs with an Efficient
+Context Memory", NeurIPS 2024); and the mean keys of short runs of tokens, compared with each query.
+Pure functions, independent of method and store.
 """
 
 import torch
@@ -9,6 +11,8 @@ from torch import Tensor
 
 WIDENED = 1 << 20  # elements of rows multiplied at once; 4 MiB in float32
 EVEN = 64  # rows come in multiples of this, so that every library sums them all in one way
+QUERIES = 64  # of a longer chunk, means of so many runs of queries ask: a question's ask themselves
+LOGITS = 1 << 24  # most products of queries and runs at once
 
 
 def representatives(keys: Tensor, received: Tensor, count: int) -> Tensor:
@@ -72,3 +76,62 @@ def products(rows: Tensor, query: Tensor) -> Tensor:
             part[: len(some)] = some
         found[start : start + step] = torch.mv(some if is_ready else part, query)[: len(some)]
     return found
+
+
+def run_means(keys: Tensor, run: int) -> Tensor:
+    """The mean keys of a block's runs of tokens.
+
+    Args:
+        keys: position-free keys (B, N, G, D).
+        run: tokens of a run, a divisor of N.
+
+    Returns:
+        (B, N / run, G, D) in the dtype of the keys.
+    """
+    wide = torch.promote_types(keys.dtype, torch.float32)
+    return keys.unflatten(1, (-1, run)).to(wide).mean(2).to(keys.dtype)
+
+
+def shares(q: Tensor, means: Tensor, scale: float) -> Tensor:
+    """What the queries would give of their attention to each block, if runs were all there is.
+
+    Each query of each head gives 1 in all, so that a head that knows where to look outweighs many
+    that look everywhere, and no block gains by a mean query that resembles nothing in particular.
+
+    Args:
+        q: position-free queries (H, T, D); query head h reads key head h // (H/G).
+        means: (n, R, G, D) of n blocks with R runs.
+        scale: of the logits.
+
+    Returns:
+        (n,), float32 or wider.
+    """
+    n, R, G, D = means.shape
+    wide = torch.promote_types(q.dtype, torch.float32)
+    asking = _asking(q.to(wide)).reshape(G, -1, D)  # (G, H/G * T, D)
+    of_heads = means.permute(2, 3, 0, 1).flatten(2).to(wide)  # (G, D, n * R)
+    step, total = max(1, LOGITS // (G * n * R)), q.new_zeros(n * R, dtype=wide)
+    for part in asking.split(step, dim=1):
+        total += (part @ of_heads).mul_(scale).softmax(-1).sum((0, 1))
+    return total.view(n, R).sum(1)
+
+
+def _asking(q: Tensor) -> Tensor:
+    """The queries (H, T, D) themselves, or the means of `QUERIES` runs of them."""
+    if q.shape[1] <= QUERIES:
+        return q
+    return torch.stack([part.mean(1) for part in q.tensor_split(QUERIES, dim=1)], dim=1)
+
+
+def most_shared(q: Tensor, means: Tensor, scale: float, count: int) -> Tensor:
+    """The blocks with the largest `shares`; ties go to the earlier one.
+
+    Args:
+        q, means, scale: see `shares`.
+        count: blocks.
+
+    Returns:
+        (min(count, n),) ascending.
+    """
+    best = shares(q, means, scale).sort(descending=True, stable=True).indices[:count]
+    return best.sort().values

@@ -29,7 +29,14 @@ from longctx.core.kv.block_index import Forms, Known, RowForm
 from longctx.core.kv.block_options import KV_DTYPES, BlockOptions
 from longctx.core.kv.blocks import KeptBlocks, LayerBlocks
 from longctx.core.kv.kept import GROUP
-from longctx.core.kv.streaming_window import Near, at_one_distance, near_of, own_maps, plain
+from longctx.core.kv.streaming_window import (
+    Near,
+    at_one_distance,
+    near_of,
+    one_after_another,
+    own_maps,
+    plain,
+)
 from longctx.core.model.adapter import Layer
 
 
@@ -182,7 +189,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
             self._leave(layer, kv)
         keys, values = _heads_first(kv.latest(o.start(kv.length)))  # (G, W, D)
         T = min(q.shape[1], keys.shape[1])  # the first tokens of the input are never local
-        near = near_of(layer, q[:, -T:], keys, values, o.positions) if T else None
+        near = near_of(layer, q[:, -T:], keys, values, o.rotated) if T else None
         read = self._read(layer, near, q[:, -T:], keys[:, -T:]) if near and self._learns else None
         if near is None or kv.length <= o.first + o.local:
             self._count(kv.length)
@@ -242,7 +249,10 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         self._count(keys.shape[1] + near.k.shape[1])
         if not keys.shape[1]:
             return near.out
-        both = at_one_distance(near, q, keys, values, o.local, o.positions)
+        if o.in_order:
+            both = one_after_another(near, q, keys, values, o.rotated)
+        else:
+            both = at_one_distance(near, q, keys, values, o.local, o.rotated)
         if kv.on_disk and len(chosen):
             received = both.given()[o.first :].unflatten(0, (-1, o.block)).sum(1)
             kv.used(chosen, received)

@@ -1,9 +1,9 @@
-"""Attention of a chunk to a local window and, at one fixed distance, to retrieved tokens.
+"""Attention of a chunk to a local window and to retrieved tokens before it.
 
-Local tokens are at their true distances, far ones all at the same. The two attentions are computed
-separately and merged by their log-sum-exps, so that the local window's part is known first: the
-attention that each local token received, and a block's attention to itself. Independent of method
-and store.
+Local tokens are at their true distances; far ones are all at the same, or one after another. The
+two attentions are computed separately and merged by their log-sum-exps, so that the local window's
+part is known first: the attention that each local token received, and a block's attention to
+itself. Independent of method and store.
 """
 
 from dataclasses import dataclass
@@ -118,8 +118,24 @@ def at_one_distance(
     at, zero = (torch.tensor(place, device=q.device) for place in (distance, 0))
     q = layer.rotate(q, at.expand(q.shape[1]), length)
     k = layer.rotate(k, zero.expand(k.shape[1]), length)
-    out, lse = attention_lse(layer, q, k, v, causal=False)
-    return Both(layer, q, k, *merged(out, lse, near.out, near.lse))
+    return _both(near, q, k, v)
+
+
+def one_after_another(near: Near, q: Tensor, k: Tensor, v: Tensor, length: int) -> Both:
+    """Adds attention to far tokens at consecutive positions, with the local window behind them.
+
+    Args:
+        near, q, k, v, length: see `at_one_distance`.
+    """
+    layer, S, end = near.layer, k.shape[1], k.shape[1] + near.k.shape[1]
+    q = layer.rotate(q, slice(end - q.shape[1], end), length)
+    return _both(near, q, layer.rotate(k, slice(0, S), length), v)
+
+
+def _both(near: Near, q: Tensor, k: Tensor, v: Tensor) -> Both:
+    """Attention to far tokens too, with q and k rotated."""
+    out, lse = attention_lse(near.layer, q, k, v, causal=False)
+    return Both(near.layer, q, k, *merged(out, lse, near.out, near.lse))
 
 
 def attention_lse(

@@ -1,9 +1,10 @@
-"""Ltri-LLM: blocks are retrieved by the spans that the model's own attention shows.
+"""Ltri-LLM: the layers' retrieval heads vote for the blocks that stay for an answer.
 
 Tang et al., "Ltri-LLM: Streaming Long Context Inference for LLMs with Training-Free Dynamic
-Triangular Attention Pattern". Spans are the triangles of the attention map (`core/kv/spans.py`);
-the layers' retrieval heads compare them and vote. The window is InfLLM's
-(`core/kv/retrieving.py`).
+Triangular Attention Pattern". With `run: 0` the heads compare the paper's spans, the triangles of
+the attention map (`core/kv/spans.py`); by default the mean keys of short runs of tokens, with which
+far more needles are found (docs/benchmarks/accuracy.md, "Blocks"). With `in_order: false` what is
+retrieved stands at one distance, as in the paper. The window is InfLLM's (`core/kv/retrieving.py`).
 """
 
 from collections.abc import Collection
@@ -18,7 +19,13 @@ from longctx.core.contracts.memory import HERE, Place, Rows
 from longctx.core.kv import spans
 from longctx.core.kv.block_index import RowForm
 from longctx.core.kv.block_options import BlockOptions
-from longctx.core.kv.block_vectors import best_blocks, representatives
+from longctx.core.kv.block_vectors import (
+    best_blocks,
+    most_shared,
+    representatives,
+    run_means,
+    shares,
+)
 from longctx.core.kv.retrieving import ChosenBlocks, LayerChunk, Retrieving
 from longctx.core.model.adapter import Layer
 from longctx.core.profile.described import Described
@@ -30,7 +37,10 @@ REPRESENTATIVE = 4  # keys of a block's vector in layers below the first retriev
 
 @dataclass(frozen=True)
 class Options(BlockOptions):
-    """Options of Ltri-LLM; the defaults are the paper's (section 4).
+    """Options of Ltri-LLM; the defaults are the paper's (section 4), but for `run` and
+    `in_order`.
+
+    Spans, and what they depend on (`spans` to `ratio`), are used where `run` is 0.
 
     Attributes:
         spans: most spans of a block.
@@ -103,7 +113,12 @@ class Options(BlockOptions):
 class Method(Retrieving):
     """The memory of Ltri-LLM.
 
-    Differences from the paper, which leaves these open: a block leaves the local window with the
+    Differences from the paper: unless `run` is 0, spans have no part in retrieval. A block is
+    represented by the mean keys of its runs, of the retrieval head in its layer, and of all heads
+    in layers below the first; each query of a question is compared with them (`shares`). Unless
+    `in_order` is false, first and retrieved tokens stand one after another.
+
+    What the paper leaves open: a block leaves the local window with the
     maps of all its rows, and a layer without a retrieval head retrieves by the votes so far, or
     below the first such head by InfLLM's vectors; ties of votes go to the latest similarity, then
     to the earlier block; a span has at least one index vector, and if a block has too many, those
@@ -135,8 +150,12 @@ class Method(Retrieving):
     # --- the index ---
 
     def forms(self, layer: Layer) -> dict[str, RowForm]:
-        """Sums of index vectors of each span, or InfLLM's vectors; see `Retrieving.forms`."""
+        """Vectors of runs; or sums of each span's, or InfLLM's; see `Retrieving.forms`."""
         o, wide = self.options, torch.promote_types(self._place.dtype, torch.float32)
+        if o.run and (heads := self._indexed(layer)):
+            return {"runs": RowForm((o.block // o.run, heads, layer.head_dim))}
+        if o.run:
+            return {}
         if layer.index in self._heads:
             sums = RowForm((o.spans, layer.head_dim), wide)
             return {"sums": sums, "there": RowForm((o.spans,), torch.bool)}
@@ -146,7 +165,7 @@ class Method(Retrieving):
 
     def note_forms(self, layer: Layer) -> dict[str, RowForm]:
         """First and last token of each span and its number of vectors, 0 if there is no span."""
-        if layer.index in self._heads:
+        if layer.index in self._heads and not self.options.run:
             return {"spans": RowForm((self.options.spans, 3), torch.int32)}
         return {}
 
@@ -156,8 +175,10 @@ class Method(Retrieving):
 
     def index(self, layer: Layer, keys: Tensor, received: Tensor, notes: Rows) -> Rows:
         """Index vectors of blocks; see `Retrieving.index`."""
+        if self.options.run:
+            return self._runs(layer, keys)
         if layer.index in self._heads:
-            head = self._heads[layer.index][0] // (layer.query_heads // layer.kv_heads)
+            head = self._key_head(layer)
             x, y, count = notes["spans"].long().unbind(2)
             tokens = spans.chosen(received.sum(dim=1), x, y, count)
             return {
@@ -167,6 +188,23 @@ class Method(Retrieving):
         if layer.index < self._first:
             return {"vectors": representatives(keys, received, REPRESENTATIVE)}
         return {}
+
+    def _indexed(self, layer: Layer) -> int:
+        """Key heads of a layer whose runs are kept."""
+        if layer.index in self._heads:
+            return 1
+        return layer.kv_heads if layer.index < self._first else 0
+
+    def _runs(self, layer: Layer, keys: Tensor) -> Rows:
+        """Vectors of runs of blocks' keys (B, N, G, D)."""
+        if layer.index in self._heads:
+            head = self._key_head(layer)
+            return {"runs": run_means(keys[:, :, head : head + 1], self.options.run)}
+        return {"runs": run_means(keys, self.options.run)} if layer.index < self._first else {}
+
+    def _key_head(self, layer: Layer) -> int:
+        """The key head of a layer's retrieval head."""
+        return self._heads[layer.index][0] // (layer.query_heads // layer.kv_heads)
 
     def _spans(self, layer: Layer, maps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """First tokens, last tokens and vectors (B, spans) of the spans of maps (B, H, N, N)."""
@@ -189,7 +227,7 @@ class Method(Retrieving):
     def choose(self, layer: Layer, read: LayerChunk, index: Rows) -> ChosenBlocks:
         """The blocks with the most votes."""
         if layer.index < self._first:
-            blocks = best_blocks(read.q, index["vectors"], self.options.retrieved)
+            blocks = self._by_all_heads(layer, read, index)
             return ChosenBlocks(blocks, torch.zeros_like(blocks))
         if layer.index in self._heads:
             self._poll(layer, read, index)
@@ -198,12 +236,26 @@ class Method(Retrieving):
 
     def _poll(self, layer: Layer, read: LayerChunk, index: Rows) -> None:
         """Adds a layer's copy score to the votes of its own best blocks."""
-        queries, asking = self._asking(layer, read)
-        self._similar = spans.block_scores(queries, asking, index["sums"], index["there"])
+        self._similar = self._fit(layer, read, index)
         if not len(self._ballot):
             self._ballot = torch.zeros_like(self._similar)
         own = spans.best(self._similar, self.options.retrieved)
         self._ballot[own] += self._heads[layer.index][1]
+
+    def _by_all_heads(self, layer: Layer, read: LayerChunk, index: Rows) -> Tensor:
+        """The blocks (n,) that fit best in a layer below the first retrieval head."""
+        count = self.options.retrieved
+        if self.options.run:
+            return most_shared(read.q, index["runs"], layer.scale, count)
+        return best_blocks(read.q, index["vectors"], count)
+
+    def _fit(self, layer: Layer, read: LayerChunk, index: Rows) -> Tensor:
+        """How well each block (n,) fits a chunk by the layer's retrieval head."""
+        if self.options.run:
+            head = self._heads[layer.index][0]
+            return shares(read.q[head : head + 1], index["runs"], layer.scale)
+        queries, asking = self._asking(layer, read)
+        return spans.block_scores(queries, asking, index["sums"], index["there"])
 
     def _asking(self, layer: Layer, read: LayerChunk) -> tuple[Tensor, Tensor]:
         """The chunk's spans: sums of index vectors (J, D), and which of them exist (J,)."""

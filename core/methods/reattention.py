@@ -207,7 +207,7 @@ class Method(contract.Growing, contract.Recallable, Whole):
             self._count(total)
             return None
         top = kv.keys.top(q, o.first, o.first + middle, o.top_k)
-        self._note(top.votes)
+        self._note(top.votes, q.shape[1])
         near = select_window(top.votes, top.best, o.voted, o.span, o.first, o.local, total)
         self._count(near.total)
         return near
@@ -270,7 +270,7 @@ class Method(contract.Growing, contract.Recallable, Whole):
         """A memory for one question and its answer; this one does not change."""
         fork = copy.copy(self)
         fork._kept = self._kept.fork()
-        fork._votes = torch.zeros(self._kept.seen, dtype=torch.int64, device=self._place.device)
+        fork._votes = torch.zeros(self._kept.seen, device=self._place.device)
         fork._seen = torch.zeros_like(self._seen)
         return fork
 
@@ -300,6 +300,10 @@ class Method(contract.Growing, contract.Recallable, Whole):
     def scores(self, tokens: int) -> Scores:
         """Votes of each token, over the layers, for the question and the start of the answer.
 
+        Those of a chunk of the question are divided by its tokens, so that it counts as one token
+        of the answer does: most words of a question look for nothing in particular, and the answer
+        is copied from where its own tokens look.
+
         Without votes in their span, tokens that are always in the window (the first and the last
         ones) have 0, others -1 pooled.
         """
@@ -311,11 +315,11 @@ class Method(contract.Growing, contract.Recallable, Whole):
         seen = (pooled > 0) | (place < o.first) | (place >= self._kept.seen - o.local)
         return Scores(raw, torch.where(seen, pooled, -1.0))
 
-    def _note(self, votes: Tensor) -> None:
-        """Adds a layer's votes for the middle of the document."""
+    def _note(self, votes: Tensor, tokens: int) -> None:
+        """Adds a layer's votes for the middle of the document, by so many tokens."""
         if len(self._votes) and (self._steps or 0) <= VOTING_STEPS:
             middle = self._votes[self.options.first :][: len(votes)]
-            middle += votes[: len(middle)]
+            middle += votes[: len(middle)] / tokens
 
 
 def _in_place(layer: Layer, q: Tensor, keys: Keys, near: Window, W: int) -> tuple[Tensor, Tensor]:

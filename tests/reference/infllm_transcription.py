@@ -30,6 +30,7 @@ from llama_transcription import (
     softmax,
     states_of,
 )
+from runs_transcription import run_scores
 
 __all__ = [
     "Reading",
@@ -55,6 +56,8 @@ class Settings:
     chunk: int  # 512; ours: the first chunk is first + local
     retrieved: int  # 16: blocks that a chunk attends to
     vectors: int = 4  # keys of a block, for each query head, that stand for it
+    run: int = 0  # tokens of a run; 0: the paper's index (`runs_transcription.py` has ours)
+    in_order: bool = False  # ours: far tokens one after another, not at one distance
 
     def __post_init__(self) -> None:
         if self.local % self.block or self.chunk % self.block or self.chunk > self.local:
@@ -197,7 +200,8 @@ def attention(
         return attend(w, queries, keys, values)
     blocks = retrieve(w, reading, index, queries, settings)
     far = [*range(settings.first), *(j for b in blocks for j in settings.tokens(b))]
-    return attend_far_and_local(w, reading, index, queries, far, start, settings.local)
+    distance = None if settings.in_order else settings.local
+    return attend_far_and_local(w, reading, index, queries, far, start, distance)
 
 
 # ---- 3.2 Block memory
@@ -238,8 +242,8 @@ def retrieve(
     w: Weights, reading: Reading, index: int, queries: Queries, settings: Settings
 ) -> list[int]:
     """The blocks whose vectors fit the mean query best, all heads together; ascending."""
-    scores = []
-    for vectors in reading.vectors[index]:
+    scores = by_runs(w, reading, index, queries, settings) if settings.run else []
+    for vectors in [] if settings.run else reading.vectors[index]:
         score = 0.0
         for h in range(w.query_heads):
             mean = np.mean([queries[t][h] for t in range(len(queries))], axis=0)
@@ -251,6 +255,17 @@ def retrieve(
     if scores:
         reading.retrievals[reading.chunks, index] = Retrieval(sorted(chosen), scores, float(gap))
     return sorted(chosen)
+
+
+def by_runs(
+    w: Weights, reading: Reading, index: int, queries: Queries, settings: Settings
+) -> list[float]:
+    """Ours: the scores of the blocks by their runs."""
+    blocks = [settings.tokens(b) for b in range(len(reading.vectors[index]))]
+    heads = range(w.query_heads)
+    keys = [reading.keys[index][key_head(w, h)] for h in heads]
+    of_heads = [([query[h] for query in queries], keys[h]) for h in heads]
+    return run_scores(of_heads, blocks, settings.run) if blocks else []
 
 
 def by_score(scores: list[float]) -> list[int]:
@@ -279,6 +294,17 @@ def local_logits(
     return np.array(logits) / np.sqrt(w.head_dim)
 
 
+def logits_in_order(
+    w: Weights, keys: list[np.ndarray], query: np.ndarray, far: list[int], local: int
+) -> np.ndarray:
+    """Ours: logits for far tokens at positions from 0 on, the query `local` behind the last."""
+    place = len(far) - 1 + local
+    cos, sin = rotary_table(w, place + 1)
+    turned = rotate(query, cos[place], sin[place])
+    logits = [np.sum(turned * rotate(keys[j], cos[i], sin[i])) for i, j in enumerate(far)]
+    return np.array(logits) / np.sqrt(w.head_dim)
+
+
 def far_logits(
     w: Weights, keys: list[np.ndarray], query: np.ndarray, far: list[int], distance: int
 ) -> np.ndarray:
@@ -296,7 +322,7 @@ def attend_far_and_local(
     queries: Queries,
     far: list[int],
     start: int,
-    distance: int,
+    distance: int | None,
 ) -> Attended:
     """One softmax over the far tokens and the local ones up to the query itself."""
     total = len(reading.keys[index][0])
@@ -307,12 +333,12 @@ def attend_far_and_local(
         for h in range(w.query_heads):
             keys = reading.keys[index][key_head(w, h)]
             values = reading.values[index][key_head(w, h)]
-            logits = np.concatenate(
-                [
-                    far_logits(w, keys, queries[t][h], far, distance),
-                    local_logits(w, keys, queries[t][h], start, p),
-                ]
-            )
+            if distance is None:
+                before = logits_in_order(w, keys, queries[t][h], far, p - start + 1)
+            else:
+                before = far_logits(w, keys, queries[t][h], far, distance)
+            local = local_logits(w, keys, queries[t][h], start, p)
+            logits = np.concatenate([before, local])
             seen = [*far, *range(start, p + 1)]
             output[t].append(softmax(logits) @ np.array([values[j] for j in seen]))
     return Attended(output, [])

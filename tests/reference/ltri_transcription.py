@@ -16,6 +16,7 @@ What is printed otherwise than it is done here:
 
 import copy
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,6 +31,7 @@ from llama_transcription import (
     softmax,
     states_of,
 )
+from runs_transcription import run_scores
 
 __all__ = ["Block", "Settings", "Weights", "feed", "read"]
 
@@ -53,6 +55,8 @@ class Settings:
     ratio: str  # row, column or both
     heads: dict[int, tuple[int, float]]  # layer -> its best retrieval head and copy score
     representative: int  # 4 keys that InfLLM takes of a block
+    run: int = 0  # tokens of a run; 0: the paper's index (`runs_transcription.py` has ours)
+    in_order: bool = False  # ours: far tokens one after another, not at one distance
 
 
 @dataclass(frozen=True)
@@ -297,8 +301,13 @@ def far_and_near(
         for h in range(w.query_heads):
             keys = reading.keys[index][key_head(w, h)]
             values = reading.values[index][key_head(w, h)]
-            q = rotate(query[h], cos[s.local], sin[s.local])
-            logits = [q @ rotate(keys[j], cos[0], sin[0]) for j in far]
+            if s.in_order:
+                ahead, sine = rotary_table(w, len(far) + place + 1)
+                q = rotate(query[h], ahead[-1], sine[-1])
+                logits = [q @ rotate(keys[j], ahead[i], sine[i]) for i, j in enumerate(far)]
+            else:
+                q = rotate(query[h], cos[s.local], sin[s.local])
+                logits = [q @ rotate(keys[j], cos[0], sin[0]) for j in far]
             q = rotate(query[h], cos[place], sin[place])
             logits += list(turned[key_head(w, h)][: place + 1] @ q)
             share = softmax(np.array(logits) / math.sqrt(w.head_dim))
@@ -451,16 +460,31 @@ def retrieve(
     """The blocks that a chunk attends to; layers with a retrieval head add a ballot."""
     blocks, asking, own = reading.blocks[index], [], []
     if index in s.heads:
-        asking = asked(w, reading, index, queries, near, s)
-        similar[:] = [block_similarity(block, asking) for block in blocks]
+        if s.run:
+            similar[:] = by_runs(w, reading, index, queries, [s.heads[index][0]], s)
+        else:
+            asking = asked(w, reading, index, queries, near, s)
+            similar[:] = [block_similarity(block, asking) for block in blocks]
         own = ranked(similar, [0.0] * len(blocks))[: s.retrieved]
         ballots.append((own, s.heads[index][1]))
     if not ballots:  # ours: InfLLM's vectors below the first retrieval layer
         scores = [infllm_score(w, block, queries) for block in blocks]
+        if s.run:
+            scores = by_runs(w, reading, index, queries, range(w.query_heads), s)
         best = sorted(ranked(scores, [0.0] * len(blocks))[: s.retrieved])
         return Retrieval(best, best, [0.0] * len(blocks), [])
     votes = [sum(x for found, x in ballots if b in found) for b in range(len(blocks))]
     return Retrieval(sorted(ranked(similar, votes)[: s.retrieved]), own, votes, asking)
+
+
+def by_runs(
+    w: Weights, reading: Reading, index: int, queries: list[Rows], heads: Iterable[int], s: Settings
+) -> list[float]:
+    """Ours: the scores of the blocks by their runs, as these query heads see them."""
+    blocks = [range(block.start, block.start + s.block) for block in reading.blocks[index]]
+    keys = reading.keys[index]
+    of_heads = [([query[h] for query in queries], keys[key_head(w, h)]) for h in heads]
+    return run_scores(of_heads, blocks, s.run)
 
 
 def ranked(scores: list[float], votes: list[float]) -> list[int]:

@@ -75,12 +75,14 @@ class Selection:
         gap: by how much a score would have to change, at the least, to turn a choice over: the
             distance from the last key that is in to the first that is out, at every query's top k
             and, where votes are equal, at the cut between voted keys. Infinite if all are in.
+        asking: queries of the chunk.
     """
 
     tokens: list[int]
     winners: list[int]
     votes: dict[int, int]
     gap: float
+    asking: int
 
 
 @dataclass
@@ -217,7 +219,7 @@ def select(
     if winners and losers and votes[winners[-1]] == votes[losers[0]]:
         gaps.append(best[winners[-1]] - best[losers[0]])
     tokens = grown(winners, middle, settings.span)
-    return Selection(tokens, winners, votes, float(min(gaps, default=np.inf)))
+    return Selection(tokens, winners, votes, float(min(gaps, default=np.inf)), len(queries))
 
 
 def key_head(w: Weights, h: int) -> int:
@@ -262,8 +264,8 @@ def grown(winners: list[int], middle: range, span: int) -> list[int]:
 
 def passage_votes(
     reading: Reading, asked: Reading, answered: Reading, steps: int = 32
-) -> dict[int, int]:
-    """Votes for the tokens of the input as read, summed over layers.
+) -> dict[int, float]:
+    """Votes for the tokens of the input as read, summed over layers, a chunk's mean of its tokens.
 
     Counted are those of the question's chunks and of the first `steps` decoding steps, for
     whichever keys: those that lost in their layer too.
@@ -274,11 +276,11 @@ def passage_votes(
         answered: after the generated tokens.
         steps: decoding steps that count.
     """
-    total: dict[int, int] = {}
+    total: dict[int, float] = {}
     end = min(asked.chunks + steps, answered.chunks)
     for (chunk, _), selection in answered.selections.items():
         if reading.chunks <= chunk < end:
             for j, count in selection.votes.items():
                 if j < reading.tokens:
-                    total[j] = total.get(j, 0) + count
+                    total[j] = total.get(j, 0) + count / selection.asking
     return total

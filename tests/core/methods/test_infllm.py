@@ -27,7 +27,8 @@ from longctx.core.methods.infllm import Method, Options
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.attention import merged
 
-OPTIONS = Options(first=5, local=16, block=4, chunk=8, retrieved=3, cached=5, vectors=2, gather=40)
+SIZES = {"first": 5, "local": 16, "block": 4, "chunk": 8, "retrieved": 3, "cached": 5, "gather": 40}
+OPTIONS = Options(**SIZES, vectors=2, run=0, in_order=False)  # as in the paper
 DOCUMENT = 105
 IDS, QUESTION = ORDER[: PREFIX + DOCUMENT], ORDER[200:211]
 VARIANTS = ["llama-default", "qwen2", "qwen3", "mistral-window"]

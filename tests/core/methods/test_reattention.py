@@ -106,7 +106,7 @@ def test_votes_for_passages_are_the_transcriptions(both):
     _, memory = answer(decoder, method)
     votes = transcription.passage_votes(reading, asked, answered)
     expected = [votes.get(PREFIX + n, 0) for n in range(DOCUMENT)]
-    assert memory.scores(DOCUMENT).raw.tolist() == expected
+    assert memory.scores(DOCUMENT).raw.tolist() == pytest.approx(expected)
     assert sum(expected) > 0 or not reading.selections
     assert len(memory.scores(DOCUMENT + 9).raw) == DOCUMENT  # more than were read: damage
 

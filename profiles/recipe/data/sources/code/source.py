@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+DULL = {"None", "True", "False", "()", "[]", "...", "''"}  # values that can be guessed
 CONSTRUCTOR = "__init__"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

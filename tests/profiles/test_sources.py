@@ -46,6 +46,7 @@ def fetch_letters(connection, folder="inbox"):
     return []
 
 
+\x0c
 def is_local():
     return "perhaps"
 '''
@@ -218,6 +219,9 @@ def test_parts_of_a_file_are_whole_definitions_with_their_questions():
     for part in made:
         assert SIZE[0] <= len(part.text) <= SIZE[1]
         ast.parse(part.text)
+        assert [part.text[slice(*span)] for span in part.spans.values()] == [
+            line.strip() for line in part.text.rstrip("\n").split("\n")
+        ]
     assert all(one.first < other.first for one, other in pairwise(made))
     document = next(iter(code.documents(text, random.Random(0))))
     assert len(document.questions) >= code.LEAST

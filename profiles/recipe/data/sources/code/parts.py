@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from longctx.profiles.recipe.data.asked import Span
-from longctx.profiles.recipe.data.sources.code.source import Source
+from longctx.profiles.recipe.data.sources.code.source import Source, lines
 
 SIZE = (1_500, 12_000)  # characters
 
@@ -22,7 +22,7 @@ class Part:
     def spans(self) -> dict[int, Span]:
         """The characters of each line, without the white space around them."""
         found, start = {}, 0
-        for number, line in enumerate(self.text.splitlines(keepends=True), self.first):
+        for number, line in enumerate(lines(self.text), self.first):
             begun = start + len(line) - len(line.lstrip())
             found[number] = (min(begun, start + len(line)), start + len(line.rstrip()))
             start += len(line)

@@ -3,10 +3,9 @@
 import ast
 from collections.abc import Iterator
 
-from longctx.profiles.recipe.data.sources.code.source import Fact, Function, Source, spoken
+from longctx.profiles.recipe.data.sources.code.source import DULL, Fact, Function, Source, spoken
 from longctx.profiles.recipe.data.sources.code.verbs import VERBS
 
-DULL = {"None", "True", "False", "()", "[]", "...", "''"}  # defaults that can be guessed
 ORDINARY = ("property", "method", ".setter", ".getter", "overload")  # decorators not asked for
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+DULL = {"None", "True", "False", "()", "[]", "...", "''"}  # values that can be guessed
 CONSTRUCTOR = "__init__"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -51,7 +52,7 @@ class Source:
     @cached_property
     def lines(self) -> list[str]:
         """The lines, with their ends."""
-        return re.findall(r".*\n|.+\Z", self.text)
+        return lines(self.text)
 
     @cached_property
     def _bytes(self) -> list[bytes]:
@@ -108,6 +109,11 @@ PLAIN = (
     *(ast.Constant, ast.Tuple, ast.List, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop),
     *(ast.Attribute, ast.Name, ast.expr_context),
 )
+
+
+def lines(text: str) -> list[str]:
+    """The lines of a text with their ends, as Python counts them: a form feed ends none."""
+    return re.findall(r".*\n|.+\Z", text)
 
 
 def parsed(text: str) -> Source | None:

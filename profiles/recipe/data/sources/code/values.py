@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from longctx.profiles.recipe.data.sources.code.source import Fact, Source, spoken
+from longctx.profiles.recipe.data.sources.code.source import DULL, Fact, Source, spoken
 
 SIZES = re.compile(r"size|len|length|width|height|limit|max|min|capacity|buffer|depth", re.I)
 TIMES = re.compile(r"timeout|delay|interval|seconds|ttl|wait|expir", re.I)
@@ -44,7 +44,7 @@ def constants(source: Source) -> Iterator[Fact]:
             answer = source.written(node.value)
             if not isinstance(target, ast.Name) or answer is None or len(target.id) < 3:
                 continue
-            if isinstance(node.value, ast.Name | ast.Attribute):
+            if answer in DULL or isinstance(node.value, ast.Name | ast.Attribute):
                 continue
             slots = {"name": target.id, "words": spoken(target.id), "owner": owner}
             lines = (*_header(source, owner), *range(node.lineno, (node.end_lineno or 0) + 1))

@@ -119,7 +119,13 @@ class Searcher:
 
 
 def best_windows(searcher: Searcher, shelf: Shelf, seconds: float = 60) -> dict[int, list[Window]]:
-    """The best windows of every question, best first; tells how often the first is right."""
+    """The best windows of questions, best first; tells how often the first is right.
+
+    Args:
+        searcher: the model as it is now.
+        shelf: the documents.
+        seconds: after which no more groups, which are taken in any order, are searched.
+    """
     started, right = time.time(), 0
     by_group: dict[int, list[int]] = defaultdict(list)
     for number, one in enumerate(shelf.asked):
@@ -133,8 +139,10 @@ def best_windows(searcher: Searcher, shelf: Shelf, seconds: float = 60) -> dict[
         for number, row in zip(numbers, searcher.group(group, numbers), strict=True):
             found[number] = [(int(d), int(w)) for d, w in row if d >= 0]
             right += _held(shelf, number, row)
-    known, seconds = sum(one.known for one in shelf.asked), time.time() - started
-    print(f"{len(found):,} searched, {right:,} of {known:,} found first in their group, {seconds:.0f} s", flush=True)
+    known, spent = sum(shelf.asked[n].known for n in found), time.time() - started
+    print(
+        f"{len(found):,} searched: {right:,} of {known:,} found first in their group, {spent:.0f} s"
+    )
     return found
 
 

@@ -1,6 +1,6 @@
 """What differs between the models that are tuned: which weights change, and where they are tapped.
 
-The files `../small.yaml` and `../tiny-tuned.yaml` have the same names.
+The files `../small.yaml` and `../tiny-tuned.yaml` have these names.
 """
 
 from dataclasses import dataclass

@@ -190,7 +190,8 @@ def _borders(text: str, starts: np.ndarray) -> np.ndarray:
     marks = np.zeros(len(starts), bool)
     ends = [match.end() for match in BORDER.finditer(text)]
     if len(starts):
-        places = np.searchsorted(starts, np.array(ends, np.int64) - 1)
+        begun = [end if text[end - 1] == "\n" else end - 1 for end in ends]
+        places = np.searchsorted(starts, np.array(begun, np.int64))
         marks[places[places < len(starts)]] = True
         marks[0] = True
     return marks

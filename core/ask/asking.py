@@ -19,6 +19,7 @@ from torch import Tensor
 from longctx.core.ask.answer import INTERRUPTED, Answer, Found, decoded
 from longctx.core.ask.gather import passages
 from longctx.core.ask.quoting import quoted, quotes_by_default, require_quotable
+from longctx.core.ask.refusing import reluctant
 from longctx.core.ask.sentence import answering_sentence, quoted_sentence
 from longctx.core.ask.strategies import Answering, Begun, Gatherer, Question, require_numbers
 from longctx.core.common.device import dtype_name
@@ -184,7 +185,9 @@ class Asking(ABC):
         answering = self.engine.answering
         ends = answering.files.eos_ids()
         parts = begun.policy, begun.hidden, begun.prompt, sampling, limit, ends
-        answer = Generation(answering.decoder, *parts)
+        least = answering.profile.reading.refusal if begun.read else 0.0
+        first = reluctant(answering.files.tokenizer, least)
+        answer = Generation(answering.decoder, *parts, first=first)
         answer.on_token = lambda: clock.mark("first_token_s")  # the first time counts
         text, whole = self._text(answer, on_text)
         rate = answer.tokens_per_s

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from longctx.core.ask.gather import gathered_spans
 from longctx.core.ask.place import Place, placed
+from longctx.core.ask.refusing import PHRASE
 from longctx.core.ask.strategies import Answering, Begun, Gatherer
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.policy import Spent
@@ -26,7 +27,6 @@ from longctx.core.retrieve.best_passages import Chosen
 from longctx.core.store.document import Document
 from longctx.core.tokens.spelling import Spelling
 
-PHRASE = "not in the text"
 PASSES = 64  # paths through the model, after which the best stretch so far is given
 PLACES = 16  # further places that are listed
 

@@ -27,6 +27,8 @@ class Reading:
         order: of the passages, one of ORDERS.
         separator: text between two passages.
         quote: answers are stretches of the passages.
+        refusal: probability of "not in the text" from which that may be the answer, if the model
+            learnt to say so; below it the likeliest other answer is given. 0: always.
 
     Raises:
         UsageError: a value is out of range.
@@ -38,12 +40,15 @@ class Reading:
     order: str = DOCUMENT
     separator: str = ""
     quote: bool = False
+    refusal: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("tokens", "passages"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"`{name}` is {value}", "", "Write 1 or more, or leave it out.")
+        if not 0 <= self.refusal <= 1:
+            raise UsageError(f"`refusal` is {self.refusal}", "", "Write a probability.")
         for name, known in (("window", WINDOWS), ("order", ORDERS)):
             value = getattr(self, name)
             if value not in known:

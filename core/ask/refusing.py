@@ -1,0 +1,41 @@
+"""The answer that the text has none: given only if the model is sure enough of it.
+
+A model that learnt to say so says it too often where a question is worded unlike the text. How
+likely the phrase is tells right answers from wrong ones well, and a profile says from where on it
+counts (docs/benchmarks/accuracy.md, "Answers").
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+PHRASE = "not in the text"
+
+
+def reluctant(tokenizer: Any, least: float) -> Callable[[Tensor], Tensor] | None:
+    """A change of the first token's logits that rules the phrase out if it is not likely enough.
+
+    With it goes any other answer that begins with the same word.
+
+    Args:
+        tokenizer: of the model that answers.
+        least: probability of the phrase's first token from which it may be given; 0: always.
+
+    Returns:
+        From logits (1, vocabulary) to such logits, without waiting for the device; None: no change.
+    """
+    if not least:
+        return None
+    encode = tokenizer.backend_tokenizer.encode
+    spelled = (encode(text, add_special_tokens=False).ids for text in (PHRASE, f" {PHRASE}"))
+    firsts = sorted({ids[0] for ids in spelled if ids})
+
+    def change(logits: Tensor) -> Tensor:
+        likely = torch.softmax(logits.float(), -1)[:, firsts].sum(-1, keepdim=True)
+        changed = logits.clone()
+        changed[:, firsts] = -torch.inf
+        return torch.where(likely < least, changed, logits)
+
+    return change

@@ -21,7 +21,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from longctx.core.ask.quoting import PHRASE
+from longctx.core.ask.refusing import PHRASE, reluctant
 from longctx.core.measure.eval.frames import Heldout
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.profiles.recipe.data.corpus import read_records
@@ -110,6 +110,7 @@ def _parts(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The parts of the report, each as soon as it is known."""
     answerer = Answerer(options.model, options.device, options.dtype)
     profile = profile_of(answerer.files, options.profile)
+    answerer.first = reluctant(answerer.files.tokenizer, profile.reading.refusal)
     prompt = PromptEncoder(profile.prompt, answerer.files.tokenizer)
     haystacks = _haystacks(options, answerer.backend)
     parameters = answerer.files.num_parameters()

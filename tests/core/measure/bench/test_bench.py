@@ -251,7 +251,8 @@ def test_a_made_state_is_one_that_can_be_taken_up(kv_dtype, tmp_path):
     asked = method.recall()
     engine.decoder.read(torch.arange(32), asked)
     votes = asked.scores(5000).raw
-    assert votes.sum() == 4 * 32 * 4 * 4  # layers, tokens, heads, keys of each
+    # Layers, heads, keys of each: the 32 tokens of a chunk count as one.
+    assert votes.sum() == pytest.approx(4 * 4 * 4)
     places = votes.nonzero()[:, 0]  # all over the document, and not in the first copies of a few
     assert len(places) > 600
     assert 0.4 < (places < 2400).float().mean() < 0.6

@@ -267,11 +267,12 @@ def test_the_nearest_windows_are_those_with_the_question_s_words(bench: train.Be
     assert right >= 6  # of 8, among the best 16 of some 60 windows
 
 
+@pytest.mark.slow
 def test_a_run_stops_goes_on_and_keeps_its_table(documents, tmp_path, short_searches, monkeypatch):
     def one_call(until: float) -> state.Clock:
         args = ["train", str(documents), "--run", str(tmp_path / "run"), "--until", str(until)]
         args += ["--of", "100", "--settings", str(settings.SMALL.with_name("tiny-tuned.yaml"))]
-        monkeypatch.setattr("sys.argv", [*args, "--size", "5000"])
+        monkeypatch.setattr("sys.argv", [*args, "--size", "900"])
         options = train.arguments()
         bench = train.Bench(settings.load(options.settings), options.documents)
         trainer = train.Trainer(bench, options, "cpu")
@@ -279,7 +280,7 @@ def test_a_run_stops_goes_on_and_keeps_its_table(documents, tmp_path, short_sear
         readings, found = bench.readings({}, 0, 0.2), bench.searches({}, 0)
 
         def take() -> tuple:
-            batches = readings.batch(5000, 40), found.batch()
+            batches = readings.batch(900, 40), found.batch()
             return tuple(train.changed(one, torch.Tensor.numpy) for one in batches)
 
         train.train(trainer, take)

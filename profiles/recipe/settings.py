@@ -5,10 +5,11 @@ Each model has a YAML file beside this one; every command that needs it takes `-
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
+Kind = TypeVar("Kind")
 TINY = Path(__file__).with_name("tiny.yaml")
 
 
@@ -36,9 +37,14 @@ class Settings:
 
 
 def load(path: Path = TINY) -> Settings:
-    """Reads a settings file.
+    """Reads a settings file; see `read`."""
+    return read(path, Settings)
+
+
+def read(path: Path, kind: type[Kind]) -> Kind:
+    """Reads a YAML file with the fields of a class.
 
     Raises:
         TypeError: a name is missing or unknown.
     """
-    return Settings(**yaml.safe_load(path.read_text("utf-8")))
+    return kind(**yaml.safe_load(path.read_text("utf-8")))

@@ -6,7 +6,7 @@ The files `../small.yaml` and `../tiny-tuned.yaml` have these names.
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
+from longctx.profiles.recipe.settings import read
 
 SMALL = Path(__file__).parents[1] / "small.yaml"
 
@@ -37,9 +37,5 @@ class Settings:
 
 
 def load(path: Path = SMALL) -> Settings:
-    """Reads a settings file.
-
-    Raises:
-        TypeError: a name is missing or unknown.
-    """
-    return Settings(**yaml.safe_load(path.read_text("utf-8")))
+    """Reads a settings file; see `recipe.settings.read`."""
+    return read(path, Settings)

@@ -3,6 +3,7 @@
 Says of every scene who wrote it and when, where the paper shows it.
 """
 
+from abc import ABC, abstractmethod
 from datetime import datetime, timedelta
 
 from longctx.profiles.recipe.data.facts.slots import Filling
@@ -19,7 +20,7 @@ TOPICS = ["The {noun}", "{plural}", "Of the {adj} {noun}", "About {city}", "{nou
 Turn = list[tuple[Record, int, Line]]
 
 
-class Writing:
+class Writing(ABC):
     """A paper while it is written.
 
     Attributes:
@@ -46,9 +47,9 @@ class Writing:
             self.part()
             written += sum(len(line.text) + 1 for line in self.lines[before:])
 
+    @abstractmethod
     def part(self) -> None:
         """Writes the next part."""
-        raise NotImplementedError
 
     def filled(self, template: str) -> str:
         """A template with new values."""

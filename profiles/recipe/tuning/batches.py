@@ -19,14 +19,23 @@ from longctx.profiles.recipe.tuning.shelf import Asked, Shelf
 
 # Shares of the kinds of documents; those that are not there leave theirs to the others.
 MIX = {
-    **{"fairytale": 0.15, "book": 0.26, "wiki": 0.05, "paper": 0.03, "wiki-sentences": 0.09},
-    **{"babi": 0.02, "code": 0.1, "log": 0.08, "table": 0.06, "mail": 0.06, "facts": 0.16},
+    **{"written-book": 0.1, "written-essay": 0.06, "written-code": 0.05, "written-paper": 0.04},
+    **{"fairytale": 0.13, "book": 0.1, "wiki": 0.06, "wiki-sentences": 0.04, "sentence": 0.05},
+    **{"paper": 0.03, "babi": 0.01, "code": 0.06, "package": 0.01},
+    **{"log": 0.07, "table": 0.04, "mail": 0.04, "facts": 0.2},
 }
 HUMAN = ("fairytale", "wiki", "paper", "wiki-sentences")  # whose questions people asked
+READ_ONLY = ("sentence",)  # whose questions are clear beside their text alone
 STRETCHES = {280: 0.4, 600: 0.25, 1100: 0.25, 3900: 0.1}  # most tokens of a whole stretch
-GATHERED = {"facts": 0.35, "babi": 0.0, "wiki-sentences": 0.5}  # share of texts that are passages
+LONGER = {600: 0.2, 1100: 0.4, 3900: 0.4}  # of facts, which have their rivals beside them
+GATHERED = {
+    "facts": 0.3,
+    "babi": 0.0,
+    "sentence": 0.0,
+    "wiki-sentences": 0.5,
+}  # share of texts that are passages
 LONGEST = 4096  # tokens of a sequence
-TURNS = 4  # questions to one stretch, at most
+TURNS = 8  # further questions to one stretch, at most
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,8 @@ class Readings:
         if rng.random() < GATHERED.get(kind, 0.75):
             text = self.passages.gathered(number, rng, absent)
         else:
-            longest = rng.choices(list(STRETCHES), list(STRETCHES.values()))[0]
+            sizes = LONGER if kind == "facts" else STRETCHES
+            longest = rng.choices(list(sizes), list(sizes.values()))[0]
             text = self.passages.stretch(number, rng, absent, longest)
         parts, learnt = [self.shelf.prefix, text.ids], []
         for turn, (question, answer) in enumerate(self._turns(asked, text)):

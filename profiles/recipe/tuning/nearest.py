@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from longctx.profiles.recipe.tuning.batches import MIX, READ_ONLY
 from longctx.profiles.recipe.tuning.model import Tuned, Weights
 from longctx.profiles.recipe.tuning.packed import pack
 from longctx.profiles.recipe.tuning.passages import Window
@@ -124,15 +125,14 @@ def best_windows(searcher: Searcher, shelf: Shelf, seconds: float = 60) -> dict[
     Args:
         searcher: the model as it is now.
         shelf: the documents.
-        seconds: after which no more groups, which are taken in any order, are searched.
+        seconds: after which no more groups are searched; they are drawn by the shares of kinds.
     """
     started, right = time.time(), 0
     by_group: dict[int, list[int]] = defaultdict(list)
     for number, one in enumerate(shelf.asked):
         by_group[shelf.group_of(one.document)].append(number)
     found: dict[int, list[Window]] = {}
-    groups = random.Random(0).sample(sorted(by_group), len(by_group))
-    for group in groups:
+    for group in _drawn(shelf, sorted(by_group)):
         if time.time() - started > seconds:
             break
         numbers = by_group[group]
@@ -144,6 +144,18 @@ def best_windows(searcher: Searcher, shelf: Shelf, seconds: float = 60) -> dict[
         f"{len(found):,} searched: {right:,} of {known:,} found first in their group, {spent:.0f} s"
     )
     return found
+
+
+def _drawn(shelf: Shelf, groups: list[int]) -> list[int]:
+    """Groups that are searched, in a random order in which common kinds do not crowd out others."""
+    rng, kinds = random.Random(0), [shelf.kinds[shelf.groups[group]] for group in groups]
+    shares = {kind: MIX[kind] / kinds.count(kind) for kind in {*kinds} & {*MIX} - {*READ_ONLY}}
+    turns = {
+        group: rng.expovariate(shares[kind])
+        for group, kind in zip(groups, kinds, strict=True)
+        if kind in shares
+    }
+    return sorted(turns, key=turns.__getitem__)
 
 
 def _held(shelf: Shelf, number: int, found: np.ndarray) -> bool:

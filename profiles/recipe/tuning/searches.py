@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from longctx.profiles.recipe.tuning.batches import MIX
+from longctx.profiles.recipe.tuning.batches import MIX, READ_ONLY
 from longctx.profiles.recipe.tuning.packed import Packed, pack
 from longctx.profiles.recipe.tuning.passages import Window
 from longctx.profiles.recipe.tuning.shelf import STEP, WIDTH, Maker, Shelf
@@ -104,7 +104,7 @@ class Searches:
         return starts[:COUNT], queries
 
     def _group(self) -> int:
-        kinds = [kind for kind in self._groups if kind in MIX]
+        kinds = [kind for kind in self._groups if kind in MIX and kind not in READ_ONLY]
         kind = self.rng.choices(kinds, [MIX[kind] for kind in kinds])[0]
         return self.rng.choice(self._groups[kind])
 

@@ -114,8 +114,8 @@ class Maker:
         self.refusal = refusal
 
     def shelf(self, documents: Iterable[AskedDocument]) -> Shelf:
-        """All documents as tokens."""
-        held = [one for one in documents if one.text.strip()]
+        """All documents as tokens, those of a kind together in the order they came in."""
+        held = sorted((one for one in documents if one.text.strip()), key=lambda one: one.kind)
         ids: list[np.ndarray] = []
         borders: list[np.ndarray] = []
         asked: list[Asked] = []

@@ -14,7 +14,7 @@ from longctx.profiles.recipe.data.facts.templates import SLOT
 from longctx.profiles.recipe.data.made.pages import Line, Page, Record
 from longctx.profiles.recipe.data.made.wordings import Wording
 
-ABSENT = 0.15  # share of the questions without an answer
+ABSENT = 0.05  # share of the questions without an answer
 TRIES = 25  # for each question, before a page is left with fewer
 CHOOSING = 0.6  # of the questions for the first, last, most or least that are passed over
 FIGURES = re.compile(r"[\d.,]+")

@@ -15,7 +15,7 @@ from longctx.profiles.recipe.data.needles.of_chains import ChainNeedles
 from longctx.profiles.recipe.data.needles.of_frames import FrameNeedles
 from longctx.profiles.recipe.data.values.every import Values
 
-LEFT_OUT = 0.18  # of the facts; those without rivals stay more often
+LEFT_OUT = 0.1  # of the facts; those without rivals stay more often
 SENTENCE_END = re.compile(r"(?<=[a-z]{3}[.!?]) (?=[A-Z\"“])")
 WORD = re.compile(r"\w+")
 
@@ -31,7 +31,7 @@ class HiddenFacts:
         """Paragraphs with facts in them, and a question for each fact."""
         needles: list[Needle] = []
         while len(needles) < 4:
-            needles = self.needles(self.rng.randint(4, 12))
+            needles = self.needles(self.rng.randint(4, 14))
         left_out = self.left_out(needles)
         lines = {
             id(one): [Line(text) for text in one.texts] for one in needles if one not in left_out
@@ -75,11 +75,11 @@ class HiddenFacts:
     def group(self) -> list[Needle]:
         """One fact, or rivals: facts of one frame about other things, or about similar names."""
         chance = self.rng.random()
-        size = self.rng.choice([2, 2, 3, 4])
-        if chance < 0.22:
+        size = self.rng.choice([2, 3, 4, 6, 8])
+        if chance < 0.15:
             return [self.frames.frame()]
         if chance < 0.7:
-            return self.frames.group(size, near=chance < 0.46)
+            return self.frames.group(size, near=chance < 0.5)
         if chance < 0.85:
             return self.chains.chain(self.rng.choice([1, 2, 3]))
         if chance < 0.97:

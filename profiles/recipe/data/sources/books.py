@@ -18,6 +18,7 @@ SIZE = (10_000, 16_000)  # characters
 WIDTH = (60, 80)
 TALK = 0.2  # of the paragraphs begin with a quotation mark: the book is taken for fiction
 QUOTES = "\"'\u201c\u2018"
+OPENING = 3000  # characters in which a book's title stands
 BETWEEN = "<|doc|>"  # the line between two books of a file
 
 
@@ -85,13 +86,17 @@ def main() -> None:
         "--held", type=int, default=4_000_000, help="characters at the end kept from training"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--leave-out", nargs="*", default=[], help="words at the start of books kept from training"
+    )
     given = parser.parse_args()
     rng = random.Random(given.seed)
     texts = [books(path) for path in given.books]
     while texts[-1] and given.held > 0:
         given.held -= len(texts[-1].pop())
-    made = [one for file in texts for book in file for one in documents(book, given.share, rng)]
-    rng.shuffle(made)
+    used = (book for file in texts for book in file)
+    used = (book for book in used if not any(words in book[:OPENING] for words in given.leave_out))
+    made = [one for book in used for one in documents(book, given.share, rng)]
     write(given.out, made)
 
 

@@ -21,6 +21,7 @@ from longctx.profiles.recipe.data.sources.selfcontained import chosen
 
 Records = list[dict[str, Any]]
 SENTENCES = "wiki-sentences"  # its contexts are single sentences, its answers single words and more
+SENTENCE = "sentence"  # one of them alone, with all its questions: to be read, not to be found
 KINDS = {  # by the start of the source's name: the documents' kind, and how many contexts in one
     "fairytaleqa": ("fairytale", 4, 12),
     "qed": ("wiki", 4, 10),
@@ -73,6 +74,7 @@ def grouped(records: Records, rng: random.Random) -> Iterator[AskedDocument]:
             together = [contexts[index] for index in group]
             if kind == SENTENCES:
                 yield of_sentences(kind, together, rng)
+                yield from (AskedDocument(SENTENCE, one.text, one.questions) for one in together)
             else:
                 yield document(kind, together, ["", *["\n\n"] * (len(together) - 1)])
 
@@ -114,7 +116,6 @@ def main() -> None:
     evaluated = [record for path in given.without for record in read_records(path)]
     records = usable(read_records(given.records), evaluated)
     documents = [*grouped(records, rng), *made_up(records, rng)]
-    rng.shuffle(documents)
     write(given.out, (one for one in documents if one.questions))
 
 

@@ -29,7 +29,7 @@ LEAST = 4  # questions to a document
 def sources(folder: Path, most: int, rng: random.Random) -> list[Path]:
     """Files of a folder that are no tests, at most a number of them drawn at random."""
     found = [path for path in folder.rglob("*.py") if not TESTS & {*path.relative_to(folder).parts}]
-    return rng.sample(sorted(found), min(most, len(found)))
+    return sorted(rng.sample(sorted(found), min(most, len(found))))
 
 
 def documents(text: str, rng: random.Random) -> Iterator[AskedDocument]:
@@ -65,7 +65,6 @@ def main() -> None:
     files = [file for folder in given.folders for file in sources(folder, given.files, rng)]
     made = [one for file in files for one in documents(read_text(file), rng)]
     made += [one for folder in given.folders for one in described(folder, rng)]
-    rng.shuffle(made)
     write(given.out, made)
 
 

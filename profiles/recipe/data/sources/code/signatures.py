@@ -24,7 +24,7 @@ def defaults(source: Source) -> Iterator[Fact]:
             slots = {"function": name, "name": parameter.arg, "words": spoken(parameter.arg)}
             slots["spoken"] = spoken(name)
             kinds = ["dull_default" if answer in DULL else "default"]
-            if answer not in DULL and slots["spoken"].split()[0] in VERBS:
+            if answer not in DULL and slots["spoken"].partition(" ")[0] in VERBS:
                 kinds.append("default_of_verb")
             if isinstance(value, ast.Constant) and type(value.value) is int and value.value > 1:
                 kinds += ["count"] * parameter.arg.endswith("s")
@@ -57,7 +57,7 @@ def raised(source: Source) -> Iterator[Fact]:
             lines = _lines(node, one)
             slots = {"function": name, "words": spoken(name), "exception": exception}
             if len(known) == 1 and len(named) == len(found):
-                by_verb = ("raises_of_verb",) if slots["words"].split()[0] in VERBS else ()
+                by_verb = ("raises_of_verb",) if slots["words"].partition(" ")[0] in VERBS else ()
                 yield Fact(("raises", *by_verb), slots, exception, lines)
             if message := _message(source, one):
                 told = {**slots, "message": message}

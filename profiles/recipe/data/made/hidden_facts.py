@@ -60,7 +60,7 @@ class HiddenFacts:
 
     def needles(self, count: int) -> list[Needle]:
         """At most `count` facts, in groups of one kind, each with a question of its own."""
-        found: list[Needle] = []
+        found = self.frames.freely(self.rng.randint(0, 3))
         while len(found) < count:
             found += self.group()
         found = found[:count]
@@ -68,7 +68,9 @@ class HiddenFacts:
         kept = []
         for index, needle in enumerate(found):
             key = words_of(needle.question) & words[index]
-            if not any(key <= other for other in words[:index] + words[index + 1 :]):
+            others = words[:index] + words[index + 1 :]
+            # Where question and statement share nothing, the meaning alone tells the facts apart.
+            if needle.kind == "freely" or not any(key <= other for other in others):
                 kept.append(needle)
         return kept
 

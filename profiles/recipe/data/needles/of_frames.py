@@ -51,6 +51,15 @@ class FrameNeedles:
             found.setdefault(tuple(filling[key] for key in keys), needle)
         return list(found.values())[:count]
 
+    def freely(self, count: int) -> list[Needle]:
+        """Different facts, each asked for in words that its statement has none of."""
+        found = []
+        for fact in self.rng.sample(frames.FREELY, count):
+            statement = self.statement(fact)
+            filling = Filling(self.values)
+            found.append(self.needle(statement, self.ask(fact, statement), filling, "freely"))
+        return found
+
     def several(self) -> Needle:
         """One thing with several values, all of them asked for."""
         filling = filling_of({"attr"}, self.values)

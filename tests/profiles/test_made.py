@@ -9,7 +9,10 @@ from longctx.profiles.recipe.data.made import __main__ as command
 from longctx.profiles.recipe.data.made.asking import Asking
 from longctx.profiles.recipe.data.made.every import SHARES, documents
 from longctx.profiles.recipe.data.made.pages import Line, Page, Record
+from longctx.profiles.recipe.data.made.pools import listed
+from longctx.profiles.recipe.data.made.values import MadeValues
 from longctx.profiles.recipe.data.made.wordings import wording
+from longctx.profiles.recipe.data.needles.of_frames import FrameNeedles
 
 KINDS = [*SHARES]
 
@@ -51,6 +54,30 @@ def test_facts_hide_in_the_prose_that_is_given():
     filler = ["The river ran low. Nothing else happened.", "They waited until noon."]
     document = next(documents("facts", 5, 1, filler))
     assert "They waited until noon." in document.text
+
+
+def test_facts_stand_between_the_lines_of_code_and_logs(tmp_path):
+    code = "\n".join(f"    step_{number} = {number}" for number in range(60))
+    (tmp_path / "code.py").write_text(f"def run():\n{code}\n")
+    (tmp_path / "prose.txt").write_text("It was\na wet day.\n\nNobody came.\n")
+    parts = command.paragraphs(tmp_path / "code.py")
+    assert [part.count("\n") for part in parts] == [39, 20]
+    assert command.paragraphs(tmp_path / "prose.txt") == ["It was a wet day.", "Nobody came."]
+    document = next(documents("facts", 5, 1, parts))
+    assert "\n    step_3 = 3\n" in document.text
+    for question in document.questions:
+        for start, _ in question.evidence:
+            assert start == 0 or document.text[start - 1] == "\n"
+
+
+def test_keys_of_rivals_differ_in_a_sign():
+    values = MadeValues(listed(), random.Random(4))
+    frames = FrameNeedles(values)
+    for _ in range(40):
+        needles = frames.keyed(4)
+        asked = {needle.question for needle in needles}
+        assert len(needles) == len(asked) > 1
+        assert {len(one.texts) for one in needles} == {1}
 
 
 def asking(*rows: dict[str, str]) -> Asking:

@@ -253,7 +253,9 @@ def test_the_loss_of_a_search_leaves_unsure_windows_out():
     assert first == 1
 
 
-def test_the_nearest_windows_are_those_with_the_question_s_words(bench: train.Bench, files):
+def test_the_nearest_windows_are_those_with_the_question_s_words(
+    bench: train.Bench, files, tmp_path
+):
     searcher = Searcher(Tuned(files, 0, [], torch.float32), bench.shelf, 3, [3, 4])
     found = best_windows(searcher, bench.shelf)
     assert sorted(found) == list(range(16))
@@ -265,6 +267,10 @@ def test_the_nearest_windows_are_those_with_the_question_s_words(bench: train.Be
         own = windows_of(asked.evidence, bench.shelf.length(asked.document))
         right += any((asked.document, w) in found[number] for w in own)
     assert right >= 6  # of 8, among the best 16 of some 60 windows
+    state.save_found(tmp_path, found, bench.shelf)
+    assert state.load_found(tmp_path, bench.shelf) == found
+    other = replace(bench.shelf, ids=bench.shelf.ids[:-1])
+    assert state.load_found(tmp_path, other) == state.load_found(tmp_path / "no", other) == {}
 
 
 @pytest.mark.slow

@@ -19,23 +19,20 @@ from longctx.profiles.recipe.tuning.shelf import Asked, Shelf
 
 # Shares of the kinds of documents; those that are not there leave theirs to the others.
 MIX = {
-    **{"written-book": 0.03, "written-essay": 0.015, "written-code": 0.01},
-    **{"fairytale": 0.17, "book": 0.12, "wiki": 0.07, "wiki-sentences": 0.04, "sentence": 0.05},
-    **{"paper": 0.03, "babi": 0.01, "code": 0.07, "package": 0.01},
-    **{"log": 0.09, "table": 0.05, "mail": 0.05, "facts": 0.22},
+    **{"written-book": 0.2, "written-essay": 0.05, "written-code": 0.08},
+    **{"article": 0.1, "paper": 0.07, "fairytale": 0.1, "book": 0.03, "wiki": 0.03},
+    **{"wiki-sentences": 0.03, "sentence": 0.05, "study": 0.01, "babi": 0.01},
+    **{"code": 0.03, "package": 0.005, "log": 0.06, "table": 0.03, "mail": 0.03, "facts": 0.18},
 }
-HUMAN = ("fairytale", "wiki", "paper", "wiki-sentences")  # whose questions people asked
-READ_ONLY = ("sentence",)  # whose questions are clear beside their text alone
+HUMAN = ("fairytale", "wiki", "study", "wiki-sentences")  # whose questions people asked
+READ_ONLY = ("sentence", "article")  # whose questions are clear beside their text alone
 STRETCHES = {280: 0.4, 600: 0.25, 1100: 0.25, 3900: 0.1}  # most tokens of a whole stretch
 LONGER = {600: 0.2, 1100: 0.4, 3900: 0.4}  # of facts, which have their rivals beside them
-GATHERED = {
-    "facts": 0.3,
-    "babi": 0.0,
-    "sentence": 0.0,
-    "wiki-sentences": 0.5,
-}  # share of texts that are passages
+GATHERED = {  # share of texts that are passages
+    **{"facts": 0.3, "babi": 0.0, "sentence": 0.0, "wiki-sentences": 0.5, "article": 0.5},
+}
 LONGEST = 4096  # tokens of a sequence
-TURNS = 8  # further questions to one stretch, at most
+TURNS, TURNED = 8, 200  # further questions to one stretch, at most; its tokens, at least
 
 
 @dataclass(frozen=True)
@@ -140,7 +137,7 @@ class Readings:
     def _turns(self, asked: Asked, text: Text) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The question with its answer, then others that a long stretch answers."""
         yield asked.question, asked.answer if text.answers else self.shelf.refusal
-        if text.span is None or text.span[1] - text.span[0] < 500:
+        if text.span is None or text.span[1] - text.span[0] < TURNED:
             return
         low, high = text.span
         for number in self.rng.sample(self._of[asked.document], len(self._of[asked.document]))[

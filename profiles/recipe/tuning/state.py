@@ -14,8 +14,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from longctx.profiles.recipe.tuning.model import Tuned
+from longctx.profiles.recipe.tuning.passages import Window
+from longctx.profiles.recipe.tuning.shelf import Shelf
 
 ADAPTER, MOMENTS, CLOCK = "adapter.safetensors", "moments.safetensors", "run.json"
+FOUND = "found.safetensors"
 
 
 @dataclass
@@ -54,6 +57,31 @@ def load(folder: Path, model: Tuned, optimizer: torch.optim.Optimizer) -> Clock:
         _restore(optimizer, load_file(folder / MOMENTS))
     file = folder / CLOCK
     return Clock(**json.loads(file.read_text("utf-8"))) if file.is_file() else Clock()
+
+
+def save_found(folder: Path, found: dict[int, list[Window]], shelf: Shelf) -> None:
+    """Writes the windows that a search found, for further calls over the same documents."""
+    folder.mkdir(parents=True, exist_ok=True)
+    longest = max(map(len, found.values()), default=0)
+    rows = [row + [(-1, -1)] * (longest - len(row)) for row in found.values()]
+    windows = torch.tensor(rows, dtype=torch.int32).reshape(len(rows), longest, 2)
+    questions = torch.tensor([*found], dtype=torch.int32)
+    save_file(dict(questions=questions, windows=windows, of=_size(shelf)), folder / FOUND)
+
+
+def load_found(folder: Path, shelf: Shelf) -> dict[int, list[Window]]:
+    """Reads what `save_found` wrote; nothing if there is none, or it is of other documents."""
+    if not (folder / FOUND).is_file():
+        return {}
+    held = load_file(folder / FOUND)
+    if not torch.equal(held["of"], _size(shelf)):
+        return {}
+    rows = zip(held["questions"].tolist(), held["windows"].tolist(), strict=True)
+    return {question: [(d, w) for d, w in row if d >= 0] for question, row in rows}
+
+
+def _size(shelf: Shelf) -> Tensor:
+    return torch.tensor([len(shelf.ids), len(shelf.asked), int(shelf.ids.sum(dtype="int64"))])
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -52,7 +52,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("documents", type=Path, nargs="+", help="files of documents with questions")
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
     parser.add_argument("--settings", type=Path, default=settings.SMALL)
-    parser.add_argument("--nearest", action="store_true", help="search for hard windows first")
+    parser.add_argument(
+        "--nearest", type=float, default=0.0, help="seconds to search for hard windows first"
+    )
     parser.add_argument("--until", type=float, required=True, help="second of the run to end at")
     parser.add_argument("--of", type=float, required=True, help="seconds of the whole run")
     parser.add_argument("--asking", type=float, default=0.0, help="share that learns to ask")
@@ -252,7 +254,10 @@ def main() -> None:
     trainer = Trainer(bench, args, device)
     own = bench.options
     searcher = Searcher(trainer.model, bench.shelf, own.layer, own.heads)
-    found = best_windows(searcher, bench.shelf) if args.nearest else {}
+    found = state.load_found(args.run, bench.shelf)
+    if args.nearest:
+        found |= best_windows(searcher, bench.shelf, args.nearest)
+        state.save_found(args.run, found, bench.shelf)
     context = multiprocessing.get_context("fork")  # workers share the documents, and use no GPU
     ready = context.Queue(maxsize=2 * args.workers)
     workers = [

@@ -78,11 +78,13 @@ class HiddenFacts:
         """One fact, or rivals: facts of one frame about other things, or about similar names."""
         chance = self.rng.random()
         size = self.rng.choice([2, 3, 4, 6, 8])
-        if chance < 0.15:
+        if chance < 0.12:
             return [self.frames.frame()]
-        if chance < 0.7:
-            return self.frames.group(size, near=chance < 0.5)
-        if chance < 0.85:
+        if chance < 0.5:
+            return self.frames.group(size, near=chance < 0.34)
+        if chance < 0.66:
+            return self.frames.keyed(size)
+        if chance < 0.88:
             return self.chains.chain(self.rng.choice([1, 2, 3]))
         if chance < 0.97:
             return self.chains.links(self.rng.choice([1, 2, 2]))
@@ -90,7 +92,7 @@ class HiddenFacts:
 
     def left_out(self, needles: list[Needle]) -> list[Needle]:
         """The facts of which only the question stays; three facts stay at least."""
-        plain = [one for one in needles if one.kind in {"group", "near"}]
+        plain = [one for one in needles if one.kind in {"group", "near", "keyed"}]
         plain = plain or [one for one in needles if one.kind == "frame"]
         count = sum(self.rng.random() < LEFT_OUT for _ in needles)
         count = min(count, len(plain), len(needles) - 3)
@@ -105,12 +107,14 @@ class HiddenFacts:
         at = self.rng.randrange(max(1, len(self.filler)))
         while size > 0:
             if self.filler:
-                sentences = SENTENCE_END.split(self.filler[at % len(self.filler)].strip())
+                text = self.filler[at % len(self.filler)].strip("\n")
+                end = "\n" if "\n" in text else " "  # lines of code and logs stay lines
+                sentences = text.split("\n") if end == "\n" else SENTENCE_END.split(text.strip())
             else:
-                sentences = paragraph(self.values)
+                sentences, end = paragraph(self.values), " "
             at += 1
             for sentence in sentences:
-                found.append(Line(sentence, " "))
+                found.append(Line(sentence, end))
                 size -= len(sentence) + 1
                 if size < -300:  # within a long paragraph
                     break
@@ -124,15 +128,20 @@ class HiddenFacts:
 
 
 def among(prose: list[Line], placed: list[tuple[float, Line]]) -> list[Line]:
-    """The prose with lines put in: sentences in a paragraph, other lines between paragraphs."""
+    """The prose with lines put in: sentences in a paragraph, other lines between paragraphs.
+
+    Among lines, they are lines.
+    """
     put: dict[int, list[Line]] = {}
     for place, line in sorted(placed, key=lambda one: one[0]):
         put.setdefault(int(place * len(prose)), []).append(line)
     found: list[Line] = []
     for index, sentence in enumerate(prose):
+        by_line = sentence.end == "\n" or (bool(found) and found[-1].end == "\n")
         for line in put.get(index, []):
             line.end = " " if line.text.endswith((".", "!", "?")) else "\n\n"
-            if line.end != " " and found:
+            line.end = "\n" if by_line else line.end
+            if line.end == "\n\n" and found:
                 found[-1].end = "\n\n"
             found.append(line)
         found.append(sentence)

@@ -29,10 +29,6 @@ class MadeValues(Values):
         """A duration in seconds."""
         return f"{self.rng.randint(0, 900)}.{self.digits(1, 3)}"
 
-    def make_port(self) -> str:
-        """A port of a client."""
-        return str(self.rng.randint(1025, 65000))
-
     def make_bytes(self) -> str:
         """A size in bytes."""
         return str(self.rng.randint(120, 10 ** self.rng.randint(3, 8)))
@@ -82,10 +78,6 @@ class MadeValues(Values):
         r = self.rng.randint
         return f"{r(1995, 2034)}-{r(1, 12):02}-{r(1, 28):02}"
 
-    def make_count(self) -> str:
-        """A count in figures."""
-        return str(self.rng.randint(2, 10 ** self.rng.randint(1, 4)))
-
     def make_unit(self) -> str:
         """The name of a service or module."""
         end = self.pick(["d", "-worker", "-api", "-sync", "", "-agent", "_service", "ctl"])
@@ -99,10 +91,6 @@ class MadeValues(Values):
     def make_half(self) -> str:
         """A percentage in figures."""
         return f"{self.rng.randint(1, 99)}%"
-
-    def make_plate(self) -> str:
-        """A registration plate."""
-        return f"{self.letters(2)} {self.digits(3, 4)} {self.letters(1)}"
 
     def make_reason(self) -> str:
         """Why a mail was not taken."""
@@ -120,10 +108,6 @@ class MadeValues(Values):
             ]
         )
 
-    def make_few(self) -> str:
-        """A small number in figures."""
-        return str(self.rng.randint(2, 40))
-
     def make_mins(self) -> str:
         """A number of minutes."""
         return str(self.rng.randint(2, 240))
@@ -131,19 +115,3 @@ class MadeValues(Values):
     def make_temp(self) -> str:
         """Degrees."""
         return str(self.rng.randint(18, 120))
-
-    def make_illness(self) -> str:
-        """What somebody died of."""
-        return self.pick(
-            [
-                f"{self.make_adj()} fever",
-                f"fall from a {self.make_noun()}",
-                f"kick of a {self.pick(['horse', 'mule', 'cow', 'ox', 'donkey'])}",
-                f"drowned near {self.make_city()}",
-                f"{self.make_adj()} cough",
-                "old age",
-                f"struck by a {self.make_noun()}",
-                f"wound from a {self.make_noun()}",
-                f"eating {self.make_adj()} {self.make_food()}",
-            ]
-        )

@@ -60,6 +60,20 @@ class FrameNeedles:
             found.append(self.needle(statement, self.ask(fact, statement), filling, "freely"))
         return found
 
+    def keyed(self, count: int) -> list[Needle]:
+        """Facts from one frame about things whose numbers or codes differ in a sign or two."""
+        fact = self.rng.choice(frames.KEYED)
+        statement = self.statement(fact)
+        asked = self.ask(fact, statement)
+        first = Filling(self.values)
+        found = {first["serial"]: self.needle(statement, asked, first, "keyed")}
+        for _ in range(count):
+            filling = Filling(self.values)
+            serial = mutated(self.rng.choice([*found]), self.values)
+            filling.made["serial"] = serial
+            found.setdefault(serial, self.needle(statement, asked, filling, "keyed"))
+        return [*found.values()]
+
     def several(self) -> Needle:
         """One thing with several values, all of them asked for."""
         filling = filling_of({"attr"}, self.values)

@@ -25,7 +25,7 @@ SENTENCE = "sentence"  # one of them alone, with all its questions: to be read, 
 KINDS = {  # by the start of the source's name: the documents' kind, and how many contexts in one
     "fairytaleqa": ("fairytale", 4, 12),
     "qed": ("wiki", 4, 10),
-    "covid": ("paper", 4, 10),
+    "covid": ("study", 4, 10),
     "qamr": (SENTENCES, 6, 20),
 }
 PARAGRAPH = (3, 6)  # sentences

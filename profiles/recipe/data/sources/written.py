@@ -77,7 +77,8 @@ def documents(source: str, asked: list[Written], kind: str) -> Iterator[AskedDoc
     # A sentence of prose may be on several lines; a space in place of a newline keeps every place.
     flat = source if by_line else re.sub(r"(?<!\n)\n(?!\n)", " ", source)
     placed = sorted(
-        ((place, one) for one in asked if (place := _place(flat, one))), key=lambda pair: pair[0]
+        ((span, one) for one in asked if (span := place(flat, one.evidence, one.answer))),
+        key=lambda pair: pair[0],
     )
     while placed:
         count = next(
@@ -90,24 +91,24 @@ def documents(source: str, asked: list[Written], kind: str) -> Iterator[AskedDoc
         text = source[low : end if end > 0 else len(source)]
         bounds = _lines(text) if by_line else sentences(flat[low : low + len(text)])
         questions = tuple(
-            Question(one.question, one.answer, (_whole(moved(span, -low), bounds),))
+            Question(one.question, one.answer, (whole(moved(span, -low), [bounds]),))
             for span, one in taken
         )
         yield AskedDocument(kind, text, questions)
 
 
-def _place(text: str, one: Written) -> Span | None:
-    """From the evidence's words to the answer nearest to them."""
-    words = _pattern(one.evidence).search(text)
+def place(text: str, evidence: str, answer: str) -> Span | None:
+    """From some words of the evidence to the answer nearest to them; None if either is missing."""
+    words = _pattern(evidence).search(text)
     if not words:
         return None
     low = max(0, words.start() - NEAR)
-    answers = [*_pattern(one.answer).finditer(text, low, words.end() + NEAR)]
+    answers = [*_pattern(answer).finditer(text, low, words.end() + NEAR)]
     if not answers:
         return None
     middle = (words.start() + words.end()) / 2
-    answer = min(answers, key=lambda match: abs((match.start() + match.end()) / 2 - middle))
-    return min(words.start(), answer.start()), max(words.end(), answer.end())
+    nearest = min(answers, key=lambda match: abs((match.start() + match.end()) / 2 - middle))
+    return min(words.start(), nearest.start()), max(words.end(), nearest.end())
 
 
 def _pattern(text: str) -> re.Pattern:
@@ -118,9 +119,13 @@ def _lines(text: str) -> list[Span]:
     return [match.span() for match in re.finditer(r"[^\n]+", text)]
 
 
-def _whole(span: Span, bounds: list[Span]) -> Span:
-    touched = [one for one in bounds if one[0] < span[1] and span[0] < one[1]]
-    return touched[0][0], touched[-1][1]
+def whole(span: Span, cuts: list[list[Span]]) -> Span:
+    """The whole sentences, or lines, that a span touches: of several cuts, the shortest."""
+    found = []
+    for bounds in cuts:
+        touched = [one for one in bounds if one[0] < span[1] and span[0] < one[1]]
+        found.append((touched[0][0], touched[-1][1]))
+    return min(found, key=lambda one: one[1] - one[0])
 
 
 def main() -> None:

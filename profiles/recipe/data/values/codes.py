@@ -30,6 +30,24 @@ class Codes(Names, Words):
             ]
         )
 
+    def make_serial(self) -> str:
+        """A number or code by which a thing is known: groups of letters, digits or words."""
+        count = self.rng.choice([1, 2, 2, 2, 3, 3])
+        groups = [self._group(short=count > 1) for _ in range(count)]
+        return self.pick(["-", "-", "/", ".", "_", ":", " "]).join(groups)
+
+    def _group(self, short: bool) -> str:
+        chance, most = self.rng.random(), 4 if short else 7
+        if chance < 0.5:
+            return self.digits(1 if short else 3, most)
+        if chance < 0.65:
+            return self.letters(self.rng.randint(1, 3)) + self.digits(1, most - 1)
+        if chance < 0.8:
+            return self.letters(self.rng.randint(1 if short else 3, most))
+        if chance < 0.88:
+            return self.letters(self.rng.randint(4, 8), "0123456789abcdef")
+        return self.make_noun() if short else f"{self.make_adj()}-{self.make_noun()}"
+
     def make_key(self) -> str:
         """A key of a table: a hyphenated pair, a word, a number, a code."""
         pair = f"{self.make_adj()}-{self.make_noun()}"
@@ -74,6 +92,10 @@ class Codes(Names, Words):
                 f"{self.digits(1, 2)}{self.letters(1)}",
             ]
         )
+
+    def make_plate(self) -> str:
+        """A registration plate."""
+        return f"{self.letters(2)} {self.digits(3, 4)} {self.letters(1)}"
 
 
 class Computers(Names, Words):
@@ -125,3 +147,7 @@ class Computers(Names, Words):
     def make_func(self) -> str:
         """A function's name."""
         return f"{self.make_verb()}_{self.make_noun()}"
+
+    def make_port(self) -> str:
+        """A port of a client."""
+        return str(self.rng.randint(1025, 65000))

@@ -154,3 +154,19 @@ class Words(Draws):
     def make_spot(self) -> str:
         """A place where a thing is."""
         return f"{self.pick(PLACES)} the {self.make_thing()}"
+
+    def make_illness(self) -> str:
+        """What somebody died of."""
+        return self.pick(
+            [
+                f"{self.make_adj()} fever",
+                f"fall from a {self.make_noun()}",
+                f"kick of a {self.pick(['horse', 'mule', 'cow', 'ox', 'donkey'])}",
+                f"drowned in the {self.make_noun()}",
+                f"{self.make_adj()} cough",
+                "old age",
+                f"struck by a {self.make_noun()}",
+                f"wound from a {self.make_noun()}",
+                f"eating {self.make_adj()} {self.make_food()}",
+            ]
+        )

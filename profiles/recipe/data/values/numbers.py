@@ -60,6 +60,14 @@ class Numbers(Draws):
         """A length of time."""
         return f"{self.make_small()} {self.pick(PERIODS)}"
 
+    def make_count(self) -> str:
+        """A count in figures."""
+        return str(self.rng.randint(2, 10 ** self.rng.randint(1, 4)))
+
+    def make_few(self) -> str:
+        """A small number in figures."""
+        return str(self.rng.randint(2, 40))
+
 
 class Dates(Draws):
     """Makes dates and times in many forms."""

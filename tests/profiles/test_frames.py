@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from longctx.core.measure.eval.frames import Heldout, slots_of
+from longctx.profiles.recipe.data.corpus import read_text
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "profiles" / "tiny" / "heldout-frames.yaml"
@@ -82,6 +83,19 @@ def test_no_other_text_of_training_shares_four_words_either(heldout):
     for file, texts in training_texts().items():
         common = {gram for text in texts for gram in four_grams(text) & held}
         assert not common, (file, sorted(" ".join(gram) for gram in common))
+
+
+def test_no_written_question_shares_four_words_either(heldout):
+    held, asked = held_out_grams(heldout), []
+    for file in (RECIPE / "data" / "written").iterdir():
+        lines = read_text(file).splitlines()
+        if ".tsv" in file.name:
+            asked += [line.split("\t")[2] for line in lines]
+        else:
+            asked += [line[2:].split(" => ")[0] for line in lines if line.startswith("? ")]
+    assert len(asked) > 5000
+    common = {question for question in asked if four_grams(question) & held}
+    assert not common
 
 
 def test_training_knows_no_held_out_name_place_or_value(pools):

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from longctx.core.passages.sentences import sentences
-from longctx.profiles.recipe.data.asked import AskedDocument, Question, Span, write
+from longctx.profiles.recipe.data.asked import AskedDocument, Question, write
 from longctx.profiles.recipe.data.corpus import read_text
 from longctx.profiles.recipe.data.sources import written
 from longctx.profiles.recipe.data.sources.renaming import renamed
@@ -33,7 +33,7 @@ def documents(text: str) -> Iterator[tuple[AskedDocument, int]]:
     for match in DOCUMENT.finditer(text):
         kind, told = ("article" if match[1] == "article" else "paper"), match[2].strip("\n")
         flat = re.sub(r"(?<!\n)\n(?!\n)", " ", told)
-        bounds = [_lines(told), sentences(flat)]
+        bounds = [written.lines(told), sentences(flat)]
         asked = [QUESTION.fullmatch(line.strip()) for line in match[3].splitlines() if line.strip()]
         placed = [
             Question(one[1], one[2], (written.whole(place, bounds),))
@@ -41,10 +41,6 @@ def documents(text: str) -> Iterator[tuple[AskedDocument, int]]:
             if one and (place := written.place(flat, one[3], one[2]))
         ]
         yield AskedDocument(kind, told, tuple(placed)), len(asked) - len(placed)
-
-
-def _lines(text: str) -> list[Span]:
-    return [match.span() for match in re.finditer(r"[^\n]+", text)]
 
 
 def main() -> None:

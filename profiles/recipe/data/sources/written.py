@@ -89,7 +89,7 @@ def documents(source: str, asked: list[Written], kind: str) -> Iterator[AskedDoc
         low = source.rfind("\n", 0, max(0, taken[0][0][0] - SIDE)) + 1
         end = source.find("\n", taken[-1][0][1] + SIDE)
         text = source[low : end if end > 0 else len(source)]
-        bounds = _lines(text) if by_line else sentences(flat[low : low + len(text)])
+        bounds = lines(text) if by_line else sentences(flat[low : low + len(text)])
         questions = tuple(
             Question(one.question, one.answer, (whole(moved(span, -low), [bounds]),))
             for span, one in taken
@@ -115,7 +115,8 @@ def _pattern(text: str) -> re.Pattern:
     return re.compile(r"\s+".join(map(re.escape, text.split())))
 
 
-def _lines(text: str) -> list[Span]:
+def lines(text: str) -> list[Span]:
+    """Where a text's lines are, but for empty ones."""
     return [match.span() for match in re.finditer(r"[^\n]+", text)]
 
 

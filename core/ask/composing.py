@@ -120,6 +120,10 @@ class Composer(ABC):
             pieces.append(Piece(ids[run], run))
         return Composed(tuple(pieces), self.reading.order)
 
+    def ids_of(self, run: Run) -> Tensor:
+        """The ids (n,) of one run by itself."""
+        return self._ids(torch.arange(*run), [run])[0]
+
     @abstractmethod
     def _ids(self, tokens: Tensor, runs: Sequence[Run]) -> list[Tensor]:
         """The ids of each run; `tokens` are those of all runs, ascending."""

@@ -28,9 +28,7 @@ def reluctant(tokenizer: Any, least: float) -> Callable[[Tensor], Tensor] | None
     """
     if not least:
         return None
-    encode = tokenizer.backend_tokenizer.encode
-    spelled = (encode(text, add_special_tokens=False).ids for text in (PHRASE, f" {PHRASE}"))
-    firsts = sorted({ids[0] for ids in spelled if ids})
+    firsts = first_tokens(tokenizer)
 
     def change(logits: Tensor) -> Tensor:
         likely = torch.softmax(logits.float(), -1)[:, firsts].sum(-1, keepdim=True)
@@ -39,3 +37,10 @@ def reluctant(tokenizer: Any, least: float) -> Callable[[Tensor], Tensor] | None
         return torch.where(likely < least, changed, logits)
 
     return change
+
+
+def first_tokens(tokenizer: Any) -> list[int]:
+    """The tokens that the phrase may begin with, with a space before it or without."""
+    encode = tokenizer.backend_tokenizer.encode
+    spelled = (encode(text, add_special_tokens=False).ids for text in (PHRASE, f" {PHRASE}"))
+    return sorted({ids[0] for ids in spelled if ids})

@@ -18,6 +18,7 @@ from torch import Tensor
 from longctx.core import methods
 from longctx.core.ask.composing import Composed, composer_of, everything
 from longctx.core.ask.gather import top_tokens
+from longctx.core.ask.judging import judged
 from longctx.core.ask.recompute import recompute
 from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.contracts.memory import Chunked, Recalled, Scores, Stored, Whole
@@ -339,8 +340,10 @@ class Gatherer(ABC):
             if most is None and question.gather is None:  # who asks for more text wants all of it
                 most = self._composer.reading.passages
             measure = self._composer.measure(most, total)
-            width = self._composer.reading.units
-            return self._chosen(question, [count], self._edges, width, measure)[0]
+            ranked = self.ranked(question, self._composer.reading.units)
+            if most and count < total:
+                ranked = self._judged(ranked, question)
+            return self._taken(ranked, [count], measure)[0]
         if self._composer.engine is self._engine:
             return self._chosen(question, [count], self._edges)[0]
         if count >= total:
@@ -351,6 +354,14 @@ class Gatherer(ABC):
         found = self._chosen(question, counts, self._edges)
         fitting = (one for one in found if len(self._composer.composed(one).ids) <= count)
         return next(fitting, found[-1])
+
+    def _judged(self, ranked: Ranked, question: Question) -> Ranked:
+        """Windows in the order that the model which answers gives them, if its profile says so."""
+        most = self._composer.reading.judged
+        if not most:
+            return ranked
+        asked = self._asked(question)
+        return judged(ranked, self.documents, self._composer, asked, most)
 
     def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
         """The best tokens at each budget; they may exceed the window.
@@ -398,15 +409,18 @@ class Gatherer(ABC):
         question: Question,
         counts: Sequence[int],
         edges: tuple[int, int],
-        width: int = WINDOW,
-        measure: Measure = AS_STORED,
     ) -> list[Chosen]:
         """What is gathered at each budget; only the method's own rule uses `edges`."""
         if self.gathers_by == METHOD:
             scores = self._method_scores(question)
             tokens = [self._top_tokens(scores, count, edges) for count in counts]
             return [Chosen(scores, some) for some in tokens]
-        ranked = self.ranked(question, width)
+        return self._taken(self.ranked(question), counts)
+
+    def _taken(
+        self, ranked: Ranked, counts: Sequence[int], measure: Measure = AS_STORED
+    ) -> list[Chosen]:
+        """The best passages of ranked windows at each budget."""
         scores = token_scores(ranked)
         passages = best_passages(ranked, self.documents, counts, measure)
         return [gathered(scores, ranked, some) for some in passages]

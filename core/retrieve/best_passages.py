@@ -88,6 +88,29 @@ def best_passages(
     return [None if n >= whole else _taken(windows, order, n, measure) for n in counts]
 
 
+def best_apart(ranked: Ranked, documents: Sequence[Document], most: int) -> list[tuple[int, Run]]:
+    """The best windows of which no two overlap, each grown to the ends of its sentences or lines.
+
+    Args:
+        ranked: the windows.
+        documents: open, those of the windows.
+        most: windows.
+
+    Returns:
+        The number of each window with its tokens [first, end), best first. Grown ones may overlap.
+    """
+    windows, taken = _Grown(ranked, documents), np.zeros(len(ranked.units), bool)
+    found: list[tuple[int, Run]] = []
+    for window in np.argsort(-ranked.scores, kind="stable").tolist():
+        first, last = ranked.windows[window].tolist()
+        if len(found) == most:
+            break
+        if not taken[first : last + 1].any():
+            taken[first : last + 1] = True
+            found.append((window, windows[window]))
+    return found
+
+
 def gathered(scores: Scores, ranked: Ranked, passages: tuple[Run, ...] | None) -> Chosen:
     """What is gathered: the tokens of passages, or all where there are none."""
     taken = np.full(int(ranked.units.first_tokens[-1]), passages is None)

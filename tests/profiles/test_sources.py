@@ -14,6 +14,8 @@ from longctx.profiles.recipe.data.sources.code.parts import SIZE, parts
 from longctx.profiles.recipe.data.sources.code.source import Fact, parsed, spoken
 from longctx.profiles.recipe.data.sources.code.verbs import WORDINGS, third
 from longctx.profiles.recipe.data.sources.context import Context
+from longctx.profiles.recipe.data.sources.shortest import shortest
+from longctx.profiles.recipe.data.sources.written import Written, opening
 
 TALE = "Once a miller had a goose. The goose laid an egg of gold! He sold it in Dover for a crown."
 MODULE = '''# Copyright (c) 2020 Ada Lamb
@@ -109,6 +111,35 @@ def test_records_of_evaluations_and_without_licence_are_left_out():
         kept | dict(context="A b.", answers=["x"]),
         short,
     ]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "short"),
+    [
+        ("How many crowns did it cost?", "353354 crowns", "353354"),
+        ("Which satellite was it?", "the Astra 2A satellite", "the Astra 2A"),
+        ("What kind of dam holds water back?", "a gravity dam", "gravity"),
+        ("Where do historians place it?", "in Khorasan", "Khorasan"),
+        ("When did it end?", "At least a year later", "At least a year later"),
+        ("Why did he leave?", "because of the box", "because of the box"),
+        ("Which river is it?", "river", "river"),
+        ("How long is it?", "27 nucleotides", "27 nucleotides"),
+        ("In which street is it?", "La Salle Street", "La Salle Street"),
+        ("Which door did he take?", "the third door", "the third door"),
+    ],
+)
+def test_answers_lose_what_their_questions_say(question, answer, short):
+    assert shortest(question, answer) == short
+
+
+def test_further_questions_know_their_context():
+    context = "Ada wrote the first program for a machine that nobody built, in 1843, in London."
+    record = dict(context=context, question="Who wrote it?", answers=["Ada"], source="qed-nq-dev")
+    asked = {opening(context): [Written(opening(context), "in 1843", "When was it?", "in 1843")]}
+    (more,) = records.further([record, record], asked)
+    assert (more["context"], more["source"]) == (context, "qed-nq-dev")
+    (one,) = records.contexts_of([more], longest=False)
+    assert [(q.text, q.answer) for q in one.questions] == [("When was it?", "1843")]
 
 
 def test_grouped_records_keep_their_evidence():

@@ -1,5 +1,6 @@
 """Tuning a pretrained model, at toy size: the model, what it is shown, the losses, a run."""
 
+import copy
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from longctx.profiles.recipe.tuning.losses import search_loss, search_scores
 from longctx.profiles.recipe.tuning.model import Tuned
 from longctx.profiles.recipe.tuning.nearest import Searcher, best_windows
 from longctx.profiles.recipe.tuning.packed import pack
-from longctx.profiles.recipe.tuning.passages import Passages
+from longctx.profiles.recipe.tuning.passages import GROWTH, Passages
+from longctx.profiles.recipe.tuning.settings import Settings
 from longctx.profiles.recipe.tuning.shelf import STEP, WIDTH, window_count, windows_of
 from longctx.profiles.recipe.tuning.writing import Writer
 
@@ -180,6 +182,38 @@ def test_passages_have_the_evidence_unless_it_is_left_out(bench: train.Bench):
             assert ("Captain 07 hid the key" in decode(text.ids.tolist())) == has
         assert stretch.span
         assert len(stretch.ids) == stretch.span[1] - stretch.span[0]
+
+
+def test_one_passage_is_right_or_one_that_a_search_takes_for_it(bench: train.Bench):
+    shelf, decode = bench.shelf, bench.backend.decode
+    passages = Passages(shelf, {0: [(3, 0), (0, 0), (5, 1)]}, np.array([1, 1]))
+    wrong = set()
+    for seed in range(40):
+        right = passages.single(0, random.Random(seed), absent=False)
+        other = passages.single(0, random.Random(seed), absent=True)
+        assert right.answers
+        assert "Captain 07 hid the key" in decode(right.ids.tolist())
+        assert not other.answers
+        assert "Captain 07 hid the key" not in decode(other.ids.tolist())
+        assert max(len(right.ids), len(other.ids)) <= WIDTH + 2 * GROWTH
+        wrong.add(other.ids.tobytes())
+    assert len(wrong) > 1
+
+
+def test_half_of_the_single_passages_lack_the_answer(bench: train.Bench):
+    own = replace(bench.options, absent=0.0, judging=1.0)
+    readings = replaced(bench, own).readings({}, 0, asking=0.0)
+    known = [number for number, one in enumerate(bench.shelf.asked) if one.known]
+    answers = [readings.reading(number)[2][0][1] for number in known * 12]
+    lacking = sum(np.array_equal(one, bench.shelf.refusal) for one in answers)
+    assert 0.3 < lacking / len(answers) < 0.7
+
+
+def replaced(bench: train.Bench, options: Settings) -> train.Bench:
+    """The same bench with other settings."""
+    other = copy.copy(bench)
+    other.options = options
+    return other
 
 
 def test_a_batch_learns_answers_and_nothing_else(bench: train.Bench):

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from longctx.profiles.recipe.tuning.packed import Packed, pack
 from longctx.profiles.recipe.tuning.passages import Passages, Text
-from longctx.profiles.recipe.tuning.shelf import Asked, Shelf
+from longctx.profiles.recipe.tuning.shelf import WIDTH, Asked, Shelf
 
 # Shares of the kinds of documents; those that are not there leave theirs to the others.
 MIX = {
-    **{"written-book": 0.2, "written-essay": 0.05, "written-code": 0.08},
-    **{"article": 0.1, "paper": 0.07, "fairytale": 0.1, "book": 0.03, "wiki": 0.03},
-    **{"wiki-sentences": 0.03, "sentence": 0.05, "study": 0.01, "babi": 0.01},
-    **{"code": 0.03, "package": 0.005, "log": 0.06, "table": 0.03, "mail": 0.03, "facts": 0.18},
+    **{"written-book": 0.19, "written-essay": 0.06, "written-code": 0.11, "written-log": 0.04},
+    **{"article": 0.08, "paper": 0.06, "fairytale": 0.05, "book": 0.02, "wiki": 0.14},
+    **{"wiki-sentences": 0.02, "sentence": 0.03, "study": 0.01, "babi": 0.005},
+    **{"code": 0.03, "package": 0.005, "log": 0.05, "table": 0.03, "mail": 0.03, "facts": 0.18},
 }
 HUMAN = ("fairytale", "wiki", "study", "wiki-sentences")  # whose questions people asked
 READ_ONLY = ("sentence", "article")  # whose questions are clear beside their text alone
@@ -80,6 +80,8 @@ class Readings:
         passages: what is put before the model.
         rng: decides everything.
         absent: share of the questions whose evidence is left out.
+        judging: share of the texts that are one passage, as often a wrong one as the right one: by
+            them passages are put in order before they are read together.
         ask: tokens that ask for a question, up to the start of the answer.
         line: tokens between the answer and the question that is asked for.
         asking: share of the sequences that learn to ask.
@@ -90,12 +92,14 @@ class Readings:
         passages: Passages,
         rng: random.Random,
         absent: float,
+        judging: float,
         ask: np.ndarray,
         line: np.ndarray,
         asking: float,
     ):
         self.shelf, self.passages, self.rng = passages.shelf, passages, rng
-        self._absent, self._ask, self._line, self._asking = absent, ask, line, asking
+        self._absent, self._judging = absent, judging
+        self._ask, self._line, self._asking = ask, line, asking
         self._drawn = Drawn(self.shelf, rng)
         self._human = Drawn(self.shelf, rng, {kind: MIX[kind] for kind in HUMAN})
         self._of: dict[int, list[int]] = defaultdict(list)
@@ -121,7 +125,9 @@ class Readings:
         rng, asked = self.rng, self.shelf.asked[number]
         kind = self.shelf.kinds[asked.document]
         absent = not asked.known or rng.random() < self._absent
-        if rng.random() < GATHERED.get(kind, 0.75):
+        if rng.random() < self._judging and self._fits_one(asked):
+            text = self.passages.single(number, rng, rng.random() < 0.5)
+        elif rng.random() < GATHERED.get(kind, 0.75):
             text = self.passages.gathered(number, rng, absent)
         else:
             sizes = LONGER if kind == "facts" else STRETCHES
@@ -133,6 +139,10 @@ class Readings:
             learnt.append((sum(map(len, parts)), answer))
             parts.append(answer)
         return kind, parts, learnt
+
+    def _fits_one(self, asked: Asked) -> bool:
+        """Whether one passage is enough to answer a question."""
+        return len(asked.evidence) == 1 and asked.evidence[0][1] - asked.evidence[0][0] <= WIDTH
 
     def _turns(self, asked: Asked, text: Text) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The question with its answer, then others that a long stretch answers."""

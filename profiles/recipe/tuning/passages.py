@@ -15,6 +15,7 @@ from longctx.profiles.recipe.tuning.shelf import STEP, WIDTH, Asked, Shelf, wind
 
 COUNTS = {1: 0.12, 2: 0.3, 3: 0.1, 4: 0.2, 6: 0.1, 8: 0.18}  # passages of a text
 GROWTH = 48  # tokens by which a passage may grow on either side to a whole sentence or line
+LIKELY = 6  # of the wrong passages, the best that one is drawn from where it stands alone
 WHOLE = 0.6  # share of passages that end with whole sentences or lines
 Window = tuple[int, int]  # document, window
 
@@ -68,6 +69,16 @@ class Passages:
             parts += [self._separator] if parts else []
             parts.append(self.shelf.stretch(document, start, end))
         return Text(np.concatenate(parts), bool(right))
+
+    def single(self, number: int, rng: random.Random, absent: bool) -> Text:
+        """One passage: with the evidence, or one of those that a search takes for it."""
+        asked = self.shelf.asked[number]
+        barred = windows_of(asked.evidence, self.shelf.length(asked.document))
+        others = self._others(number, barred, LIKELY, rng)[:LIKELY] if absent else []
+        chosen = rng.choice(others) if others else self._window(asked, asked.evidence[0], rng)
+        (run,) = _runs([chosen])
+        ids = self.shelf.stretch(*self._grown(run, asked if others else None, rng))
+        return Text(ids, not others)
 
     def stretch(self, number: int, rng: random.Random, absent: bool, longest: int) -> Text:
         """One stretch of the document, with the evidence or with its sentences taken out."""

@@ -87,7 +87,8 @@ class Bench:
         """Batches of reading."""
         passages = Passages(self.shelf, found, self.separator)
         rng = random.Random(f"reading {seed}")
-        return Readings(passages, rng, self.options.absent, self.ask, self.line, asking)
+        shares = self.options.absent, self.options.judging
+        return Readings(passages, rng, *shares, self.ask, self.line, asking)
 
     def searches(self, found: dict[int, list[Window]], seed: int) -> Searches:
         """Batches of searching."""

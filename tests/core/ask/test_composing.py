@@ -13,8 +13,10 @@ from transformers import AutoModelForCausalLM
 from longctx.core.ask import candidates, strategies
 from longctx.core.ask.asking import Asking
 from longctx.core.ask.joint_session import JointSession
+from longctx.core.ask.refusing import first_tokens
 from longctx.core.ask.session import Session
 from longctx.core.ingest.ingest import ingest
+from longctx.core.passages.sentences import grown
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve import unit_table
 from longctx.core.store.library import Library
@@ -196,3 +198,46 @@ def test_a_state_of_one_number_format_is_asked_in_another(tmp_path, setup, read,
             assert session.ask(QUESTION, 150, FEW).state["dtype"] == dtype
     both = len(gathered[0] & gathered[1])
     assert both > 0.8 * max(map(len, gathered))
+
+
+def test_the_passages_that_the_model_judges_best_come_first(opened, prompts, model_folder):
+    session = opened("passages: 2, judged: 4, tokens: 400", "long")
+    engine, way = session.engine, session._way(QUESTION, None)
+    asked = strategies.Question(*engine.prompt.question(QUESTION), 2, words=QUESTION)
+    ranked, taken = way.ranked(asked), []
+    for window in sorted(range(len(ranked.scores)), key=lambda w: -ranked.scores[w]):
+        first, last = ranked.windows[window].tolist()
+        if len(taken) < 4 and not any(a <= last and first <= b for _, a, b in taken):
+            taken.append((window, first, last))
+    model = AutoModelForCausalLM.from_pretrained(model_folder).eval()
+    firsts = first_tokens(engine.files.tokenizer)
+    (rows,) = (part["ids"] for _, part in way.documents[0].rows("tokens", ("ids",)))
+    runs, odds, units = [], [], ranked.units
+    for _, first, last in taken:
+        low, high = int(units.tokens[first]), int(units.tokens[last] + units.lengths[last])
+        runs.append(grown(way.documents[0], low, high))
+        ids = torch.cat([engine.prompt.prefix(), rows[slice(*runs[-1])].long(), asked.ids])
+        with torch.inference_mode():
+            lacks = model(ids[None]).logits[0, -1].softmax(-1)[firsts].sum().double()
+        odds.append(float(torch.log((1 - lacks) / lacks)))
+    found = [float(ranked.scores[window]) for window, _, _ in taken]
+    total = standardised(found) + standardised(odds)
+    order = total.argsort(descending=True).tolist()
+    assert order != sorted(order)  # by chance of this model; else judging would show nothing
+    begun = way.begin(asked, lambda: None).found()
+    best = (-begun.ranked.scores).argsort(kind="stable")[:4].tolist()
+    assert best == [taken[number][0] for number in order]
+    assert begun.passages[0][0] <= runs[order[0]][0] < runs[order[0]][1] <= begun.passages[0][1]
+
+
+def test_a_document_that_is_read_whole_is_not_judged(opened, prompts):
+    plain = opened("", "short").ask(QUESTION, sampling=FEW)
+    answer = opened("passages: 1, judged: 4", "short").ask(QUESTION, sampling=FEW)
+    assert prompts[0] == prompts[1]
+    assert answer.answer == plain.answer
+
+
+def standardised(values: list[float]) -> torch.Tensor:
+    """Distances from the mean in standard deviations of the population."""
+    held = torch.tensor(values, dtype=torch.double)
+    return (held - held.mean()) / held.std(correction=0)

@@ -15,6 +15,8 @@ from longctx.profiles.recipe.data.needles.of_chains import ChainNeedles
 from longctx.profiles.recipe.data.needles.of_frames import FrameNeedles
 from longctx.profiles.recipe.data.values.every import Values
 
+NEAR = 0.3  # of the groups of rivals have similar names
+MANY = 0.15  # of the documents have up to 24 facts, as many as 22 of them of one wording
 LEFT_OUT = 0.1  # of the facts; those without rivals stay more often
 SENTENCE_END = re.compile(r"(?<=[a-z]{3}[.!?]) (?=[A-Z\"“])")
 WORD = re.compile(r"\w+")
@@ -31,12 +33,13 @@ class HiddenFacts:
         """Paragraphs with facts in them, and a question for each fact."""
         needles: list[Needle] = []
         while len(needles) < 4:
-            needles = self.needles(self.rng.randint(4, 14))
+            many = self.rng.random() < MANY
+            needles = self.needles(self.rng.randint(*((14, 24) if many else (4, 14))), many)
         left_out = self.left_out(needles)
         lines = {
             id(one): [Line(text) for text in one.texts] for one in needles if one not in left_out
         }
-        size = int(1400 * 8 ** self.rng.random())
+        size = int((5600 if many else 1400) * (2 if many else 8) ** self.rng.random())
         placed = [
             place
             for needle in needles
@@ -58,9 +61,16 @@ class HiddenFacts:
         self.rng.shuffle(questions)
         return AskedDocument("facts", text, tuple(questions))
 
-    def needles(self, count: int) -> list[Needle]:
-        """At most `count` facts, in groups of one kind, each with a question of its own."""
+    def needles(self, count: int, many: bool = False) -> list[Needle]:
+        """At most `count` facts, in groups of one kind, each with a question of its own.
+
+        Args:
+            count: facts.
+            many: the first group has most of them.
+        """
         found = self.frames.freely(self.rng.randint(0, 3))
+        if many:
+            found += self.frames.group(count - 3, near=self.rng.random() < NEAR)
         while len(found) < count:
             found += self.group()
         found = found[:count]

@@ -2,12 +2,13 @@
 
 A record has `context`, `question`, `answers` and `source`. Contexts that use the same words stand
 in one document, so that a question has to be told from its neighbours. Sources without a stated
-licence are left out, and so is whatever an evaluation has.
+licence are left out, and so is whatever an evaluation has. Answers are as short as their questions
+allow. Further questions of our own (`--more`) know a context by its opening words.
 """
 
 import argparse
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from longctx.profiles.recipe.data.prepare import UNLICENSED
 from longctx.profiles.recipe.data.sources import alike
 from longctx.profiles.recipe.data.sources.context import Context, document
 from longctx.profiles.recipe.data.sources.selfcontained import chosen
+from longctx.profiles.recipe.data.sources.shortest import shortest
+from longctx.profiles.recipe.data.sources.written import Written, opening, read_written
 
 Records = list[dict[str, Any]]
 SENTENCES = "wiki-sentences"  # its contexts are single sentences, its answers single words and more
@@ -56,11 +59,21 @@ def usable(records: Iterable[dict[str, Any]], evaluated: Sequence[dict[str, Any]
     return kept
 
 
+def further(records: Records, asked: Mapping[str, Sequence[Written]]) -> Iterator[dict[str, Any]]:
+    """Records of questions that were written to contexts of other records."""
+    contexts = {record["context"]: record["source"] for record in records}
+    for context, source in contexts.items():
+        for one in asked.get(opening(context), ()):
+            answers = [one_line(one.answer)]
+            yield dict(context=context, question=one.question, answers=answers, source=source)
+
+
 def contexts_of(records: Iterable[dict[str, Any]], longest: bool) -> list[Context]:
     """One context for each text, with all its questions, the longest or shortest answers first."""
     asked: dict[str, list[tuple[str, list[str]]]] = {}
     for record in records:
-        pair = record["question"], sorted(record["answers"], key=len, reverse=longest)
+        answers = [shortest(record["question"], answer) for answer in record["answers"]]
+        pair = record["question"], sorted(answers, key=len, reverse=longest)
         asked.setdefault(record["context"], []).append(pair)
     return [Context.of(text, pairs) for text, pairs in asked.items()]
 
@@ -110,11 +123,14 @@ def main() -> None:
     parser.add_argument("records", type=Path, help="JSON lines (also .xz)")
     parser.add_argument("--out", type=Path, required=True, help="JSON lines (.jsonl.xz)")
     parser.add_argument("--without", type=Path, nargs="*", default=[], help="evaluation records")
+    parser.add_argument("--more", type=Path, help="tab-separated questions to their contexts")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     rng = random.Random(given.seed)
     evaluated = [record for path in given.without for record in read_records(path)]
     records = usable(read_records(given.records), evaluated)
+    if given.more:
+        records += [*further(records, read_written(given.more))]
     documents = [*grouped(records, rng), *made_up(records, rng)]
     write(given.out, (one for one in documents if one.questions))
 

@@ -1,4 +1,4 @@
-"""Questions that were written for longctx, with the stretches of the books or code they are about.
+"""Questions that were written for longctx, with stretches of the books, code or logs they are on.
 
 A line of their file has four fields with tabs between: the source (the opening words of a book, or
 a path within a package), some words of the evidence, the question, and the answer as the source has
@@ -25,7 +25,7 @@ OPENING = 12  # words of a book by which it is known
 SIDE = 5000  # characters of the source on either side
 FAR = 2 * SIDE + 1000  # characters between two questions of different stretches
 NEAR = 900  # characters between the evidence's words and the answer
-CODE = "code"  # how the kinds end whose sentences are lines
+LINED = ("code", "log")  # how the kinds end whose sentences are lines
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def documents(source: str, asked: list[Written], kind: str) -> Iterator[AskedDoc
         asked: the questions; those whose words it has not are left out.
         kind: of the documents; in code, sentences are lines.
     """
-    by_line = kind.endswith(CODE)
+    by_line = kind.endswith(LINED)
     # A sentence of prose may be on several lines; a space in place of a newline keeps every place.
     flat = source if by_line else re.sub(r"(?<!\n)\n(?!\n)", " ", source)
     placed = sorted(
@@ -134,7 +134,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("questions", type=Path, help="tab-separated lines")
     parser.add_argument("sources", type=Path, nargs="+", help="book files, packages, modules")
-    parser.add_argument("--kind", required=True, help="of the documents; it ends in -code: lines")
+    parser.add_argument(
+        "--kind",
+        required=True,
+        help="of the documents; if it ends in -code or -log, by lines",
+    )
     parser.add_argument("--copies", type=int, default=0, help="with other names and numbers")
     parser.add_argument("--out", type=Path, required=True, help="JSON lines (.jsonl.xz)")
     parser.add_argument("--seed", type=int, default=0)
@@ -162,7 +166,7 @@ def _made(
     for again in range(1 + copies):
         for one in found:
             own = renamed(one, rng) if again else one
-            wrap = not kind.endswith(CODE) and rng.random() < 0.5
+            wrap = not kind.endswith(LINED) and rng.random() < 0.5
             text = wrapped(own.text, rng.randint(*WIDTH)) if wrap else own.text
             yield AskedDocument(kind, text, own.questions)
 

@@ -7,16 +7,17 @@ from longctx.cli import at_once
 
 at_once.expect()
 
-from longctx.cli import streams  # noqa: E402 (after Ctrl-C is expected)
+from longctx.cli import leaving, streams  # noqa: E402 (after Ctrl-C is expected)
 
 
 def main() -> None:
-    """The `longctx` command."""
+    """The `longctx` command; it ends the process."""
     streams.fill_gaps()
     streams.stand_in()
     from longctx.cli.main import app
 
-    app()
+    with leaving.at_once():
+        app()
 
 
 if __name__ == "__main__":

@@ -129,11 +129,13 @@ def open_session(
     Raises:
         LongctxError: as `Session`.
     """
+    from longctx.core.common import cores
     from longctx.core.common.read_ahead import ReadAhead
     from longctx.core.common.regular_files import open_regular
     from longctx.core.model.files import weights_to_load
     from longctx.core.store.confined import Confined
 
+    cores.note()
     doc, models = document.manifest.name, named_models(choices)
     with ReadAhead() as ahead:
         go_offline(*models)
@@ -183,8 +185,13 @@ def go_offline(*models: str | None) -> None:
 
 def _silence(*models: str | None) -> None:
     go_offline(*models)
-    from transformers.utils import logging
+    from longctx.core.common import libraries
 
+    libraries.when_imported(_quieted)
+
+
+def _quieted(transformers: Any) -> None:
+    logging = transformers.utils.logging
     logging.disable_progress_bar()
     logging.disable_default_handler()
     logging.enable_propagation()  # to where this run's log goes, if anywhere

@@ -149,7 +149,12 @@ Dtype = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    setting("--threads", "CPU threads; by default as many as PyTorch chooses.", metavar="N"),
+    setting(
+        "--threads",
+        "CPU threads; by default PyTorch's choice, but `find` and `ask` use no more than cores are "
+        "idle.",
+        metavar="N",
+    ),
 ]
 Documents = Annotated[
     list[str] | None,

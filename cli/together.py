@@ -114,11 +114,13 @@ def _opened_together(
     chosen: "Candidates", max_docs: int, gather_by: str | None, choices: dict[str, Any]
 ) -> "Asking":
     """A session; its first files are read while the model's libraries are imported."""
+    from longctx.core.common import cores
     from longctx.core.common.read_ahead import ReadAhead
     from longctx.core.common.regular_files import open_regular
     from longctx.core.model.files import weights_to_load
     from longctx.core.store.confined import Confined
 
+    cores.note()
     first, models = chosen.manifests[0], named_models(choices)
     with ReadAhead() as ahead:
         go_offline(*models)

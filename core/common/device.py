@@ -9,10 +9,12 @@ from pathlib import Path
 
 import torch
 
+from longctx.core.common import cores
 from longctx.core.common.dtypes import short
 from longctx.core.common.errors import UsageError
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+_idle: int | None = None  # cores, when a model was first prepared
 _limits: dict[int, int] = {}  # index of a GPU -> bytes of it that this process may use
 
 
@@ -67,8 +69,13 @@ def device_name(device: str) -> str:
 
 
 def set_threads(threads: int | None) -> None:
-    """Uses `threads` CPU threads; None keeps PyTorch's choice."""
-    if threads is not None:
+    """Uses `threads` CPU threads; None: PyTorch's choice, but no more than cores are idle."""
+    if threads is None:
+        global _idle
+        _idle = _idle or cores.idle()  # found once: later, our own threads are what is busy
+        if _idle is not None:
+            torch.set_num_threads(min(_idle, torch.get_num_threads()))
+    else:
         if threads < 1:
             raise UsageError(f"cannot use {threads} threads", "", "Give --threads 1 or more.")
         torch.set_num_threads(threads)

@@ -35,7 +35,7 @@ class Setup:
         answer_profile: its profile's name or YAML file; None: the one made for it.
         device: auto, cpu, mps, cuda or cuda:N.
         dtype: auto, bf16, fp16 or fp32; of this and `kv_dtype`, torch's names become ours.
-        threads: CPU threads; None: PyTorch's choice.
+        threads: CPU threads; None: see `set_threads`.
     """
 
     model: str | None = None

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import metadata
 from typing import Any
 
 import torch
@@ -203,13 +204,11 @@ class Engine:
 
     def recorded(self) -> dict[str, str]:
         """How this engine computes; recorded in the manifest, not part of the model's identity."""
-        import transformers
-
         return {
             "device": self.device,
             "dtype": dtype_name(self.dtype),
             "torch": torch.__version__,
-            "transformers": transformers.__version__,
+            "transformers": metadata.version("transformers"),
         }
 
 

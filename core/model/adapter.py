@@ -14,14 +14,14 @@ from typing import Any, Protocol, overload
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface
-from transformers.modeling_outputs import MoeModelOutputWithPast
 
+from longctx.core.common import libraries
 from longctx.core.common.errors import UsageError
 from longctx.core.common.foreign import REMEDY
 from longctx.core.model.architectures import Adapter, Module, adapter_of
 from longctx.core.model.attention import causal_attention_lse
 from longctx.core.model.fused_weights import Parts, Trace, beginning_from, parts_of
+from longctx.core.model.plain import ATTENTIONS, Output, Plain, PlainBase
 from longctx.core.model.rope import NoRope, Rope
 
 ATTENTION = "longctx"  # our attention function; "flash" in the name would mean something else
@@ -84,7 +84,7 @@ class Decoder:
     """A causal language model that runs over memories.
 
     Args:
-        model: a transformers model.
+        model: a transformers model, or one of `plain.py`.
         checks: initial value of `checks`; None if no check is remembered.
 
     Attributes:
@@ -94,7 +94,7 @@ class Decoder:
     """
 
     def __init__(self, model: Module, checks: MutableMapping[str, bool] | None = None):
-        register()
+        register(model)
         model.set_attn_implementation(ATTENTION)
         self._model = model.eval()
         self._base = model.base_model
@@ -105,7 +105,7 @@ class Decoder:
 
     @property
     def config(self) -> Any:
-        """The transformers configuration."""
+        """The configuration: of transformers, or of `plain.py`."""
         return self._model.config
 
     @contextmanager
@@ -204,11 +204,27 @@ class Decoder:
     @contextmanager
     def as_it_is(self) -> Iterator[nn.Module]:
         """The model as transformers runs it, for comparisons."""
-        self._model.set_attn_implementation("sdpa")
+        model = as_transformers(self._model)
+        model.set_attn_implementation("sdpa")
         try:
-            yield self._model
+            yield model
         finally:
             self._model.set_attn_implementation(ATTENTION)
+
+
+def as_transformers(model: Module) -> Module:
+    """The transformers model with the weights of one of `plain.py`; any other is one."""
+    if not isinstance(model, Plain):
+        return model
+    whole, base = libraries.transformers().AutoModelForCausalLM, isinstance(model, PlainBase)
+    with torch.device("meta"):
+        made = whole.from_config(model.config.full(), dtype=model.dtype)
+    inner = made.base_model
+    inner.rotary_emb = type(inner.rotary_emb)(inner.config).to(model.device)
+    made = inner if base else made
+    made.load_state_dict(model.state_dict(), assign=True)
+    made.tie_weights()
+    return made.eval()
 
 
 def layers_of(base: Module, row: Adapter) -> tuple[Layer, ...]:
@@ -252,9 +268,16 @@ def ropes_of(base: Module, attentions: list[Module], row: Adapter) -> list[Rope 
 # --- attention without position -----------------------------------------------------------------
 
 
-def register() -> None:
-    """Registers our attention function by name; the model finds it through its config."""
-    AttentionInterface.register(ATTENTION, _attend)
+def register(model: Module | None = None) -> None:
+    """Registers our attention function by name; the model finds it through its config.
+
+    Args:
+        model: the only one that will need it; None: any of transformers.
+    """
+    if isinstance(model, Plain):
+        ATTENTIONS[ATTENTION] = _attend
+    else:
+        libraries.transformers().AttentionInterface.register(ATTENTION, _attend)
 
 
 # The memory and layers of the running pass: some architectures do not pass keywords on.
@@ -296,14 +319,23 @@ def position_free(base: Module) -> Iterator[None]:
 @contextmanager
 def standing_in(base: Module, hidden: Tensor) -> Iterator[None]:
     """Inside, a decoder returns these hidden states (1, n, E) for any input."""
-    before = vars(base).get("forward")
-    base.forward = lambda *_, **__: MoeModelOutputWithPast(last_hidden_state=hidden)
+    before, output = vars(base).get("forward"), _output(base)
+    base.forward = lambda *_, **__: output(last_hidden_state=hidden)
     try:
         yield
     finally:
         del base.forward
         if before is not None:
             base.forward = before
+
+
+def _output(base: Module) -> Any:
+    """The class of what a decoder returns."""
+    if isinstance(base, Plain):
+        return Output
+    from transformers.modeling_outputs import MoeModelOutputWithPast
+
+    return MoeModelOutputWithPast
 
 
 @contextmanager

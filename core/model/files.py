@@ -13,12 +13,14 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from longctx.core.common import libraries
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.foreign import LONGEST, REMEDY, foreign
-from longctx.core.model import converted, small, wrong
+from longctx.core.model import converted, known, small, wrong
 from longctx.core.model.architectures import language_model, require_known
 from longctx.core.model.converted import Converted
 from longctx.core.model.folder import require_files
+from longctx.core.model.known import Known, KnownTokenizer
 from longctx.core.model.weights import (
     WHOLE,
     count,
@@ -85,7 +87,8 @@ class ModelFiles:
     Attributes:
         name: as the user named it (a local folder or file: absolute).
         folder: where its configuration and tokenizer are; `loadable` has its weights.
-        config: its transformers configuration, or that of the language model inside it.
+        config: its configuration, or that of the language model inside it: of transformers, or one
+            that `model/plain.py` runs.
         tokenizer: its fast tokenizer.
         made: what its weights are made of; None: the folder has them.
     """
@@ -182,14 +185,7 @@ def open_model_files(name: str) -> ModelFiles:
     with foreign(f"cannot read the folder {str(folder)!r}", "Name another folder."):
         require_files(folder, name)
     _require_whole(folder, weights=made is None)
-    config = _config(folder, name)
-    tokenizer = _tokenizer(folder, name)
-    if not tokenizer.is_fast:
-        raise UsageError(
-            f"cannot use the tokenizer of model {name!r}",
-            "it has no fast version, so its tokens have no offsets in the text",
-            "Save it with a tokenizer.json first.",
-        )
+    config, tokenizer = _described(folder, name)
     named = str(folder) if made is None and Path(name).is_dir() else name
     files = ModelFiles(made.name if made else named, folder, config, tokenizer, made)
     files.eos_ids()  # else an answer would be refused only after everything was read
@@ -226,6 +222,33 @@ def _require_whole(folder: Path, weights: bool) -> None:
         loaded_files(folder)
 
 
+def _described(folder: Path, name: str) -> tuple[Any, Any]:
+    """The configuration and the fast tokenizer of a folder's model.
+
+    What transformers made of the same files before is not made again, and where `plain.py` runs the
+    model, transformers is not imported at all.
+
+    Raises:
+        UsageError: one of them cannot be used.
+    """
+    from longctx.core.model import plain
+
+    with foreign(f"cannot read model {name!r}"):
+        key = known.key_of(folder)
+    told, config = known.recall(key), None
+    if told is None:
+        config, tokenizer = _config(folder, name), _fast_tokenizer(folder, name)
+        told = Known.of(config, tokenizer)
+        if not told.is_same(config, tokenizer):
+            return config, tokenizer
+        known.keep(key, told)
+    if plain.fits(told.config):
+        config = plain.PlainConfig(told.config)
+    elif config is None:
+        config = _config(folder, name)
+    return config, KnownTokenizer(told.tokenizer, lambda: _fast_tokenizer(folder, name))
+
+
 def _config(folder: Path, name: str) -> Any:
     """The configuration of the language model.
 
@@ -235,8 +258,7 @@ def _config(folder: Path, name: str) -> Any:
     what = f"cannot read model {name!r}"
     require_known(read_object(folder / CONFIG), str(folder))
     with foreign(what), _own_code_told(name):
-        from transformers import AutoConfig
-
+        AutoConfig = libraries.transformers().AutoConfig
         config = language_model(AutoConfig.from_pretrained(folder, **OWN_CODE))
     for size in SIZES:
         value = getattr(config, size, None)
@@ -249,7 +271,7 @@ def _config(folder: Path, name: str) -> Any:
     return config
 
 
-def _tokenizer(folder: Path, name: str) -> Any:
+def _fast_tokenizer(folder: Path, name: str) -> Any:
     """The tokenizer, with truncation and padding turned off.
 
     Some come with a length, from training, to which every text is truncated or padded.
@@ -258,13 +280,18 @@ def _tokenizer(folder: Path, name: str) -> Any:
         UsageError: it cannot be used.
     """
     with foreign(f"cannot read the tokenizer of model {name!r}"), _own_code_told(name):
-        from transformers import AutoTokenizer
-
+        AutoTokenizer = libraries.transformers().AutoTokenizer
         tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE)
         if tokenizer.is_fast:
             tokenizer.decode(tokenizer("a").input_ids)  # fails here if anything is wrong with it
             tokenizer.backend_tokenizer.no_truncation()
             tokenizer.backend_tokenizer.no_padding()
+    if not tokenizer.is_fast:
+        raise UsageError(
+            f"cannot use the tokenizer of model {name!r}",
+            "it has no fast version, so its tokens have no offsets in the text",
+            "Save it with a tokenizer.json first.",
+        )
     return tokenizer
 
 

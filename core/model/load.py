@@ -12,16 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor
-from transformers import AutoModelForCausalLM
-from transformers.utils.quantization_config import Mxfp4Config
 
+from longctx.core.common import libraries
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.foreign import REMEDY, foreign
 from longctx.core.common.telemetry import stage
-from longctx.core.model.adapter import ATTENTION, Decoder, Layer, layers_of, register, run
-from longctx.core.model.architectures import Module, adapter_of
+from longctx.core.model.adapter import (
+    ATTENTION,
+    Decoder,
+    Layer,
+    as_transformers,
+    layers_of,
+    register,
+    run,
+)
+from longctx.core.model.architectures import Adapter, Module, adapter_of
+from longctx.core.model.known import versions
+from longctx.core.model.plain import PlainConfig, load_plain
 from longctx.core.model.weights import loaded_files, tensors_of
 
 _log = logging.getLogger(__name__)
@@ -49,11 +57,34 @@ def load_decoder(
         UsageError: the architecture has no adapter row, or weights are missing.
         LongctxError: position-free attention does not reproduce the model's own result.
     """
-    row = adapter_of(config)
-    register()
+    row, model = adapter_of(config), None
     _require_layers(folder, config)
+    if isinstance(config, PlainConfig):
+        with foreign(f"cannot load the model in {folder!r}"):
+            model = load_plain(folder, config, dtype)
+        config = config if model else config.full()
+    if model is None:
+        model = _from_transformers(folder, config, row, dtype)
+    decoder = Decoder(model.to(device), check_cache)
+    key = check_key(config, device)
+    if check_cache.get(key):
+        _log.debug("self-check: passed before, with this configuration and these versions")
+    else:
+        with stage(_log, "self_check", "self-check: this model is run exactly"):
+            self_check(model)
+        check_cache[key] = True
+    return decoder
+
+
+def _from_transformers(folder: str, config: Any, row: Adapter, dtype: torch.dtype) -> Module:
+    """A model as transformers loads it.
+
+    Raises:
+        UsageError: its files cannot be used, or weights are missing.
+    """
+    register()
     with foreign(f"cannot load the model in {folder!r}"):
-        loading: Any = AutoModelForCausalLM.from_pretrained(
+        loading: Any = libraries.transformers().AutoModelForCausalLM.from_pretrained(
             folder,
             config=config,
             dtype=dtype,
@@ -70,22 +101,18 @@ def load_decoder(
         # Unpacked weights may be bfloat16; what a model keeps in float32 stays.
         if weight.dtype not in (dtype, torch.float32):
             weight.data = weight.data.to(dtype)
-    decoder = Decoder(model.to(device), check_cache)
-    key = check_key(config, device)
-    if check_cache.get(key):
-        _log.debug("self-check: passed before, with this configuration and these versions")
-    else:
-        with stage(_log, "self_check", "self-check: this model is run exactly"):
-            self_check(model)
-        check_cache[key] = True
-    return decoder
+    return model
 
 
 def _unpacked(config: Any) -> dict[str, Any]:
     """Has mxfp4 weights, as in GPT-OSS, unpacked: packed ones need other libraries."""
     stored = getattr(config, "quantization_config", None) or {}
     packed = stored.get("quant_method") == "mxfp4"
-    return {"quantization_config": Mxfp4Config(dequantize=True)} if packed else {}
+    if not packed:
+        return {}
+    from transformers.utils.quantization_config import Mxfp4Config
+
+    return {"quantization_config": Mxfp4Config(dequantize=True)}
 
 
 def _require_layers(folder: str, config: Any) -> None:
@@ -124,7 +151,7 @@ def check_key(config: Any, device: str | torch.device) -> str:
     content = config.to_json_string(use_diff=False)
     digest = hashlib.sha256(content.encode()).hexdigest()[:24]
     kind = str(device).split(":")[0]
-    return f"{digest}-{transformers.__version__}-{torch.__version__}-{kind}"
+    return f"{digest}-{versions()}-{torch.__version__}-{kind}"
 
 
 @torch.inference_mode()
@@ -143,8 +170,9 @@ def self_check(model: Module) -> None:
     rows = torch.randint(0, model.config.vocab_size, (CHECK_TOKENS,), generator=generator)
     table = model.get_input_embeddings().weight
     states = table[rows.to(table.device)].float()[None]
-    small.set_attn_implementation("eager")
-    own = small(inputs_embeds=states, use_cache=False).last_hidden_state[0]
+    theirs = as_transformers(small)
+    theirs.set_attn_implementation("eager")
+    own = theirs(inputs_embeds=states, use_cache=False).last_hidden_state[0]
     small.set_attn_implementation(ATTENTION)
     layers = layers_of(small, adapter_of(model.config))
     ours = run(small, layers, _WholeWindow(), None, inputs_embeds=states)
@@ -237,8 +265,10 @@ def random_decoder(config: Any, device: str, dtype: torch.dtype) -> Decoder:
     """
     adapter_of(config)
     register()
+    config = config.full() if isinstance(config, PlainConfig) else config
+    whole = libraries.transformers().AutoModelForCausalLM
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=ATTENTION)
+        model = whole.from_config(config, dtype=dtype, attn_implementation=ATTENTION)
     model.to_empty(device=device)
     model.tie_weights()
     base = model.base_model

@@ -45,7 +45,7 @@ def resolve(prompt: PromptTemplate | Chat | None, tokenizer: Any) -> PromptTempl
 
 def _begin(tokenizer: Any) -> str:
     """The token that the tokenizer puts before every text, or an empty string."""
-    ids = tokenizer("").input_ids
+    ids = tokenizer.backend_tokenizer.encode("").ids
     return tokenizer.bos_token if ids and ids[0] == tokenizer.bos_token_id else ""
 
 

@@ -9,15 +9,17 @@ become text.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from tokenizers import Encoding
-from transformers import PreTrainedTokenizerBase
 
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.sources.reader import Block, Source
 from longctx.core.tokens.safe_splits import AHEAD, allowed, plain_backend, safe_cuts, spans
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 PIECE = 1 << 13  # characters; longer pieces exceed the CPU's caches and take 1.5 times as long
 BATCH = 1 << 18  # characters per call, which the tokenizers library spreads over CPU cores
@@ -79,7 +81,7 @@ class TokenStream:
 
     def __init__(
         self,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: "PreTrainedTokenizerBase",
         piece: int = PIECE,
         run: int = RUN,
         whole: int = WHOLE,

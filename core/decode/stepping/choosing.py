@@ -57,9 +57,9 @@ class Chooser:
 
 
 def _processors(sampling: Sampling) -> Iterator[Any]:
-    from transformers import RepetitionPenaltyLogitsProcessor
-
     if sampling.repetition_penalty is not None:
+        from transformers import RepetitionPenaltyLogitsProcessor
+
         yield RepetitionPenaltyLogitsProcessor(float(sampling.repetition_penalty))
     if sampling.temperature:
         yield from _warpers(sampling, sampling.temperature)

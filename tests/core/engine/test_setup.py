@@ -185,7 +185,8 @@ def test_unknown_models_are_refused(tmp_path, model_folder, monkeypatch):
         open_model_files(str(bare))
 
 
-def test_a_tokenizer_without_a_fast_version_is_refused(model_folder, monkeypatch):
+def test_a_tokenizer_without_a_fast_version_is_refused(model_folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # else it is known already
     slow = SimpleNamespace(is_fast=False)
     monkeypatch.setattr(
         transformers.AutoTokenizer, "from_pretrained", lambda *args, **options: slow

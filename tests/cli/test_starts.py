@@ -1,0 +1,53 @@
+"""What a command imports: whatever it does not use makes every start slower."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# Prints the modules that are there when the program ends.
+TOLD = """
+import atexit, sys
+from longctx.cli.__main__ import main
+atexit.register(lambda: print("modules:", *sys.modules, file=sys.stderr))
+main()
+"""
+COMPILERS = {"torch._dynamo", "torch._inductor", "sympy", "triton", "torch.distributed.tensor"}
+UNUSED = COMPILERS | {"transformers", "huggingface_hub", "jinja2", "pydantic", "requests", "httpx"}
+MODELS = UNUSED | {"torch", "tokenizers"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A function that runs a command on one short document, and gives the modules it imported."""
+    home = tmp_path_factory.mktemp("starts")
+    text = home / "notes.txt"
+    text.write_text("The keeper of the lighthouse was called Aldous Crane.\n", "utf-8")
+    options = "--library", str(home / "library")
+
+    def modules(*words: str) -> set[str]:
+        command = [sys.executable, "-c", TOLD, *words, *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ)
+        assert done.returncode == 0, done.stderr
+        return {*done.stderr.rpartition("modules:")[2].split()}
+
+    modules("ingest", str(text), "--name", "notes")  # what is checked once is checked now
+    return modules
+
+
+@pytest.mark.parametrize(
+    ("words", "never"),
+    [
+        (["list"], MODELS | {"numpy"}),
+        (["show", "notes"], MODELS),
+        (["find", "the keeper", "--gather-by", "bm25"], MODELS),
+        (["find", "the keeper"], UNUSED),
+        (["ask", "Who kept the lighthouse?", "--answer-model", "own"], UNUSED),
+    ],
+    ids=lambda words: " ".join(words[:4]) if isinstance(words, list) else "",
+)
+def test_a_command_imports_nothing_that_it_does_not_use(run, words, never):
+    if words[0] == "ask":  # one step of a model is compared with another once
+        run(*words)
+    assert not run(*words) & never

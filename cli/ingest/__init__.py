@@ -128,8 +128,8 @@ def run(
     Several files become one document. In folders, .gitignore files are respected, and non-text
     files are skipped and listed; docs/sources.md lists the formats. Text is read as a stream, so
     only the disk limits its length. Progress is shown on standard error; the result goes to
-    standard output. The same command resumes a reading that was stopped, by Ctrl-C or by force,
-    from its last checkpoint.
+    standard output. Ctrl-C and `kill` save what was read. The same command resumes a reading that
+    was stopped, also by force, from its last checkpoint.
 
     A document can be asked while it is appended to: it stays as it was until the longer one is
     whole. New text is read with the document's own settings and number format. A source that

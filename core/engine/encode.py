@@ -4,6 +4,7 @@ It works the same for every method: it cuts chunks, runs them, and passes on wha
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import torch
@@ -29,6 +30,7 @@ def encode(
     document: Iterable[Tensor],
     sink: RowSink,
     before: Callable[[int | None], None] = lambda end: None,
+    during: Callable[[], AbstractContextManager] = nullcontext,
 ) -> Iterator[int]:
     """Reads [prefix | document] in chunks of `method.chunk` tokens, asked before each.
 
@@ -43,6 +45,7 @@ def encode(
         sink: gets the method's rows, one for each document token and none for the prefix.
         before: called before each chunk is read, with the number of document tokens up to its end;
             None where the chunk is not full.
+        during: a context in which each chunk runs through the model; no row is passed on in it.
 
     Yields:
         After each full chunk, how many document tokens were read; the method can be saved then.
@@ -51,7 +54,8 @@ def encode(
     for chunk in chunks(prefix, document, lambda: method.chunk):
         size = method.chunk
         before(max(0, read + len(chunk)) if len(chunk) == size else None)
-        decoder.read(chunk, method, method.depth)
+        with during():
+            decoder.read(chunk, method, method.depth)
         # Rows of the prefix do not belong to the document.
         for group, rows in method.rows(skip=min(len(chunk), max(0, -read))).items():
             sink.append(group, rows)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 TOKENS = 256 * 1024
 SECONDS = 60
 _SHARE = 20  # by default, checkpoints take at most a twentieth of the time
+_WORTH = 2  # seconds of reading that are saved before the document is completed
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,19 @@ class Checkpoints:
         """Counts from now, at `tokens` tokens."""
         self._last_tokens, self._last_time = tokens, time.monotonic()
 
-    def is_due(self, tokens: int) -> bool:
-        """Whether to write a checkpoint now, at `tokens` tokens."""
+    def is_due(self, tokens: int, last: bool = False) -> bool:
+        """Whether to write a checkpoint now, at `tokens` tokens.
+
+        Args:
+            tokens: of the document so far.
+            last: all is read; what follows, such as the word index, may take a while too.
+        """
         cadence, elapsed = self._cadence, time.monotonic() - self._last_time
         read = tokens - self._last_tokens
         if read <= 0 or (cadence.sparing and elapsed < _SHARE * self._took):
             return False
+        if last:
+            return elapsed >= _WORTH
         late = cadence.seconds is not None and elapsed >= cadence.seconds
         return late or (cadence.tokens is not None and read >= cadence.tokens)
 

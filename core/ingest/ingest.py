@@ -7,6 +7,7 @@ Nothing here depends on the method.
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any
 from torch import Tensor
 
 from longctx.core.common.device import peak_memory
-from longctx.core.common.errors import UnreadableInput
+from longctx.core.common.errors import LongctxError, UnreadableInput
+from longctx.core.common.interrupts import Held
 from longctx.core.common.telemetry import stage
 from longctx.core.contracts.memory import Snapshot
 from longctx.core.contracts.method import Method, can_be_made_again
@@ -46,6 +48,7 @@ _log = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 1
 SHOWN = 3  # reasons that an error lists
+SLOW = 0.5  # seconds of a chunk for whose end Ctrl-C does not wait
 OUT_OF_MEMORY = (
     "What was read until the last checkpoint, if there was one, is kept. Read with a profile of a "
     "smaller chunk or budget; --dry-run measures beforehand."
@@ -191,11 +194,13 @@ def read_in(
 ) -> "DocumentReading":
     """Reads sources to their end into a writer; see `DocumentReading` for the rest.
 
+    A reading that ends without a document or a checkpoint leaves nothing behind.
+
     Raises:
         CannotGoOn: a source is not the one whose beginning the writer has.
         LongctxError: no room, or a source changes.
     """
-    with memory_told(engine, OUT_OF_MEMORY):
+    with _leaving_nothing_empty(writer), memory_told(engine, OUT_OF_MEMORY):
         behind = WriterBehind(writer, engine.device)
         reading = SourceReading(sources, TokenStream(engine.files.tokenizer), behind)
         within = partial(require_size, job.library, job.max_size)
@@ -208,6 +213,21 @@ def read_in(
         with stage(_log, "reading", f"{len(sources)} sources read"):
             run.read()
     return run
+
+
+@contextmanager
+def _leaving_nothing_empty(writer: Writer) -> Iterator[None]:
+    """Deletes what a writer has begun, if nothing of it is kept."""
+    try:
+        yield
+    except BaseException:  # Ctrl-C too
+        if writer.keeps_nothing:
+            with suppress(LongctxError):  # `gc` deletes it
+                writer.discard()
+        raise
+
+
+Saved = tuple[Snapshot, Boundary | None, Callable]  # of a method; the last waits for both
 
 
 def as_it_was(document: Document) -> Ingested:
@@ -259,10 +279,17 @@ class DocumentReading:
         self._boundaries = Boundaries(self.reading, self.behind.writer.begun)
         self._reused, self._cached = self.reading.tokens, self.reading.bytes
         self._kept = self._reused
-        self._started = time.perf_counter()
+        self._held = Held()
+        self._whole = True  # the method has read what is stored, no more and no less
+        self._ready: Saved | None = None  # what was whole before a slow chunk, or the last one
+        self._slow = False  # the last chunk was
+        self._started = self._stepped = time.perf_counter()
 
     def read(self) -> None:
         """Reads to the end and publishes the document.
+
+        Ctrl-C takes effect where a chunk ends, where text is waited for, and in the midst of a
+        slow chunk. What was read by then is saved.
 
         Raises:
             UnreadableInput: there is no text.
@@ -272,11 +299,19 @@ class DocumentReading:
         self.checkpoints.start(self._reused)
         self._tell()
         try:
-            with self.behind, self.reading.ids() as ids:
-                self._read(method, ids)
+            with self.behind, self.reading.ids() as ids, self._held:
+                try:
+                    self._read(method, self._awaited(ids))
+                except KeyboardInterrupt:
+                    self._save_stopped(method)
+                    raise
+            self._complete(method)
         except BaseException:  # Ctrl-C too: a checkpoint may have been finished since
             self._tell()
             raise
+
+    def _complete(self, method: Method) -> None:
+        """Writes the rest, and publishes the document."""
         snapshot, boundary, arrive = self._snapshots(method)
         arrive()
         snapshot = None if self._is_cheap(method, boundary) else snapshot
@@ -290,7 +325,7 @@ class DocumentReading:
         begins_anew = boundary is not None and not boundary.tokens
         return begins_anew and can_be_made_again(method, tokens)
 
-    def _snapshots(self, method: Method) -> tuple[Snapshot, Boundary | None, Callable]:
+    def _snapshots(self, method: Method) -> "Saved":
         """The method's snapshot and the last boundary, being copied to the CPU."""
         snapshot = method.snapshot()
         host, arrive = to_host(snapshot)
@@ -307,14 +342,27 @@ class DocumentReading:
         prefix = prefix[:0] if self.behind.writer.begun else prefix
 
         def before(end: int | None) -> None:
+            if end is None:
+                self._save_last(method)
+            self._ready = self._snapshots(method) if self._slow or end is None else None
             self._boundaries.before(method, None if end is None else self._reused + end)
+            self._whole = False
 
-        for read in encode(self.engine.decoder, method, prefix, ids, self.behind, before):
+        steps = encode(
+            self.engine.decoder, method, prefix, ids, self.behind, before, self._stoppable
+        )
+        for read in steps:
             self.reading.store(self._reused + read)
+            self._whole = True
             self._require_room(method)
             if self.checkpoints.is_due(self.reading.tokens):
-                self._checkpoint(method)
+                self._checkpoint(self._snapshots(method))
             self._tell()
+            with self._held.let():  # one that came meanwhile
+                pass
+        if self._whole:
+            self._save_last(method)
+        self._whole = False
         self.reading.store()
         self._require_room(method)
         if not self.reading.tokens:
@@ -328,12 +376,44 @@ class DocumentReading:
         missed = any(left.get("text", True) for left in skipped)
         return (UnreadableInput if missed else NotText)("nothing to read", told + more)
 
-    def _checkpoint(self, method: Method) -> None:
+    def _awaited(self, ids: Iterator[Tensor]) -> Iterator[Tensor]:
+        """The same ids; a person may end the waiting for them, as for standard input."""
+        while True:
+            with self._held.let():
+                piece = next(ids, None)
+            if piece is None:
+                return
+            yield piece
+
+    @contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """A chunk runs through the model; Ctrl-C waits for its end only to lose nothing."""
+        if self._ready is None and self.reading.tokens > self._kept:
+            yield
+            return
+        with self._held.let():
+            yield
+        self._ready = None  # the rows of this chunk follow
+
+    def _save_last(self, method: Method) -> None:
+        """Saves what was read before the document is completed, if that was much."""
+        if self.checkpoints.is_due(self.reading.tokens, last=True):
+            self._checkpoint(self._snapshots(method))
+
+    def _save_stopped(self, method: Method) -> None:
+        """Saves what was read until Ctrl-C; a chunk that it ended is read again."""
+        saved = self._snapshots(method) if self._whole else self._ready
+        with suppress(LongctxError):  # such as a full disk: the last checkpoint stays
+            self.behind.wait()
+            if saved and self.reading.tokens > self._kept:
+                self._checkpoint(saved)
+
+    def _checkpoint(self, saved: "Saved") -> None:
         """Starts writing a checkpoint of what was read so far."""
         self.behind.wait()  # for the previous one: its snapshot is as large
         tokens, report = self.reading.tokens, {**self.reading.report(), **self.marks}
         self.checkpoints.start(tokens)
-        self.behind.do(self._save, tokens, *self._snapshots(method), report)
+        self.behind.do(self._save, tokens, *saved, report)
 
     def _save(
         self,
@@ -351,7 +431,9 @@ class DocumentReading:
         self.require_size()
 
     def _tell(self) -> None:
-        elapsed = int((time.perf_counter() - self._started) * 1000)
+        now = time.perf_counter()
+        self._slow, self._stepped = now - self._stepped > SLOW, now
+        elapsed = int((now - self._started) * 1000)
         reading = self.reading
         counts = reading.total, self._cached, reading.bytes, reading.tokens, self._kept
         self.observer.progress(Progress(*counts, elapsed))

@@ -28,6 +28,7 @@ from longctx.core.store.places import (
     age,
     describe,
     is_complete,
+    keeps_nothing,
     write_title,
 )
 from longctx.core.store.reopening import Longer
@@ -67,9 +68,20 @@ class Library:
         return library
 
     def documents(self) -> list[Manifest]:
-        """Manifests of all documents, then of unfinished ones; a damaged one says what is wrong."""
+        """Manifests of all documents, then of unfinished ones; a damaged one says what is wrong.
+
+        What a killed reading left before its first checkpoint is none.
+        """
         with _no_collection():
-            return [describe(folder) for folder in self.folders()]
+            return [describe(folder) for folder in self.folders() if not self._is_left(folder)]
+
+    def _is_left(self, folder: Confined) -> bool:
+        """Whether nothing was kept of a reading, and no process works on it."""
+        return (
+            folder.parent.name == UNFINISHED
+            and keeps_nothing(folder)
+            and not self._places.is_held(folder)
+        )
 
     def folders(self) -> list[Confined]:
         """Folders of all documents, then of unfinished ones, whatever is in them."""

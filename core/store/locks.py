@@ -105,6 +105,16 @@ class Locks:
         finally:
             self._release(held)
 
+    def is_held(self, key: str) -> bool:
+        """Whether a process holds a lock; False where nothing can be written."""
+        if not self._place(key).is_dir():
+            return False
+        try:
+            with self._gate():
+                return bool(self._living(key))
+        except OSError as exc:
+            return exc.errno not in _UNWRITABLE
+
     def _acquire(self, key: str, exclusive: bool, wait: float) -> _Held:
         until = time.monotonic() + wait
         while True:

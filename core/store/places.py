@@ -103,6 +103,10 @@ class LibraryFolders:
                     held.enter_context(self._locks.exclusive(f"{place}/{name}", wait))
             yield
 
+    def is_held(self, folder: Confined) -> bool:
+        """Whether a process reads, writes or moves a document's folder; only looks."""
+        return self._locks.is_held(f"{folder.parent.name}/{folder.name}")
+
     # --- moves; the caller holds unfinished/<name> exclusively ---
 
     def publish(self, name: str) -> None:
@@ -190,6 +194,22 @@ def unnamed(folder: Confined, manifest: Manifest) -> list[Confined]:
 def is_complete(folder: Confined) -> bool:
     """Whether a folder's manifest can be read and says "complete"."""
     return describe(folder).status == "complete"
+
+
+def keeps_nothing(folder: Confined) -> bool:
+    """Whether an unfinished folder has neither a document nor a checkpoint; False if unknown.
+
+    A folder that is a link is somebody else's, and said to be damaged.
+    """
+    if folder.is_link():
+        return False
+    try:
+        if not (folder / MANIFEST).exists():
+            return True
+        manifest = Manifest.read(folder)
+    except (OSError, StateMismatch):
+        return False
+    return manifest.status == "reading" and not manifest.tokens
 
 
 def describe(folder: Confined) -> Manifest:

@@ -230,6 +230,11 @@ class Writer:
         tails = [s.size for s in self._manifest.shards if s.checkpoint is not None]
         return sum(files) + snapshots - sum(tails)
 
+    @property
+    def keeps_nothing(self) -> bool:
+        """Whether there is neither a document nor a checkpoint to continue from."""
+        return self._manifest.status == "reading" and not self._manifest.tokens
+
     def discard(self) -> None:
         """Delete what was written; the next writer of this name starts from scratch."""
         with suppress(LongctxError):  # of a file that is deleted too

@@ -2,9 +2,11 @@
 
 import json
 import re
+import signal
 
 import pytest
 
+from longctx.cli.interrupt import ENDING
 from longctx.core.model.adapter import Decoder
 
 TEXT = (
@@ -38,6 +40,30 @@ def stop_in_chunk(monkeypatch, number: int) -> None:
     monkeypatch.setattr(Decoder, "read", interrupted)
 
 
+def raise_in_chunk(monkeypatch, number: int, which: int) -> None:
+    """This signal comes at the end of what the model does with a chunk."""
+    read, calls = Decoder.read, 0
+
+    def reading(self, *args):
+        nonlocal calls
+        calls += 1
+        done = read(self, *args)
+        if calls == number:
+            signal.raise_signal(which)
+        return done
+
+    monkeypatch.setattr(Decoder, "read", reading)
+
+
+@pytest.fixture
+def handlers():
+    """For real signals, after which the handlers stay as they are: a process ends then."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.fixture
 def stopped(ingest):
     """After seven chunks of 32 tokens, with a checkpoint after every one."""
@@ -57,10 +83,38 @@ def test_ctrl_c_says_what_is_kept(stopped, longctx):
     assert "reading (223 tokens so far)" in longctx("show", "book").stdout
 
 
-def test_before_the_first_checkpoint_nothing_is_kept(ingest, monkeypatch):
-    stop_in_chunk(monkeypatch, 3)
-    result = ingest()
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_was_read_is_saved_when_it_is_stopped(ingest, longctx, handlers, number, code):
+    """Ctrl-C or `kill` in the third chunk, long before a checkpoint is due."""
+    with pytest.MonkeyPatch.context() as patch:
+        raise_in_chunk(patch, 3, number)
+        stopped = ingest()
+    assert (stopped.exit_code, stopped.stdout) == (code, "")
+    said = re.fullmatch(
+        r"error: (interrupted|terminated)\. (\d+) tokens are kept; the same command goes on from "
+        r"there\.\n",
+        stopped.stderr,
+    )
+    assert said
+    assert int(said[2]) in (63, 95)  # a slow chunk is not waited for
+    assert f"reading ({said[2]} tokens so far)" in longctx("list").stdout
+    assert f"{said[2]} of them from an earlier run" in ingest().stdout
+
+
+@pytest.mark.usefixtures("handlers")
+def test_in_the_first_chunk_nothing_is_kept_or_listed(ingest, longctx):
+    with pytest.MonkeyPatch.context() as patch:
+        raise_in_chunk(patch, 1, signal.SIGINT)
+        result = ingest()
     assert result.stderr == "error: interrupted. The same command starts it again.\n"
+    assert json.loads(longctx("list", "--json").stdout)["documents"] == []
+
+
+def test_a_reading_that_fails_is_not_listed(ingest, longctx, book):
+    book.write_bytes(b"")
+    assert ingest().exit_code == 3
+    assert json.loads(longctx("list", "--json").stdout)["documents"] == []
+    assert json.loads(longctx("gc", "--json").stdout)["removed"] == []
 
 
 @pytest.mark.usefixtures("stopped")

@@ -139,10 +139,21 @@ def test_a_stopped_writer_changes_no_document_and_can_be_repeated(library):
     assert not list((library.path / "documents").glob("*"))
     with pytest.raises(NotFound, match="not finished"):
         library.document("book")
-    assert [manifest.status for manifest in library.documents()] == ["reading"]
+    assert library.documents() == []  # nothing is kept of it
     write(library)
     assert library.document("book").manifest.tokens == TOKENS
     assert not list((library.path / "unfinished").iterdir())
+
+
+def test_a_reading_with_nothing_kept_is_listed_only_while_it_lasts(library):
+    begin(library, "begun")
+    with stopped_writer(library):
+        assert [manifest.name for manifest in library.documents()] == ["begun", "book"]
+    assert [manifest.name for manifest in library.documents()] == ["begun"]
+    (library.path / "unfinished" / "book" / "manifest.json").unlink()  # killed still earlier
+    assert [manifest.name for manifest in library.documents()] == ["begun"]
+    (library.path / "unfinished" / "book" / "manifest.json").write_text("{")
+    assert [manifest.status for manifest in library.documents()] == ["reading", "damaged"]
 
 
 def test_replace_keeps_the_old_document_until_the_new_is_complete(library):

@@ -1,0 +1,61 @@
+"""Ctrl-C and `kill` wait while something must not be left half done.
+
+Whatever handles these signals still does, only later. Knows nothing of what is being done.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+class Held:
+    """While its context lasts, these signals wait for `let`, or for its end.
+
+    Signals without a handler in Python keep their way, and outside the main thread none is held.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self._came: int | None = None
+        self._open = False
+
+    def __enter__(self) -> "Held":
+        if threading.current_thread() is threading.main_thread():
+            for number in ENDING:
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._handlers[number] = handler
+                    signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, kind: type | None, *error: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        if kind is None:  # else one error is enough
+            self._deliver(None)
+
+    @contextmanager
+    def let(self) -> Iterator[None]:
+        """Signals take effect in this context, also one that came before."""
+        self._open = True
+        try:
+            self._deliver(None)
+            yield
+        finally:
+            self._open = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._open:
+            self._handlers[number](number, frame)
+        elif self._came is None:
+            self._came = number
+
+    def _deliver(self, frame: FrameType | None) -> None:
+        number, self._came = self._came, None
+        if number is not None:
+            self._handlers[number](number, frame)

@@ -1,31 +1,23 @@
 """`longctx ask`: answers from a document's state: one question, many with one load, or a prompt."""
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from longctx.cli import options, render
-from longctx.cli.interrupt import INTERRUPTED
-from longctx.cli.loading import BUNDLED, with_answerer
+from longctx.cli import options, render, standard_input
+from longctx.cli.answers import Answers
+from longctx.cli.asked import Asked, after
+from longctx.cli.given_text import STANDARD_INPUT
+from longctx.cli.history import History
+from longctx.cli.prompt import Prompt
 from longctx.cli.questions import from_file, from_stdin
-from longctx.cli.settings import library_path
-from longctx.cli.text import counted
-from longctx.cli.together import choose_documents, first_manifest, open_documents
 from longctx.core.common.errors import UsageError
 from longctx.core.profile.sampling import Sampling
 from longctx.core.profile.wording import require_text
 from longctx.core.retrieve.gather_by import check
-
-if TYPE_CHECKING:
-    from longctx.core.ask.answer import Answer
-    from longctx.core.ask.gather import Passage
-    from longctx.core.ask.sentence import Sentence
-
-    Ask = Callable[..., Answer]
 
 EXAMPLES = """\
   longctx ask "Who kept the lighthouse?"
@@ -33,10 +25,11 @@ EXAMPLES = """\
   longctx ask "List the keepers" --temperature 0.7 --seed 1 --stop "The end"
   longctx ask "Who kept the lighthouse?" --doc book --doc letters
   longctx ask "Who kept the lighthouse?" --answer-model ~/models/Qwen2.5-1.5B-Instruct
+  longctx ask --continue "And who kept it before?"
+  cat notes.txt | longctx ask "What is still to be done?" --text -
   longctx ask --questions questions.txt > answers.jsonl
   longctx ask
 """
-SOURCES = 5  # passages shown after an answer
 
 
 def run(
@@ -52,6 +45,36 @@ def run(
     ] = None,
     docs: options.Documents = None,
     everything: options.AllDocuments = False,
+    texts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text",
+            metavar="FILE",
+            show_default=False,
+            help="Text to read and ask in place of a document, and not to keep: a file, a folder "
+            "or a pattern; `-` is standard input. May be given several times.",
+        ),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            "--keep",
+            metavar="NAME",
+            show_default=False,
+            help="Keep what --text reads as a document of this name, or title in any script; by "
+            "default it is deleted at the end.",
+        ),
+    ] = None,
+    continues: Annotated[
+        bool,
+        typer.Option(
+            "--continue",
+            "-c",
+            show_default=False,
+            help="Put the question behind the one before, which it refers to, and ask the same "
+            "documents unless others are named; off by default.",
+        ),
+    ] = False,
     max_docs: options.MaxDocs = 16,
     library: options.LibraryDir = None,
     model: options.Model = None,
@@ -106,6 +129,14 @@ def run(
             "output for each.",
         ),
     ] = None,
+    history: Annotated[
+        bool,
+        options.setting(
+            "--history/--no-history",
+            "Keep the lines typed at the prompt, and the last answer for --continue, in the user's "
+            "state folder; on by default at a terminal, never with --json.",
+        ),
+    ] = True,
     partial: options.Partial = False,
     json: options.Json = False,
 ) -> None:
@@ -114,62 +145,54 @@ def run(
     The answer comes as it is generated, then the sentence that answers, as `file:line: "sentence"`,
     then the other best passages as `file:line` and text. Everything else goes to standard error.
     Several questions (`-` or --questions) share one load and give one JSON object a line. Without a
-    question, a prompt opens that keeps everything loaded; Ctrl-D ends it.
+    question, a prompt opens that keeps everything loaded; `/help` there lists its commands, Ctrl-D
+    ends it.
     """
-    many = _questions(question, questions)
-    sampling = Sampling(
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        seed=seed,
-        stop=tuple(stop) if stop else None,
+    many = _questions(question, questions, texts or [])
+    answers = Answers(
+        asked={
+            "gather": gather,
+            "sampling": Sampling(
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                top_p=top_p,
+                top_k=top_k,
+                min_p=min_p,
+                repetition_penalty=repetition_penalty,
+                seed=seed,
+                stop=tuple(stop) if stop else None,
+            ),
+            **{"gather_by": gather_by, "passages": passages, "quote": quote},
+        },
+        json=json,
+        sources=sources,
     )
     if gather_by is not None:
         check(gather_by)
-    place = library_path(library)
-    chosen = choose_documents(context, place, docs, everything, partial)
-    setup = {
-        "model": model,
-        "profile": profile,
-        "method": method,
-        "decode": decode,
-        "device": device,
-        "dtype": dtype,
-        "threads": threads,
-        "answer_model": answer_model,
-        "answer_profile": answer_profile,
-    }
-    setup = with_answerer(setup, first_manifest(chosen), gather_by)
-    with open_documents(place, chosen, partial, max_docs, gather_by, **setup) as session:
-        if answer_model is model is None and session.engine.answering.files.name == BUNDLED:
-            render.note(_how_to_do_better())
-
-        def ask(words: str, on_text: Callable[[str], None] = lambda text: None) -> "Answer":
-            how = {"gather_by": gather_by, "passages": passages, "quote": quote}
-            return session.ask(words, gather, sampling, on_text, **how)
-
-        def answer(words: str) -> int:
-            return _answer_json(ask, words) if json else _answer(ask, words, sources)
-
+    asked = Asked(context)
+    with ExitStack() as held:
+        last = asked.before()
+        text = held.enter_context(asked.given_text()) if texts else None
+        chosen = asked.first(text, last)
+        before = last.exchanges if last else ()
+        if question is None and many is None:
+            Prompt(asked, answers, before, History(history and not json)).run(chosen)
+            raise typer.Exit(text.code if text else 0)
+        session = held.enter_context(asked.opened(chosen))
+        if STANDARD_INPUT not in (question, *(texts or ())) and standard_input.waits():
+            render.note("a text waits on standard input and is not read; --text - asks about it")
         if many is not None:
-            raise typer.Exit(_answer_lines(ask, many))
-        if question is not None:
-            raise typer.Exit(answer(question))
-        _converse(answer)
+            code = answers.many(session, many)
+        else:
+            assert question is not None  # else there is a prompt
+            if before:
+                after(before[-1])
+            code = answers.one(session, question, before)
+            asked.keep(answers, chosen)
+        raise typer.Exit(code or (text.code if text else 0))
 
 
-def _how_to_do_better() -> str:
-    """What to say of the bundled model, and which command changes that."""
-    from longctx.core.model import small
-
-    better = f"--answer-model {small.NAME}" if small.find_base() else f"`{small.PULL}`"
-    return f"the answer is by tiny, a small demonstration model; {better} gets a better one"
-
-
-def _questions(question: str | None, file: Path | None) -> Iterable[str] | None:
+def _questions(question: str | None, file: Path | None, texts: list[str]) -> Iterable[str] | None:
     """Many questions, or None for a single one or the prompt.
 
     Raises:
@@ -181,114 +204,16 @@ def _questions(question: str | None, file: Path | None) -> Iterable[str] | None:
         if question is not None:
             raise UsageError("cannot take both a question and --questions", "", "Give one of them.")
         return from_file(file.expanduser())
-    if question == "-":
+    if question == STANDARD_INPUT:
+        if STANDARD_INPUT in texts:
+            why = "standard input cannot be both the text and the questions"
+            raise UsageError("cannot take `-` with --text -", why, "Give a question or a file.")
         return from_stdin()
     if question is None and not render.can_ask():
         raise UsageError(
             "no question",
             "there is no terminal to ask for one",
-            "Give one, `-` to read them from standard input, or --questions FILE.",
+            "Give one (with --text - for a text that comes in), `-` to read questions from "
+            "standard input, or --questions FILE.",
         )
     return None
-
-
-def _answer(ask: "Ask", question: str, sources: bool) -> int:
-    """Prints an answer as it is decoded, then its passages.
-
-    Returns:
-        The exit code: that of an interruption if Ctrl-C ended the answer, else 0.
-    """
-    answer = ask(question, on_text=render.stream)
-    render.line("")
-    render.result(answer.as_dict(), json=False)
-    code = _code(answer)
-    if code:
-        render.note(f"interrupted after {counted(answer.tokens['answer'], 'token')}")
-        return code
-    render.warn_of_answer(answer)
-    if sources:
-        _cite(answer)
-    return 0
-
-
-def _cite(answer: "Answer") -> None:
-    """Prints the sentence that answers, then the best passages that show more than that."""
-    names, first = len(answer.documents) > 1, answer.sentence
-    if first is not None:
-        render.line("")
-        render.sentence(first, name=names)
-    others = [passage for passage in answer.passages[:SOURCES] if not _repeats(passage, first)]
-    if others:
-        render.line("")
-        render.passages(others, scores=False, names=names)
-
-
-def _repeats(passage: "Passage", sentence: "Sentence | None") -> bool:
-    """Whether the line by which a passage is shown is part of a sentence that is already."""
-    if sentence is None or passage.start >= sentence.end or passage.end <= sentence.start:
-        return False
-    if (passage.document, passage.source) != (sentence.document, sentence.source):
-        return False
-    line = " ".join(passage.best_text.split()).lstrip("> ")
-    return line in " ".join(sentence.line_text.split())
-
-
-def _answer_json(ask: "Ask", question: str) -> int:
-    """Prints an answer as JSON, even if Ctrl-C ended it; returns as `_answer`."""
-    answer = ask(question)
-    render.result(answer.as_dict(), json=True)
-    return _code(answer)
-
-
-def _code(answer: "Answer") -> int:
-    return INTERRUPTED if answer.interrupted else 0
-
-
-def _answer_lines(ask: "Ask", questions: Iterable[str]) -> int:
-    """One JSON object a line; a question that cannot be asked gives its error instead.
-
-    Returns:
-        The exit code: that of the last such error, or 0; Ctrl-C ends the whole run.
-    """
-    code = 0
-    for question in questions:
-        try:
-            if _answer_json(ask, question):
-                return INTERRUPTED
-        except UsageError as error:
-            code = error.exit_code
-            failure = {"code": code, "message": str(error)}
-            render.result({"question": question, "error": failure}, json=True)
-    return code
-
-
-def _converse(answer: Callable[[str], int]) -> None:
-    """Asks for questions at the terminal until Ctrl-D, or Ctrl-C at the prompt."""
-    with suppress(ImportError):  # line editing and history, where the platform has it
-        import readline  # noqa: F401 (importing it is enough)
-    for question in _typed():
-        try:
-            answer(question)
-        except UsageError as error:
-            render.error(f"error: {error}")
-        except KeyboardInterrupt:  # ends the answer, not the conversation
-            render.note("interrupted")
-
-
-def _typed() -> Iterator[str]:
-    while True:
-        try:
-            words = _input("? ")
-        except EOFError:
-            render.note("")
-            return
-        if words.strip():
-            yield words
-
-
-def _input(prompt: str) -> str:
-    # input() writes its prompt to standard output, where only answers belong if it is a file.
-    if sys.stdout.isatty():
-        return input(prompt)
-    render.prompt(prompt)
-    return input()

@@ -130,7 +130,7 @@ def run(
     search = Search(query, lines, limit, gather, files)
     if _by_words_alone(chosen, gather_by, method, query):
         with open_for_words(place, chosen, partial) as opened:
-            _tell(search.by_words(opened), files, around, json)
+            tell(search.by_words(opened), files, around, json)
         return
     setup = {
         "model": model,
@@ -142,7 +142,7 @@ def run(
     }
     with open_documents(place, chosen, partial, max_docs, gather_by, **setup) as session:
         found = search.by_model(session, gather_by)
-        _tell(found, files, around, json)
+        tell(found, files, around, json)
 
 
 def _by_words_alone(
@@ -162,7 +162,7 @@ def _by_words_alone(
     return True
 
 
-def _tell(found: SearchResults, files: bool, around: int, json: bool) -> None:
+def tell(found: SearchResults, files: bool, around: int, json: bool) -> None:
     """Prints the results, as an object or as lines."""
     if render.result(found.values, json):
         return

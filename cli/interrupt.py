@@ -62,6 +62,18 @@ def code_of(interrupt: KeyboardInterrupt) -> int:
     return interrupt.args[0] if interrupt.args else INTERRUPTED
 
 
+def go_on() -> None:
+    """After an interruption that was dealt with: the next signal is a new one.
+
+    Raises:
+        KeyboardInterrupt: the signal was `kill`, after which nothing goes on.
+    """
+    if _first is not None and _first.came:
+        if _first.came == TERMINATED:
+            raise KeyboardInterrupt(TERMINATED)
+        _first.came = None
+
+
 def _watch(
     receiving: socket.socket,
     left: threading.Event,

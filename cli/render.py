@@ -69,6 +69,11 @@ def prompt(text: str) -> None:
     print(clean(text), end="", file=sys.stderr, flush=True)
 
 
+def reply(text: str) -> None:
+    """What somebody at the prompt asked to see beside answers, on standard error."""
+    prompt(f"{text}\n")
+
+
 def result(values: dict[str, Any], json: bool) -> bool:
     """Keeps the result of a command for the report, and prints it as JSON if requested.
 

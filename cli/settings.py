@@ -33,6 +33,17 @@ def library_path(given: Path | None) -> Path:
     return user_data_path("longctx") / "library"
 
 
+def state_path(name: str) -> Path:
+    """A file of the user's state folder, which is made, for its owner alone."""
+    from platformdirs import user_state_path
+
+    from longctx.core.common.outputs import make_folder
+
+    folder = user_state_path("longctx")
+    make_folder(folder)
+    return folder / name
+
+
 def defaults(commands: Commands) -> dict[str, dict[str, Any]]:
     """The config file's values by command and parameter, as click's `default_map`.
 

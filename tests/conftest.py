@@ -12,6 +12,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has the cache of the pro
     usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     os.environ.setdefault("HF_HOME", str(usual / "huggingface"))
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="longctx-tests-")
+    os.environ["XDG_STATE_HOME"] = os.path.join(os.environ["XDG_CACHE_HOME"], "state")
 os.environ["LONGCTX_DEFAULT_MODEL"] = "tiny"  # whatever is installed
 os.environ["LONGCTX_ANSWER_MODEL"] = "own"
 

@@ -26,6 +26,12 @@ def show(done: "Ingested", json: bool) -> None:
     """
     if not render.result(done.as_dict(), json):
         render.line(summary(done))
+    if not tell_of(done):
+        raise typer.Exit(PARTLY_READ)
+
+
+def tell_of(done: "Ingested") -> bool:
+    """Tells what a person should know of a document that was read; whether all could be read."""
     for note in done.notes:
         render.note(note)
     for source in done.changed:
@@ -39,8 +45,7 @@ def show(done: "Ingested", json: bool) -> None:
         render.note(
             f"{done.forced_splits:,} places in very long lines were cut; tokens may differ there"
         )
-    if done.skipped or done.lost:
-        raise typer.Exit(PARTLY_READ)
+    return not (done.skipped or done.lost)
 
 
 def summary(done: "Ingested") -> str:

@@ -6,6 +6,7 @@ Their fields are those of the JSON objects of `ask` and `find`.
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from longctx.core.ask.follow_up import Exchange
 from longctx.core.ask.gather import Passage
 from longctx.core.ask.quoting import Quote, Quoting
 from longctx.core.ask.sentence import Sentence
@@ -71,6 +72,7 @@ class Answer(Found):
         quoting: how a quotation was chosen; None: none was asked for.
         sentence: the sentence that answers, of what the answer is based on; None: none has the
             answer or a word of the question in it.
+        continues: earlier questions and answers that it was asked with.
     """
 
     answer: str
@@ -85,6 +87,7 @@ class Answer(Found):
     quote: Quote | None = None
     quoting: Quoting | None = None
     sentence: Sentence | None = None
+    continues: tuple[Exchange, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `ask`."""

@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from longctx.core.ask.answer import INTERRUPTED, Answer, Found, decoded
+from longctx.core.ask.follow_up import Exchange, joined
 from longctx.core.ask.gather import passages
 from longctx.core.ask.quoting import quoted, quotes_by_default, require_quotable
 from longctx.core.ask.refusing import reluctant
@@ -98,6 +99,7 @@ class Asking(ABC):
         gather_by: str | None = None,
         passages: int | None = None,
         quote: bool | None = None,
+        before: Sequence[Exchange] = (),
     ) -> Answer:
         """Answers a question from the state.
 
@@ -114,6 +116,7 @@ class Asking(ABC):
             passages: the most passages to put before the model; None: the profile's number.
             quote: whether the answer must be a stretch of the passages, or the phrase that they
                 have none; None: as the profile says, where it can be.
+            before: earlier questions and answers that the question refers to, in their order.
 
         Raises:
             UsageError: the question is empty or longer than the window, or the decode policy,
@@ -124,17 +127,19 @@ class Asking(ABC):
         answering, clock = self.engine.answering, _Clock(self._load_s)
         sampling = (sampling or Sampling()).over(answering.profile.sampling)
         limit = sampling.max_new_tokens or answering.profile.max_new_tokens
+        words = joined(question, before)
         with memory_told(answering, OUT_OF_MEMORY):
-            way = self._way(question, gather_by)
+            way = self._way(words, gather_by)
             decoding = answering.decoding if decode is None else policy(decode, answering.profile)
             how = way, decoding, answering.files.eos_ids(), answering.files.tokenizer
             if quote is None:
                 quote = quotes_by_default(answering.profile, *how)
             elif quote:
                 require_quotable(*how)
-            encoded = self.engine.prompt.question(question)
-            asked = Question(*encoded, limit, gather, decoding, question, passages)
-            return self._ask(way, clock, asked, sampling, on_text, quote)
+            encoded = self.engine.prompt.question(words)
+            asked = Question(*encoded, limit, gather, decoding, words, passages, question)
+            answer = self._ask(way, clock, asked, sampling, on_text, quote)
+        return replace(answer, question=question, continues=tuple(before))
 
     def _ask(
         self,
@@ -161,7 +166,7 @@ class Asking(ABC):
         spent = decoded(decoding, told.pop("spent"))
         chosen, span = begun.found(), told.pop("span", None)
         told["sentence"] = (
-            answering_sentence(way.documents, chosen, _query(way, asked.words), told["answer"])
+            answering_sentence(way.documents, chosen, _query(way, asked), told["answer"])
             if span is None
             else quoted_sentence(span)
         )
@@ -304,7 +309,7 @@ class Asking(ABC):
         clock: "_Clock",
     ) -> Found:
         manifests = [document.manifest for document in way.documents]
-        query = _query(way, question.words)
+        query = _query(way, question)
         runs = passages(way.documents, chosen.tokens, chosen.scores.raw, query)
         require_numbers(torch.tensor([run.score for run in runs]), way.documents)
         found, evidence = judged(way.index, question.words)
@@ -344,8 +349,9 @@ class Asking(ABC):
         }
 
 
-def _query(way: Answering, words: str) -> Query:
-    """A question, with the weights that its words have in the documents asked."""
+def _query(way: Answering, question: Question) -> Query:
+    """A question's own words, with the weights that they have in the documents asked."""
+    words = question.own or question.words
     return Query(words, way.index.word_weights(words))
 
 

@@ -63,8 +63,10 @@ class Question:
         answer: the most tokens the answer may have; 0: no answer is needed.
         gather: tokens to gather; None: the profile's number, or the method's.
         decoding: how its answer is decoded.
-        words: the user's own words.
+        words: what is searched for: the user's own words, behind those of earlier questions that
+            they refer to.
         passages: the most passages to gather; None: the profile's number.
+        own: of `words`, those of the question itself, by which lines are shown; empty: all.
     """
 
     ids: Tensor
@@ -74,6 +76,7 @@ class Question:
     decoding: Decoding = policies.USUAL
     words: str = ""
     passages: int | None = None
+    own: str = ""
 
     @property
     def reserved(self) -> int:

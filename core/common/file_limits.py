@@ -15,3 +15,4 @@ QUESTIONS = 16 << 20  # a file of questions
 QUESTION = 1 << 20  # one question on standard input
 DATA = 64 << 20  # questions, stories or paragraphs for `eval`; prose for haystacks
 JOURNAL = 256 << 20  # finished results of a resumable evaluation, one per line
+STATE = 1 << 20  # the questions typed at the prompt, and the last answer for `ask --continue`

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from longctx.cli import ask, loading, render
+from longctx.cli import answers, loading, render
 from longctx.cli.text import clean
 from longctx.core.common.read_ahead import ReadAhead
 from longctx.core.decode.decode import Generation
@@ -30,7 +30,7 @@ FIND_KEYS = {
 }
 DECODED = {"policy", "attended_per_step", "refreshes", "held", "reassigned", "narrowed"}
 DECODED |= {"tokens_per_s"}
-KEYS = FIND_KEYS | DECODED | {"answer", "stop", "quote", "quoting", "sentence"}
+KEYS = FIND_KEYS | DECODED | {"answer", "stop", "quote", "quoting", "sentence", "continues"}
 SENTENCE_KEYS = {"document", "source", "line", "place", "start", "end", "text", "marks"}
 PASSAGE_KEYS = {"document", "source", "line", "place", "start", "end", "score", "text"}
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
@@ -51,7 +51,7 @@ def test_the_answer_then_the_passages(asking, shelf):
     assert answer.strip()
     place = rf"{re.escape(str(shelf.parent))}/book\.txt:\d+"
     assert re.fullmatch(rf'{place}: "[^\n]*boat[^\n]*"', sentence)
-    assert 1 <= len(lines) <= ask.SOURCES
+    assert 1 <= len(lines) <= answers.SOURCES
     assert all(
         re.match(rf"{re.escape(str(shelf.parent))}/book\.txt:\d+: \S", line) for line in lines
     )
@@ -433,26 +433,6 @@ def test_ctrl_c_ends_an_answer_and_the_conversation_goes_on(asking, interrupt, m
     assert result.exit_code == 0
     assert result.stderr.count("interrupted after") == 1
     assert result.stdout.count("book.txt:") > 0  # under the second answer
-
-
-def test_ctrl_c_ends_the_answer_and_then_the_conversation(capsys, monkeypatch):
-    typed = iter(["first", "second"])
-
-    def type_next(prompt: str = "") -> str:
-        for words in typed:
-            return words
-        raise KeyboardInterrupt
-
-    def answer(words: str) -> None:
-        asked.append(words)
-        raise KeyboardInterrupt
-
-    asked: list[str] = []
-    monkeypatch.setattr("builtins.input", type_next)
-    with pytest.raises(KeyboardInterrupt):
-        ask._converse(answer)
-    assert asked == ["first", "second"]
-    assert capsys.readouterr().err.count("interrupted") == 2
 
 
 # --- mistakes ---

@@ -1,0 +1,191 @@
+"""Text that `ask --text` is given: read into a library of its own, asked, and deleted.
+
+With --keep it becomes a document of the user's library, as `longctx ingest` would make it.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longctx.cli import progress, render
+from longctx.cli.ingest.results import PARTLY_READ, summary, tell_of
+from longctx.cli.ingest.stop import stoppable
+from longctx.cli.interrupt import ENDING, TERMINATED, first_alone, within
+from longctx.cli.loading import make_setup, usual_model
+from longctx.cli.program import finish, interrupted, tell
+from longctx.cli.run import current
+from longctx.core.common.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from longctx.core.ingest.ingest import Ingested
+    from longctx.core.ingest.job import Job
+
+STANDARD_INPUT = "-"
+PREFIX = "longctx-text-"  # of a folder among the system's temporary ones
+HELD = "held"  # the file in it that its process holds locked
+OLD = 60.0  # seconds after which a folder that nobody holds is a killed run's
+
+
+@dataclass(frozen=True)
+class GivenText:
+    """A text that was read.
+
+    Attributes:
+        library: the folder of the library that it is in.
+        name: the document's.
+        code: the exit code, where the questions' is 0: that of a part that could not be read.
+    """
+
+    library: Path
+    name: str
+    code: int
+
+
+@contextmanager
+def reading(
+    texts: list[str], keep: str | None, library: Path, json: bool, choices: dict[str, Any]
+) -> Iterator[GivenText]:
+    """Reads texts into one document, which goes at the end unless it is kept.
+
+    Its model stays loaded for the questions.
+
+    Args:
+        texts: files, folders or patterns; `-` is standard input.
+        keep: what the document is called in the user's library; None: it is not kept.
+        library: the folder of that.
+        json: results are JSON objects.
+        choices: fields of `Setup` that say how it is read.
+
+    Raises:
+        UsageError: there is no such file, or a document of this name.
+        UnreadableInput: nothing in it is text.
+        Interrupted: by Ctrl-C or `kill` before it was read.
+    """
+    from longctx.core.sources.find import check
+    from longctx.core.sources.rules import Rules
+
+    check(texts, Rules())
+    if keep is not None:
+        _require_free(library, keep)
+    if STANDARD_INPUT in texts and sys.stdin.isatty():
+        render.note("type the text; Ctrl-D at the beginning of a line ends it")
+    with ExitStack() as held:
+        passing = held.enter_context(_passing_library()) if keep is None else None
+        choices = {**choices, "model": choices["model"] or usual_model(choices["device"])}
+        setup = make_setup(**choices)
+        from longctx.core.engine.setup import weights_stay
+        from longctx.core.ingest.job import Job
+
+        held.enter_context(weights_stay())
+        if passing is None:
+            place, done = library, _read_to_keep(Job(library, texts, setup, name=keep), json)
+        else:
+            place, done = passing.library, _read(Job(passing.library, texts, setup), passing.end)
+        render.note(summary(done))
+        yield GivenText(place, done.name, 0 if tell_of(done) else PARTLY_READ)
+
+
+def _require_free(library: Path, name: str) -> None:
+    """Refuses the name of a whole document.
+
+    Raises:
+        UsageError: there is one.
+    """
+    from longctx.core.store.library import Library
+
+    try:
+        Library.open(library).document(name)
+    except NotFound:
+        return
+    remedy = "Give --keep another name, or ask that document with --doc and without --text."
+    raise UsageError(f"the document '{name}' exists", "", remedy)
+
+
+def _read_to_keep(job: "Job", json: bool) -> "Ingested":
+    from longctx.core.ingest import ingest
+    from longctx.core.ingest.job import Observer
+
+    with stoppable(json) as stop, progress.reading() as show:
+
+        def on_progress(state: Any) -> None:
+            stop.note(state)
+            show(state)
+
+        return ingest.read(job, Observer(on_progress))
+
+
+def _read(job: "Job", end: Callable[[int], int]) -> "Ingested":
+    from longctx.core.ingest import ingest
+    from longctx.core.ingest.job import Observer
+    from longctx.core.sources import parser
+
+    try:
+        with within(end), progress.reading() as show:
+            return ingest.read(job, Observer(show))
+    finally:
+        parser.end()  # the child process that parses files, if any
+
+
+@dataclass(frozen=True)
+class _Passing:
+    """A library for a text that is not kept.
+
+    Attributes:
+        library: its folder, not made yet.
+        end: deletes it where the process ends at once, and tells of that; from an exit code to one.
+    """
+
+    library: Path
+    end: Callable[[int], int]
+
+
+@contextmanager
+def _passing_library() -> Iterator[_Passing]:
+    """A library in a folder that is its owner's alone, and deleted however the run ends.
+
+    What a run left that was killed outright, the next one deletes.
+
+    Raises:
+        KeyboardInterrupt: by Ctrl-C outside of an answer, or by `kill`.
+    """
+    from filelock import FileLock
+
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+
+    def end(code: int) -> int:
+        progress.stop_drawing()
+        shutil.rmtree(folder, ignore_errors=True)
+        return finish(current(), tell(interrupted(code), current()))
+
+    try:
+        with first_alone(*ENDING, end=end) as first, FileLock(folder / HELD):
+            try:
+                yield _Passing(folder / "library", end)
+            finally:
+                if first.came == TERMINATED:  # and not the answer alone
+                    raise KeyboardInterrupt(TERMINATED)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Deletes the folders of killed runs."""
+    from filelock import FileLock, Timeout
+
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError, Timeout):
+            status = folder.lstat()
+            mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+            if not mine or folder.is_symlink() or status.st_mtime > time.time() - OLD:
+                continue
+            with FileLock(folder / HELD, timeout=0):
+                pass
+            shutil.rmtree(folder)

@@ -17,6 +17,7 @@ _PRONOUN = re.compile(
 )
 _NAME = re.compile(r"(?<=\s)[^\W\d_a-z]\w+")  # a capital letter, not at the beginning
 _OPENING = re.compile(r"(?:and|but|so|what about|how about|what else|who else)\b", re.I)
+_NONE = re.compile(r"\bnot in the (?:text|document)\b", re.I)  # as `small` and `tiny` say it
 _ALONE = 3  # words of a question such as "Since when?", which says nothing by itself
 
 
@@ -56,12 +57,10 @@ def joined(question: str, before: Sequence[Exchange]) -> str:
     """
     if not before or not question.strip():
         return question
-    from longctx.core.ask.refusing import PHRASE
-
     parts: list[str] = []
     for exchange in before[-MOST:]:
         parts.append(exchange.question)
-        if PHRASE not in exchange.answer.lower():
+        if not _NONE.search(exchange.answer):
             parts.append(_cut(exchange.answer))
     return " ".join([*(_ended(part) for part in parts if part.strip()), question.strip()])
 

@@ -49,8 +49,9 @@ def test_what_is_asked_are_the_questions_before_with_their_answers():
     question = "When did he leave?"
     assert joined(question, ()) == question
     assert joined(question, [KEEPER]) == f"{KEEPER.question} Jonas Reed. {question}"
-    unknown = Exchange("Who built it", f"It is {PHRASE.capitalize()}.")
-    assert joined(question, [unknown]) == f"Who built it. {question}"
+    for phrase in (PHRASE, "It is Not in the document."):
+        unknown = Exchange("Who built it", phrase)
+        assert joined(question, [unknown]) == f"Who built it. {question}"
     many = [Exchange(f"q{number}?", "") for number in range(9)]
     assert joined("Why?", many) == "q6? q7? q8? Why?"
     long = joined("Why?", [Exchange("Who?", "word " * 999)])

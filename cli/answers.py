@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from longctx.cli import render
+from longctx.cli import progress, render
 from longctx.cli.interrupt import INTERRUPTED
 from longctx.cli.text import counted
 from longctx.core.ask.follow_up import MOST, Exchange
@@ -46,8 +46,10 @@ class Answers:
         Returns:
             The exit code: that of an interruption if Ctrl-C ended the answer, else 0.
         """
-        streamed = {} if self.json else {"on_text": render.stream}
-        self.last = answer = session.ask(question, before=before, **streamed, **self.asked)
+        streamed = {} if self.json else {"on_text": _stream}
+        with progress.status("reading what was found"):
+            answer = session.ask(question, before=before, **streamed, **self.asked)
+        self.last = answer
         if not self.json:
             render.line("")
         render.result(answer.as_dict(), self.json)
@@ -87,6 +89,12 @@ class Answers:
         render.warn_of_answer(answer)
         if self.sources:
             cite(answer, SOURCES)
+
+
+def _stream(text: str) -> None:
+    """Shows a piece of an answer; with the first one, nothing is waited for any more."""
+    progress.stop_drawing()
+    render.stream(text)
 
 
 def cite(answer: "Answer", most: int | None) -> None:

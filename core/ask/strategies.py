@@ -18,8 +18,8 @@ from torch import Tensor
 from longctx.core import methods
 from longctx.core.ask.composing import Composed, composer_of, everything
 from longctx.core.ask.gather import top_tokens
-from longctx.core.ask.judging import judged
 from longctx.core.ask.recompute import recompute
+from longctx.core.ask.reranking import reranked
 from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.contracts.memory import Chunked, Recalled, Scores, Stored, Whole
 from longctx.core.contracts.method import Method, Recallable, Scoring, Way
@@ -345,7 +345,7 @@ class Gatherer(ABC):
             measure = self._composer.measure(most, total)
             ranked = self.ranked(question, self._composer.reading.units)
             if most and count < total:
-                ranked = self._judged(ranked, question)
+                ranked = self._reranked(ranked, question)
             return self._taken(ranked, [count], measure)[0]
         if self._composer.engine is self._engine:
             return self._chosen(question, [count], self._edges)[0]
@@ -358,13 +358,13 @@ class Gatherer(ABC):
         fitting = (one for one in found if len(self._composer.composed(one).ids) <= count)
         return next(fitting, found[-1])
 
-    def _judged(self, ranked: Ranked, question: Question) -> Ranked:
+    def _reranked(self, ranked: Ranked, question: Question) -> Ranked:
         """Windows in the order that the model which answers gives them, if its profile says so."""
-        most = self._composer.reading.judged
+        most = self._composer.reading.reranked
         if not most:
             return ranked
         asked = self._asked(question)
-        return judged(ranked, self.documents, self._composer, asked, most)
+        return reranked(ranked, self.documents, self._composer, asked, most)
 
     def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
         """The best tokens at each budget; they may exceed the window.

@@ -23,8 +23,8 @@ class Reading:
         tokens: prefix and gathered tokens that the model reads well, separators included; None: the
             method's `gather`.
         passages: the most passages; None: as many as fit.
-        judged: passages that the model reads one at a time before, to put those first in which it
-            finds an answer; 0: none. It must have learnt to say that a text has none.
+        reranked: windows that the model reads one at a time before, to put those first in which
+            it finds an answer; 0: none. It must have learnt to say that a text has none.
         window: tokens of a window before it is grown to whole sentences, one of WINDOWS.
         order: of the passages, one of ORDERS.
         separator: text between two passages.
@@ -38,7 +38,7 @@ class Reading:
 
     tokens: int | None = None
     passages: int | None = None
-    judged: int = 0
+    reranked: int = 0
     window: int = 2 * UNIT
     order: str = DOCUMENT
     separator: str = ""
@@ -50,8 +50,8 @@ class Reading:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"`{name}` is {value}", "", "Write 1 or more, or leave it out.")
-        if self.judged < 0:
-            raise UsageError(f"`judged` is {self.judged}", "", "Write a number of passages, or 0.")
+        if self.reranked < 0:
+            raise UsageError(f"`reranked` is {self.reranked}", "", "Write a number of passages, or 0.")
         if not 0 <= self.refusal <= 1:
             raise UsageError(f"`refusal` is {self.refusal}", "", "Write a probability.")
         for name, known in (("window", WINDOWS), ("order", ORDERS)):

@@ -201,7 +201,7 @@ def test_one_passage_is_right_or_one_that_a_search_takes_for_it(bench: train.Ben
 
 
 def test_half_of_the_single_passages_lack_the_answer(bench: train.Bench):
-    own = replace(bench.options, absent=0.0, judging=1.0)
+    own = replace(bench.options, absent=0.0, single=1.0)
     readings = replaced(bench, own).readings({}, 0, asking=0.0)
     known = [number for number, one in enumerate(bench.shelf.asked) if one.known]
     answers = [readings.reading(number)[2][0][1] for number in known * 12]

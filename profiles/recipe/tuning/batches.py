@@ -80,7 +80,7 @@ class Readings:
         passages: what is put before the model.
         rng: decides everything.
         absent: share of the questions whose evidence is left out.
-        judging: share of the texts that are one passage, as often a wrong one as the right one: by
+        single: share of the texts that are one passage, as often a wrong one as the right one: by
             them passages are put in order before they are read together.
         ask: tokens that ask for a question, up to the start of the answer.
         line: tokens between the answer and the question that is asked for.
@@ -92,13 +92,13 @@ class Readings:
         passages: Passages,
         rng: random.Random,
         absent: float,
-        judging: float,
+        single: float,
         ask: np.ndarray,
         line: np.ndarray,
         asking: float,
     ):
         self.shelf, self.passages, self.rng = passages.shelf, passages, rng
-        self._absent, self._judging = absent, judging
+        self._absent, self._single = absent, single
         self._ask, self._line, self._asking = ask, line, asking
         self._drawn = Drawn(self.shelf, rng)
         self._human = Drawn(self.shelf, rng, {kind: MIX[kind] for kind in HUMAN})
@@ -125,7 +125,7 @@ class Readings:
         rng, asked = self.rng, self.shelf.asked[number]
         kind = self.shelf.kinds[asked.document]
         absent = not asked.known or rng.random() < self._absent
-        if rng.random() < self._judging and self._fits_one(asked):
+        if rng.random() < self._single and self._fits_one(asked):
             text = self.passages.single(number, rng, rng.random() < 0.5)
         elif rng.random() < GATHERED.get(kind, 0.75):
             text = self.passages.gathered(number, rng, absent)

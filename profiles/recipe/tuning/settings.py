@@ -23,7 +23,7 @@ class Settings:
         heads: its query heads.
         refusal: the answer if the text has none.
         absent: share of the questions whose answer is left out of their text.
-        judging: share of the texts that are one passage, right or wrong as often.
+        single: share of the texts that are one passage, right or wrong as often.
         rate: the highest learning rate.
     """
 
@@ -34,7 +34,7 @@ class Settings:
     heads: list[int]
     refusal: str
     absent: float
-    judging: float
+    single: float
     rate: float
 
 

@@ -87,7 +87,7 @@ class Bench:
         """Batches of reading."""
         passages = Passages(self.shelf, found, self.separator)
         rng = random.Random(f"reading {seed}")
-        shares = self.options.absent, self.options.judging
+        shares = self.options.absent, self.options.single
         return Readings(passages, rng, *shares, self.ask, self.line, asking)
 
     def searches(self, found: dict[int, list[Window]], seed: int) -> Searches:

@@ -200,8 +200,8 @@ def test_a_state_of_one_number_format_is_asked_in_another(tmp_path, setup, read,
     assert both > 0.8 * max(map(len, gathered))
 
 
-def test_the_passages_that_the_model_judges_best_come_first(opened, prompts, model_folder):
-    session = opened("passages: 2, judged: 4, tokens: 400", "long")
+def test_the_windows_in_which_the_model_finds_an_answer_come_first(opened, prompts, model_folder):
+    session = opened("passages: 2, reranked: 4, tokens: 400", "long")
     engine, way = session.engine, session._way(QUESTION, None)
     asked = strategies.Question(*engine.prompt.question(QUESTION), 2, words=QUESTION)
     ranked, taken = way.ranked(asked), []
@@ -223,16 +223,16 @@ def test_the_passages_that_the_model_judges_best_come_first(opened, prompts, mod
     found = [float(ranked.scores[window]) for window, _, _ in taken]
     total = standardised(found) + standardised(odds)
     order = total.argsort(descending=True).tolist()
-    assert order != sorted(order)  # by chance of this model; else judging would show nothing
+    assert order != sorted(order)  # by chance of this model; else reranking would show nothing
     begun = way.begin(asked, lambda: None).found()
     best = (-begun.ranked.scores).argsort(kind="stable")[:4].tolist()
     assert best == [taken[number][0] for number in order]
     assert begun.passages[0][0] <= runs[order[0]][0] < runs[order[0]][1] <= begun.passages[0][1]
 
 
-def test_a_document_that_is_read_whole_is_not_judged(opened, prompts):
+def test_a_document_that_is_read_whole_is_not_reranked(opened, prompts):
     plain = opened("", "short").ask(QUESTION, sampling=FEW)
-    answer = opened("passages: 1, judged: 4", "short").ask(QUESTION, sampling=FEW)
+    answer = opened("passages: 1, reranked: 4", "short").ask(QUESTION, sampling=FEW)
     assert prompts[0] == prompts[1]
     assert answer.answer == plain.answer
 

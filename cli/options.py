@@ -300,6 +300,14 @@ DocumentName = Annotated[
         autocompletion=completion.documents,
     ),
 ]
+DocumentNames = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME",
+        help="The documents, as `list` names them.",
+        autocompletion=completion.documents,
+    ),
+]
 MaxSize = Annotated[
     str | None,
     setting(

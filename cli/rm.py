@@ -1,4 +1,4 @@
-"""`longctx rm`: deletes a document."""
+"""`longctx rm`: deletes documents."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,33 +14,39 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   longctx rm book
   longctx rm book --yes
+  longctx rm book novel letters
 """
 
 
 def run(
-    name: options.DocumentName,
+    names: options.DocumentNames,
     yes: Annotated[bool, options.flag("--yes", "Delete without asking; off by default.")] = False,
     library: options.LibraryDir = None,
 ) -> None:
-    """Deletes a document, finished or not.
+    """Deletes documents, finished or not.
 
-    The source files stay. Asks first; without a terminal, --yes is required.
+    If one of them is not there or in use, none is deleted. The source files stay. Asks first;
+    without a terminal, --yes is required.
     """
     from longctx.core.store.library import Library
 
     documents = Library.open(library_path(library))
-    name = documents.name_of(name)
-    if not yes and not _agreed(name, documents):
+    names = [*dict.fromkeys(documents.name_of(name) for name in names)]
+    if not yes and not _agreed(names, documents):
         raise typer.Exit(1)
-    documents.remove(name)
-    render.note(f"deleted {name}")
+    documents.remove(*names)
+    for name in names:
+        render.note(f"deleted {name}")
 
 
-def _agreed(name: str, documents: "Library") -> bool:
-    if all(manifest.name != name for manifest in documents.documents()):
-        return True  # nothing to lose; the library has the message for it
+def _agreed(names: list[str], documents: "Library") -> bool:
+    if not {*names} <= {manifest.name for manifest in documents.documents()}:
+        return True  # nothing is lost; the library has the message for it
+    quoted = ", ".join(f"'{name}'" for name in names)
+    what = f"document {quoted}" if len(names) == 1 else f"{len(names)} documents {quoted}"
     if not render.can_ask():
+        verb = "was" if len(names) == 1 else "were"
         raise UsageError(
-            f"document '{name}' was not deleted", "there is no terminal to ask at", "Add --yes."
+            f"{what} {verb} not deleted", "there is no terminal to ask at", "Add --yes."
         )
-    return render.confirm(f"Delete document '{name}'?")
+    return render.confirm(f"Delete {what}?")

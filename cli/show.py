@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from longctx.cli import options, render
-from longctx.cli.list import status, summary
+from longctx.cli.list import moment, sizes, status, summaries, summary
 from longctx.cli.settings import library_path
 from longctx.cli.text import size
 
@@ -28,9 +28,12 @@ def run(
     """
     from longctx.core.store.library import Library
 
-    manifest = _manifest(Library.open(library_path(library)), name)
-    if not render.result(_details(manifest), json):
-        render.facts(_facts(manifest))
+    documents = Library.open(library_path(library))
+    manifest = _manifest(documents, name)
+    listed = [told for told in summaries(documents) if told["name"] == manifest.name]
+    told = listed[0] if listed else summary(manifest)
+    if not render.result(_details(manifest, told), json):
+        render.facts(_facts(manifest, told))
 
 
 def _manifest(library: "Library", name: str) -> "Manifest":
@@ -44,11 +47,11 @@ def _manifest(library: "Library", name: str) -> "Manifest":
     return known[name] if name in known else library.document(name).manifest
 
 
-def _details(manifest: "Manifest") -> dict[str, Any]:
+def _details(manifest: "Manifest", told: dict[str, Any]) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
-        **summary(manifest),
+        **told,
         "format": manifest.format,
         "units": manifest.units,
         "sources": [asdict(source) for source in manifest.sources],
@@ -61,8 +64,7 @@ def _details(manifest: "Manifest") -> dict[str, Any]:
     }
 
 
-def _facts(manifest: "Manifest") -> list[tuple[str, str]]:
-    told = summary(manifest)
+def _facts(manifest: "Manifest", told: dict[str, Any]) -> list[tuple[str, str]]:
     sources = [
         f"{render.one_line(source.name)}: {source.tokens:,} tokens, {size(source.size)}, "
         f"{source.encoding}"
@@ -72,6 +74,7 @@ def _facts(manifest: "Manifest") -> list[tuple[str, str]]:
         ("name", manifest.name),
         *([("title", manifest.title)] if manifest.title else ()),
         ("status", told["error"] or status(told)),
+        ("saved", moment(told.get("saved"))),
         ("tokens", f"{manifest.tokens:,}"),
         ("sources", "\n".join(sources)),
         ("model", told["model"]),
@@ -80,7 +83,7 @@ def _facts(manifest: "Manifest") -> list[tuple[str, str]]:
         ("read with", _pairs(manifest.recorded)),
         (
             "state",
-            f"{size(manifest.size)} in {len(manifest.shards)} files, format {manifest.format}",
+            f"{sizes(told)} in {len(manifest.shards)} files, format {manifest.format}",
         ),
     ]
 

@@ -11,7 +11,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -72,8 +72,13 @@ class Library:
 
         What a killed reading left before its first checkpoint is none.
         """
+        return [manifest for manifest, _ in self.dated()]
+
+    def dated(self) -> list[tuple[Manifest, int]]:
+        """As `documents`, each with the time (ns) at which its manifest was written; 0: unknown."""
         with _no_collection():
-            return [describe(folder) for folder in self.folders() if not self._is_left(folder)]
+            folders = [folder for folder in self.folders() if not self._is_left(folder)]
+            return [(describe(folder), age(folder)) for folder in folders]
 
     def _is_left(self, folder: Confined) -> bool:
         """Whether nothing was kept of a reading, and no process works on it."""
@@ -309,22 +314,32 @@ class Library:
                 with suppress(OSError):
                     folder.delete()
 
-    def remove(self, name: str) -> None:
-        """Delete a document, finished or not. A kill meanwhile leaves no part that opens.
+    def remove(self, *names: str) -> None:
+        """Delete documents, finished or not; none, unless all are there and not in use.
+
+        A kill meanwhile leaves no part that opens.
 
         Raises:
-            NotFound: there is none of this name.
-            Locked: it is being written, or asked questions.
-            LongctxError: it cannot be deleted.
+            NotFound: there is none of a name.
+            Locked: one is being written, or asked questions.
+            LongctxError: one cannot be deleted.
         """
-        name = self.name_of(name)
-        aside = self._places.aside(name)
-        places = (aside, self._places.finished(name), self._places.unfinished(name))
-        if not any(place.exists() for place in places):
-            raise self._no_document(name)
-        with self._places.alone(name, UNFINISHED, DOCUMENTS), storing(places[1]):
-            for place in places:
-                self._places.delete(place, name)
+        names = tuple(dict.fromkeys(self.name_of(name) for name in names))
+        for name in names:
+            if not any(place.exists() for place in self._all_of(name)):
+                raise self._no_document(name)
+        with ExitStack() as held:
+            for name in names:
+                held.enter_context(self._places.alone(name, UNFINISHED, DOCUMENTS))
+            for name in names:
+                with storing(self._places.finished(name)):
+                    for place in self._all_of(name):
+                        self._places.delete(place, name)
+
+    def _all_of(self, name: str) -> tuple[Confined, ...]:
+        """Where something of a document may be."""
+        places = self._places
+        return places.aside(name), places.finished(name), places.unfinished(name)
 
     def rename(self, name: str, new: str, title: str | None = None) -> None:
         """Give a complete document another name and title.

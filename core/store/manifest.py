@@ -140,6 +140,14 @@ class Manifest:
         """Bytes on disk, without the manifest itself."""
         return sum(shard.size for shard in self.shards)
 
+    @property
+    def parts(self) -> dict[str, int]:
+        """Bytes on disk by part: text, tokens, words, cache, and what the method keeps rows of."""
+        sizes: dict[str, int] = {}
+        for shard in self.shards:
+            sizes[shard.part] = sizes.get(shard.part, 0) + shard.size
+        return sizes
+
     def to_json(self) -> str:
         """The canonical text, with its checksum."""
         data = asdict(self)

@@ -26,6 +26,7 @@ FOR_WORDS = frozenset({"text", "lines", "tokens", "marks", "words"})  # what a s
 SNAPSHOTS = ("memory", "boundary")  # groups of one file of tensors that are not rows
 WORDS = "words"  # the group of the word index: files of tensors that are not rows
 ROWLESS = (*SNAPSHOTS, WORDS)
+PARTS = {"lines": "text", "marks": "tokens", "memory": "cache", "boundary": "cache"}  # for people
 DTYPES = {  # safetensors' name: torch's name, bytes of an element
     "F64": ("float64", 8),
     "F32": ("float32", 4),
@@ -88,6 +89,11 @@ class Shard:
     def number(self) -> int:
         """The position of this file in its group, from its name."""
         return int(_parts(self.file)[1])
+
+    @property
+    def part(self) -> str:
+        """What people want to know its size of: the group, or the part that it belongs to."""
+        return PARTS.get(self.group, self.group)
 
     @property
     def checkpoint(self) -> int | None:

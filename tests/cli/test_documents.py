@@ -1,6 +1,9 @@
 """`list`, `show`, `rename`, `rm`, `profiles` and `doctor`."""
 
 import json
+import os
+import re
+import shutil
 
 import pytest
 from small_documents import begin
@@ -15,10 +18,12 @@ def test_list(longctx, library, model_folder):
     result = longctx("list")
     assert result.exit_code == 0
     total = sum(path.stat().st_size for path in (library / "documents/book").glob("*-*"))
-    assert result.stderr == f"1 document, {size(total)} in '{library}'\n"
+    assert result.stderr.startswith(f"1 document, {size(total)}, ")
+    assert re.search(r" times the text \(.*\bcache .*\btext \d+ B\) in '", result.stderr)
     head, row = result.stdout.splitlines()
-    assert head.split() == ["name", "tokens", "text", "method", "model", "status", "state"]
+    assert head.split() == ["name", "tokens", "text", "method", "model", "status", "saved", "state"]
     assert row.startswith("book ")
+    assert re.search(r"complete, default +\d{4}-\d\d-\d\d \d\d:\d\d ", row)
     assert str(model_folder) in row
 
 
@@ -26,12 +31,33 @@ def test_list_json(longctx, shelf, library):
     result = longctx("list", "--json")
     assert result.stdout.count("\n") == 1
     values = json.loads(result.stdout)
-    assert values.keys() == {"schema_version", "path", "state_bytes", "documents"}
+    assert values.keys() == {
+        *("schema_version", "path", "bytes", "state_bytes", "parts", "documents")
+    }
     (book,) = values["documents"]
     assert {"name", "tokens", "bytes", "method", "model", "status"} <= book.keys()
     assert (book["name"], book["status"], book["method"]) == ("book", "complete", "reform")
     assert book["bytes"] == (shelf.parent / "book.txt").stat().st_size
     assert (values["path"], values["state_bytes"]) == (str(library), book["state_bytes"])
+    assert sum(book["parts"].values()) == book["state_bytes"]
+    assert book["parts"].keys() == {"text", "tokens", "words", "embeddings", "cache"}
+    assert (values["parts"], values["bytes"]) == (book["parts"], book["bytes"])
+
+
+def test_the_date_and_the_default_are_those_of_the_last_reading(longctx, library):
+    shutil.copytree(library / "documents/book", library / "documents/older")
+    os.utime(library / "documents/older/manifest.json", (86_400, 86_400))
+    begin(Library.open(library), "begun")
+    told = json.loads(longctx("list", "--json").stdout)["documents"]
+    assert [(d["name"], d["default"]) for d in told] == [
+        *(("book", True), ("older", False), ("begun", False))
+    ]
+    assert told[1]["saved"] == "1970-01-02T00:00:00+00:00"
+    assert longctx("list").stdout.count("default") == 1
+    shown = json.loads(longctx("show", "older", "--json").stdout)
+    assert shown.items() >= told[1].items()
+    assert "default" in longctx("show", "book").stdout
+    assert " times the text (" in longctx("show", "older").stdout
 
 
 def test_readings_that_were_stopped_say_how_far_they_came(longctx, library):
@@ -115,6 +141,22 @@ def test_rm_needs_a_terminal_or_yes(longctx, library):
     assert longctx("rm", "book", "--yes").exit_code == 0
     assert not (library / "documents/book").exists()
     assert longctx("rm", "book", "--yes").exit_code == 10
+
+
+def test_rm_of_several_removes_all_or_none(longctx, library, monkeypatch):
+    for name in ("a", "b"):
+        shutil.copytree(library / "documents/book", library / "documents" / name)
+    result = longctx("rm", "a", "none", "b", "--yes")
+    assert (result.exit_code, len(list((library / "documents").iterdir()))) == (10, 3)
+    assert "no document 'none'" in result.stderr
+    with Library.open(library).reading("b"):
+        assert longctx("rm", "a", "b", "--yes").exit_code == 11
+    assert len(list((library / "documents").iterdir())) == 3
+    monkeypatch.setattr(render, "can_ask", lambda: True)
+    result = longctx("rm", "a", "b", "a", input="y\n")
+    assert "Delete 2 documents 'a', 'b'? [y/N]" in result.stderr
+    assert result.stderr.endswith("deleted a\ndeleted b\n")
+    assert [path.name for path in (library / "documents").iterdir()] == ["book"]
 
 
 @pytest.mark.parametrize(

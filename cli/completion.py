@@ -24,7 +24,7 @@ def documents(ctx: typer.Context, incomplete: str) -> list[str]:
 
     try:
         library = Library.open(settings.library_path(_library(ctx)))
-        return _beginning(incomplete, {folder.name for folder in library.folders()})
+        return _beginning(incomplete, {manifest.name for manifest in library.documents()})
     except (LongctxError, OSError):
         return []
 

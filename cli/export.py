@@ -45,8 +45,9 @@ def run(
     from longctx.core.store.archive import export, sound
     from longctx.core.store.library import Library
 
+    store = Library.open(library_path(library))
     with (
-        Library.open(library_path(library)).reading(name) as document,
+        store.reading(store.folder_named(name)) as document,
         _target(file, replace) as out,
         progress.ByteProgress() as shown,
     ):

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Annotated
 
@@ -32,8 +32,8 @@ def run(
             "--name",
             metavar="NAME",
             show_default=False,
-            help="Name of the document, or its title in any script; by default the name is that of "
-            "the file, without its ending, and the title the document's own.",
+            help="Name of the document, in any script; by default that of the file, without its "
+            "ending.",
         ),
     ] = None,
     replace: Annotated[
@@ -58,27 +58,25 @@ def run(
     from longctx.core.store.archive import receive
 
     limit = parse_bytes(max_size) if max_size else None
-    chosen, title = _called(file, name)
+    chosen = _called(file, name)
     label = "standard input" if file == "-" else file
     with _source(file) as source, progress.ByteProgress() as shown:
-        given = chosen, replace, limit, shown.tell, title, shared
+        given = chosen, replace, limit, shown.tell, shared
         manifest = receive(library_path(library), source, label, *given)
     if not render.result(summary(manifest), json):
         state = size(manifest.size)
-        render.line(f"{manifest.told}: imported, {manifest.tokens:,} tokens, state {state}")
+        render.line(f"{manifest.name}: imported, {manifest.tokens:,} tokens, state {state}")
 
 
-def _called(file: str, name: str | None) -> "tuple[str, Callable[[str | None], str | None]]":
-    """The document's name, and a function from the title in the file, or None, to its title."""
-    from longctx.core.store.naming import called, called_after
+def _called(file: str, name: str | None) -> str:
+    """The document's name."""
+    from longctx.core.store.naming import called_after, require_name
 
     if name is not None:
-        name, title = called(name)
-        return name, lambda own: title
+        return require_name(name)
     if file == "-":
         raise UsageError("the document needs a name", "standard input has none", "Add --name.")
-    name, title = called_after(file)
-    return name, lambda own: own or title
+    return called_after(file)
 
 
 @contextmanager

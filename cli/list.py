@@ -22,9 +22,9 @@ EXAMPLES = """\
 def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
     """Lists the documents of a library.
 
-    Shows tokens, size of the text, method, model, status, date and size on disk of each, and its
-    title where it differs from the name. The default is the document that is asked where none is
-    named. The size of all on disk, and of its parts, goes to standard error.
+    Shows tokens, size of the text, method, model, status, date and size on disk of each. The
+    default is the document that is asked where none is named. The size of all on disk, and of its
+    parts, goes to standard error.
     """
     from longctx.core.store.library import Library
 
@@ -33,11 +33,9 @@ def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
     values = {"path": str(place), **_total(documents), "documents": documents}
     if render.result(values, json):
         return
-    titled = any(document["title"] != document["name"] for document in documents)
     rows = [
         (
             document["name"],
-            *([document["title"]] if titled else ()),
             f"{document['tokens']:,}",
             size(document["bytes"]),
             document["method"],
@@ -48,8 +46,7 @@ def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
         )
         for document in documents
     ]
-    titles = ("title",) if titled else ()
-    headers = ("name", *titles, "tokens", "text", "method", "model", "status", "saved", "state")
+    headers = ("name", "tokens", "text", "method", "model", "status", "saved", "state")
     render.table(headers, rows, right=("tokens", "text", "state"))
     render.note(f"{counted(len(documents), 'document')}, {sizes(values)} in '{place}'")
 
@@ -63,7 +60,7 @@ def summaries(library: "Library") -> list[dict[str, Any]]:
         default = library.latest()
     told = []
     for manifest, saved in library.dated():
-        is_default = manifest.name == default
+        is_default = manifest.folder == default
         default = "" if is_default else default  # not a replacement that is still being read
         told.append({**summary(manifest), "saved": _iso(saved), "default": is_default})
     return told
@@ -73,7 +70,7 @@ def summary(manifest: "Manifest") -> dict[str, Any]:
     """What a list shows of a document; `bytes` is its text's size, `state_bytes` that on disk."""
     return {
         "name": manifest.name,
-        "title": manifest.shown,
+        "title": manifest.name,
         "tokens": manifest.tokens,
         "bytes": sum(source.size for source in manifest.sources),
         "method": manifest.method,

@@ -106,10 +106,9 @@ def choose_document(
     store = Library.open(library)
     if doc is None:
         document = store.document(store.latest(), partial, needed)
-        title = f", {document.manifest.title}" if document.manifest.title else ""
-        render.note(f"document: {document.manifest.name}{title} (the latest)")
+        render.note(f"document: {document.manifest.name} (the latest)")
         return document
-    return store.document(doc, partial, needed)
+    return store.document(store.folder_named(doc), partial, needed)
 
 
 @contextmanager
@@ -137,6 +136,7 @@ def open_session(
 
     cores.note()
     doc, models = document.manifest.name, named_models(choices)
+    folder = document.manifest.folder  # two documents of an older library may have one name
     with ReadAhead() as ahead:
         go_offline(*models)
         answers = models[1] or models[0] or document.manifest.model["name"]
@@ -146,7 +146,7 @@ def open_session(
         from longctx.core.ask.session import Session
 
         with progress.status(f"opening {doc}"):
-            session = Session(library, doc, setup, partial)
+            session = Session(library, folder, setup, partial)
     with session:
         manifest = session.document.manifest
         if manifest.status != "complete":

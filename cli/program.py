@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from longctx.cli import (
+    elsewhere,
     everywhere,
     plain_values,
     progress,
@@ -134,6 +135,13 @@ class Program(TyperGroup):
         run_command = super().main
         name = prog_name or PROGRAM
         sys.exit(_guarded(current, lambda: run_command(args, name, *more, **extra)))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of the first word; where there is none, the error names the nearest."""
+        meant = elsewhere.MEANT.get(args[0].lower()) if args else None
+        if meant and args[0] not in self.commands:
+            raise UsageError(f"no command {args[0]!r}", "", f"Did you mean {meant!r}?")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command that was parsed.

@@ -24,19 +24,16 @@ def run(
     ],
     new: Annotated[
         str,
-        typer.Argument(metavar="NEW", help="Its new name, or a title in any script."),
+        typer.Argument(metavar="NEW", help="Its new name, in any script."),
     ],
     library: options.LibraryDir = None,
 ) -> None:
     """Gives a document another name.
 
-    A name is 1 to 100 English letters, digits, . _ or -. Anything else becomes the title of the
-    document, and its name is made from it. The document must be complete and not in use, and no
-    other may have the new name.
+    A name may be in any script. The document must be complete and not in use, and no other may have
+    the new name.
     """
     from longctx.core.store.library import Library
-    from longctx.core.store.naming import called
 
-    name, title = called(new)
-    Library.open(library_path(library)).rename(old, name, title)
-    render.note(f"renamed {old} to {f'{name} ({title})' if title else name}")
+    Library.open(library_path(library)).rename(old, new)
+    render.note(f"renamed {old} to {new}")

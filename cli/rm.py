@@ -1,15 +1,12 @@
 """`longctx rm`: deletes documents."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from longctx.cli import options, render
 from longctx.cli.settings import library_path
 from longctx.core.common.errors import UsageError
-
-if TYPE_CHECKING:
-    from longctx.core.store.library import Library
 
 EXAMPLES = """\
   longctx rm book
@@ -31,17 +28,18 @@ def run(
     from longctx.core.store.library import Library
 
     documents = Library.open(library_path(library))
-    names = [*dict.fromkeys(documents.name_of(name) for name in names)]
-    if not yes and not _agreed(names, documents):
+    folders = [*dict.fromkeys(documents.folder_named(name) for name in names)]
+    known = {manifest.folder: manifest.name for manifest in documents.documents()}
+    called = [known.get(folder, folder) for folder in folders]
+    # Where a deletion was cut off there is nothing more to lose.
+    if not yes and {*folders} <= {*known} and not _agreed(called):
         raise typer.Exit(1)
-    documents.remove(*names)
-    for name in names:
+    documents.remove(*folders)
+    for name in called:
         render.note(f"deleted {name}")
 
 
-def _agreed(names: list[str], documents: "Library") -> bool:
-    if not {*names} <= {manifest.name for manifest in documents.documents()}:
-        return True  # nothing is lost; the library has the message for it
+def _agreed(names: list[str]) -> bool:
     quoted = ", ".join(f"'{name}'" for name in names)
     what = f"document {quoted}" if len(names) == 1 else f"{len(names)} documents {quoted}"
     if not render.can_ask():

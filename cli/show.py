@@ -42,8 +42,8 @@ def _manifest(library: "Library", name: str) -> "Manifest":
     Raises:
         NotFound: there is none of this name.
     """
-    known = {manifest.name: manifest for manifest in reversed(library.documents())}
-    name = library.name_of(name)
+    known = {manifest.folder: manifest for manifest in reversed(library.documents())}
+    name = library.folder_named(name)
     return known[name] if name in known else library.document(name).manifest
 
 
@@ -72,7 +72,7 @@ def _facts(manifest: "Manifest", told: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     return [
         ("name", manifest.name),
-        *([("title", manifest.title)] if manifest.title else ()),
+        *([("folder", manifest.folder)] if manifest.title else ()),
         ("status", told["error"] or status(told)),
         ("saved", moment(told.get("saved"))),
         ("tokens", f"{manifest.tokens:,}"),

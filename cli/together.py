@@ -60,7 +60,7 @@ def choose_documents(
     for name, why in chosen.skipped.items():
         render.note(f"{name} is left out: it {why}")
     if len(chosen.manifests) == 1:
-        return store.document(chosen.names[0], partial, needed)
+        return store.document(chosen.manifests[0].folder, partial, needed)
     return chosen
 
 
@@ -125,7 +125,7 @@ def _opened_together(
     with ReadAhead() as ahead:
         go_offline(*models)
         ahead.warm(weights_to_load(models[1] or models[0] or first.model["name"]), open_regular)
-        document = chosen.library.document(first.name, chosen.partial)
+        document = chosen.library.document(first.folder, chosen.partial)
         ahead.warm(document.read_whole(), Confined.open)
         setup = make_setup(**choices)
         from longctx.core.ask.joint_session import JointSession

@@ -89,13 +89,14 @@ def open_for_words(
 
     started = time.perf_counter()
     several = isinstance(chosen, Candidates)
-    names = chosen.names if several else [chosen.manifest.name]
+    manifest = chosen.manifests[0] if several else chosen.manifest
+    folders = chosen.folders if several else {manifest.name: manifest.folder}
     skipped = dict(chosen.skipped) if several else {}
     store, documents = Library.open(library), []
     with ExitStack() as held:
-        for name in names:
+        for name, folder in folders.items():
             try:
-                documents.append(held.enter_context(store.reading(name, partial, FOR_WORDS)))
+                documents.append(held.enter_context(store.reading(folder, partial, FOR_WORDS)))
             except (NotFound, Locked) as error:
                 if not several or chosen.named:
                     raise

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from longctx.cli import options, progress
+from longctx.cli import completion, options, progress
 from longctx.cli.ingest import observe, results
 from longctx.cli.ingest.job import (
     dtype_wanted,
@@ -45,8 +45,8 @@ def run(
         str | None,
         typer.Option(
             "--name",
-            help="Name of the document, or a title in any script, from which a name is made; by "
-            "default that of the first file or folder.",
+            help="Name of the document, in any script; by default that of the first file or "
+            "folder.",
             metavar="NAME",
         ),
     ] = None,
@@ -54,6 +54,7 @@ def run(
         str | None,
         typer.Option(
             "--append",
+            autocompletion=completion.documents,
             help="Extend this document, as if all had been read at once: by the growth of its "
             "last source, if the first PATH is that file or begins with its bytes; other "
             "files become further parts.",
@@ -155,7 +156,9 @@ def run(
         from longctx.core.ingest.job import Job
         from longctx.core.store.library import Library
 
-        job = Job(folder, setup=setup, name=append or name, replace=replace, **fields)
+        if append:
+            name = Library.open(folder).folder_named(append)
+        job = Job(folder, setup=setup, name=name, replace=replace, **fields)
         if shared and not dry_run:
             Library.open(folder, create=True, shared=True)
         if dry_run:

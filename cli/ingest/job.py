@@ -133,10 +133,11 @@ def _manifest(given: dict[str, Any], library: Path, partial: bool = False) -> "M
     from longctx.core.store.library import Library
     from longctx.core.store.naming import called_after
 
-    name, title = called_after(given["paths"][0])
-    wanted = given["append"] or given["name"] or title or name
     try:
-        return Library.open(library).document(wanted, partial).manifest
+        store, append = Library.open(library), given["append"]
+        called = given["name"] or called_after(given["paths"][0])
+        wanted = store.folder_named(append) if append else called
+        return store.document(wanted, partial).manifest
     except LongctxError:
         if given["append"]:
             raise

@@ -52,8 +52,7 @@ def summary(done: "Ingested") -> str:
     """The result in one line."""
     many = f" from {done.sources:,} files" if done.sources > 1 else ""
     state = size(done.state_bytes)
-    name = done.name if done.title in ("", done.name) else f"{done.name} ({done.title})"
-    told = f"{name}: {done.status}, {done.tokens:,} tokens{many}, state {state}"
+    told = f"{done.name}: {done.status}, {done.tokens:,} tokens{many}, state {state}"
     if done.status == "unchanged":
         return told
     if done.reused_tokens:

@@ -31,9 +31,16 @@ class Candidates:
     skipped: dict[str, str] = field(default_factory=dict)
 
     @property
-    def names(self) -> list[str]:
-        """Their names, in order."""
-        return [manifest.name for manifest in self.manifests]
+    def folders(self) -> dict[str, str]:
+        """Their folders by their names, in order.
+
+        Of two that are called alike, which only an older library has, one has its folder's name.
+        """
+        folders: dict[str, str] = {}
+        for manifest in self.manifests:
+            taken = manifest.name in folders
+            folders[manifest.folder if taken else manifest.name] = manifest.folder
+        return folders
 
 
 def of_names(
@@ -46,7 +53,7 @@ def of_names(
 
     Args:
         library: where they are.
-        names: their names or titles.
+        names: what a user calls them.
         partial: for an unfinished document, use what its last checkpoint holds.
         needed: the groups that a document is opened for; None: all.
 
@@ -54,8 +61,9 @@ def of_names(
         LongctxError: as `Library.document`.
         StateMismatch: one was read with a different model from the first.
     """
-    opened = (library.document(name, partial, needed).manifest for name in dict.fromkeys(names))
-    manifests = {manifest.name: manifest for manifest in opened}
+    folders = dict.fromkeys(library.folder_named(name) for name in names)
+    opened = (library.document(folder, partial, needed).manifest for folder in folders)
+    manifests = {manifest.folder: manifest for manifest in opened}
     return Candidates(library, _of_one_model(tuple(manifests.values())), partial)
 
 
@@ -66,16 +74,16 @@ def of_all(library: Library, partial: bool = False) -> Candidates:
         NotFound: no document can be asked.
         StateMismatch: one was read with a different model from the first.
     """
-    found: dict[str, Manifest] = {}
+    found: dict[str, Manifest] = {}  # by folder
     skipped: dict[str, str] = {}
     for manifest in library.documents():  # the complete ones come first
         why = _unfit(manifest, partial)
-        if manifest.name in found:
+        if manifest.folder in found:
             continue  # its replacement, still being read
         if why:
             skipped[manifest.name] = why
         else:
-            found[manifest.name] = manifest
+            found[manifest.folder] = manifest
     if not found:
         told = "; ".join(f"'{name}' {why}" for name, why in skipped.items())
         raise NotFound(
@@ -83,7 +91,7 @@ def of_all(library: Library, partial: bool = False) -> Candidates:
             told,
             "Run `longctx ingest` first",
         )
-    manifests = tuple(found[name] for name in sorted(found))
+    manifests = tuple(sorted(found.values(), key=lambda manifest: manifest.name))
     return Candidates(library, _of_one_model(manifests), partial, named=False, skipped=skipped)
 
 

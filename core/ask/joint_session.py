@@ -7,7 +7,7 @@ Documents that are asked stay open for the next question; the others, and all st
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from torch import Tensor
@@ -74,7 +74,7 @@ class JointSession(Asking):
         with ExitStack() as held:
             held.callback(self._close_others, [])
             with stage(
-                _log, "open", f"{len(candidates.names):,} documents opened with their model"
+                _log, "open", f"{len(candidates.manifests):,} documents opened with their model"
             ):
                 self._load(setup, gather_by)
             self._held = held.pop_all()
@@ -91,7 +91,7 @@ class JointSession(Asking):
             self.engine.files.tokenizer.backend_tokenizer, self.engine.files.config.vocab_size
         )
         if len(candidates.manifests) <= self._max_docs:
-            self._opened(candidates.names)
+            self._opened([*candidates.folders])
         _ = self.engine.answering.decoder
         self._kept = KeptRows(self.engine.device)
 
@@ -148,7 +148,7 @@ class JointSession(Asking):
     def _names_for(self, words: str) -> list[str]:
         """The documents that a question is asked of."""
         ids, scored = self.engine.prompt.question(words)
-        names = [name for name in self._candidates.names if name not in self.skipped]
+        names = [name for name in self._candidates.folders if name not in self.skipped]
         if len(names) <= self._max_docs:
             return names
         looked_at: list[str] = []
@@ -158,11 +158,10 @@ class JointSession(Asking):
 
     def _each(self, names: list[str], looked_at: list[str]) -> Iterator[Document]:
         """Opens documents one after another; their names are added to `looked_at`."""
-        library, partial = self._candidates.library, self._candidates.partial
         for name in names:
             with ExitStack() as held:
                 try:
-                    document = held.enter_context(library.reading(name, partial))
+                    document = held.enter_context(self._reading(name))
                 except (NotFound, Locked) as error:
                     self._skip(name, error)
                     continue
@@ -189,11 +188,14 @@ class JointSession(Asking):
             )
         return documents
 
+    def _reading(self, name: str) -> AbstractContextManager[Document]:
+        candidates = self._candidates
+        return candidates.library.reading(candidates.folders[name], candidates.partial)
+
     def _hold(self, name: str) -> None:
-        library, partial = self._candidates.library, self._candidates.partial
         with ExitStack() as held:
             try:
-                document = held.enter_context(library.reading(name, partial))
+                document = held.enter_context(self._reading(name))
             except (NotFound, Locked) as error:
                 self._skip(name, error)
                 return

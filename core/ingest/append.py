@@ -62,10 +62,12 @@ def append(job: Job, observer: Observer = NOBODY) -> Ingested:
         more = more_of(document, open_sources(job.paths, job.rules))
         if not more.bytes and not more.new:
             return as_it_was(document)
-        boundary = _boundary(document, name)
+        boundary = _boundary(document)
         engine = job.engine or engine_for(document, job.setup)
         sizes, before = more.sizes(), document.manifest.tokens
-        expected = expected_in_room(store, name, engine, sizes, job.max_size, before)
+        expected = expected_in_room(
+            store, document.manifest.folder, engine, sizes, job.max_size, before
+        )
         stream = TokenStream(engine.files.tokenizer)
         sources = more.sources(_start(more, boundary, stream), stream)
         marks = {MARK: xxh3_128_hexdigest(document.manifest.to_json().encode())}
@@ -75,7 +77,7 @@ def append(job: Job, observer: Observer = NOBODY) -> Ingested:
         except CannotGoOn as error:
             writer.discard()
             raise CannotGoOn(
-                f"cannot append to '{name}'",
+                f"cannot append to '{document.manifest.name}'",
                 f"{error.what}: {error.why}",
                 "What was kept of the append is dropped: run the command again. If it says the "
                 f"same, read everything anew: {anew(document)}",
@@ -115,7 +117,7 @@ def _own_dtype(manifest: Manifest, wanted: str) -> str:
     return own
 
 
-def _boundary(document: Document, name: str) -> Boundary:
+def _boundary(document: Document) -> Boundary:
     """Where reading a document continues.
 
     Raises:
@@ -131,7 +133,7 @@ def _boundary(document: Document, name: str) -> Boundary:
     boundary = document.boundary()
     if boundary is None:
         why = "an older longctx has read it, which did not keep what that needs"
-        raise StateMismatch(f"cannot append to '{name}'", why, remedy)
+        raise StateMismatch(f"cannot append to '{document.manifest.name}'", why, remedy)
     return boundary
 
 

@@ -81,7 +81,7 @@ class Ingested:
     """What an ingest did.
 
     Attributes:
-        name, title: the document's; the title is its name if it has no other.
+        name, title: the document's name, in any script, under two keys.
         status: complete, or unchanged if it already existed.
         tokens, reused_tokens: of the document; taken over from an earlier run.
         bytes, state_bytes: of the sources; of the state on disk.
@@ -148,7 +148,7 @@ def read(job: Job, observer: Observer = NOBODY) -> Ingested:
         LongctxError: no room for the model or the state.
     """
     sources, engine = open_sources(job.paths, job.rules), job.engine or prepare(job.setup)
-    return read_sources(job, observer, engine, sources, job.names())
+    return read_sources(job, observer, engine, sources, job.called)
 
 
 def read_sources(
@@ -156,17 +156,18 @@ def read_sources(
     observer: Observer,
     engine: Engine,
     sources: list[Source],
-    names: tuple[str, str | None],
+    called: str,
 ) -> Ingested:
     """As `read`, but with opened sources and an engine that may be used again.
 
     Args:
-        names: the document's name, and its title if that differs.
+        called: the document's name.
     """
-    store, (name, title) = Library.open(job.library, create=True), names
+    store = Library.open(job.library, create=True)
+    name, title = store.place_for(called)
     settled = store.settle(name)
     if (settled or not job.replace) and (known := unchanged(store, name, sources, engine)):
-        _log.info("%s is there already, of the same sources and settings", name)
+        _log.info("%s is there already, of the same sources and settings", called)
         return as_it_was(known)
     engine = as_begun(store, name, sources, engine)
     expected = expected_in_room(store, name, engine, sources, job.max_size)
@@ -240,7 +241,7 @@ def _told(document: Document, **more: Any) -> Ingested:
     manifest = document.manifest
     return Ingested(
         name=manifest.name,
-        title=manifest.shown,
+        title=manifest.name,
         tokens=manifest.tokens,
         sources=len(manifest.sources),
         bytes=sum(source.size for source in manifest.sources),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from longctx.core.common.errors import Locked
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.sources.rules import Rules
-from longctx.core.store.naming import called, called_after
+from longctx.core.store.naming import called_after, require_name
 
 if TYPE_CHECKING:  # which import torch
     from longctx.core.engine.choice import Setup
@@ -42,15 +42,10 @@ class Job:
     rules: Rules = field(default_factory=Rules)
     engine: "Engine | None" = None
 
-    def names(self) -> tuple[str, str | None]:
-        """The document's name, and its title if that differs."""
-        return called_after(self.paths[0]) if self.name is None else called(self.name)
-
     @property
     def called(self) -> str:
-        """What the user calls the document, else its title or name."""
-        name, title = self.names()
-        return self.name or title or name
+        """The document's name; UsageError where it cannot have the one that the user gives."""
+        return called_after(self.paths[0]) if self.name is None else require_name(self.name)
 
 
 def _nobody(*told: object, **named: object) -> None:

@@ -20,8 +20,7 @@ from longctx.core.sources.detect import NotText
 from longctx.core.sources.find import check, open_sources
 from longctx.core.sources.reader import Source
 from longctx.core.sources.rules import Rules
-from longctx.core.store.naming import LONGEST
-from longctx.core.store.naming import named as named_so
+from longctx.core.store.naming import LONGEST, TITLE, name_from
 
 _OTHER = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -78,12 +77,12 @@ def read_each(job: Job, observer: Observer = NOBODY, result: Each | None = None)
     """
     result = Each() if result is None else result
     named, engine = named_sources(job.paths, job.rules), job.engine or prepare(job.setup)
-    for name, (source, title) in named.items():
+    for name, source in named.items():
         source.header = ""  # the only source needs no header
         hears = replace(observer, progress=partial(observer.progress, document=name))
         try:
             _look_into(source)
-            done = read_sources(job, hears, engine, [source], (name, title))
+            done = read_sources(job, hears, engine, [source], name)
             result.documents.append(done)
             observer.done(done)
         except NotText as error:
@@ -117,27 +116,25 @@ def _look_into(source: Source) -> None:
         raise UnreadableInput(error.what, error.why, error.remedy) from error
 
 
-def named_sources(paths: list[str], rules: Rules) -> dict[str, tuple[Source, str | None]]:
+def named_sources(paths: list[str], rules: Rules) -> dict[str, Source]:
     """The sources of a command by the names of their documents, all different.
 
-    A name is the path from the folder, pattern or file that the user named, with `-` for slashes
-    and other characters that a name cannot have. If it is too long or taken, it ends in a hash of
-    the path.
-
-    Returns:
-        Each with its title: the path, if the name has lost more than slashes.
+    A name is the path from the folder, pattern or file that the user named; in an English one `-`
+    stands for slashes, blanks and the like. If it is too long or taken, it ends in a hash of the
+    path.
     """
     check(paths, rules)
-    named: dict[str, tuple[Source, str | None]] = {}
+    named: dict[str, Source] = {}
     for path in paths:
         for source in open_sources([path], rules):
             label = _label(path, source.name)
             plain = _OTHER.sub("-", label).strip(".-")
-            name, title = named_so(label) if _has_lost(label, plain) else (plain, None)
-            if len(name) > LONGEST or name in named:
+            lost = _has_lost(label, plain)
+            name, longest = (name_from(label), TITLE) if lost else (plain, LONGEST)
+            if len(name) > longest or len(label) > longest or name in named:
                 mark = hashlib.sha256(f"{path}\0{label}".encode("utf-8", "replace")).hexdigest()[:8]
-                name = f"{name[: LONGEST - 9]}-{mark}"
-            named[name] = source, title
+                name = f"{name[: longest - 9]}-{mark}"
+            named[name] = source
     return named
 
 

@@ -98,7 +98,7 @@ def plan(job: Job) -> Estimate:
     if job.max_size is not None:
         free = min(free, max(0, job.max_size - folder_bytes(job.library)))
     return Estimate(
-        name=job.names()[0],
+        name=job.called,
         tokens=count.tokens,
         bytes=count.bytes,
         disk_bytes=disk,

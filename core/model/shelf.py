@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from longctx.core.common.errors import LongctxError, NotFound, UsageError
+from longctx.core.common.nearest import nearest
 from longctx.core.model import converted, small
 from longctx.core.model.gguf.parts import parts
 from longctx.core.model.weights import WHOLE, count, tensors_of
@@ -120,8 +121,9 @@ def _names(name: str) -> set[str]:
 
 
 def _unknown(name: str) -> UsageError:
-    known = ", ".join(model.name for model in shelved())
-    return UsageError(f"no model {name!r} here", f"there are {known}", "See `longctx model list`.")
+    near = nearest(name, [model.name for model in shelved()])
+    why = f"the nearest is {near!r}" if near else ""
+    return UsageError(f"no model {name!r} here", why, "`longctx model list` shows all.")
 
 
 def _tiny() -> Shelved:

@@ -3,12 +3,12 @@
 Each function says it of one kind of name; `files.py` and `weights.py` raise what they give.
 """
 
-from difflib import get_close_matches
 from pathlib import Path
 
 from longctx.core.common import pasting
 from longctx.core.common.errors import UsageError
 from longctx.core.common.foreign import reason
+from longctx.core.common.nearest import nearest
 from longctx.core.profile import profile
 
 GGUF, SAFETENSORS, CONFIG = ".gguf", ".safetensors", "config.json"
@@ -44,8 +44,8 @@ def meant(given: str) -> str:
     """A known model's name that is nearly this one, as a question; empty if there is none."""
     full = {model.lower(): model for each in profile.shipped() for model in each.models}
     known = {**{Path(short).name: model for short, model in full.items()}, **full}
-    close = get_close_matches(given.lower(), known, n=1, cutoff=0.8)
-    return f"Did you mean {known[close[0]]!r}?" if close else ""
+    near = nearest(given, known, enough=0.8)
+    return f"Did you mean {known[near]!r}?" if near else ""
 
 
 def _profile(what: str, found: profile.Profile) -> UsageError:

@@ -5,11 +5,11 @@ manifest, checksums are verified, and a document is published only when all of i
 module knows nothing of what a document holds.
 """
 
+import dataclasses
 import os
 import re
 import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +23,7 @@ from longctx.core.store.document import Document
 from longctx.core.store.durable import storing, write_text
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import FORMAT, MANIFEST, MANIFEST_BYTES, Manifest
+from longctx.core.store.naming import require_name
 from longctx.core.store.shards import WORDS, Shard
 from longctx.core.store.space import folder_bytes, free_disk
 from longctx.core.store.word_files import damaged_words
@@ -43,7 +44,7 @@ def sound(document: Document) -> Manifest:
     if not damaged_words(document):
         return manifest
     kept = tuple(shard for shard in manifest.shards if shard.group != WORDS)
-    return replace(manifest, shards=kept)
+    return dataclasses.replace(manifest, shards=kept)
 
 
 def export(
@@ -117,7 +118,6 @@ def receive(
     replace: bool = False,
     max_size: int | None = None,
     on_progress: OnProgress = lambda done, total: None,
-    title: Callable[[str | None], str | None] = lambda own: own,
     shared: bool = False,
 ) -> Manifest:
     """Import a document that `export` wrote into a library.
@@ -126,12 +126,11 @@ def receive(
         library: the library's folder; made if absent.
         file: read from its beginning to its end, once.
         label: what to call the file in errors.
-        name: the document's name in this library.
+        name: the document's name in this library, in any script. If its folder cannot be called
+            so, a document of an older format is stored in the current one, without a word index.
         replace: a document of this name, or a stopped reading of it, is replaced.
         max_size: bytes that the library may take; None: no limit but the disk.
         on_progress: called after every block.
-        title: maps the title in the file to the title in this library. Where the title changes, a
-            document of an older format is stored in the current one, without a word index.
         shared: as in `Library.open`, if the library is made.
 
     Returns:
@@ -145,10 +144,12 @@ def receive(
             library is as it was, or it has the whole document.
     """
     archive = _Archive(file, label)
-    manifest = titled(archive.manifest(name), title)
+    manifest = archive.manifest("document")
     _require_room(library, label, manifest, max_size)
     store = Library.open(library, create=True, shared=shared)
-    with store.receiving(name, replace) as (folder, publish):
+    folder_name, title = store.place_for(require_name(name))
+    manifest = titled(dataclasses.replace(manifest, folder=folder_name), title)
+    with store.receiving(folder_name, replace) as (folder, publish):
         done = 0
         for shard in manifest.shards:
             for count in archive.unpack(shard, folder):
@@ -165,10 +166,11 @@ def receive(
     return manifest
 
 
-def titled(manifest: Manifest, title: Callable[[str | None], str | None]) -> Manifest:
+def titled(manifest: Manifest, title: str | None) -> Manifest:
     """A manifest with another title; unchanged if it already has that title."""
-    own = title(manifest.title)
-    return manifest if own == manifest.title else replace(manifest, format=FORMAT, title=own)
+    if title == manifest.title:
+        return manifest
+    return dataclasses.replace(manifest, format=FORMAT, title=title)
 
 
 def _require_room(library: Path, label: str, manifest: Manifest, max_size: int | None) -> None:
@@ -201,15 +203,15 @@ class _Archive:
     def __init__(self, file: IO[bytes], label: str):
         self._file, self._label = file, label
 
-    def manifest(self, name: str) -> Manifest:
-        """The manifest, which comes first, of a complete document; it gets the name `name`."""
+    def manifest(self, folder: str) -> Manifest:
+        """The manifest, which comes first, of a complete document, for a folder of this name."""
         size = self._begin(MANIFEST)
         if size > MANIFEST_BYTES:
             raise self.unfit(f"its manifest has {size:,} bytes, more than {MANIFEST_BYTES:,}")
         text = self._take(size)
         self._take(-size % tarfile.BLOCKSIZE)
         try:
-            manifest = Manifest.from_json(text, name)
+            manifest = Manifest.from_json(text, folder)
         except (ValueError, TypeError, ArithmeticError, RecursionError) as exc:
             raise self.unfit(f"its manifest is damaged: {exc}") from exc
         if manifest.status != "complete":

@@ -16,11 +16,20 @@ from functools import partial
 from pathlib import Path
 
 from longctx.core.common.errors import LongctxError, NotFound, StateMismatch, UsageError
+from longctx.core.common.nearest import nearest
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.durable import TEMPORARY, make_folder, storing, write_text
 from longctx.core.store.manifest import FORMAT, FORMATS, MANIFEST, Manifest, canonical_json
-from longctx.core.store.naming import NAME, called, composed
+from longctx.core.store.naming import (
+    NAME,
+    called_after,
+    composed,
+    folder_of,
+    is_title,
+    marked,
+    require_name,
+)
 from longctx.core.store.places import (
     DOCUMENTS,
     UNFINISHED,
@@ -93,11 +102,11 @@ class Library:
         return self._places.folders(DOCUMENTS) + self._places.folders(UNFINISHED)
 
     def names(self) -> list[str]:
-        """Names of all complete documents."""
+        """Names of the folders of all complete documents."""
         return sorted(self._places.complete())
 
     def latest(self) -> str:
-        """The name of the document that was completed last; NotFound where there is none."""
+        """The folder's name of the document completed last; NotFound where there is none."""
         folders = self._places.complete()
         if not folders:
             raise NotFound(
@@ -105,36 +114,95 @@ class Library:
             )
         return max(folders.values(), key=lambda folder: (age(folder), folder.name)).name
 
-    def name_of(self, text: str) -> str:
-        """The name of the document that has this name, or else this title.
+    def folder_named(self, text: str) -> str:
+        """The name of the folder of the document that a user means.
 
         Args:
-            text: what the user calls it.
-
-        Returns:
-            A valid name, whether there is such a document or not.
+            text: the document's name, in any script; or its folder's; or else a file that it was
+                made of.
 
         Raises:
-            UsageError: several documents have this title; or it can be neither name nor title.
-            NotFound: it can only be a title, and no document has it.
+            UsageError: several documents are meant.
+            NotFound: there is none.
         """
-        can_be = NAME.fullmatch(text) is not None
-        places = self._places
-        if can_be and any(p.is_dir() for p in (places.finished(text), places.unfinished(text))):
-            return text
-        title = composed(text)
-        titled = {manifest.name for manifest in self.documents() if manifest.title == title}
+        return self._named(text, by_folder=True) or self._made_of(text) or self._existing(text)
+
+    def place_for(self, name: str) -> tuple[str, str | None]:
+        """Where the document of this name is, or a new one will be.
+
+        Args:
+            name: as `naming.require_name` or `called_after` gives it.
+
+        Returns:
+            The folder's name, and the title that the manifest has: None if the folder is called so.
+
+        Raises:
+            UsageError: several documents are called so.
+        """
+        name = composed(name)
+        if is_title(name) and (found := self._named(name)):
+            return found, None if found == name else name
+        folder = folder_of(name)
+        if self._is_there(folder) and self._described(folder).status != "damaged":
+            folder = marked(name)  # another document has it: older versions named otherwise
+        return folder, None if folder == name else name
+
+    def _existing(self, name: str) -> str:
+        """The folder of the document of this name, or else of this folder; NotFound if none is."""
+        if not (found := self._named(name, by_folder=True)):
+            raise self._no_document(name)
+        return found
+
+    def _named(self, text: str, by_folder: bool = False) -> str | None:
+        """The folder of the document of this name; with `by_folder`, or else of this folder."""
+        name, guess = composed(text), marked(text)
+        if NAME.fullmatch(text) and self._is_there(text):
+            if self._described(text).name == text:
+                return text
+            if by_folder and not (self._is_there(guess) and self._described(guess).name == text):
+                return text
+        titled = {manifest.folder for manifest in self.documents() if manifest.name == name}
         if len(titled) > 1:
             raise UsageError(
                 f"{len(titled)} documents are called '{text}'",
-                f"their names are {', '.join(sorted(titled))}",
+                f"their folders are {', '.join(sorted(titled))}",
+                "Say which one by its folder",
+            )
+        return titled.pop() if titled else None
+
+    def _made_of(self, text: str) -> str | None:
+        """The folder of the document that was made of this file, which may be gone."""
+        try:
+            path = str(Path(os.path.expanduser(text)).resolve())
+        except (OSError, RuntimeError, ValueError):  # such as a name with a NUL
+            return None
+        made = {
+            manifest.folder: manifest.name
+            for manifest in self.documents()
+            if any(source.path == path for source in manifest.sources)
+        }
+        if len(made) > 1:
+            raise UsageError(
+                f"{len(made)} documents were made of '{text}'",
+                f"they are {', '.join(sorted(made.values()))}",
                 "Say which one by its name",
             )
-        if titled or can_be:
-            return titled.pop() if titled else text
-        if called(text)[1] is None:
-            _check_name(text)
-        raise self._no_document(text)
+        return next(iter(made), None)
+
+    def _is_there(self, folder: str) -> bool:
+        # The unfinished first: it is moved to the finished ones.
+        places = self._places.unfinished(folder), self._places.finished(folder)
+        return any(place.is_dir() or place.is_link() for place in places) or (
+            self._places.aside(folder).exists()
+        )
+
+    def _described(self, folder: str) -> Manifest:
+        finished = self._places.finished(folder)
+        return describe(finished if finished.exists() else self._places.unfinished(folder))
+
+    def _shown(self, folder: str) -> str:
+        """The name of the document in a folder; the folder's, where there is none."""
+        return self._described(folder).name
 
     def document(
         self, name: str, partial: bool = False, needed: Collection[str] | None = None
@@ -142,17 +210,17 @@ class Library:
         """Open a document.
 
         Args:
-            name: the document's, or its title.
+            name: the document's, or its folder's.
             partial: also open the last checkpoint of a document whose reading was stopped.
             needed: the groups that it is opened for; None: all.
 
         Raises:
-            UsageError: the name is not one that a document can have.
+            UsageError: several documents are meant.
             NotFound: there is none of this name, or it is not finished.
             Locked: another process is writing it.
             StateMismatch: it is damaged, or of another format version.
         """
-        return Document(self._folder_of(name, partial), needed=needed)
+        return Document(self._folder_of(self._existing(name), partial), needed=needed)
 
     @contextmanager
     def reading(
@@ -163,7 +231,7 @@ class Library:
         Raises:
             as `document`; and Locked while it is being replaced or removed.
         """
-        name = self.name_of(name)
+        name = self._existing(name)
         folder = self._folder_of(name, partial)
         with self._places.shared(folder):
             if not folder.is_dir():  # published or removed since we looked
@@ -179,14 +247,16 @@ class Library:
         differs: Callable[[Manifest], str] = lambda begun: "",
         shard_rows: int = SHARD_ROWS,
     ) -> Iterator[Writer]:
-        """Write document `name`, exclusively, until the context ends.
+        """Write the document in folder `name`, exclusively, until the context ends.
 
         Without `Writer.complete`, what was written up to the last checkpoint stays, documents do
         not change, and the next writer of this name continues from there: `Writer.begun`.
 
         Args:
-            name: 1 to 100 of A-Z a-z 0-9 . _ -, the first not a dot.
-            header: model, recorded, method, options, profile of the manifest; report if known.
+            name: the folder's, as `place_for` gives it: 1 to 100 of A-Z a-z 0-9 . _ -, the first
+                not a dot.
+            header: model, recorded, method, options, profile of the manifest; title and report if
+                known.
             replace: the new document replaces one of this name when it is complete.
             differs: says why a writer cannot continue from a checkpoint; empty if it can.
             shard_rows: rows of a full shard.
@@ -262,10 +332,10 @@ class Library:
 
     def is_waiting(self, name: str) -> bool:
         """Whether a complete document waits for the readers of the one that it replaces."""
-        return is_complete(self._places.unfinished(self.name_of(name)))
+        return is_complete(self._places.unfinished(self._existing(name)))
 
     def settle(self, name: str) -> bool:
-        """Publish a complete document, if only that was left to do.
+        """Publish the complete document in folder `name`, if only that was left to do.
 
         Returns:
             Whether it was.
@@ -285,14 +355,14 @@ class Library:
     def receiving(
         self, name: str, replace: bool = False
     ) -> Iterator[tuple[Confined, Callable[[], None]]]:
-        """A folder to receive the whole of document `name`, exclusively, until the context ends.
+        """A folder to receive a whole document in, exclusively, until the context ends.
 
         Yields:
             The folder, empty and not visible as a document, and a callable that publishes it once
             it is filled. If that is not called, nothing changes.
 
         Args:
-            name: as in `writer`.
+            name: as in `writer`, of the document's folder once it is published.
             replace: a document of this name, or a stopped reading of it, is replaced.
 
         Raises:
@@ -324,7 +394,7 @@ class Library:
             Locked: one is being written, or asked questions.
             LongctxError: one cannot be deleted.
         """
-        names = tuple(dict.fromkeys(self.name_of(name) for name in names))
+        names = tuple(dict.fromkeys(self.folder_named(name) for name in names))
         for name in names:
             if not any(place.exists() for place in self._all_of(name)):
                 raise self._no_document(name)
@@ -341,15 +411,14 @@ class Library:
         places = self._places
         return places.aside(name), places.finished(name), places.unfinished(name)
 
-    def rename(self, name: str, new: str, title: str | None = None) -> None:
-        """Give a complete document another name and title.
+    def rename(self, name: str, new: str) -> None:
+        """Give a complete document another name, and its folder with it.
 
-        A kill meanwhile may leave it with the new title and the old name.
+        A kill meanwhile may leave it with the new name in the old folder.
 
         Args:
-            name: the document's, or its title.
-            new: its new name; it may keep its name if the title changes.
-            title: its new title; None: it is called by its name.
+            name: what a user calls it, as for `folder_named`.
+            new: its new name, in any script.
 
         Raises:
             UsageError: a bad name, or there is a document `new`, or an unfinished one.
@@ -357,30 +426,25 @@ class Library:
             Locked: either is in use.
             LongctxError: the library cannot be written.
         """
-        _check_name(new)
-        name = self.name_of(name)
+        called, name = require_name(new), self.folder_named(name)
         source = self._folder_of(name, partial=False)
+        new, _ = self.place_for(called)
+        if new == name:  # a killed renaming goes on, where only the folder is called as before
+            new = folder_of(called)
         if new == name:
-            self._retitle(name, title)
-            return
+            raise UsageError(f"the document '{called}' exists", remedy="Choose another name")
         target = self._places.finished(new)
         alone = self._places.alone
         with alone(name, UNFINISHED, DOCUMENTS), alone(new, UNFINISHED):
             if not source.is_dir():  # published or removed since we looked
                 source = self._folder_of(name, partial=False)
             if target.exists() or self._places.unfinished(new).exists():
-                raise UsageError(f"the document '{new}' exists", remedy="Choose another name")
-            write_title(source, title)
+                raise UsageError(f"the document '{called}' exists", remedy="Choose another name")
+            write_title(source, None if new == called else called)
             with storing(target):
                 source.replace(target)
                 target.parent.sync()
                 source.parent.sync()
-
-    def _retitle(self, name: str, title: str | None) -> None:
-        with self.changing(name) as folder:
-            if describe(folder).title == title:
-                raise UsageError(f"the document '{name}' exists", remedy="Choose another name")
-            write_title(folder, title)
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[Confined]:
@@ -388,7 +452,7 @@ class Library:
 
         What an earlier run completed is published first.
         """
-        name = self.name_of(name)
+        name = self._existing(name)
         self._folder_of(name, partial=False)
         with self._places.alone(name, UNFINISHED):
             finished = self._places.finished(name)
@@ -401,8 +465,12 @@ class Library:
             yield finished
 
     def _folder_of(self, name: str, partial: bool) -> Confined:
-        """The folder of a complete document or, with `partial`, of the last checkpoint."""
-        name = self.name_of(name)
+        """The folder of a complete document or, with `partial`, of the last checkpoint.
+
+        Args:
+            name: the folder's.
+            partial: whether an unfinished one will do.
+        """
         finished, unfinished = self._places.finished(name), self._places.unfinished(name)
         if finished.is_dir() or finished.is_link():
             return finished
@@ -416,7 +484,7 @@ class Library:
         if partial and (begun.tokens or unreadable):
             return unfinished
         raise NotFound(
-            f"'{name}' is not finished",
+            f"'{begun.name}' is not finished",
             f"its reading was stopped after {begun.tokens:,} tokens",
             "Run the same ingest command again"
             + (", or ask with --partial" if begun.tokens else ""),
@@ -430,19 +498,20 @@ class Library:
                 places.publish(name)
             if finished.exists() and not replace:
                 raise UsageError(
-                    f"the document '{name}' exists",
+                    f"the document '{self._shown(name)}' exists",
                     remedy="Give another name with --name, --replace to put the new one there, or "
                     "--append to make it longer",
                 )
             places.delete(places.aside(name), name)
 
     def _no_document(self, name: str) -> NotFound:
-        names = ", ".join(sorted(self._places.complete())) or "no document"
-        return NotFound(
-            f"no document '{name}' in the library '{self.path}'",
-            f"it holds {names}",
-            "Run `longctx ingest` to add one",
-        )
+        names = [manifest.name for manifest in self.documents()]
+        what, why = f"no document '{name}' in the library '{self.path}'", "it holds no document"
+        if not names:
+            return NotFound(what, why, "Run `longctx ingest` to add one")
+        if near := nearest(name, names) or nearest(called_after(name), names):
+            return NotFound(what, f"the nearest name is '{near}'", "`longctx list` shows all")
+        return NotFound(what, "", "`longctx list` shows what there is; `longctx ingest` adds one")
 
     def _make(self, create: bool, shared: bool) -> None:
         """Make the library; if another process does so meanwhile, that one is used."""
@@ -522,8 +591,8 @@ def _umask() -> int:
 def _check_name(name: str) -> None:
     if not NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} cannot be the name of a document",
-            "a name is 1 to 100 of A-Z a-z 0-9 . _ -, the first not a dot",
+            f"{name!r} cannot be the name of a document's folder",
+            "such a name is 1 to 100 of A-Z a-z 0-9 . _ -, the first not a dot",
             "Choose another name",
         )
 
@@ -556,8 +625,9 @@ def _resumable(
             return None
         raise
     if why and not replace:
+        manifest = begun.manifest
         raise UsageError(
-            f"'{folder.name}' was begun from something else ({begun.manifest.tokens:,} tokens)",
+            f"'{manifest.name}' was begun from something else ({manifest.tokens:,} tokens)",
             why,
             "Run the command that began it, or add --replace to begin anew",
         )

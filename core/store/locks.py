@@ -12,7 +12,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -58,10 +58,11 @@ class Locks:
 
     Args:
         folder: a library.
+        called: what people call that which a key locks; by default its last part.
     """
 
-    def __init__(self, folder: Path):
-        self._folder = Confined(folder)
+    def __init__(self, folder: Path, called: Callable[[str], str] = os.path.basename):
+        self._folder, self._called = Confined(folder), called
         self._kept_gate: int | None = None
         self._behind_gate: list[str] = []  # keys that the gate locks
 
@@ -123,7 +124,7 @@ class Locks:
                 if not against:
                     return self._enter(key, exclusive, gate)
             if time.monotonic() >= until:
-                raise _locked(key, against)
+                raise _locked(self._called(key), against)
             time.sleep(_POLL)
 
     def _enter(self, key: str, exclusive: bool, gate: int) -> _Held:
@@ -238,8 +239,7 @@ def _forget(path: Confined) -> None:
     path.unlink(missing_ok=True)
 
 
-def _locked(key: str, holders: list[Holder]) -> Locked:
-    name = key.rpartition("/")[2]
+def _locked(name: str, holders: list[Holder]) -> Locked:
     doing = "written" if any(holder.exclusive for holder in holders) else "read"
     who = " and ".join(map(str, holders))
     return Locked(

@@ -99,13 +99,13 @@ class SourceRecord:
 class Manifest:
     """What a document records of itself; `docs/format.md` describes every field.
 
-    `name` is the folder's and not stored. `status` is "complete", "reading", or, only in the list
-    of a library, "damaged"; then `report` says why under "error". `title` is None where the
-    document is called by its name. `units` is "source" where each source was read on its own after
-    the prefix, not after the sources before it. Format 2 has neither `title` nor `units`.
+    `folder` is the folder's name and not stored. `status` is "complete", "reading", or, only in the
+    list of a library, "damaged"; then `report` says why under "error". `title` is None where the
+    document is called as its folder is. `units` is "source" where each source was read on its own
+    after the prefix, not after the sources before it. Format 2 has neither `title` nor `units`.
     """
 
-    name: str
+    folder: str
     format: int
     status: str
     tokens: int
@@ -121,14 +121,9 @@ class Manifest:
     units: str = UNITS[0]
 
     @property
-    def shown(self) -> str:
-        """What people call the document: its title, or its name."""
-        return self.title or self.name
-
-    @property
-    def told(self) -> str:
-        """What people and commands call it: the name, and the title if that differs."""
-        return f"{self.name} ({self.title})" if self.title else self.name
+    def name(self) -> str:
+        """What people call the document, in any script: its title, or its folder's name."""
+        return self.title or self.folder
 
     @property
     def has_words(self) -> bool:
@@ -151,7 +146,7 @@ class Manifest:
     def to_json(self) -> str:
         """The canonical text, with its checksum."""
         data = asdict(self)
-        del data["name"]
+        del data["folder"]
         if self.format < FORMAT:
             data = {key: value for key, value in data.items() if key not in NEW}
         for shard in data["shards"]:
@@ -163,8 +158,8 @@ class Manifest:
         return canonical_json({**data, "checksum": _checksum(data)})
 
     @classmethod
-    def from_json(cls, text: str | bytes, name: str) -> "Manifest":
-        """The manifest of the document `name` from its text.
+    def from_json(cls, text: str | bytes, folder: str) -> "Manifest":
+        """The manifest of the document in the folder of this name, from its text.
 
         Raises:
             ValueError: it is damaged or inconsistent, or has unknown or missing fields.
@@ -173,16 +168,16 @@ class Manifest:
         raw = text.encode() if isinstance(text, str) else text
         _check_parts(raw)
         data = json.loads(raw, parse_float=_number, parse_constant=_number)
-        _check_format(name, data)
+        _check_format(folder, data)
         recorded = data.pop("checksum", None)
         if not _is_as_written(raw) and recorded != _checksum(data):
             raise ValueError("it does not have the checksum that it records")
-        if "name" in data:
+        if {"name", "folder"} & data.keys():
             raise ValueError("it has a name, which only its folder has")
         if NEW & data.keys() != (set() if data["format"] < FORMAT else NEW):
             raise ValueError("its title or units are not those of its format")
         try:
-            manifest = _READER.read(cls, {**data, "name": name}, "the manifest")
+            manifest = _READER.read(cls, {**data, "folder": folder}, "the manifest")
         except UsageError as exc:
             raise ValueError(exc.reason) from exc
         manifest._check()

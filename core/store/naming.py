@@ -1,7 +1,10 @@
-"""What a document is called: a title in any script for people, a safe name for its folder.
+"""What a document is called: a name in any script for people, and a safe name for its folder.
 
-Titles are stored and compared in Unicode's composed form (NFC). Opens no file, and looks at a path
-only to see whether it is a folder.
+Names are stored and compared in Unicode's composed form (NFC). A folder is called as its document
+where that is safe everywhere: small English letters, digits, `.`, `_` and `-`, since other systems
+take `Book` and `book` for one, end no name in a dot, and keep `con` and others for themselves.
+Elsewhere it has what is left of the name and a hash, and the manifest has the name, as `title`.
+Opens no file, and looks at a path only to see whether it is a folder.
 """
 
 import hashlib
@@ -10,67 +13,72 @@ import re
 import unicodedata
 from pathlib import Path
 
-NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,100}")
-LONGEST = 100  # characters of a name
-TITLE = 200  # characters of a title at most
-_MARK = 8  # hex digits that tell apart names that lost letters
+from longctx.core.common.errors import UsageError
+
+NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,100}")  # folders; older versions took capitals
+LONGEST = 100  # characters of a folder's name
+TITLE = 200  # characters of a document's name at most
+_SAFE = re.compile(r"(?!\.)[a-z0-9._-]{0,99}[a-z0-9_-]")
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # of Windows, whatever follows
+_MARK = 8  # hex digits of the hash of a name
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # of Unicode: controls, lone surrogates, line ends
 
 
 def is_title(text: str) -> bool:
-    """Whether a manifest may have `text` as its title."""
+    """Whether a manifest may have `text` as its document's name."""
     return 0 < len(text) <= TITLE and not any(
         unicodedata.category(character) in _CONTROL for character in text
     )
 
 
 def composed(text: str) -> str:
-    """A title as stored and compared."""
+    """A name as stored and compared."""
     return unicodedata.normalize("NFC", text)
 
 
-def called(text: str) -> tuple[str, str | None]:
-    """The name and the title of a document that a user calls `text`.
+def require_name(text: str) -> str:
+    """What a user calls a document, as it is stored.
 
-    Returns:
-        The name; and the title, None if it equals the name. A text that can be neither comes back
-        as it is: a library refuses it.
+    Raises:
+        UsageError: no document can be called so.
     """
-    title = composed(text)
-    usable = is_title(title) and not set("/\\") & set(title) and any(map(str.isalnum, title))
-    if NAME.fullmatch(text) or not usable:
-        return text, None
-    return safe_name(title), title
+    name = composed(text)
+    if NAME.fullmatch(name) or (
+        is_title(name) and not set("/\\") & set(name) and any(map(str.isalnum, name))
+    ):
+        return name
+    raise UsageError(
+        f"{text!r} cannot be the name of a document",
+        f"a name has 1 to {TITLE} characters, a letter or digit among them, and no slash or "
+        "control character",
+        "Choose another name",
+    )
 
 
-def called_after(path: str) -> tuple[str, str | None]:
-    """The name and the title of a document after a file, a folder or `-`, without the suffix."""
+def called_after(path: str) -> str:
+    """The name of a document after a file, a folder or `-`, without the suffix."""
     own = Path(os.path.abspath(path))  # "." and ".." have no name of their own
     stem = "stdin" if path == "-" else own.name if own.is_dir() else own.stem
-    return named(stem.removesuffix(".tar"))
+    return name_from(stem.removesuffix(".tar"))
 
 
-def named(text: str) -> tuple[str, str | None]:
-    """The name and the title made from any text; there is always a name."""
+def name_from(text: str) -> str:
+    """The name made from any text; there is always one."""
     shown = "".join("\ufffd" if unicodedata.category(c) == "Cs" else c for c in composed(text))
     kept = "".join(c for c in shown if unicodedata.category(c) not in _CONTROL).strip()[:TITLE]
-    name = safe_name(kept)
-    is_name = NAME.fullmatch(kept) or not any(map(str.isalnum, kept))
-    return name, None if is_name else kept
+    return kept if any(map(str.isalnum, kept)) else "document"
 
 
-def safe_name(title: str) -> str:
-    """A folder's name for a title; the same title always gives the same name.
+def folder_of(name: str) -> str:
+    """The name of a new document's folder: the document's, where that is safe on every system."""
+    safe = _SAFE.fullmatch(name) and not _RESERVED.fullmatch(name)
+    return name if safe else marked(name)
 
-    Accents are dropped, other characters become `-`. Where letters are lost, or the end of a long
-    title, a hash of the title is added to tell it from others.
-    """
-    apart = unicodedata.normalize("NFKD", title)
+
+def marked(name: str) -> str:
+    """What is left of a name in a folder's name, with a hash that tells it from others."""
+    apart = unicodedata.normalize("NFKD", name).lower()
     plain = "".join(c for c in apart if not unicodedata.combining(c))
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in plain)
-    kept = kept.strip(".-")
-    if len(kept) <= LONGEST and not any(c.isalnum() and not c.isascii() for c in plain):
-        return kept or "document"
-    mark = hashlib.sha256(title.encode("utf-8", "surrogatepass")).hexdigest()[:_MARK]
-    kept = re.sub("-{2,}", "-", kept)[: LONGEST - _MARK - 1].rstrip(".-")
+    kept = re.sub(r"[^a-z0-9_]+", "-", plain)[: LONGEST - _MARK - 1].strip("-")
+    mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_MARK]
     return f"{kept or 'document'}-{mark}"

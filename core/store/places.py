@@ -31,7 +31,13 @@ class LibraryFolders:
 
     def __init__(self, library: Path):
         self.library = Confined(library)
-        self._locks = Locks(library)
+        self._locks = Locks(library, self._called)
+
+    def _called(self, key: str) -> str:
+        """What people call the document that a lock's key (place/folder) is of."""
+        name = key.rpartition("/")[2]
+        finished = self.finished(name)
+        return describe(finished if finished.exists() else self.unfinished(name)).name
 
     def finished(self, name: str) -> Confined:
         """The folder of a complete document."""
@@ -129,7 +135,7 @@ class LibraryFolders:
                 self.delete(aside, name)
         except Locked as exc:
             raise Locked(
-                f"the new '{name}' is complete but not in its place",
+                f"the new '{describe(folder).name}' is complete but not in its place",
                 exc.what,
                 "Run the same command again when that is done",
             ) from exc
@@ -220,7 +226,7 @@ def describe(folder: Confined) -> Manifest:
         return Manifest(
             format=FORMAT,
             status="damaged",
-            name=folder.name,
+            folder=folder.name,
             tokens=0,
             sources=(),
             model={},

@@ -58,7 +58,7 @@ class Longer:
             StateMismatch: the document is damaged.
             LongctxError: the library cannot be written.
         """
-        folder = self.places.unfinished(self.document.manifest.name)
+        folder = self.places.unfinished(self.document.manifest.folder)
         self.places.empty(folder, folder.name)
         if not boundary.tokens:
             return self._writer(header, None)
@@ -66,7 +66,7 @@ class Longer:
         return self._writer(header, Document(folder))
 
     def _writer(self, header: dict[str, Any], begun: Document | None) -> Writer:
-        name = self.document.manifest.name
+        name = self.document.manifest.folder
         publish = partial(self.places.publish, name)
         folder = self.places.unfinished(name)
         return Writer(folder, header, self.shard_rows, publish, begun, self.document)

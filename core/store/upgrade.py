@@ -22,7 +22,7 @@ class Upgraded:
     """The outcome for one document.
 
     Attributes:
-        name, title: the document's.
+        name, title: the document's name, under two keys.
         status: upgraded; current, if there was nothing to do; damaged or locked, if it stays as it
             was.
         format: the format it had; None if unknown.
@@ -44,22 +44,24 @@ def upgrade(library: Library, make: MakeWords, names: Sequence[str] = ()) -> Ite
     Args:
         library: where they are.
         make: gives the tables of the word index.
-        names: their names or titles; none: all complete documents.
+        names: their names; none: all complete documents.
 
     Raises:
         UsageError, NotFound: there is no such document, or it is not finished.
         LongctxError: the library cannot be written. Each document is as it was, or upgraded.
     """
-    wanted = [library.name_of(name) for name in names] or library.names()
+    wanted = [library.folder_named(name) for name in names] or library.names()
     for name in wanted if names else ():
         _require_there(library, name)
+    known = {manifest.folder: manifest.name for manifest in reversed(library.documents())}
     for name in dict.fromkeys(wanted):
+        called = known.get(name, name)
         try:
             yield _upgrade(library, name, make)
         except Locked as error:
-            yield Upgraded(name, name, "locked", error=str(error))
+            yield Upgraded(called, called, "locked", error=str(error))
         except StateMismatch as error:
-            yield Upgraded(name, name, "damaged", error=str(error))
+            yield Upgraded(called, called, "damaged", error=str(error))
     library.mark()
 
 
@@ -91,4 +93,4 @@ def _is_current(document: Document) -> bool:
 
 
 def _told(manifest: Manifest, status: str, found: int) -> Upgraded:
-    return Upgraded(manifest.name, manifest.shown, status, found, manifest.size)
+    return Upgraded(manifest.name, manifest.name, status, found, manifest.size)

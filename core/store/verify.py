@@ -14,7 +14,7 @@ from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import MANIFEST, Manifest
-from longctx.core.store.places import LibraryFolders
+from longctx.core.store.places import LibraryFolders, describe
 from longctx.core.store.word_files import damaged_words
 
 OnProgress = Callable[[int, int], None]  # gets bytes done, and bytes in all
@@ -49,14 +49,14 @@ def verify(
 
     Args:
         library: where they are.
-        name: one document, by name or title; None: all.
+        name: one document, as a user calls it; None: all.
         on_progress: called after every block; counts bytes of the files and of the text.
 
     Raises:
-        UsageError: the name is not one that a document can have.
+        UsageError: several documents are meant.
         NotFound: there is none of this name.
     """
-    name = None if name is None else library.name_of(name)
+    name = None if name is None else library.folder_named(name)
     folders = [path for path in library.folders() if name in (None, path.name) and _is_begun(path)]
     if name is not None and not folders:
         library.document(name, partial=True)  # raises what is wrong with the name
@@ -93,7 +93,7 @@ def _bytes_to_check(folder: Confined) -> int:
 
 def _verify(library: Library, folder: Confined, on_done: Callable[[int], None]) -> Verified | None:
     """Checks one folder; None if it is gone meanwhile."""
-    name, unfinished = folder.name, folder.parent.name == "unfinished"
+    name, unfinished = describe(folder).name, folder.parent.name == "unfinished"
     done = 0
 
     def add(count: int) -> None:

@@ -75,7 +75,7 @@ class Writer:
         self._manifest = Manifest(
             format=FORMAT,
             status="reading",
-            name=folder.name,
+            folder=folder.name,
             tokens=0,
             sources=(),
             shards=(),

@@ -49,6 +49,7 @@ def offered(completed):
         "verify ",
         "ask --doc ",
         "find who --doc bo",
+        "ingest --append ",
         "find who --doc x --doc bo",
     ],
 )

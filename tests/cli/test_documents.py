@@ -103,7 +103,7 @@ def test_show(longctx, shelf):
 @pytest.mark.parametrize("command", ["show", "rm"])
 @pytest.mark.usefixtures("library")
 def test_unknown_documents(longctx, command):
-    for name, code in [("none", 10), ("../book", 2)]:
+    for name, code in [("none", 10), ("../book", 10)]:
         result = longctx(command, name)
         assert (result.exit_code, result.stdout) == (code, "")
         assert name in result.stderr

@@ -13,6 +13,7 @@ from importlib import metadata
 import pytest
 from typer.main import get_command
 
+from longctx.cli.elsewhere import MEANT
 from longctx.cli.main import COMMANDS, app
 from longctx.core.common.errors import Locked, NotFound, StateMismatch, UnreadableInput
 from longctx.core.store.library import Library
@@ -94,6 +95,20 @@ def test_wrong_usage_is_2(longctx, args):
 
 def test_a_mistyped_command_is_guessed(longctx):
     assert "Did you mean 'list'" in longctx("lst").stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("search", "find"), ("delete", "rm"), ("Grep", "find"), ("ls", "list")]
+)
+def test_a_command_of_other_programs_is_answered_with_ours(longctx, given, meant):
+    result = longctx(given, "x")
+    assert result.exit_code == 2
+    assert f"no command '{given}'. Did you mean '{meant}'?" in result.stderr
+
+
+def test_what_is_offered_for_other_programs_commands_is_there():
+    assert {*MEANT.values()} <= COMMANDS.keys()
+    assert not COMMANDS.keys() & MEANT.keys()
 
 
 def failing(monkeypatch, error: BaseException) -> None:

@@ -148,7 +148,7 @@ def test_what_cannot_be_asked_is_named_and_the_others_are_asked(asking, library)
     ("args", "code", "said"),
     [
         (["--doc", "book", "--doc", "none"], 10, "'none'"),
-        (["--doc", "book", "--doc", "../x"], 2, "'../x'"),
+        (["--doc", "book", "--doc", "../x"], 10, "'../x'"),
         (["--doc", "book", "--all"], 2, "both --doc and --all"),
         (["--all", "--max-docs", "0"], 2, "--max-docs"),
         (["--all", "--library", "none"], 10, "no library"),

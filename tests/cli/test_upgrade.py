@@ -1,13 +1,17 @@
-"""`upgrade`, and titles in any script wherever a document is named."""
+"""`upgrade`, and names in any script wherever a document is named."""
 
 import json
+import shutil
 
 import pytest
 from small_documents import as_format_2, flip
 
+from longctx.core.store.confined import Confined
 from longctx.core.store.library import Library
+from longctx.core.store.naming import folder_of
+from longctx.core.store.places import write_title
 
-TITLE, NAME = "Война и мир", "document-f83d61d9"
+TITLE, FOLDER = "Война и мир", "document-f83d61d9"
 
 
 @pytest.fixture
@@ -81,99 +85,163 @@ def test_a_damaged_index_is_not_exported(longctx, library, tmp_path):
     assert longctx("upgrade", "copy").stdout.startswith("copy: upgraded")
 
 
-# --- titles ---
+# --- names in any script ---
 
 
-def test_a_document_is_renamed_to_a_title_and_back(longctx, titled):
+def test_a_document_is_renamed_to_any_name_and_back(longctx, titled):
     [listed] = json.loads(longctx("list", "--json").stdout)["documents"]
-    assert (listed["name"], listed["title"]) == (NAME, TITLE)
-    head, row = longctx("list").stdout.splitlines()
-    assert head.split()[:2] == ["name", "title"]
-    assert TITLE in row
-    shown = longctx("show", TITLE)
-    assert NAME in shown.stdout
-    assert TITLE in shown.stdout
+    assert (listed["name"], listed["title"]) == (TITLE, TITLE)
+    assert longctx("list").stdout.splitlines()[1].startswith(TITLE)
+    assert f"folder     {FOLDER}" in longctx("show", TITLE).stdout
     result = longctx("rename", TITLE, "book")
     assert result.exit_code == 0
     [listed] = json.loads(longctx("list", "--json").stdout)["documents"]
     assert (listed["name"], listed["title"]) == ("book", "book")
-    assert "title" not in longctx("list").stdout
+    assert "folder" not in longctx("show", "book").stdout
 
 
-def test_a_title_may_change_and_the_name_stay(longctx, library):
+def test_a_name_that_is_there_is_refused(longctx, library):
     assert longctx("rename", "book", "naïve book").exit_code == 0
-    assert [p.name for p in (library / "documents").iterdir()] == ["naive-book"]
-    assert longctx("rename", "naive-book", "naïve-book").exit_code == 0
-    assert longctx("show", "naïve-book").exit_code == 0
-    assert longctx("rename", "naive-book", "naïve-book").exit_code == 2
+    [folder] = [p.name for p in (library / "documents").iterdir()]
+    assert folder.startswith("naive-book-")
+    assert longctx("rename", "naïve book", "Naïve Book").exit_code == 0
+    assert longctx("show", "Naïve Book").exit_code == 0
+    assert longctx("rename", "Naïve Book", "Naïve Book").exit_code == 2
 
 
 @pytest.mark.parametrize("command", ["ask", "find"])
-def test_doc_takes_a_title(longctx, titled, model_options, command):
+def test_doc_takes_a_name_in_any_script(longctx, titled, model_options, command):
     result = longctx(command, "news", "--doc", TITLE, *model_options)
     assert result.exit_code == 0, result.stderr
     result = longctx(command, "news", *model_options)
-    assert f"document: {NAME}, {TITLE} (the latest)" in result.stderr
+    assert f"document: {TITLE} (the latest)" in result.stderr
     assert longctx(command, "news", "--doc", "Анна", *model_options).exit_code == 10
 
 
-def test_two_titles_alike_are_told_apart_by_name(longctx, titled, tmp_path, model_options):
-    file = tmp_path / "other.longctx"
-    assert longctx("export", TITLE, file).exit_code == 0
-    assert longctx("import", file).stdout.startswith(f"other ({TITLE}): imported")
+def test_what_an_older_version_named_is_found(longctx, library):
+    """It dropped accents from folders, kept capitals, and two documents could have one title."""
+    shutil.copytree(library / "documents/book", library / "documents/Resume")
+    write_title(Confined(library) / "documents" / "Resume", "Résumé")
+    shutil.copytree(library / "documents/book", library / "documents/Book")
+    names = [each["name"] for each in json.loads(longctx("list", "--json").stdout)["documents"]]
+    assert sorted(names) == ["Book", "Résumé", "book"]
+    for name in ("Book", "Résumé", "Resume", "book"):
+        assert longctx("show", name).exit_code == 0
+    source = library.parent / "Book.txt"
+    source.write_text("the keeper\n")
+    result = longctx("ingest", source, "--model", "tiny")
+    assert (result.exit_code, "the document 'Book' exists" in result.stderr) == (2, True)
+    result = longctx("ingest", source, "--model", "tiny", "--name", "Résumé", "--replace")
+    assert result.stdout.startswith("Résumé: complete")
+    assert len([*(library / "documents").iterdir()]) == 3
+    result = longctx("ingest", source, "--model", "tiny", "--name", "resume")
+    assert result.stdout.startswith("resume: complete")
+
+
+def test_two_names_alike_are_told_apart_by_folder(longctx, titled, model_options):
+    shutil.copytree(titled / "documents" / FOLDER, titled / "documents/other")
     result = longctx("find", "news", "--doc", TITLE, *model_options)
     assert result.exit_code == 2
-    assert f"{NAME}, other" in result.stderr
+    assert f"{FOLDER}, other" in result.stderr
     assert longctx("find", "news", "--doc", "other", *model_options).exit_code == 0
-    assert longctx("rm", TITLE).exit_code == 2
+    found = longctx("find", "news", "--all", *model_options, "--json")
+    assert len(json.loads(found.stdout)["documents"]) == 2
     assert longctx("rm", "--yes", TITLE).exit_code == 2
     assert longctx("rm", "--yes", "other").exit_code == 0
     assert "there is no terminal" in longctx("rm", TITLE).stderr
     assert longctx("rm", "--yes", TITLE).exit_code == 0
 
 
-def test_import_gives_another_title(longctx, titled, tmp_path):
+def test_import_gives_another_name(longctx, titled, tmp_path):
     file = tmp_path / "x.longctx"
-    longctx("export", NAME, file)
-    longctx("import", file, "--name", "plain")
-    longctx("import", file, "--name", "Мир")
-    found = {
-        d["name"]: d["title"] for d in json.loads(longctx("list", "--json").stdout)["documents"]
-    }
-    assert found.pop(NAME) == TITLE
-    assert found.pop("plain") == "plain"
-    assert [*found.values()] == ["Мир"]
+    longctx("export", TITLE, file)
+    for name in ("plain", "Мир", "Plain"):
+        assert longctx("import", file, "--name", name).exit_code == 0
+    assert longctx("import", file).stdout.startswith("x: imported")
+    found = {each["name"] for each in json.loads(longctx("list", "--json").stdout)["documents"]}
+    assert found == {TITLE, "plain", "Plain", "Мир", "x"}
     assert longctx("verify").exit_code == 0
 
 
-def test_import_of_an_old_archive_under_a_title(longctx, old, tmp_path):
+def test_import_of_an_old_archive_under_any_name(longctx, old, tmp_path):
     file = tmp_path / "Анна.longctx"
     longctx("export", "book", file)
     assert longctx("import", file).exit_code == 0
     shown = json.loads(longctx("show", "Анна", "--json").stdout)
-    assert (shown["title"], shown["format"]) == ("Анна", 3)
+    assert (shown["name"], shown["format"]) == ("Анна", 3)
     longctx("import", file, "--name", "plain")
     assert json.loads(longctx("show", "plain", "--json").stdout)["format"] == 2
 
 
-def test_ingest_keeps_a_title(longctx, tmp_path, model_options):
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("日本語.txt", "日本語"),
+        ("Mo\u0308bel.txt", "Möbel"),
+        ("CON.txt", "CON"),
+        ("War.txt", "War"),
+    ],
+)
+def test_a_document_is_called_after_its_file_in_any_script(longctx, tmp_path, file, name):
+    (tmp_path / file).write_text("the keeper wrote of rain\n" * 3)
+    result = longctx("ingest", tmp_path / file, "--model", "tiny", "--json")
+    assert json.loads(result.stdout)["name"] == name
+    again = longctx("ingest", tmp_path / file, "--model", "tiny")
+    assert again.stdout.startswith(f"{name}: unchanged")
+    [folder] = (tmp_path / "library/documents").iterdir()
+    assert folder.name == folder_of(name)
+    found = longctx("find", "rain", "--doc", name, "--gather-by", "bm25", "--json")
+    assert json.loads(found.stdout)["documents"] == [name]
+
+
+def test_ingest_keeps_a_name(longctx, tmp_path, model_options):
     (tmp_path / "Каштанка.txt").write_text("the keeper wrote of rain\n" * 3)
-    result = longctx("ingest", tmp_path / "Каштанка.txt", *model_options, "--json")
-    done = json.loads(result.stdout)
-    assert (done["title"], done["name"].startswith("document-")) == ("Каштанка", True)
-    again = longctx("ingest", tmp_path / "Каштанка.txt", *model_options)
-    assert again.stdout.startswith(f"{done['name']} (Каштанка): unchanged")
     result = longctx("ingest", tmp_path / "Каштанка.txt", *model_options, "--name", TITLE)
-    assert result.stdout.startswith(f"{NAME} ({TITLE}): complete")
+    assert result.stdout.startswith(f"{TITLE}: complete")
     (tmp_path / "more.txt").write_text("and of salt\n")
     result = longctx("ingest", tmp_path / "more.txt", "--append", TITLE)
-    assert result.stdout.startswith(f"{NAME} ({TITLE}): complete")
-    assert longctx("verify", TITLE).stdout.startswith(f"{NAME}: ok")
+    assert result.stdout.startswith(f"{TITLE}: complete")
+    assert longctx("verify", TITLE).stdout.startswith(f"{TITLE}: ok")
     planned = longctx("ingest", tmp_path / "more.txt", "--dry-run", "--name", TITLE, "--json")
-    assert json.loads(planned.stdout)["name"] == NAME
+    assert json.loads(planned.stdout)["name"] == TITLE
 
 
-def test_each_file_keeps_a_title(longctx, tmp_path, model_options):
+def test_a_file_names_the_document_that_was_made_of_it(longctx, tmp_path, monkeypatch):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "report.html").write_text("<p>the keeper wrote of rain</p>")
+    assert (
+        longctx("ingest", folder / "report.html", "--model", "tiny", "--name", "r").exit_code == 0
+    )
+    monkeypatch.chdir(tmp_path)
+    for named in ("docs/report.html", "./docs/../docs/report.html", folder / "report.html"):
+        found = longctx("find", "rain", "--doc", named, "--gather-by", "bm25", "--json")
+        assert json.loads(found.stdout)["documents"] == ["r"], found.stderr
+    more = folder / "more.txt"
+    more.write_text("and of salt\n")
+    assert longctx("ingest", more, "--append", "docs/report.html").stdout.startswith("r: complete")
+    assert longctx("show", "docs/more.txt").exit_code == 0
+    other = longctx("ingest", more, "--model", "tiny", "--name", "other")
+    assert other.exit_code == 0
+    shared = longctx("show", "docs/more.txt")
+    assert (shared.exit_code, "they are other, r" in shared.stderr) == (2, True)
+    (folder / "reports.html").touch()
+    missed = longctx("show", "docs/reports.html")
+    assert (missed.exit_code, "no document 'docs/reports.html'" in missed.stderr) == (10, True)
+
+
+def test_an_unknown_document_says_the_nearest(longctx, library):
+    for number in range(9):
+        shutil.copytree(library / "documents/book", library / f"documents/volume-{number}")
+    told = longctx("show", "Boook").stderr
+    assert "the nearest name is 'book'" in told
+    assert "volume" not in told
+    told = longctx("show", "日本語").stderr
+    assert "nearest" not in told
+    assert "`longctx list` shows what there is" in told
+
+
+def test_each_file_keeps_its_name(longctx, tmp_path, model_options):
     folder = tmp_path / "in"
     folder.mkdir()
     for name in ("Анна.txt", "Иван.txt", "plain.txt"):
@@ -186,10 +254,10 @@ def test_each_file_keeps_a_title(longctx, tmp_path, model_options):
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "../a", "a\n", "x\0", "—"])
-def test_what_can_be_neither_name_nor_title_is_refused(longctx, library, tmp_path, name):
+def test_what_can_be_no_name_is_refused(longctx, library, tmp_path, name):
     (tmp_path / "a.txt").write_text("rain")
     result = longctx("ingest", tmp_path / "a.txt", "--name", name)
     assert result.exit_code == 2
     assert "cannot be the name" in result.stderr
     assert longctx("rename", "book", name).exit_code == 2
-    assert longctx("show", name).exit_code == 2
+    assert longctx("show", name).exit_code == 10

@@ -67,7 +67,7 @@ def test_every_step_of_an_upgrade_was_killed(upgraded):
 def test_a_renaming_killed_and_done_again(reader, old, settings, tmp_path, fatal):
     library = shutil.copytree(old, tmp_path / "library")
     job = {"library": str(library), "setup": settings}
-    job["rename"] = ["book", NAME, TITLE]
+    job["rename"] = ["book", TITLE]
     killed = reader(**job, fatal=fatal)
     store = Library.open(library)
     [name] = store.names()
@@ -77,4 +77,4 @@ def test_a_renaming_killed_and_done_again(reader, old, settings, tmp_path, fatal
     if name == "book":
         assert killed["code"] == -signal.SIGKILL
         store.rename(*job["rename"])
-    assert store.document(TITLE).manifest.name == NAME
+    assert store.document(TITLE).manifest.folder == NAME

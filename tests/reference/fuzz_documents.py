@@ -647,7 +647,7 @@ def told(manifest: Manifest) -> None:
     details = json.dumps(show_command._details(manifest), allow_nan=False)
     assert "\x1b" not in details
     assert all(isinstance(value, str) for _, value in show_command._facts(manifest))
-    render.one_line(manifest.told)
+    render.one_line(manifest.name)
 
 
 def listed(library: Path) -> None:

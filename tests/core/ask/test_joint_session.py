@@ -234,10 +234,11 @@ def test_a_model_that_is_not_the_documents(several, library):
 def test_all_are_those_that_are_whole_and_the_others_are_named(library):
     (library.path / "documents/d04/manifest.json").write_text("{")
     chosen = candidates.of_all(library)
-    assert chosen.names == sorted({*usual_names(), "attending", "both", "whole"} - {"d04"})
+    assert [*chosen.folders] == sorted({*usual_names(), "attending", "both", "whole"} - {"d04"})
     assert list(chosen.skipped) == ["d04"]
     assert "damaged" in chosen.skipped["d04"]
-    assert candidates.of_names(library, ["d03", "d01", "d03"]).names == ["d03", "d01"]
+    twice = candidates.of_names(library, ["d03", "d01", "d03"])
+    assert [*twice.folders] == ["d03", "d01"]
 
 
 def test_a_library_without_documents(tmp_path):

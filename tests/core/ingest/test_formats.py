@@ -86,15 +86,16 @@ def test_what_nobody_chose_is_what_is_usual_today(old, tmp_path, setup_random):
 
 
 def test_a_title_stays_when_a_document_grows(old, tmp_path, setup_random):
-    old.rename("book", "novel", "Повесть")
+    old.rename("book", "Повесть")
     (tmp_path / "book.txt").write_text("".join(LINES))
     done = append(Job(old.path, [str(tmp_path / "book.txt")], setup_random, "Повесть"))
-    assert (done.name, done.title) == ("novel", "Повесть")
-    assert old.document("novel").manifest.title == "Повесть"
+    assert done.name == "Повесть"
+    assert old.document(done.name).manifest.folder.startswith("document-")
 
 
 def test_a_document_that_is_named_twice_counts_once(old):
-    old.rename("book", "novel", "Повесть")
-    assert of_names(old, ["novel", "Повесть"]).names == ["novel"]
-    with pytest.raises(NotFound, match=r"no document 'Роман'.*it holds novel"):
+    old.rename("book", "Повесть")
+    [folder] = old.names()
+    assert of_names(old, [folder, "Повесть"]).folders == {"Повесть": folder}
+    with pytest.raises(NotFound, match=r"no document 'Роман'.*`longctx list` shows"):
         of_names(old, ["Роман"])

@@ -48,7 +48,7 @@ def manifest(records: list[SourceRecord], skipped: list[dict]) -> Manifest:
     return Manifest(
         format=FORMAT,
         status="reading",
-        name="book",
+        folder="book",
         tokens=3,
         sources=tuple(records),
         shards=(),

@@ -241,9 +241,9 @@ def test_an_independent_writer_of_the_format_is_read(library, new):
     document = library.document("hand")
     assert document.text(*document.span(1, 2)) == b"and by head\n"
     assert document.line(0, 8) == 2
-    assert document.manifest.shown == ("Рука" if new else "hand")
+    assert document.manifest.name == ("Рука" if new else "hand")
     assert document.manifest.units == "document"
-    assert library.name_of("Рука" if new else "hand") == "hand"
+    assert library.folder_named("Рука" if new else "hand") == "hand"
     assert (
         document.manifest.to_json()
         == json.dumps(json.loads((folder / "manifest.json").read_text()), sort_keys=True, indent=1)

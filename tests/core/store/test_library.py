@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from small_documents import (
@@ -23,6 +24,7 @@ from longctx.core.common.errors import LongctxError, NotFound, StateMismatch, Us
 from longctx.core.store import library as library_module
 from longctx.core.store.confined import Confined
 from longctx.core.store.library import Library
+from longctx.core.store.naming import require_name
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 
@@ -55,6 +57,7 @@ import sys
 from pathlib import Path
 from longctx.core.store import library as library_module
 from longctx.core.store.library import Library
+from longctx.core.store.naming import require_name
 print(flush=True)
 sys.stdin.readline()
 for number in range(40):
@@ -101,8 +104,14 @@ def test_documents_and_latest(library):
     found = {manifest.name: manifest for manifest in library.documents()}
     assert [found[name].status for name in "abc"] == ["damaged", "complete", "complete"]
     assert "manifest.json" in found["a"].report["error"]
-    with pytest.raises(NotFound, match="it holds a, b, c"):
+    with pytest.raises(NotFound, match="`longctx list` shows"):
         library.document("d")
+
+
+def can_be(name):
+    """Whether a document may be called so, in a folder of another name."""
+    with suppress(UsageError):
+        return bool(require_name(name))
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
@@ -115,7 +124,7 @@ def test_hostile_names_are_refused(library, name):
     for refused in (
         lambda: library.remove(name),
         lambda: library.rename(name, "new"),
-        lambda: library.rename("book", name),
+        *([] if can_be(name) else [lambda: library.rename("book", name)]),
     ):
         with pytest.raises(
             (UsageError, NotFound), match=r"cannot be the name|no document"
@@ -246,7 +255,7 @@ def test_remove(library):
     write(library, "other")
     library.remove("book")
     assert [manifest.name for manifest in library.documents()] == ["other"]
-    with pytest.raises(NotFound, match="it holds other"):
+    with pytest.raises(NotFound, match="`longctx list` shows"):
         library.remove("book")
     with library.writer("book", HEADER):
         pass

@@ -1,60 +1,86 @@
-"""Titles in any script, and the safe names that are made of them."""
+"""Names of documents in any script, and names of folders that every system can have."""
 
 import unicodedata
 
 import pytest
 from small_documents import HOSTILE_NAMES
 
-from longctx.core.store.naming import NAME, TITLE, called, called_after, is_title, named
+from longctx.core.common.errors import UsageError
+from longctx.core.store.naming import (
+    NAME,
+    TITLE,
+    called_after,
+    folder_of,
+    is_title,
+    name_from,
+    require_name,
+)
 
-TITLES = {
-    "book": ("book", None),
-    "-novel.2": ("-novel.2", None),
-    "War & Peace": ("War---Peace", "War & Peace"),
-    "résumé": ("resume", "résumé"),
-    "Война и мир": ("document-f83d61d9", "Война и мир"),
-    "книга 2": ("2-0b2ba936", "книга 2"),
-    "日本語": ("document-77710aed", "日本語"),
+FOLDERS = {
+    "book": "book",
+    "-novel.2": "-novel.2",
+    "War & Peace": "war-peace-",
+    "résumé": "resume-",
+    "Möbel": "mobel-",
+    "Война и мир": "document-f83d61d9",
+    "книга 2": "2-0b2ba936",
+    "日本語": "document-77710aed",
+    "Book": "book-",
+    "a.": "a-",
+    "con": "con-",
+    "NUL": "nul-",
+    "com1.txt": "com1-txt-",
+    "lpt9": "lpt9-",
+    "x" * 101: "xxx",
 }
+SAME = {"book", "-novel.2"}
 
 
-@pytest.mark.parametrize("text", TITLES)
-def test_what_a_document_is_called_so_has_for_name_and_title(text):
-    assert called(text) == TITLES[text]
-    assert called(unicodedata.normalize("NFD", text)) == TITLES[text]
-
-
-@pytest.mark.parametrize("text", [*TITLES, *HOSTILE_NAMES, "\udcff", "\x1b[31m", "é" * 300, "-"])
-def test_every_text_comes_to_a_name_and_a_title_that_can_be(text):
-    name, title = named(text)
-    assert NAME.fullmatch(name)
-    assert title is None or is_title(title)
-    if title and not {"/", "\\"} & {*title}:  # a path can be a title, but no user's
-        assert called(title) == (name, title)
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_is_called_as_its_document_where_that_is_safe(name):
+    assert require_name(unicodedata.normalize("NFD", name)) == name
+    folder = folder_of(name)
+    assert folder.startswith(FOLDERS[name])
+    assert (folder == name) == (name in SAME)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "..", "a/b", "../a", "a\\b", "a\n", "\udcff", "x\0", "—", "/"]
+    "text", [*FOLDERS, *HOSTILE_NAMES, "\udcff", "\x1b[31m", "é" * 300, "-", "CON.x.", "ﬀ", "İ"]
 )
-def test_what_can_be_no_title_is_left_for_the_library_to_refuse(text):
-    assert called(text) == (text, None)
-    assert not NAME.fullmatch(text)
+def test_every_text_comes_to_a_name_and_a_folder_that_can_be(text):
+    name = name_from(text)
+    assert is_title(name)
+    folder = folder_of(name)
+    assert NAME.fullmatch(folder)
+    assert folder == folder.lower()
+    assert not folder.endswith(".")
+    assert folder_of(folder) == folder
+
+
+@pytest.mark.parametrize(
+    "text", ["", "..", "a/b", "../a", "a\\b", "a\n", "\udcff", "x\0", "—", "/", "я" * (TITLE + 1)]
+)
+def test_what_can_be_no_name_is_refused(text):
+    with pytest.raises(UsageError, match=r"cannot be the name of a document.*Choose another"):
+        require_name(text)
 
 
 def test_names_that_lose_letters_are_told_apart():
-    lost = ["Том 1", "Часть 1", "1", "x" * 101, "x" * 102, "章 1"]
-    assert len({called(text)[0] for text in lost}) == len(lost)
+    lost = ["Том 1", "Часть 1", "1", "x" * 101, "x" * 102, "章 1", "Book", "BOOK", "book", "bôok"]
+    assert len({folder_of(text) for text in lost}) == len(lost)
 
 
-def test_a_title_is_of_some_length():
+def test_a_name_is_of_some_length():
     assert is_title("я" * TITLE)
     assert not is_title("я" * (TITLE + 1))
-    assert len(named("я" * 500)[1]) == TITLE
+    assert len(name_from("я" * 500)) == TITLE
 
 
 def test_a_document_is_called_after_its_file_without_the_ending(tmp_path):
     (tmp_path / "Каштанка.d").mkdir()
-    assert called_after("in/Каштанка.txt") == called("Каштанка")
-    assert called_after(str(tmp_path / "Каштанка.d")) == called("Каштанка.d")
-    assert called_after("x.tar.gz") == ("x", None)
-    assert called_after("-") == ("stdin", None)
+    assert called_after("in/Каштанка.txt") == "Каштанка"
+    assert called_after(str(tmp_path / "Каштанка.d")) == "Каштанка.d"
+    assert called_after("x.tar.gz") == "x"
+    assert called_after("-") == "stdin"
+    assert called_after(unicodedata.normalize("NFD", "Möbel.txt")) == "Möbel"
+    assert called_after("日本語.txt") == "日本語"

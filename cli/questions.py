@@ -1,6 +1,7 @@
 """Questions from a file or from standard input, one by one as they arrive.
 
-Three forms: plain text (one question a line), JSON lines, and YAML as in samples/questions/.
+Three forms: plain text (one question a line), JSON lines, and YAML as in samples/questions/. In
+files a line that begins with `#` is a comment.
 """
 
 import sys
@@ -37,7 +38,7 @@ def from_file(path: Path) -> list[str]:
         raise UsageError(
             f"cannot read '{path}'", error.strerror or str(error), "Check --questions."
         ) from error
-    lines = list(_lines(text.splitlines()))
+    lines = [line for line in _lines(text.splitlines()) if not line.startswith("#")]
     if path.suffix == ".jsonl":
         return [_json_question(line, path) for line in lines]
     if path.suffix in (".yaml", ".yml"):

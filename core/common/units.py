@@ -57,7 +57,7 @@ def parse_bytes(text: str) -> int:
 def show_bytes(count: int) -> str:
     """Bytes for people: 999,999 bytes, 12.3 MB, 4.56 GB; small ones exact."""
     if count < 10**6:
-        return f"{count:,} bytes"
+        return f"{count:,} {'byte' if count == 1 else 'bytes'}"
     return f"{count / 1e6:.1f} MB" if count < 10**9 else f"{count / 1e9:.2f} GB"
 
 

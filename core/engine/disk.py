@@ -5,6 +5,7 @@ Estimates before a run; the store handles writes to a full disk.
 
 from longctx.core.common.device import free_memory
 from longctx.core.common.errors import LongctxError
+from longctx.core.common.units import show_bytes
 from longctx.core.contracts.memory import Held
 from longctx.core.contracts.method import Method
 from longctx.core.engine.setup import Engine
@@ -60,8 +61,8 @@ def _require_memory(engine: Engine, method: Method, tokens: int) -> None:
         beside = held.host or held.device
         raise LongctxError(
             "no room in memory",
-            f"keys and values of about {tokens:,} tokens need {beside / 1e9:.2f} GB of it, "
-            f"{(free_memory('cpu') or 0) / 1e9:.2f} GB are free",
+            f"keys and values of about {tokens:,} tokens need {show_bytes(beside)} of it, "
+            f"{show_bytes(free_memory('cpu') or 0)} are free",
             "Keep them in half the bytes (--kv-dtype int8), or use --method reform.",
         )
 
@@ -78,8 +79,8 @@ def _refuse(store: Library, sources: list[Source], needed: int, room: int, where
         size = sum(source.expected_size or 0 for source in sources)
         raise LongctxError(
             f"no room in the library '{store.path}'",
-            f"the state of {size / 1e9:.2f} GB of text needs about {needed / 1e9:.2f} GB, "
-            f"{max(room, 0) / 1e9:.2f} GB {where}",
+            f"the state of {show_bytes(size)} of text needs about {show_bytes(needed)}, "
+            f"{show_bytes(max(room, 0))} {where}",
             "Free some space, or name a library on another disk with --library.",
         )
 

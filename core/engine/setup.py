@@ -22,6 +22,7 @@ from longctx.core.common.device import (
 )
 from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.common.telemetry import facts, stage
+from longctx.core.common.units import show_bytes
 from longctx.core.contracts.memory import Place, Rows, Snapshot, Stored
 from longctx.core.contracts.method import Method, Way
 from longctx.core.decode import policies
@@ -268,8 +269,8 @@ def memory_told(engine: Engine, remedy: str) -> Iterator[None]:
         peak, free = peak_memory(engine.device) or 0, free_memory(engine.device) or 0
         raise LongctxError(
             f"out of memory on {engine.device}",
-            f"the model's weights take {weights / 1e9:.2f} GB in {dtype_name(engine.dtype)}, this "
-            f"process held up to {peak / 1e9:.2f} GB, and {free / 1e9:.2f} GB are free",
+            f"the model's weights take {show_bytes(weights)} in {dtype_name(engine.dtype)}, this "
+            f"process held up to {show_bytes(peak)}, and {show_bytes(free)} are free",
             f"{remedy} Or use --dtype bf16, a smaller model, or another --device.",
         ) from error
 

@@ -30,6 +30,7 @@ from longctx.core.common import file_limits
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.regular_files import read_json
 from longctx.core.common.telemetry import notice, stage
+from longctx.core.common.units import show_bytes
 from longctx.core.model import small
 from longctx.core.model.gguf.parts import parts
 from longctx.core.model.weights import WHOLE, digest, file_digest, sha256_of
@@ -301,7 +302,7 @@ def _no_room(name: str, home: Path, error: OSError) -> LongctxError:
     why = error.strerror or str(error)
     with suppress(OSError):
         free = shutil.disk_usage(home).free
-        why += f": {free / 1e9:.2f} GB are free in '{home}'"
+        why += f": {show_bytes(free)} are free in '{home}'"
     return LongctxError(
         f"cannot convert model {name!r}", why, "Make room there, or name a folder with TMPDIR."
     )

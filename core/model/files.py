@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from longctx.core.common import libraries
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.foreign import LONGEST, REMEDY, foreign
+from longctx.core.common.units import show_bytes
 from longctx.core.model import converted, known, small, wrong
 from longctx.core.model.architectures import language_model, require_known
 from longctx.core.model.converted import Converted
@@ -435,6 +436,6 @@ def require_fit(files: ModelFiles, device: str, dtype: "torch.dtype", free: int 
     if free is not None and needed > free:
         raise LongctxError(
             f"model {files.name!r} does not fit on {device}",
-            f"its weights need {needed / 1e9:.2f} GB in {dtype}, {free / 1e9:.2f} GB are free",
+            f"its weights need {show_bytes(needed)} in {dtype}, {show_bytes(free)} are free",
             "Use a smaller model, --dtype bf16, or another --device.",
         )

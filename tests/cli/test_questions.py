@@ -10,6 +10,7 @@ from longctx.core.common.errors import UnreadableInput, UsageError
     ("name", "text"),
     [
         ("q.txt", "\ufeffwho?\n\n  when? \r\n"),
+        ("q.txt", "\ufeff# of the book\nwho?\n  #why?\nwhen?\n"),
         ("q.jsonl", '{"question": "who?", "answer": 1}\n\n{"question": "when?"}\n'),
         ("q.yaml", "document: x\nquestions:\n- question: who?\n  line: 3\n- {question: 'when?'}\n"),
         ("q.yml", "questions: [{question: 'who?'}, {question: 'when?'}]"),

@@ -303,6 +303,9 @@ def warn_of_search(values: dict[str, Any]) -> None:
     _warn_of_state(values["documents"], values["state"])
 
 
+NAMED = 20  # documents that are named where some were left out; --json names all
+
+
 def _warn_of_doubt(found: str, documents: Sequence[str]) -> None:
     if found == "no":
         who = "the documents seem" if len(documents) > 1 else "the document seems"
@@ -320,7 +323,9 @@ def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:
     left_out = state.get("left_out")
     if left_out:
         asked = f"{counted(len(documents), 'document')} asked, {left_out:,} left out"
-        note(f"{asked}: {', '.join(documents)}")
+        names = state["not_asked"]
+        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+        note(f"{asked}: {', '.join(names[:NAMED])}{more}")
 
 
 def warn_of_answer(answer: "Answer") -> None:

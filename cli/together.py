@@ -14,6 +14,7 @@ from longctx.core.common.errors import UsageError
 if TYPE_CHECKING:
     from longctx.core.ask.asking import Asking
     from longctx.core.ask.candidates import Candidates
+    from longctx.core.ask.joint_session import JointSession
     from longctx.core.store.document import Document
     from longctx.core.store.manifest import Manifest
 
@@ -104,6 +105,8 @@ def open_documents(
             if manifest.status != "complete":
                 read = f"{manifest.tokens:,} tokens"
                 render.note(f"{manifest.name} is not finished: only its first {read} count")
+        for name in session.skipped.keys() - chosen.skipped.keys():
+            render.note(f"{name} is left out: it {session.skipped[name]}")
         for source in session.changed:
             name = render.one_line(source)
             render.note(f"{name} has changed since it was read; answers are from what was read")
@@ -112,7 +115,7 @@ def open_documents(
 
 def _opened_together(
     chosen: "Candidates", max_docs: int, gather_by: str | None, choices: dict[str, Any]
-) -> "Asking":
+) -> "JointSession":
     """A session; its first files are read while the model's libraries are imported."""
     from longctx.core.common import cores
     from longctx.core.common.read_ahead import ReadAhead

@@ -70,9 +70,10 @@ def of_names(
 def of_all(library: Library, partial: bool = False) -> Candidates:
     """All documents of a library, by name; those that cannot be asked are skipped with a reason.
 
+    Of documents of several models, those of the model that read most of them are asked.
+
     Raises:
         NotFound: no document can be asked.
-        StateMismatch: one was read with a different model from the first.
     """
     found: dict[str, Manifest] = {}  # by folder
     skipped: dict[str, str] = {}
@@ -91,8 +92,9 @@ def of_all(library: Library, partial: bool = False) -> Candidates:
             told,
             "Run `longctx ingest` first",
         )
-    manifests = tuple(sorted(found.values(), key=lambda manifest: manifest.name))
-    return Candidates(library, _of_one_model(manifests), partial, named=False, skipped=skipped)
+    chosen = sorted(found.values(), key=lambda manifest: manifest.name)
+    manifests = _of_the_usual_model(chosen, skipped)
+    return Candidates(library, manifests, partial, named=False, skipped=skipped)
 
 
 def why_gone(error: LongctxError) -> str:
@@ -112,12 +114,30 @@ def _unfit(manifest: Manifest, partial: bool) -> str:
 def _of_one_model(manifests: tuple[Manifest, ...]) -> tuple[Manifest, ...]:
     first = manifests[0]
     for manifest in manifests[1:]:
-        differing = [part for part in FINGERPRINT if manifest.model[part] != first.model[part]]
-        if differing:
+        if why := _of_another_model(manifest, first):
             raise StateMismatch(
                 f"'{manifest.name}' cannot be asked together with '{first.name}'",
-                f"it was read with the model {manifest.model['name']}, which has another "
-                f"{' and '.join(differing)} than {first.model['name']}",
+                f"it {why}",
                 "Name documents of one model with --doc, or ingest it again with --replace",
             )
     return manifests
+
+
+def _of_the_usual_model(manifests: list[Manifest], skipped: dict[str, str]) -> tuple[Manifest, ...]:
+    """Those of the model that read most of them; the others are added to `skipped`."""
+    models = [tuple(manifest.model[part] for part in FINGERPRINT) for manifest in manifests]
+    first = manifests[models.index(max(models, key=models.count))]
+    whys = {manifest.name: _of_another_model(manifest, first) for manifest in manifests}
+    skipped.update({name: why for name, why in whys.items() if why})
+    return tuple(manifest for manifest in manifests if not whys[manifest.name])
+
+
+def _of_another_model(manifest: Manifest, first: Manifest) -> str:
+    """Why a document cannot be asked beside the first; empty if it can."""
+    differing = [part for part in FINGERPRINT if manifest.model[part] != first.model[part]]
+    if not differing:
+        return ""
+    return (
+        f"was read with the model {manifest.model['name']}, which has another "
+        f"{' and '.join(differing)} than {first.model['name']}"
+    )

@@ -91,7 +91,7 @@ class JointSession(Asking):
             self.engine.files.tokenizer.backend_tokenizer, self.engine.files.config.vocab_size
         )
         if len(candidates.manifests) <= self._max_docs:
-            self._opened([*candidates.folders])
+            self._opened([name for name in candidates.folders if name not in self.skipped])
         _ = self.engine.answering.decoder
         self._kept = KeptRows(self.engine.device)
 
@@ -112,15 +112,26 @@ class JointSession(Asking):
         return [name for names in self._changed.values() for name in names]
 
     def _require_gathered(self, gather_by: str | None, finding: bool = False) -> None:
-        """Refuses documents that answer by recall."""
-        if self.engine.answerer is not None and not finding:
-            refuse_recall(self.engine, self._candidates.manifests, gather_by)
+        """Refuses documents that answer by recall if they are named, else leaves them out."""
         if gather_by not in (None, METHOD) or (finding and gather_by is None):
             return
-        for manifest in self._candidates.manifests:
-            name = self.engine.asked_with or manifest.method
-            if issubclass(methods.load(name).Method, Recallable):
-                raise alone(manifest.name, name)
+        manifests = self._candidates.manifests
+        recalled = {
+            manifest.name: name for manifest in manifests if (name := self._recall(manifest))
+        }
+        optional = not self._candidates.named and len(recalled) < len(manifests)
+        if self.engine.answerer is not None and not finding and not optional:
+            refuse_recall(self.engine, manifests, gather_by)
+        for document, name in recalled.items():
+            error = alone(document, name)
+            if not optional:
+                raise error
+            self.skipped.setdefault(document, f"can only be asked alone: {error.why}")
+
+    def _recall(self, manifest: Manifest) -> str:
+        """The method by which a document would be answered from what was kept; empty if none."""
+        name = self.engine.asked_with or manifest.method
+        return name if issubclass(methods.load(name).Method, Recallable) else ""
 
     def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:
         self._require_gathered(gather_by, finding)
@@ -221,8 +232,9 @@ class JointSession(Asking):
         parts = split(chosen, [manifest.tokens for manifest in manifests])
         asked = [_asked(*pair) for pair in zip(manifests, parts, strict=True)]
         skipped = [{"name": name, "why": why} for name, why in self.skipped.items()]
-        left_out = len(self._candidates.manifests) - len(asked)
-        more = {"asked": asked, "left_out": left_out, "skipped": skipped}
+        names = {part["name"] for part in asked}
+        others = [name for name in self._candidates.names if name not in names]
+        more = {"asked": asked, "left_out": len(others), "not_asked": others, "skipped": skipped}
         return super()._state(way, chosen) | more
 
 

@@ -18,7 +18,7 @@ SAMPLES = Path(__file__).parents[2] / "samples"
 QUESTION = "who wrote of the boat?"
 PLACE = re.compile(r"(\w+): .*?(\w+)\.txt:\d+: ")
 ASKED_STATE = {"answer_model", "read"}
-EXTRA_STATE = {"asked", "left_out", "skipped"}
+EXTRA_STATE = {"asked", "left_out", "not_asked", "skipped"}
 USUAL_STATE = {
     *("without_embeddings", "counted_again"),
     *("reused_tokens", "status", "changed_sources", "checked_bytes", "method", "gathered_by"),
@@ -130,7 +130,9 @@ def test_documents_are_settings_too(asking, monkeypatch, tmp_path):
 def test_more_documents_than_are_asked_are_told(asking):
     result = asking("find", "salt for the keeper", "--all", "--max-docs", 1)
     assert result.exit_code == 0
-    assert re.search(r"^1 document asked, 1 left out: (letter|book)$", result.stderr, re.M)
+    told = re.search(r"^1 document asked, 1 left out: (letter|book)$", result.stderr, re.M)
+    assert told
+    assert f"{told[1]}.txt" not in result.stdout
     told = json.loads(asking("find", "salt", "--all", "--max-docs", 1, "--json").stdout)
     assert (len(told["documents"]), told["state"]["left_out"]) == (1, 1)
 
@@ -161,13 +163,28 @@ def test_mistakes(asking, args, code, said):
         assert said in result.stderr
 
 
-@pytest.mark.parametrize("which", [BOTH, ["--all"]])
-def test_documents_of_two_models_are_refused(asking, library, which):
+def test_documents_of_two_models_are_refused_if_named_and_left_out_of_all(asking, library):
     forge(library / "documents/letter", lambda data: data["model"].update(config="0" * 64))
-    result = asking("ask", QUESTION, *which)
+    result = asking("ask", QUESTION, *BOTH)
     assert (result.exit_code, result.stdout) == (13, "")
-    assert "letter" in result.stderr
     assert "another config" in result.stderr
+    result = asking("find", QUESTION, "--all", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["documents"] == ["book"]
+    assert re.search(r"^letter is left out: it was read with the model .*config", result.stderr)
+
+
+def test_what_can_only_be_asked_alone_is_left_out_of_all(asking, longctx, library, model_options):
+    source = library.parent / "recalled.txt"
+    source.write_text("news of salt came home with the keeper\n" * 9)
+    read = longctx("ingest", source, *model_options, "--method", "streaming")
+    assert read.exit_code == 0, read.output
+    named = asking("ask", QUESTION, "--doc", "book", "--doc", "recalled")
+    assert (named.exit_code, named.stdout) == (2, "")
+    result = asking("ask", QUESTION, "--all", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["documents"] == ["book", "letter"]
+    assert re.search(r"^recalled is left out: it can only be asked alone", result.stderr, re.M)
 
 
 def test_many_questions_and_a_conversation(asking, monkeypatch):

@@ -187,7 +187,7 @@ def explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, LongctxError):
         return error.exit_code, str(error)
     if isinstance(error, typer.TyperException):
-        return error.exit_code, error.format_message() + _help_hint(error)
+        return error.exit_code, error.format_message() + _origin(error) + _help_hint(error)
     if isinstance(error, typer.Abort):
         return 1, "aborted"
     if is_memory(error):
@@ -286,6 +286,19 @@ def _log_end(current: Run, error: BaseException | None) -> None:
     _log.info("%s after %.2f s", how, current.seconds)
     if error is not None:
         _log.debug("where it was", exc_info=error)
+
+
+def _origin(error: Any) -> str:
+    """The line of the config file that a wrong value is from; empty if it is not from there."""
+    ctx, option = getattr(error, "ctx", None), getattr(error, "param", None)
+    if ctx is None or option is None:
+        return ""
+    source = ctx.get_parameter_source(option.name)
+    if source is None or source.name != "DEFAULT_MAP":
+        return ""
+    words = ctx.command_path.split()
+    place = settings.where_from(option.opts[0].removeprefix("--"), words[1] if words[1:] else "")
+    return f"\nThe value is from {place}."
 
 
 def _help_hint(error: Any) -> str:

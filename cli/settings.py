@@ -5,6 +5,7 @@ table named after a command for that command only. Unknown keys are errors.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,27 @@ def _settings(command: Any) -> dict[str, Any]:
     for inner in _inner(command).values():
         found |= _settings(inner)
     return found
+
+
+def where_from(key: str, command: str) -> str:
+    """Where the config file has a value, as `'config.toml', line 3`.
+
+    Args:
+        key: the flag, without dashes.
+        command: the command that took it; its own table takes precedence.
+    """
+    from longctx.core.common import file_limits
+    from longctx.core.common.regular_files import read_text
+
+    path, table, found = config_path(), "", {}
+    for number, line in enumerate(read_text(path, file_limits.CONFIG).splitlines(), 1):
+        if header := re.match(r"\s*\[\s*\"?([\w-]+)\"?\s*\]", line):
+            table = header[1]
+        named = re.match(r"\s*\"?([\w-]+)\"?\s*=", line)
+        if named and named[1].replace("_", "-") == key:
+            found[table] = number
+    line = found.get(command) or found.get("")
+    return f"'{path}', line {line}" if line else f"'{path}'"
 
 
 def _inner(command: Any) -> Commands:

@@ -97,3 +97,14 @@ def test_how_keys_and_values_are_kept_is_no_setting(longctx, config):
     config('kv-dtype = "int8"\n')
     result = longctx("ingest", "book.txt")
     assert "unknown key 'kv-dtype'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("threads = 2\n\nlimit = 'x'\n", 3), ("limit = 3\n[find]\n\nlimit = 'x'\n", 4)],
+)
+def test_a_wrong_value_names_the_file_and_the_line(longctx, tmp_path, text, line):
+    (tmp_path / "config.toml").write_text(text)
+    result = longctx("find", "rain")
+    assert result.exit_code == 2
+    assert f"config.toml', line {line}." in result.stderr

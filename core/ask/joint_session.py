@@ -233,7 +233,7 @@ class JointSession(Asking):
         asked = [_asked(*pair) for pair in zip(manifests, parts, strict=True)]
         skipped = [{"name": name, "why": why} for name, why in self.skipped.items()]
         names = {part["name"] for part in asked}
-        others = [name for name in self._candidates.names if name not in names]
+        others = [name for name in self._candidates.folders if name not in names]
         more = {"asked": asked, "left_out": len(others), "not_asked": others, "skipped": skipped}
         return super()._state(way, chosen) | more
 

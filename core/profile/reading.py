@@ -51,7 +51,9 @@ class Reading:
             if value is not None and value < 1:
                 raise UsageError(f"`{name}` is {value}", "", "Write 1 or more, or leave it out.")
         if self.reranked < 0:
-            raise UsageError(f"`reranked` is {self.reranked}", "", "Write a number of passages, or 0.")
+            raise UsageError(
+                f"`reranked` is {self.reranked}", "", "Write a number of passages, or 0."
+            )
         if not 0 <= self.refusal <= 1:
             raise UsageError(f"`refusal` is {self.refusal}", "", "Write a probability.")
         for name, known in (("window", WINDOWS), ("order", ORDERS)):

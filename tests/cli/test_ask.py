@@ -447,7 +447,7 @@ def test_ctrl_c_ends_an_answer_and_the_conversation_goes_on(asking, interrupt, m
         (["ask", " "], 2, "empty"),
         (["ask", "news of rain " * 300], 2, "no room"),
         (["ask", "who?", "--doc", "none"], 10, "'none'"),
-        (["ask", "who?", "--doc", "../x"], 2, "'../x'"),
+        (["ask", "who?", "--doc", "../x"], 10, "'../x'"),
         (["ask", "who?", "--library", "none"], 10, "no library"),
         (["ask", "who?", "--temperature", "-1"], 2, "temperature"),
         (["ask", "who?", "--top-p", "0"], 2, "top-p"),

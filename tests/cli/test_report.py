@@ -86,7 +86,7 @@ def test_several_questions_are_a_list(longctx, report):
 def test_a_run_that_fails(longctx, library, report):
     result = longctx("show", "nothing\x1b[31m", "--report", report.file, "--json")
     told = report.read()
-    assert told["exit_code"] == result.exit_code == 2
+    assert told["exit_code"] == result.exit_code == 10
     assert told["error"] == json.loads(result.stderr)["error"]
     assert told["result"] is None
     assert longctx("show", "nothing", "--report", report.file).exit_code == 10

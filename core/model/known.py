@@ -142,7 +142,7 @@ class KnownTokenizer:
         return self._made
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name.startswith("__") or name in ("_make", "_made"):  # while it is copied, or made
             raise AttributeError(name)
         return getattr(self._whole(), name)
 

@@ -23,14 +23,14 @@ class Reading:
         tokens: prefix and gathered tokens that the model reads well, separators included; None: the
             method's `gather`.
         passages: the most passages; None: as many as fit.
-        reranked: windows that the model reads one at a time before, to put those first in which
-            it finds an answer; 0: none. It must have learnt to say that a text has none.
         window: tokens of a window before it is grown to whole sentences, one of WINDOWS.
         order: of the passages, one of ORDERS.
         separator: text between two passages.
         quote: answers are stretches of the passages.
         refusal: probability of "not in the text" from which that may be the answer, if the model
             learnt to say so; below it the likeliest other answer is given. 0: always.
+        reranked: windows that the model reads one at a time before, to put those first in which
+            it finds an answer; 0: none. It must have learnt to say that a text has none.
 
     Raises:
         UsageError: a value is out of range.
@@ -38,12 +38,12 @@ class Reading:
 
     tokens: int | None = None
     passages: int | None = None
-    reranked: int = 0
     window: int = 2 * UNIT
     order: str = DOCUMENT
     separator: str = ""
     quote: bool = False
     refusal: float = 0.0
+    reranked: int = 0
 
     def __post_init__(self) -> None:
         for name in ("tokens", "passages"):

@@ -63,7 +63,7 @@ def test_help_and_readme_lead_to_it(longctx):
         (("rm", "book"), 2),
         (("rm", "nothing", "--yes"), 10),
         (("show", "nothing"), 10),
-        (("show", "no/name"), 2),
+        (("show", "no/name"), 10),
         (("ask", "who?", "--doc", "nothing"), 10),
         (("find", "who?", "--doc", "nothing"), 10),
         (("ask",), 2),

@@ -79,7 +79,7 @@ def test_kept_it_is_a_document_like_others(asking, longctx, tmp_path, passing):
     first = asking(QUESTION, "--text", "-", "--keep", "My notes", input=NOTES)
     assert first.exit_code == 0, first.output
     (told,) = json.loads(longctx("list", "--json").stdout)["documents"]
-    assert (told["name"], told["title"], told["status"]) == ("My-notes", "My notes", "complete")
+    assert (told["name"], told["title"], told["status"]) == ("My notes", "My notes", "complete")
     assert asking(QUESTION, "--doc", "My notes").stdout == first.stdout
     again = asking(QUESTION, "--text", "-", "--keep", "My notes", input="other text\n")
     assert (again.exit_code, again.stdout) == (2, "")

@@ -188,7 +188,9 @@ def test_what_can_only_be_asked_alone_is_left_out_of_all(asking, longctx, librar
 
 
 def test_many_questions_and_a_conversation(asking, monkeypatch):
-    lines = asking("ask", "-", *BOTH, input="who?\nwhat news did the keeper bring?\n").stdout.splitlines()
+    lines = asking(
+        "ask", "-", *BOTH, input="who?\nwhat news did the keeper bring?\n"
+    ).stdout.splitlines()
     values = [json.loads(line) for line in lines]
     assert [value["documents"] for value in values] == [["letter", "book"]] * 2
     monkeypatch.setattr(render, "can_ask", lambda: True)

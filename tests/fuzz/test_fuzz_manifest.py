@@ -108,8 +108,8 @@ def require_sound(library: Path) -> None:
     with redirect_stdout(out), redirect_stderr(err):
         list_command.run(library=library, json=False)
         list_command.run(library=library, json=True)
-        render.print_json(show_command._details(manifest))
-        render.facts(show_command._facts(manifest))
+        render.print_json(show_command._details(manifest, list_command.summary(manifest)))
+        render.facts(show_command._facts(manifest, list_command.summary(manifest)))
     assert recorded(manifest)
     assert "\x1b" not in out.getvalue()
 

@@ -644,9 +644,10 @@ def told(manifest: Manifest) -> None:
     from longctx.core.engine.choice import recorded
 
     assert recorded(manifest)
-    details = json.dumps(show_command._details(manifest), allow_nan=False)
+    told_of = list_command.summary(manifest)
+    details = json.dumps(show_command._details(manifest, told_of), allow_nan=False)
     assert "\x1b" not in details
-    assert all(isinstance(value, str) for _, value in show_command._facts(manifest))
+    assert all(isinstance(value, str) for _, value in show_command._facts(manifest, told_of))
     render.one_line(manifest.name)
 
 

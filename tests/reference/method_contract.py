@@ -148,5 +148,5 @@ def require_same_answer(one: dict, other: dict) -> None:
 
 
 def _files(library: Path, name: str) -> dict[str, bytes]:
-    folder = library / "documents" / name
+    folder = library / "documents" / Library.open(library).folder_named(name)
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}

@@ -267,7 +267,7 @@ def test_more_than_the_memory_is_refused_before_anything_is_read(
     setup = dataclasses.replace(setup_random, method="reattention")
     monkeypatch.setattr(disk, "free_memory", lambda device: 100_000)
     assert not plan(Job(library, [book], setup)).fits
-    with pytest.raises(LongctxError, match=r"no room in memory.*0\.00 GB are free.*int8"):
+    with pytest.raises(LongctxError, match=r"no room in memory.*are free.*int8"):
         ingest(library, [book], setup)
     assert not list((library / "documents").glob("*"))
 

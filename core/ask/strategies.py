@@ -359,9 +359,12 @@ class Gatherer(ABC):
         return next(fitting, found[-1])
 
     def _reranked(self, ranked: Ranked, question: Question) -> Ranked:
-        """Windows in the order that the model which answers gives them, if its profile says so."""
+        """Windows in the order of the model that answers, where another one found them.
+
+        Its profile says how many. What it found itself it has compared with the question already.
+        """
         most = self._composer.reading.reranked
-        if not most:
+        if not most or self._composer.engine is self._engine:
             return ranked
         asked = self._asked(question)
         return reranked(ranked, self.documents, self._composer, asked, most)

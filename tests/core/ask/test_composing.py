@@ -14,6 +14,7 @@ from longctx.core.ask import candidates, strategies
 from longctx.core.ask.asking import Asking
 from longctx.core.ask.joint_session import JointSession
 from longctx.core.ask.refusing import first_tokens
+from longctx.core.ask.reranking import reranked
 from longctx.core.ask.session import Session
 from longctx.core.ingest.ingest import ingest
 from longctx.core.passages.sentences import grown
@@ -201,7 +202,7 @@ def test_a_state_of_one_number_format_is_asked_in_another(tmp_path, setup, read,
 
 
 def test_the_windows_in_which_the_model_finds_an_answer_come_first(opened, prompts, model_folder):
-    session = opened("passages: 2, reranked: 4, tokens: 400", "long")
+    session = opened("", "long")
     engine, way = session.engine, session._way(QUESTION, None)
     asked = strategies.Question(*engine.prompt.question(QUESTION), 2, words=QUESTION)
     ranked, taken = way.ranked(asked), []
@@ -224,15 +225,16 @@ def test_the_windows_in_which_the_model_finds_an_answer_come_first(opened, promp
     total = standardised(found) + standardised(odds)
     order = total.argsort(descending=True).tolist()
     assert order != sorted(order)  # by chance of this model; else reranking would show nothing
-    begun = way.begin(asked, lambda: None).found()
-    best = (-begun.ranked.scores).argsort(kind="stable")[:4].tolist()
+    again = reranked(ranked, way.documents, way._composer, asked.ids, 4)
+    best = (-again.scores).argsort(kind="stable")[:4].tolist()
     assert best == [taken[number][0] for number in order]
-    assert begun.passages[0][0] <= runs[order[0]][0] < runs[order[0]][1] <= begun.passages[0][1]
+    rest = [w for w in (-again.scores).argsort(kind="stable").tolist() if w not in best]
+    assert rest == [w for w in (-ranked.scores).argsort(kind="stable").tolist() if w not in best]
 
 
-def test_a_document_that_is_read_whole_is_not_reranked(opened, prompts):
-    plain = opened("", "short").ask(QUESTION, sampling=FEW)
-    answer = opened("passages: 1, reranked: 4", "short").ask(QUESTION, sampling=FEW)
+def test_what_the_model_found_itself_is_not_reranked(opened, prompts):
+    plain = opened("passages: 2, tokens: 200", "long").ask(QUESTION, sampling=FEW)
+    answer = opened("passages: 2, tokens: 200, reranked: 4", "long").ask(QUESTION, sampling=FEW)
     assert prompts[0] == prompts[1]
     assert answer.answer == plain.answer
 

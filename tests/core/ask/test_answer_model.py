@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from longctx.core.ask import candidates, strategies
 from longctx.core.ask.asking import Asking
 from longctx.core.ask.joint_session import JointSession
+from longctx.core.ask.reranking import reranked
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import UsageError
 from longctx.core.engine import setup as engines
@@ -236,3 +237,17 @@ def test_what_cannot_be_is_refused(opened):
         opened("book", answer_model="./no-such", answer_profile=None)
     with pytest.raises(UsageError, match="leaves no room"):
         opened("book").ask("boat " * 400)
+
+
+def test_what_another_model_found_is_reranked_by_the_one_that_answers(opened, other, tmp_path):
+    text = PROFILE.replace("order: best-first", "order: best-first, reranked: 6")
+    (tmp_path / "profile.yaml").write_text(text)
+    session = opened("book", answer_profile=str(tmp_path / "profile.yaml"))
+    asked = strategies.Question(*session.engine.prompt.question(QUESTION), 3, words=QUESTION)
+    way = session._way(QUESTION, None)
+    begun = way.begin(asked, lambda: None).found()
+    own = way._composer.engine.prompt.question(QUESTION)[0]
+    again = reranked(way.ranked(asked), way.documents, way._composer, own, 6)
+    assert begun.ranked.scores.tolist() == pytest.approx(again.scores.tolist())
+    usual = opened("book")._way(QUESTION, None).begin(asked, lambda: None).found()
+    assert usual.ranked.scores.tolist() != pytest.approx(again.scores.tolist())

@@ -17,10 +17,10 @@ from types import FrameType
 from typing import Any
 
 from longctx.cli.at_once import end_at_once
+from longctx.core.common.interrupts import ENDING
 
 GRACE = 1.5  # seconds
 PRESSED_AGAIN = 5.0  # seconds after which a further Ctrl-C counts as a new one
-ENDING = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED, TERMINATED = (128 + number for number in ENDING)  # exit codes
 USUAL = (signal.default_int_handler, signal.SIG_DFL, end_at_once)
 

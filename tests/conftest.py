@@ -369,3 +369,12 @@ def no_file(request, tmp_path, monkeypatch):
         os.mkfifo(tmp_path / "pipe")
         path.symlink_to("pipe")
     return path
+
+
+@pytest.fixture
+def handlers():
+    """For real signals, after which the handlers stay as they are: a process ends then."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

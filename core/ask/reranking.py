@@ -16,8 +16,7 @@ from longctx.core.ask.composing import Composer
 from longctx.core.ask.refusing import first_tokens
 from longctx.core.kv.prompt import Prompt
 from longctx.core.retrieve.best_passages import Run, best_apart
-from longctx.core.retrieve.gather_by.hybrid import z_scores
-from longctx.core.retrieve.ranked import Ranked
+from longctx.core.retrieve.ranked import Ranked, z_scores
 from longctx.core.store.document import Document
 
 WEIGHT = 1.0  # of what the model says, beside the score by which passages were found

@@ -54,3 +54,11 @@ def by_words(index: "PassageIndex", query: str) -> Ranked:
     """
     scores = index.window_scores(query).astype(np.float64)
     return Ranked(index.units, index.units.windows, scores, scores, None)
+
+
+def z_scores(values: np.ndarray) -> np.ndarray:
+    """Distances (n,) from the mean in standard deviations; zeros where nothing varies."""
+    if not len(values) or values.min() == values.max():
+        return np.zeros(len(values))
+    values = values.astype(np.float64)
+    return (values - values.mean()) / values.std()

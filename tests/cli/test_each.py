@@ -3,9 +3,9 @@
 import json
 import re
 import signal
-from collections.abc import Callable
 
 import pytest
+from in_chunks import fail, in_chunk
 
 from longctx.cli import render, run
 from longctx.cli.ingest.results import left_out, missing
@@ -16,7 +16,6 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.ingest.ingest import Ingested
 from longctx.core.ingest.job import Job, Observer
 from longctx.core.ingest.many import Each, read_each
-from longctx.core.model.adapter import Decoder
 
 LINE = b"the keeper wrote in his book that a boat came home at dawn\n"
 DAMAGED = b"%PDF"
@@ -78,36 +77,9 @@ def test_quiet_hides_nothing_that_is_lost(capsys):
 # --- Ctrl-C ---
 
 
-def in_chunk(monkeypatch, number: int, happens: Callable[[], object]) -> None:
-    """Something happens in this chunk of 32 tokens; "a.md" has three."""
-    read, calls = Decoder.read, 0
-
-    def reading(self, *args):
-        nonlocal calls
-        calls += 1
-        if calls == number:
-            happens()
-        return read(self, *args)
-
-    monkeypatch.setattr(Decoder, "read", reading)
-
-
-def fail(error: BaseException) -> None:
-    raise error
-
-
 def interrupt(monkeypatch, number: int) -> None:
     """Ctrl-C comes in this chunk."""
     in_chunk(monkeypatch, number, lambda: fail(KeyboardInterrupt()))
-
-
-@pytest.fixture
-def handlers():
-    """For real signals, after which the handlers stay as they are: a process ends then."""
-    before = {number: signal.getsignal(number) for number in ENDING}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def test_ctrl_c_tells_what_was_finished(each, tmp_path):

@@ -5,9 +5,7 @@ import re
 import signal
 
 import pytest
-
-from longctx.cli.interrupt import ENDING
-from longctx.core.model.adapter import Decoder
+from in_chunks import fail, in_chunk
 
 TEXT = (
     "the keeper wrote in his book that a boat came home at dawn with salt and news of rain\n" * 20
@@ -27,48 +25,11 @@ def ingest(longctx, model_options, book):
     return lambda *options: longctx("ingest", book, *model_options, *options)
 
 
-def stop_in_chunk(monkeypatch, number: int) -> None:
-    read, calls = Decoder.read, 0
-
-    def interrupted(self, *args):
-        nonlocal calls
-        calls += 1
-        if calls == number:
-            raise KeyboardInterrupt
-        return read(self, *args)
-
-    monkeypatch.setattr(Decoder, "read", interrupted)
-
-
-def raise_in_chunk(monkeypatch, number: int, which: int) -> None:
-    """This signal comes at the end of what the model does with a chunk."""
-    read, calls = Decoder.read, 0
-
-    def reading(self, *args):
-        nonlocal calls
-        calls += 1
-        done = read(self, *args)
-        if calls == number:
-            signal.raise_signal(which)
-        return done
-
-    monkeypatch.setattr(Decoder, "read", reading)
-
-
-@pytest.fixture
-def handlers():
-    """For real signals, after which the handlers stay as they are: a process ends then."""
-    before = {number: signal.getsignal(number) for number in ENDING}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 @pytest.fixture
 def stopped(ingest):
     """After seven chunks of 32 tokens, with a checkpoint after every one."""
     with pytest.MonkeyPatch.context() as patch:
-        stop_in_chunk(patch, 8)
+        in_chunk(patch, 8, lambda: fail(KeyboardInterrupt()))
         return ingest("--checkpoint", "1")
 
 
@@ -87,7 +48,7 @@ def test_ctrl_c_says_what_is_kept(stopped, longctx):
 def test_what_was_read_is_saved_when_it_is_stopped(ingest, longctx, handlers, number, code):
     """Ctrl-C or `kill` in the third chunk, long before a checkpoint is due."""
     with pytest.MonkeyPatch.context() as patch:
-        raise_in_chunk(patch, 3, number)
+        in_chunk(patch, 3, lambda: signal.raise_signal(number), after=True)
         stopped = ingest()
     assert (stopped.exit_code, stopped.stdout) == (code, "")
     said = re.fullmatch(
@@ -104,7 +65,7 @@ def test_what_was_read_is_saved_when_it_is_stopped(ingest, longctx, handlers, nu
 @pytest.mark.usefixtures("handlers")
 def test_in_the_first_chunk_nothing_is_kept_or_listed(ingest, longctx):
     with pytest.MonkeyPatch.context() as patch:
-        raise_in_chunk(patch, 1, signal.SIGINT)
+        in_chunk(patch, 1, lambda: signal.raise_signal(signal.SIGINT), after=True)
         result = ingest()
     assert result.stderr == "error: interrupted. The same command starts it again.\n"
     assert json.loads(longctx("list", "--json").stdout)["documents"] == []

@@ -10,7 +10,7 @@ import numpy as np
 
 from longctx.core.retrieve import gather_by
 from longctx.core.retrieve.lexical import STRETCH
-from longctx.core.retrieve.ranked import Ranked
+from longctx.core.retrieve.ranked import Ranked, z_scores
 
 
 class GatherSource(gather_by.GatherSource):
@@ -35,14 +35,6 @@ class GatherSource(gather_by.GatherSource):
 def _both(words: np.ndarray, meaning: np.ndarray | None) -> np.ndarray:
     """The sum of z-scores, itself standardised."""
     return z_scores(z_scores(words) + (0 if meaning is None else z_scores(meaning)))
-
-
-def z_scores(values: np.ndarray) -> np.ndarray:
-    """Distances (n,) from the mean in standard deviations; zeros where nothing varies."""
-    if not len(values) or values.min() == values.max():
-        return np.zeros(len(values))
-    values = values.astype(np.float64)
-    return (values - values.mean()) / values.std()
 
 
 def _means(values: np.ndarray, windows: np.ndarray) -> np.ndarray:

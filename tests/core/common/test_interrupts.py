@@ -9,18 +9,14 @@ from longctx.core.common.interrupts import ENDING, Held
 
 
 @pytest.fixture(autouse=True)
-def handlers():
+def handled(handlers):
     """SIGTERM has a handler too, as in the command line."""
-    before = {number: signal.getsignal(number) for number in ENDING}
 
     def handle(number: int, frame: object) -> None:
         raise KeyboardInterrupt(128 + number)
 
     for number in ENDING:
         signal.signal(number, handle)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def until_let(number: int, done: list[str]) -> None:

@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from in_chunks import in_chunk
 
 from longctx.core.common.errors import LongctxError, UnreadableInput
 from longctx.core.ingest import append as appending
@@ -53,24 +54,9 @@ def files(library: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in (library / "documents").rglob("*") if p.is_file()}
 
 
-def raising_in_chunk(patch, number: int) -> None:
-    """Ctrl-C comes at the end of what the model does with this chunk."""
-    read, count = Decoder.read, 0
-
-    def reading(self, *args):
-        nonlocal count
-        count += 1
-        done = read(self, *args)
-        if count == number:
-            signal.raise_signal(signal.SIGINT)
-        return done
-
-    patch.setattr(Decoder, "read", reading)
-
-
 def stop_in_chunk(number: int, how=ingest, *given, **options) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        raising_in_chunk(patch, number)
+        in_chunk(patch, number, lambda: signal.raise_signal(signal.SIGINT), after=True)
         with pytest.raises(KeyboardInterrupt):
             how(*given, **options)
 

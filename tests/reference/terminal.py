@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,7 +53,16 @@ class Terminal:
                 pytest.fail(f"no {pattern!r} in {self.shown[self._seen :]!r}")
         told = self.shown[self._seen : self._seen + found.end()]
         self._seen += found.end()
+        self._await_rest(end)
         return told
+
+    def _await_rest(self, end: float) -> None:
+        """Waits until the program does: readline misses Ctrl-C between its prompt and its wait."""
+        state = Path(f"/proc/{self.process.pid}/stat")
+        while time.monotonic() < end and state.exists():
+            if state.read_text().rpartition(")")[2].split()[0] != "R":
+                return
+            time.sleep(0.001)
 
     def ends(self) -> int:
         """Waits for the program's end; its exit code."""

@@ -6,6 +6,7 @@ compiles the model on a GPU by itself. Greedy; nothing ends the answer but its l
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import metadata
 from typing import Any
 
 import torch
@@ -74,11 +75,13 @@ def _fill(engine: Engine, cache: Any, tokens: int) -> None:
 def _generate(engine: Engine, model: Any, cache: Any, count: int) -> None:
     """Generates exactly so many tokens; of the prompt only the last one is not in the cache."""
     length = int(cache.get_seq_length()) + 1
+    release = metadata.version("transformers").split(".")[:2]
+    renamed = tuple(map(int, release)) >= (5, 24)
     ids = torch.zeros(1, length, dtype=torch.long, device=engine.device)
     model.generate(
         ids,
         attention_mask=torch.ones_like(ids),
-        past_key_values=cache,
+        **{"cache" if renamed else "past_key_values": cache},
         max_new_tokens=count,
         min_new_tokens=count,
         do_sample=False,

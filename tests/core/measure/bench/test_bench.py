@@ -92,7 +92,8 @@ def test_readings_have_all_figures(tmp_path):
         ("sinks and recent tokens", 256, ""),
     ]
     assert all(b["seconds"] > 0 for b in values["baselines"])
-    assert list(tmp_path.iterdir()) == []
+    left = [path.name for path in tmp_path.iterdir()]  # torch makes one of its own when it must
+    assert [name for name in left if not name.startswith("torchinductor_")] == []
 
 
 def test_without_saving_nothing_is_written(tmp_path, monkeypatch):

@@ -32,6 +32,7 @@ from longctx.core.measure.intervals import wilson
 from longctx.core.measure.markdown import table
 
 HERE = Path(__file__).parent
+HYBRID = "hybrid"
 BUDGETS = (1024, 2048, 4096, 8192)  # tokens gathered, for recall
 ENDINGS = (".questions.jsonl", ".yaml")
 ALL = "all of them"
@@ -77,15 +78,21 @@ def _is_document(path: Path) -> bool:
     return not other and not path.name.endswith((*ENDINGS, ".py", ".jsonl"))
 
 
-def asked(session: Session, placed: list[PlacedQuestion], readings: list[Reading]) -> Iterator[Row]:
-    """Every question: what was gathered at each budget, and what was answered from each reading."""
+def asked(
+    session: Session, placed: list[PlacedQuestion], readings: list[Reading], by: str | None = HYBRID
+) -> Iterator[Row]:
+    """Every question: what was gathered at each budget, and what was answered from each reading.
+
+    `by` is the gather source; None: as the document's method is asked.
+    """
     for number, one in enumerate(placed, 1):
         words, accepted = one.query.question, one.query.answers
-        chosen = session.gathered(words, "hybrid", BUDGETS)
         row: Row = {"question": words, "accepted": accepted, "answers": {}}
-        row["gathered"] = [*map(one.is_among, chosen)]
+        row["gathered"] = []
+        if by:
+            row["gathered"] = [*map(one.is_among, session.gathered(words, by, BUDGETS))]
         for reading in readings:
-            told = session.ask(words, reading.tokens, gather_by="hybrid", passages=reading.passages)
+            told = session.ask(words, reading.tokens, gather_by=by, passages=reading.passages)
             shown = told.sentence.text if told.sentence else ""
             row["answers"][str(reading)] = {
                 "answer": told.answer,
@@ -104,6 +111,8 @@ def measured(
     """Reads each document, unless it has been read, and asks all about it."""
     reader = options.read_by or options.model
     common = Setup(device=options.device, dtype=options.dtype, threads=options.threads)
+    common = replace(common, method=options.method)
+    by = None if options.method else HYBRID
     for document, files in found.items():
         print(f"{document.name}, read by {reader}", file=sys.stderr, flush=True)
         ingest(library, [str(document)], replace(common, model=reader), document.stem)
@@ -112,7 +121,7 @@ def measured(
         with Session(library, document.stem, setup) as session:
             items = [item for file in files for item in read_items(file)]
             placed = place(items, session.document)
-            yield document.stem, [*asked(session, placed, options.readings)]
+            yield document.stem, [*asked(session, placed, options.readings, by)]
 
 
 def report(rows: dict[str, list[Row]], readings: list[Reading]) -> str:
@@ -123,10 +132,11 @@ def report(rows: dict[str, list[Row]], readings: list[Reading]) -> str:
         for name, some in whole.items()
         for reading in readings
     ]
-    recall = [[name, *_recall(some)] for name, some in whole.items()]
+    recall = [[name, *_recall(some)] for name, some in whole.items() if some[0]["gathered"]]
     heads = ["document", "passages/tokens", "answered", "exactly", "sentence shown first"]
     budgets = [f"gathered in {budget:,}" for budget in BUDGETS]
-    return f"{table(heads, answers)}\n\n{table(['document', *budgets], recall)}"
+    gathered = f"\n\n{table(['document', *budgets], recall)}" if recall else ""
+    return f"{table(heads, answers)}{gathered}"
 
 
 _WHAT = ("contained", "exact", "sentence")
@@ -163,6 +173,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", type=Path, nargs="+", help="of documents and questions")
     parser.add_argument("--model", default="small", help="answers")
+    parser.add_argument("--method", help="reads, and is asked in its own way, without a search")
     parser.add_argument("--read-by", help="model that reads; by default the same one")
     parser.add_argument(
         "--readings",

@@ -103,6 +103,17 @@ def test_queries_are_the_model_s_own_before_rotation(files):
     assert torch.allclose(vectors @ vectors.T, mean, atol=1e-5)
 
 
+def test_dropout_leaves_out_some_of_what_layers_add(files):
+    model = Tuned(files, 4, [], torch.float32)
+    packed = pack([np.arange(1, 9, dtype=np.int32)], 8, 3, 8)
+    states, weights = model.embedded(packed), model.merged()
+    whole = model.through(states, packed, weights, 0, 1)
+    torch.manual_seed(0)
+    one, other = (model.through(states, packed, weights, 0, 1, dropout=0.5) for _ in range(2))
+    assert not torch.equal(one, other)
+    assert not torch.equal(one, whole)
+
+
 def test_packed_sequences_do_not_see_each_other():
     torch.manual_seed(0)
     q, k, v = torch.randn(30, 4, 8), torch.randn(30, 2, 8), torch.randn(30, 2, 8)

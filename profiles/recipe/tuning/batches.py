@@ -19,10 +19,10 @@ from longctx.profiles.recipe.tuning.shelf import WIDTH, Asked, Shelf
 
 # Shares of the kinds of documents; those that are not there leave theirs to the others.
 MIX = {
-    **{"written-book": 0.19, "written-essay": 0.06, "written-code": 0.11, "written-log": 0.04},
-    **{"article": 0.08, "paper": 0.06, "fairytale": 0.05, "book": 0.02, "wiki": 0.14},
+    **{"written-book": 0.19, "written-essay": 0.07, "written-code": 0.11, "written-log": 0.04},
+    **{"article": 0.08, "paper": 0.06, "fairytale": 0.05, "book": 0.02, "wiki": 0.18},
     **{"wiki-sentences": 0.02, "sentence": 0.03, "study": 0.01, "babi": 0.005},
-    **{"code": 0.03, "package": 0.005, "log": 0.05, "table": 0.03, "mail": 0.03, "facts": 0.18},
+    **{"code": 0.03, "package": 0.005, "log": 0.05, "table": 0.03, "mail": 0.03, "facts": 0.2},
 }
 HUMAN = ("fairytale", "wiki", "study", "wiki-sentences")  # whose questions people asked
 READ_ONLY = ("sentence", "article")  # whose questions are clear beside their text alone

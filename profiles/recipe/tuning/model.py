@@ -83,14 +83,20 @@ class Tuned(nn.Module):
         return F.embedding(packed.ids, self.embedding)
 
     def through(
-        self, states: Tensor, packed: Packed, weights: Weights, first: int, end: int
+        self,
+        states: Tensor,
+        packed: Packed,
+        weights: Weights,
+        first: int,
+        end: int,
+        dropout: float = 0.0,
     ) -> Tensor:
-        """The states after layers [first, end), (N, width)."""
+        """The states after layers [first, end), (N, width); `dropout` as of `layer`."""
         turn = self.turn(packed.positions)
         for number in range(first, end):
             own = [weights[name][number] for name in (*NORMS, *MATRICES)]
             bounds = packed.bounds, packed.longest
-            states = self.run(states, *turn, *bounds, self.head_dim, self.eps, *own)
+            states = self.run(states, *turn, *bounds, self.head_dim, self.eps, dropout, *own)
         return states
 
     def turn(self, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,6 +178,7 @@ def layer(
     longest: int,
     head_dim: int,
     eps: float,
+    dropout: float,
     *weights: Tensor,
 ) -> Tensor:
     """One layer over packed sequences.
@@ -181,6 +188,7 @@ def layer(
         cos, sin: from `Tuned.turn`.
         bounds, longest: see `Packed`.
         head_dim, eps: of the model.
+        dropout: share of what attention and MLP add that is left out; 0 after training.
         weights: both norms, then MATRICES.
 
     Returns:
@@ -190,9 +198,10 @@ def layer(
     normed = rms(states, before, eps)
     q, k, v = (F.linear(normed, w).unflatten(-1, (-1, head_dim)) for w in (wq, wk, wv))
     read = attention(rotated(q, cos, sin), rotated(k, cos, sin), v, bounds, longest)
-    states = states + F.linear(read.flatten(1), wo)
+    states = states + F.dropout(F.linear(read.flatten(1), wo), dropout, dropout > 0)
     normed = rms(states, after, eps)
-    return states + F.linear(F.silu(F.linear(normed, gate)) * F.linear(normed, up), down)
+    added = F.linear(F.silu(F.linear(normed, gate)) * F.linear(normed, up), down)
+    return states + F.dropout(added, dropout, dropout > 0)
 
 
 def _kept(module: nn.Module, name: str, value: Tensor) -> Tensor:

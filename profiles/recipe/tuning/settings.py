@@ -25,6 +25,7 @@ class Settings:
         absent: share of the questions whose answer is left out of their text.
         single: share of the texts that are one passage, right or wrong as often.
         rate: the highest learning rate.
+        dropout: share of what each layer adds that is left out while the model learns to read.
     """
 
     model: str
@@ -36,6 +37,7 @@ class Settings:
     absent: float
     single: float
     rate: float
+    dropout: float
 
 
 def load(path: Path = SMALL) -> Settings:

@@ -164,7 +164,8 @@ class Trainer:
     def read(self, batch: Reading, weights: dict[str, list[Tensor]]) -> tuple[Tensor, Tensor]:
         """The loss of a token of an answer, and the share of tokens predicted right."""
         states = self.model.embedded(batch.packed)
-        states = self.model.through(states, batch.packed, weights, 0, self.model.layers)
+        layers, dropout = self.model.layers, self.options.dropout
+        states = self.model.through(states, batch.packed, weights, 0, layers, dropout)
         logits = self.model.logits(states[batch.places]).float()
         right = (logits.argmax(-1) == batch.targets).float().mean()
         return F.cross_entropy(logits, batch.targets), right

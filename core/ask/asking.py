@@ -17,12 +17,14 @@ import torch
 from torch import Tensor
 
 from longctx.core.ask.answer import INTERRUPTED, Answer, Found, decoded
+from longctx.core.ask.answering import Answering, Begun, Question
 from longctx.core.ask.follow_up import Exchange, joined
 from longctx.core.ask.gather import passages
+from longctx.core.ask.gathering import Gatherer
 from longctx.core.ask.quoting import quoted, quotes_by_default, require_quotable
 from longctx.core.ask.refusing import reluctant
 from longctx.core.ask.sentence import answering_sentence, quoted_sentence
-from longctx.core.ask.strategies import Answering, Begun, Gatherer, Question, require_numbers
+from longctx.core.ask.state_checks import require_numbers
 from longctx.core.common.device import dtype_name
 from longctx.core.contracts.memory import Scores
 from longctx.core.decode.decode import Generation

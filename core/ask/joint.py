@@ -13,15 +13,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from longctx.core.ask.answering import Question
 from longctx.core.ask.gather import best_tokens, top_tokens
+from longctx.core.ask.gathering import Gatherer
 from longctx.core.ask.kept_rows import KeptRows
-from longctx.core.ask.strategies import (
-    Gatherer,
-    Gathering,
-    Question,
-    has_embeddings,
-    way_of,
-)
+from longctx.core.ask.one_document import Gathering
+from longctx.core.ask.state_checks import has_embeddings
+from longctx.core.ask.ways import way_of
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.memory import Scores
 from longctx.core.contracts.method import Method

@@ -13,12 +13,14 @@ from typing import Any
 from torch import Tensor
 
 from longctx.core import methods
+from longctx.core.ask.answering import Answering
 from longctx.core.ask.asking import Asking
+from longctx.core.ask.by_words import by_words
 from longctx.core.ask.candidates import Candidates, why_gone
 from longctx.core.ask.gather import split
 from longctx.core.ask.joint import Joint, alone
 from longctx.core.ask.kept_rows import KeptRows
-from longctx.core.ask.strategies import Answering, by_words, refuse_recall
+from longctx.core.ask.ways import refuse_recall
 from longctx.core.common.errors import Locked, NotFound
 from longctx.core.common.telemetry import facts, stage
 from longctx.core.contracts.method import Recallable

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from longctx.core.ask.answering import Answering, Begun
 from longctx.core.ask.gather import gathered_spans
+from longctx.core.ask.gathering import Gatherer
 from longctx.core.ask.place import Place, placed
 from longctx.core.ask.refusing import PHRASE
-from longctx.core.ask.strategies import Answering, Begun, Gatherer
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.policy import Spent
 from longctx.core.decode import policies

@@ -10,14 +10,11 @@ from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
 
+from longctx.core.ask.answering import Answering
 from longctx.core.ask.asking import Asking
+from longctx.core.ask.by_words import by_words
 from longctx.core.ask.kept_rows import KeptRows
-from longctx.core.ask.strategies import (
-    Answering,
-    by_words,
-    refuse_recall,
-    way_of,
-)
+from longctx.core.ask.ways import refuse_recall, way_of
 from longctx.core.common.errors import LongctxError
 from longctx.core.common.read_ahead import ReadAhead
 from longctx.core.common.telemetry import facts, stage

@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
+from longctx.core.ask.answering import Begun, Question
 from longctx.core.ask.quoting import PASSES, PHRASE, excerpts, phrase_of, spelling_of
 from longctx.core.ask.session import Session
-from longctx.core.ask.strategies import Begun, Question
 from longctx.core.decode.decode import Generation
 from longctx.core.decode.policies import USUAL
 from longctx.core.decode.quoting.forks import Forks

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from longctx.core import methods
+from longctx.core.ask.answering import Question
 from longctx.core.ask.session import Session
-from longctx.core.ask.strategies import Question
 from longctx.core.engine.choice import Setup
 from longctx.core.ingest.append import append
 from longctx.core.ingest.checkpoints import Cadence

@@ -14,8 +14,10 @@ from typing import Any
 import torch
 
 from longctx.core import methods
+from longctx.core.ask.answering import Answering, Question
 from longctx.core.ask.kept_rows import KeptRows
-from longctx.core.ask.strategies import Answering, Question, Recalling, way_of
+from longctx.core.ask.recalling import Recalling
+from longctx.core.ask.ways import way_of
 from longctx.core.common.device import empty_cache, peak_memory, reset_peak_memory
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.method import Growing, Recallable, Way

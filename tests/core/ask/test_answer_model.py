@@ -10,7 +10,8 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from longctx.core.ask import candidates, strategies
+from longctx.core.ask import candidates, gathering
+from longctx.core.ask.answering import Question
 from longctx.core.ask.asking import Asking
 from longctx.core.ask.joint_session import JointSession
 from longctx.core.ask.reranking import reranked
@@ -83,14 +84,14 @@ def opened(library, setup, other):
 @pytest.fixture
 def prompts(monkeypatch) -> list[tuple[torch.Tensor, tuple[list[int], ...]]]:
     """Last hidden state, and prefix, document's part and question of each prompt."""
-    seen, recompute = [], strategies.recompute
+    seen, recompute = [], gathering.recompute
 
     def noted(*given):
         prompt, hidden = recompute(*given)
         seen.append((hidden, tuple(part.tolist() for part in given[1:4])))
         return prompt, hidden
 
-    monkeypatch.setattr(strategies, "recompute", noted)
+    monkeypatch.setattr(gathering, "recompute", noted)
     return seen
 
 
@@ -243,7 +244,7 @@ def test_what_another_model_found_is_reranked_by_the_one_that_answers(opened, ot
     text = PROFILE.replace("order: best-first", "order: best-first, reranked: 6")
     (tmp_path / "profile.yaml").write_text(text)
     session = opened("book", answer_profile=str(tmp_path / "profile.yaml"))
-    asked = strategies.Question(*session.engine.prompt.question(QUESTION), 3, words=QUESTION)
+    asked = Question(*session.engine.prompt.question(QUESTION), 3, words=QUESTION)
     way = session._way(QUESTION, None)
     begun = way.begin(asked, lambda: None).found()
     own = way._composer.engine.prompt.question(QUESTION)[0]

@@ -10,7 +10,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from longctx.core.ask import candidates, strategies
+from longctx.core.ask import candidates, gathering
+from longctx.core.ask.answering import Question
 from longctx.core.ask.asking import Asking
 from longctx.core.ask.joint_session import JointSession
 from longctx.core.ask.refusing import first_tokens
@@ -67,13 +68,13 @@ def opened(library, setup, tmp_path):
 @pytest.fixture
 def prompts(monkeypatch) -> list[tuple[list[int], ...]]:
     """Prefix, document's part and question of each prompt, as they are given to the model."""
-    seen, recompute = [], strategies.recompute
+    seen, recompute = [], gathering.recompute
 
     def noted(*given):
         seen.append(tuple(part.tolist() for part in given[1:4]))
         return recompute(*given)
 
-    monkeypatch.setattr(strategies, "recompute", noted)
+    monkeypatch.setattr(gathering, "recompute", noted)
     return seen
 
 
@@ -98,7 +99,7 @@ def test_passages_stand_as_the_transcription_says(opened, prompts, order, names)
     answer = session.ask(QUESTION, sampling=FEW)
     separator = engine.files.tokenizer("\n--\n", add_special_tokens=False).input_ids
     way = session._way(QUESTION, None)
-    asked = strategies.Question(*engine.prompt.question(QUESTION), 2, words=QUESTION)
+    asked = Question(*engine.prompt.question(QUESTION), 2, words=QUESTION)
     found = way.begin(asked, lambda: None).found()
     stored = [
         i
@@ -120,7 +121,7 @@ def test_passages_stand_as_the_transcription_says(opened, prompts, order, names)
 
 def test_logits_are_those_of_transformers_on_that_prompt(opened, prompts, model_folder):
     session = opened('order: best-last, separator: "\\n", passages: 2', "long")
-    asked = strategies.Question(
+    asked = Question(
         *session.engine.prompt.question(QUESTION),
         2,
         decoding=session.engine.decoding,
@@ -204,7 +205,7 @@ def test_a_state_of_one_number_format_is_asked_in_another(tmp_path, setup, read,
 def test_the_windows_in_which_the_model_finds_an_answer_come_first(opened, prompts, model_folder):
     session = opened("", "long")
     engine, way = session.engine, session._way(QUESTION, None)
-    asked = strategies.Question(*engine.prompt.question(QUESTION), 2, words=QUESTION)
+    asked = Question(*engine.prompt.question(QUESTION), 2, words=QUESTION)
     ranked, taken = way.ranked(asked), []
     for window in sorted(range(len(ranked.scores)), key=lambda w: -ranked.scores[w]):
         first, last = ranked.windows[window].tolist()

@@ -10,7 +10,8 @@ import pytest
 import torch
 from small_documents import forge
 
-from longctx.core.ask import candidates, joint, strategies
+from longctx.core.ask import candidates, gathering, joint
+from longctx.core.ask.answering import Question
 from longctx.core.ask.joint_session import JointSession
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import Locked, LongctxError, NotFound, StateMismatch, UsageError
@@ -93,9 +94,9 @@ def test_scores_are_each_documents_own(several, library, setup_random):
 
 
 def test_the_prompt_has_each_documents_tokens_in_their_order(several, monkeypatch):
-    session, seen, recompute = several("d13", "d02", "d07"), [], strategies.recompute
+    session, seen, recompute = several("d13", "d02", "d07"), [], gathering.recompute
     monkeypatch.setattr(
-        strategies, "recompute", lambda *given: seen.append(given[1:4]) or recompute(*given)
+        gathering, "recompute", lambda *given: seen.append(given[1:4]) or recompute(*given)
     )
     answer = session.ask(QUESTION, 160, FEW)
     prefix, gathered, question = seen[0]
@@ -181,7 +182,7 @@ def test_scores_are_standardised_over_all_documents(several, library, setup_rand
     for name in names:
         with Session(library.path, name, setup_random) as session:
             way = session._way(QUESTION, "maxsim")
-            asked = strategies.Question(*session.engine.prompt.question(QUESTION), words=QUESTION)
+            asked = Question(*session.engine.prompt.question(QUESTION), words=QUESTION)
             parts.append(way.unit_maxima(asked))
     together = Maxima.joined(joint.units, parts)
     assert torch.equal(torch.from_numpy(joint.meaning), torch.from_numpy(together.scores(2)))

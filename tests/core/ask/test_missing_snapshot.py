@@ -7,10 +7,10 @@ import pytest
 import torch
 from small_documents import forge
 
+from longctx.core.ask.answering import Question
 from longctx.core.ask.candidates import of_names
 from longctx.core.ask.joint_session import JointSession
 from longctx.core.ask.session import Session
-from longctx.core.ask.strategies import Question
 from longctx.core.common.errors import StateMismatch
 from longctx.core.contracts.method import can_be_made_again
 from longctx.core.engine.choice import recorded

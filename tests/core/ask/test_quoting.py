@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from longctx.core.ask import candidates, quoting
+from longctx.core.ask.answering import Begun, Question
 from longctx.core.ask.joint_session import JointSession
 from longctx.core.ask.quoting import quoted, spelling_of
 from longctx.core.ask.session import Session
-from longctx.core.ask.strategies import Begun, Question
 from longctx.core.common.errors import UsageError
 from longctx.core.decode.policies import USUAL
 from longctx.core.engine.choice import Setup

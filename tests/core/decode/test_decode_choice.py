@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from toys import POLICY, toy
 
-from longctx.core.ask import strategies
+from longctx.core.ask import gathering
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.decode import policies as decoding
@@ -163,7 +163,7 @@ def test_raas_answers_beyond_the_window(setup_random, tmp_path, book, monkeypatc
 def test_a_prompt_that_a_policy_refuses_is_not_read(setup_random, tmp_path, book, monkeypatch):
     ingest(tmp_path / "library", [book], setup_random)
     with Session(tmp_path / "library", None, setup_random) as session:
-        monkeypatch.setattr(strategies, "recompute", None)
+        monkeypatch.setattr(gathering, "recompute", None)
         with pytest.raises(UsageError, match=r"RaaS has . pages.*Raise `budget` to \d+ or more"):
             session.ask("who?", decode="raas:budget=80")
 

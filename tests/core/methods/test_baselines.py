@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from longctx.core.ask.answering import Question
 from longctx.core.ask.session import Session
-from longctx.core.ask.strategies import Question
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.decode.decode import Sampling
 from longctx.core.engine.choice import Setup

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from longctx.core.ask import strategies
+from longctx.core.ask import gathering
+from longctx.core.ask.answering import Question
 from longctx.core.ask.session import Session
+from longctx.core.ask.ways import way_of
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
@@ -90,9 +92,9 @@ def test_what_is_usual(opened, way):
 @pytest.mark.parametrize("way", WAYS)
 def test_by_bm25_the_passages_that_share_words_are_recomputed(opened, way, monkeypatch):
     session, seen = opened(way), []
-    recompute = strategies.recompute
+    recompute = gathering.recompute
     monkeypatch.setattr(
-        strategies, "recompute", lambda *given: seen.append(given[2]) or recompute(*given)
+        gathering, "recompute", lambda *given: seen.append(given[2]) or recompute(*given)
     )
     answer = session.ask(QUESTION, sampling=FEW, gather_by="bm25")
     assert "zeppelin" in answer.passages[0].text
@@ -183,17 +185,17 @@ def test_a_method_that_wants_all_gathers_a_number_by_words(opened):
     assert 90 < some.tokens["gathered"] <= 127  # half the window, of which one is the prefix
     assert some.tokens["dropped"] == 0
     assert session.ask(QUESTION, 20, FEW, gather_by="bm25").tokens["gathered"] <= 19
-    assert strategies.GATHER == 8192
+    assert gathering.GATHER == 8192
 
 
 def test_only_the_published_rule_keeps_the_edges(opened):
     session = opened()
     session._method.edges = (32, 32)  # its whole budget of 64
     encoded = session.engine.prompt.question(QUESTION)
-    asked = strategies.Question(*encoded, answer=3, words=QUESTION)
+    asked = Question(*encoded, answer=3, words=QUESTION)
     chosen = {}
     for by in ("method", "bm25"):
-        way = strategies.way_of(session.engine, session.document, session._method, by)
+        way = way_of(session.engine, session.document, session._method, by)
         chosen[by] = way.begin(asked, lambda: None).found().tokens.tolist()
     total = session.document.manifest.tokens
     assert chosen["method"] == [*range(31), *range(total - 32, total)]

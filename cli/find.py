@@ -1,6 +1,6 @@
 """`longctx find`: the places in documents that a query is about."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +15,8 @@ from longctx.core.profile.wording import require_text
 from longctx.core.retrieve.gather_by import WORDS, check
 
 if TYPE_CHECKING:
+    from longctx.cli.words_alone import Opened
+    from longctx.core.ask.asking import Asking
     from longctx.core.ask.candidates import Candidates
     from longctx.core.retrieve.finding import Hit
     from longctx.core.store.document import Document
@@ -130,7 +132,7 @@ def run(
     search = Search(query, lines, limit, gather, files)
     if _by_words_alone(chosen, gather_by, method, query):
         with open_for_words(place, chosen, partial) as opened:
-            tell(search.by_words(opened), files, around, json)
+            tell(lambda: search.by_words(opened), opened, files, around, json)
         return
     setup = {
         "model": model,
@@ -141,8 +143,7 @@ def run(
         "threads": threads,
     }
     with open_documents(place, chosen, partial, max_docs, gather_by, **setup) as session:
-        found = search.by_model(session, gather_by)
-        tell(found, files, around, json)
+        tell(lambda: search.by_model(session, gather_by), session, files, around, json)
 
 
 def _by_words_alone(
@@ -162,15 +163,38 @@ def _by_words_alone(
     return True
 
 
-def tell(found: SearchResults, files: bool, around: int, json: bool) -> None:
-    """Prints the results, as an object or as lines."""
+def tell(
+    search: Callable[[], SearchResults],
+    searched: "Asking | Opened",
+    files: bool,
+    around: int,
+    json: bool,
+) -> None:
+    """Searches, and prints the results as an object or as lines.
+
+    Args:
+        search: gives the results.
+        searched: the documents; one that turns out to be damaged may be left out.
+        files: only name the files.
+        around: lines to print before and after each matching one.
+        json: print an object.
+    """
+
+    def read() -> "tuple[SearchResults, list[render.Line | None]]":
+        found = search()
+        return found, [] if json else [*_lines(found, files, around)]
+
+    found, lines = searched.without_damaged(read)
     if render.result(found.values, json):
         return
     render.warn_of_search(found.values)
-    if files:
-        render.lines((_line(found, hit, None, hit.match.start, ()) for hit in found.hits), False)
-    else:
-        render.lines(_groups(found, around), indent=around > 0)
+    render.lines(lines, indent=around > 0 and not files)
+
+
+def _lines(found: SearchResults, files: bool, around: int) -> "Iterator[render.Line | None]":
+    if not files:
+        return _groups(found, around)
+    return (_line(found, hit, None, hit.match.start, ()) for hit in found.hits)
 
 
 def _groups(found: SearchResults, around: int) -> Iterator[render.Line | None]:

@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from longctx.cli import interrupt, render
@@ -144,8 +145,9 @@ class Prompt:
         if not words:
             raise UsageError("no words to look for", "", "Write them behind /find.")
         search = Search(words, None, FOUND, None, files=False)
-        found = search.by_model(self._session, self._answers.asked["gather_by"])
-        tell(found, files=False, around=0, json=self._answers.json)
+        by, session = self._answers.asked["gather_by"], self._session
+        found = partial(search.by_model, session, by)
+        tell(found, session, files=False, around=0, json=self._answers.json)
 
     def _sources(self, words: str) -> None:
         if words in ("on", "off"):

@@ -1,7 +1,7 @@
 """Which documents a command asks, and how they are opened: one alone, or several together."""
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ import typer
 
 from longctx.cli import progress, render
 from longctx.cli.loading import choose_document, go_offline, make_setup, named_models, open_session
-from longctx.core.common.errors import UsageError
+from longctx.core.common.errors import Locked, NotFound, StateMismatch, UsageError
 
 if TYPE_CHECKING:
     from longctx.core.ask.asking import Asking
@@ -59,10 +59,15 @@ def choose_documents(
     else:
         chosen = candidates.of_names(store, docs or (), partial, needed)
     for name, why in chosen.skipped.items():
-        render.note(f"{name} is left out: it {why}")
+        note_left_out(name, why)
     if len(chosen.manifests) == 1:
         return store.document(chosen.manifests[0].folder, partial, needed)
     return chosen
+
+
+def note_left_out(name: str, why: str) -> None:
+    """Tells people of a document that is not asked beside the others."""
+    render.note(f"{name} is left out: it {why}")
 
 
 def first_manifest(chosen: "Document | Candidates") -> "Manifest":
@@ -105,8 +110,6 @@ def open_documents(
             if manifest.status != "complete":
                 read = f"{manifest.tokens:,} tokens"
                 render.note(f"{manifest.name} is not finished: only its first {read} count")
-        for name in session.skipped.keys() - chosen.skipped.keys():
-            render.note(f"{name} is left out: it {session.skipped[name]}")
         for source in session.changed:
             name = render.one_line(source)
             render.note(f"{name} has changed since it was read; answers are from what was read")
@@ -128,10 +131,11 @@ def _opened_together(
     with ReadAhead() as ahead:
         go_offline(*models)
         ahead.warm(weights_to_load(models[1] or models[0] or first.model["name"]), open_regular)
-        document = chosen.library.document(first.folder, chosen.partial)
-        ahead.warm(document.read_whole(), Confined.open)
+        with nullcontext() if chosen.named else suppress(NotFound, Locked, StateMismatch):
+            document = chosen.library.document(first.folder, chosen.partial)
+            ahead.warm(document.read_whole(), Confined.open)
         setup = make_setup(**choices)
         from longctx.core.ask.joint_session import JointSession
 
         with progress.status(f"opening {len(chosen.manifests):,} documents"):
-            return JointSession(chosen, setup, max_docs, gather_by)
+            return JointSession(chosen, setup, max_docs, gather_by, note_left_out)

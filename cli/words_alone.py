@@ -1,21 +1,26 @@
 """Documents opened for a search by words, without a model and without importing its libraries."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from longctx.cli import render
+from longctx.cli.together import note_left_out
 
 if TYPE_CHECKING:
     from longctx.core.ask.candidates import Candidates
+    from longctx.core.common.errors import StateMismatch
     from longctx.core.retrieve.lexical import PassageIndex
     from longctx.core.store.document import Document
 
+T = TypeVar("T")
+NOTHING = "no document can be searched"
 
-@dataclass(frozen=True)
+
+@dataclass
 class Opened:
     """Documents to search by their words.
 
@@ -25,12 +30,38 @@ class Opened:
         skipped: by name, why a document of the library is not among them; None: only one was
             requested.
         load_s: seconds to open them.
+        named: the user named each; otherwise one that turns out to be damaged is left out.
     """
 
     documents: tuple["Document", ...]
     changed: list[str]
     skipped: dict[str, str] | None
     load_s: float
+    named: bool = True
+
+    def without_damaged(self, attempt: Callable[[], T]) -> T:
+        """What `attempt` gives once no damaged document is in its way.
+
+        Raises:
+            StateMismatch: a named document is damaged.
+            NotFound: no document is left.
+        """
+        from longctx.core.ask.candidates import without_damaged
+
+        return without_damaged(attempt, self._leave_out)
+
+    def _leave_out(self, error: "StateMismatch") -> None:
+        from longctx.core.ask.candidates import none_left, why_gone
+
+        damaged = [d for d in self.documents if d.manifest.folder == error.document]
+        if self.named or self.skipped is None or not damaged:
+            raise error
+        name, why = damaged[0].manifest.name, why_gone(error)
+        note_left_out(name, why)
+        self.skipped[name] = why
+        self.documents = tuple(d for d in self.documents if d is not damaged[0])
+        if not self.documents:
+            raise none_left(NOTHING, self.skipped)
 
     def state(
         self, index: "PassageIndex", owners: Sequence[int], tokens: Sequence[int]
@@ -81,8 +112,8 @@ def open_for_words(
     Raises:
         LongctxError: a named document is unavailable or damaged; or all are unavailable.
     """
-    from longctx.core.ask.candidates import Candidates, why_gone
-    from longctx.core.common.errors import Locked, NotFound
+    from longctx.core.ask.candidates import Candidates, none_left, why_gone
+    from longctx.core.common.errors import Locked, NotFound, StateMismatch
     from longctx.core.store.library import Library
     from longctx.core.store.sameness import changed_sources
     from longctx.core.store.shards import FOR_WORDS
@@ -97,18 +128,19 @@ def open_for_words(
         for name, folder in folders.items():
             try:
                 documents.append(held.enter_context(store.reading(folder, partial, FOR_WORDS)))
-            except (NotFound, Locked) as error:
+            except (NotFound, Locked, StateMismatch) as error:
                 if not several or chosen.named:
                     raise
                 skipped[name] = why_gone(error)
+                note_left_out(name, skipped[name])
         if not documents:
-            told = "; ".join(f"'{name}' {why}" for name, why in skipped.items())
-            raise NotFound("no document can be searched", told, "Run the command again")
+            raise none_left(NOTHING, skipped)
         sources = [source for document in documents for source in document.manifest.sources]
         changed = changed_sources(sources)
         _tell(documents, changed)
         load_s = time.perf_counter() - started
-        yield Opened(tuple(documents), changed, skipped if several else None, load_s)
+        told = skipped if several else None
+        yield Opened(tuple(documents), changed, told, load_s, not several or chosen.named)
 
 
 def _tell(documents: "list[Document]", changed: list[str]) -> None:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -18,14 +18,17 @@ from torch import Tensor
 
 from longctx.core.ask.answer import INTERRUPTED, Answer, Found, decoded
 from longctx.core.ask.answering import Answering, Begun, Question
+from longctx.core.ask.candidates import without_damaged
 from longctx.core.ask.follow_up import Exchange, joined
-from longctx.core.ask.gather import passages
+from longctx.core.ask.gather import gathered_spans, passages
 from longctx.core.ask.gathering import Gatherer
+from longctx.core.ask.place import placed
 from longctx.core.ask.quoting import quoted, quotes_by_default, require_quotable
 from longctx.core.ask.refusing import reluctant
 from longctx.core.ask.sentence import answering_sentence, quoted_sentence
 from longctx.core.ask.state_checks import require_numbers
 from longctx.core.common.device import dtype_name
+from longctx.core.common.errors import StateMismatch
 from longctx.core.contracts.memory import Scores
 from longctx.core.decode.decode import Generation
 from longctx.core.engine.setup import Engine, memory_told, policy
@@ -38,6 +41,7 @@ from longctx.core.retrieve.ranked import Ranked, by_tokens
 from longctx.core.store.document import Document
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 OUT_OF_MEMORY = "Use a smaller --gather or --max-new-tokens."
 
@@ -71,6 +75,7 @@ class Asking(ABC):
     engine: Engine
     _load_s: float
     _held: ExitStack
+    _spares = False  # whether a document that is damaged is left out
 
     @property
     @abstractmethod
@@ -86,6 +91,19 @@ class Asking(ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def leave_out(self, error: StateMismatch) -> None:
+        """Goes on without the document that is damaged, if the user did not name it.
+
+        Raises:
+            StateMismatch: the error itself, if there is no such document.
+            NotFound: no document is left.
+        """
+        raise error
+
+    def without_damaged(self, attempt: Callable[[], T]) -> T:
+        """What `attempt` gives once no damaged document is in its way; see `leave_out`."""
+        return without_damaged(attempt, self.leave_out)
 
     def close(self) -> None:
         """Releases the documents, which nobody could delete or replace until now."""
@@ -129,18 +147,30 @@ class Asking(ABC):
         answering, clock = self.engine.answering, _Clock(self._load_s)
         sampling = (sampling or Sampling()).over(answering.profile.sampling)
         limit = sampling.max_new_tokens or answering.profile.max_new_tokens
-        words = joined(question, before)
-        with memory_told(answering, OUT_OF_MEMORY):
+        words, shown = joined(question, before), list[str]()
+
+        def show(text: str) -> None:
+            shown.append(text)
+            on_text(text)
+
+        def answered() -> Answer:
             way = self._way(words, gather_by)
             decoding = answering.decoding if decode is None else policy(decode, answering.profile)
             how = way, decoding, answering.files.eos_ids(), answering.files.tokenizer
-            if quote is None:
-                quote = quotes_by_default(answering.profile, *how)
-            elif quote:
+            quotes = quotes_by_default(answering.profile, *how) if quote is None else quote
+            if quote:
                 require_quotable(*how)
             encoded = self.engine.prompt.question(words)
             asked = Question(*encoded, limit, gather, decoding, words, passages, question)
-            answer = self._ask(way, clock, asked, sampling, on_text, quote)
+            return self._ask(way, clock, asked, sampling, show, quotes)
+
+        def leave_out(error: StateMismatch) -> None:
+            if shown:  # another answer behind it would be taken for its end
+                raise error
+            self.leave_out(error)
+
+        with memory_told(answering, OUT_OF_MEMORY):
+            answer = without_damaged(answered, leave_out)
         return replace(answer, question=question, continues=tuple(before))
 
     def _ask(
@@ -155,6 +185,8 @@ class Asking(ABC):
         answering, decoding = self.engine.answering, asked.decoding
         begun = way.begin(asked, lambda: clock.mark("gather_s"))
         require_numbers(begun.hidden, way.documents)
+        if self._spares:  # while nothing of the answer was shown
+            _read_cited(way, begun.found())
         if quote:
             told = self._quoted(way, begun, asked.answer, on_text, clock)
         else:
@@ -254,16 +286,21 @@ class Asking(ABC):
             UsageError: as `ask`.
             LongctxError: the document's method keeps nothing to search by.
         """
-        clock, way, asked = self._looking_for(query, gather_by)
-        (chosen,) = way.find(asked, [gather])
-        clock.mark("gather_s")
-        counts = {"question": len(asked.ids), "answer": 0, "dropped": 0}
-        return self._found(way, asked, chosen, counts, clock)
+
+        def found() -> Found:
+            clock, way, asked = self._looking_for(query, gather_by)
+            (chosen,) = way.find(asked, [gather])
+            clock.mark("gather_s")
+            counts = {"question": len(asked.ids), "answer": 0, "dropped": 0}
+            return self._found(way, asked, chosen, counts, clock)
+
+        return self.without_damaged(found)
 
     def look(self, query: str, gather_by: str | None = None) -> Looked:
         """How well each window fits a query; `core/retrieve/finding.py` makes hits of it.
 
-        Where a method's own rule scores tokens, a window's score is that of its best token.
+        Where a method's own rule scores tokens, a window's score is that of its best token. Who
+        reads passages of the result does both inside `without_damaged`.
 
         Args:
             query: the user's words.
@@ -349,6 +386,13 @@ class Asking(ABC):
             "device": self.engine.device,
             "dtype": dtype_name(self.engine.dtype),
         }
+
+
+def _read_cited(way: Answering, chosen: Chosen) -> None:
+    """Reads the text that an answer will cite; StateMismatch if it is damaged."""
+    for document, *span in gathered_spans(way.documents, chosen.tokens, chosen.scores.raw):
+        document.text(*span)
+        placed(document, *span)
 
 
 def _query(way: Answering, question: Question) -> Query:

@@ -4,12 +4,15 @@ All must have been read with the same model. Only their manifests are consulted:
 state is opened, and no model library imported.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from longctx.core.common.errors import LongctxError, NotFound, StateMismatch
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import FINGERPRINT, Manifest
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,35 @@ def of_all(library: Library, partial: bool = False) -> Candidates:
 
 
 def why_gone(error: LongctxError) -> str:
-    """The reason reported for a document that could not be opened."""
+    """The reason reported for a document that could not be opened, or is damaged."""
+    if isinstance(error, StateMismatch):
+        return f"cannot be read: {error.reason}"
     return f"could not be opened: {error}"
+
+
+def none_left(what: str, skipped: Mapping[str, str]) -> NotFound:
+    """The error where every document is left out.
+
+    Args:
+        what: what cannot be done.
+        skipped: by name, why each is.
+    """
+    told = "; ".join(f"'{name}' {why}" for name, why in skipped.items())
+    return NotFound(what, told, "Run the command again, or `longctx verify` if any is damaged")
+
+
+def without_damaged(attempt: Callable[[], T], leave_out: Callable[[StateMismatch], None]) -> T:
+    """What `attempt` gives once no damaged document is in its way.
+
+    Args:
+        attempt: reads documents; called again when one was left out.
+        leave_out: leaves out the document of an error, or raises it.
+    """
+    while True:
+        try:
+            return attempt()
+        except StateMismatch as error:
+            leave_out(error)
 
 
 def _unfit(manifest: Manifest, partial: bool) -> str:

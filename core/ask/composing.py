@@ -239,7 +239,7 @@ def token_ids(document: Document, tokens: Tensor, engine: Engine) -> Tensor:
     if ((ids < 0) | (ids >= engine.files.config.vocab_size)).any():
         manifest = document.manifest
         why = f"it has tokens that the model does not have for its {manifest.tokens:,} tokens"
-        raise StateMismatch(f"'{manifest.name}' is damaged", why, AGAIN)
+        raise StateMismatch(f"'{manifest.name}' is damaged", why, AGAIN, manifest.folder)
     return ids
 
 

@@ -20,7 +20,7 @@ from longctx.core.ask.kept_rows import KeptRows
 from longctx.core.ask.one_document import Gathering
 from longctx.core.ask.state_checks import has_embeddings
 from longctx.core.ask.ways import way_of
-from longctx.core.common.errors import UsageError
+from longctx.core.common.errors import StateMismatch, UsageError
 from longctx.core.contracts.memory import Scores
 from longctx.core.contracts.method import Method
 from longctx.core.engine.setup import Engine, saved_snapshot
@@ -92,8 +92,13 @@ class Joint(Gatherer):
     def _each(self, ask: Callable[[Gathering], T]) -> Iterator[T]:
         """Restores the documents' states one after another, and asks each."""
         for engine, document in self._states:
-            method = engine.method_of(document, saved_snapshot(document))
-            yield ask(self._way(engine, document, method))
+            try:
+                method = engine.method_of(document, saved_snapshot(document))
+                found = ask(self._way(engine, document, method))
+            except StateMismatch as error:  # a method does not know whose rows it has
+                error.document = document.manifest.folder
+                raise
+            yield found
             del method  # before the next one comes
 
     def require_search(self) -> None:

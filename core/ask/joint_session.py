@@ -6,7 +6,7 @@ Documents that are asked stay open for the next question; the others, and all st
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
@@ -16,12 +16,12 @@ from longctx.core import methods
 from longctx.core.ask.answering import Answering
 from longctx.core.ask.asking import Asking
 from longctx.core.ask.by_words import by_words
-from longctx.core.ask.candidates import Candidates, why_gone
+from longctx.core.ask.candidates import Candidates, none_left, why_gone
 from longctx.core.ask.gather import split
 from longctx.core.ask.joint import Joint, alone
 from longctx.core.ask.kept_rows import KeptRows
 from longctx.core.ask.ways import refuse_recall
-from longctx.core.common.errors import Locked, NotFound
+from longctx.core.common.errors import Locked, NotFound, StateMismatch
 from longctx.core.common.telemetry import facts, stage
 from longctx.core.contracts.method import Recallable
 from longctx.core.engine.choice import Setup, recorded
@@ -49,13 +49,14 @@ class JointSession(Asking):
         max_docs: the most documents that a question is encoded for.
         gather_by: the gather source; documents that do not fit it are refused before the model is
             loaded.
+        on_left_out: gets the name of each document that is skipped from now on, and why.
 
     Attributes:
         skipped: by name, why a document is not asked; it grows when one becomes unavailable.
 
     Raises:
         NotFound, Locked: a named document has been deleted, or is being written.
-        StateMismatch: a state is damaged, or belongs to another model.
+        StateMismatch: a state belongs to another model, or that of a named document is damaged.
         UsageError: a document answers by recall.
         LongctxError: the model does not fit in memory.
     """
@@ -66,9 +67,11 @@ class JointSession(Asking):
         setup: Setup,
         max_docs: int = MAX_DOCS,
         gather_by: str | None = None,
+        on_left_out: Callable[[str, str], None] = lambda name, why: None,
     ):
         started = time.perf_counter()
         self._candidates, self._max_docs = candidates, max_docs
+        self._on_left_out, self._spares = on_left_out, not candidates.named
         self.skipped = dict(candidates.skipped)
         self._open: dict[str, tuple[Document, ExitStack]] = {}
         self._changed: dict[str, list[str]] = {}
@@ -128,7 +131,8 @@ class JointSession(Asking):
             error = alone(document, name)
             if not optional:
                 raise error
-            self.skipped.setdefault(document, f"can only be asked alone: {error.why}")
+            if document not in self.skipped:
+                self._left_out(document, f"can only be asked alone: {error.why}")
 
     def _recall(self, manifest: Manifest) -> str:
         """The method by which a document would be answered from what was kept; empty if none."""
@@ -175,7 +179,7 @@ class JointSession(Asking):
             with ExitStack() as held:
                 try:
                     document = held.enter_context(self._reading(name))
-                except (NotFound, Locked) as error:
+                except (NotFound, Locked, StateMismatch) as error:
                     self._skip(name, error)
                     continue
                 document.require_model(self._fingerprint)
@@ -187,6 +191,7 @@ class JointSession(Asking):
 
         Raises:
             NotFound, Locked: a named document, or every document, is unavailable.
+            StateMismatch: a named document is damaged.
         """
         self._close_others(names)
         for name in names:
@@ -194,11 +199,7 @@ class JointSession(Asking):
                 self._hold(name)
         documents = tuple(self._open[name][0] for name in names if name in self._open)
         if not documents:
-            raise NotFound(
-                "no document can be asked",
-                "; ".join(f"'{name}' {why}" for name, why in self.skipped.items()),
-                "Run the command again",
-            )
+            raise none_left("no document can be asked", self.skipped)
         return documents
 
     def _reading(self, name: str) -> AbstractContextManager[Document]:
@@ -209,7 +210,7 @@ class JointSession(Asking):
         with ExitStack() as held:
             try:
                 document = held.enter_context(self._reading(name))
-            except (NotFound, Locked) as error:
+            except (NotFound, Locked, StateMismatch) as error:
                 self._skip(name, error)
                 return
             document.require_model(self._fingerprint)
@@ -217,12 +218,25 @@ class JointSession(Asking):
             self._open[name] = document, held.pop_all()
         _log.info("document %s: opened, %s tokens", name, f"{document.manifest.tokens:,}")
 
-    def _skip(self, name: str, error: NotFound | Locked) -> None:
-        """Skips an unavailable document, unless the user named it."""
+    def leave_out(self, error: StateMismatch) -> None:
+        """See `Asking.leave_out`."""
+        for name, folder in self._candidates.folders.items():
+            if folder == error.document and name not in self.skipped:
+                self._skip(name, error)
+                self._close_others([other for other in self._open if other != name])
+                return
+        raise error
+
+    def _skip(self, name: str, error: NotFound | Locked | StateMismatch) -> None:
+        """Skips a document that is unavailable or damaged, unless the user named it."""
         if self._candidates.named:
             raise error
-        self.skipped[name] = why_gone(error)
-        _log.info("document %s is left out: it %s", name, self.skipped[name])
+        self._left_out(name, why_gone(error))
+
+    def _left_out(self, name: str, why: str) -> None:
+        self.skipped[name] = why
+        _log.info("document %s is left out: it %s", name, why)
+        self._on_left_out(name, why)
 
     def _close_others(self, names: list[str]) -> None:
         for name in [name for name in self._open if name not in names]:
@@ -234,8 +248,8 @@ class JointSession(Asking):
         parts = split(chosen, [manifest.tokens for manifest in manifests])
         asked = [_asked(*pair) for pair in zip(manifests, parts, strict=True)]
         skipped = [{"name": name, "why": why} for name, why in self.skipped.items()]
-        names = {part["name"] for part in asked}
-        others = [name for name in self._candidates.folders if name not in names]
+        told = {part["name"] for part in asked} | self.skipped.keys()
+        others = [name for name in self._candidates.folders if name not in told]
         more = {"asked": asked, "left_out": len(others), "not_asked": others, "skipped": skipped}
         return super()._state(way, chosen) | more
 

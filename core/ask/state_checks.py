@@ -37,6 +37,7 @@ def require_numbers(values: Tensor, documents: Sequence[Document]) -> None:
             f"the state of {names} cannot be reckoned with",
             "it leads to numbers that are none (NaN or infinity)",
             f"Ask with --dtype fp32 if it was another. {AGAIN}",
+            documents[0].manifest.folder if len(documents) == 1 else "",
         )
 
 
@@ -73,4 +74,4 @@ def require_all(rows: int, document: Document, group: str) -> None:
     if rows != document.manifest.tokens:
         manifest = document.manifest
         why = f"it has {rows:,} rows of {group!r} for its {manifest.tokens:,} tokens"
-        raise StateMismatch(f"'{manifest.name}' is damaged", why, AGAIN)
+        raise StateMismatch(f"'{manifest.name}' is damaged", why, AGAIN, manifest.folder)

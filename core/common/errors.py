@@ -58,6 +58,16 @@ class Locked(LongctxError):
 
 
 class StateMismatch(LongctxError):
-    """The state on disk is damaged, or belongs to another model or format."""
+    """The state on disk is damaged, or belongs to another model or format.
+
+    Args:
+        what, why, remedy: as of every error.
+        document: the folder's name of the document that is damaged; empty: it is not known, or
+            none is.
+    """
 
     exit_code = 13
+
+    def __init__(self, what: str, why: str | None = "", remedy: str = "", document: str = ""):
+        super().__init__(what, why, remedy)
+        self.document = document

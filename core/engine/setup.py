@@ -190,7 +190,8 @@ class Engine:
             ids = rows["ids"].long()
             if ((ids < 0) | (ids >= self.files.config.vocab_size)).any():
                 why = "it has tokens that the model does not have"
-                raise StateMismatch(f"'{document.manifest.name}' is damaged", why, AGAIN)
+                name, folder = document.manifest.name, document.manifest.folder
+                raise StateMismatch(f"'{name}' is damaged", why, AGAIN, folder)
             yield ids
 
     def ways(self, method: Method) -> Mapping[str, Way]:

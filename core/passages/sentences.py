@@ -158,7 +158,8 @@ def _around(document: Document, begin: int, stop: int) -> tuple[Snippet, list[in
     number, start, end = document.span(begin, stop)
     starts = document.array_take("tokens", np.arange(begin, stop), "starts").tolist()
     if sorted(starts) != starts or starts[-1] > end:
-        raise damaged(document.folder, "its tokens do not follow one another")
+        why = "its tokens do not follow one another"
+        raise damaged(document.folder, why, document.folder.name)
     return Snippet.of(document, number, start, end), [*starts, end]
 
 

@@ -104,7 +104,8 @@ def _counts(document: Document, numbered: Tensor, terms: int) -> tuple[Tensor, i
         ids = rows["ids"].long()
         if ((ids < 0) | (ids >= len(numbered))).any():
             why = "it has tokens that the model does not have"
-            raise StateMismatch(f"'{document.manifest.name}' is damaged", why, AGAIN)
+            name, folder = document.manifest.name, document.manifest.folder
+            raise StateMismatch(f"'{name}' is damaged", why, AGAIN, folder)
         found = numbered[ids]
         places = (found >= 0).nonzero()[:, 0]
         slots = (places + first) // size * terms + found[places]

@@ -162,7 +162,8 @@ def _decoded(document: Document, number: int, bounds: list[int]) -> tuple[str, l
         if any(start > end for start, end in pairwise(bounds)):
             raise ValueError("the tokens of a source do not follow one another")
     except ValueError as exc:
-        raise StateMismatch(f"'{document.manifest.name}' is damaged", str(exc), AGAIN) from exc
+        name, folder = document.manifest.name, document.manifest.folder
+        raise StateMismatch(f"'{name}' is damaged", str(exc), AGAIN, folder) from exc
     decoder = codecs.getincrementaldecoder(source.codec)("replace")
     parts, places, count = [], [], 0
     for start, end in pairwise(bound - bounds[0] for bound in bounds):

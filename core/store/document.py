@@ -339,7 +339,7 @@ class Document:
         end = where.size if last == stop else end
         if not 0 <= start <= end <= where.size:
             why = f"tokens [{first}, {last}) are at [{start}, {end}) of {where.size:,} bytes"
-            raise damaged(self._folder, why)
+            raise damaged(self._folder, why, self._folder.name)
         return source, start, end
 
     def blocks(self, shard: Shard) -> Iterator[memoryview]:

@@ -89,6 +89,7 @@ class ShardFile:
                     f"'{self.path}' is not the file that was opened",
                     "the document was replaced meanwhile",
                     "Run the command again",
+                    self.path.parent.name,
                 )
             found = file.read_into(start, data)
         except OSError as exc:
@@ -103,10 +104,12 @@ class ShardFile:
             exc.strerror or str(exc),
             f"If the document was removed or replaced just now, run the command again. {AGAIN} "
             f"if the file is lost{self._meanwhile}",
+            self.path.parent.name,
         )
 
     def _damaged(self, why: str) -> StateMismatch:
-        return StateMismatch(f"'{self.path}' is damaged", why, AGAIN + self._meanwhile)
+        remedy, document = AGAIN + self._meanwhile, self.path.parent.name
+        return StateMismatch(f"'{self.path}' is damaged", why, remedy, document)
 
     @property
     def _meanwhile(self) -> str:

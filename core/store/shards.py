@@ -118,6 +118,6 @@ def shard_name(group: str, number: int, checkpoint: int | None) -> str:
     return f"{group}-{number:05d}{suffix}.{'gz' if group == 'text' else 'safetensors'}"
 
 
-def damaged(path: "Confined | Path", why: str) -> StateMismatch:
+def damaged(path: "Confined | Path", why: str, document: str = "") -> StateMismatch:
     """The error for a file that is not what was written; say in `why` what is wrong."""
-    return StateMismatch(f"'{path}' is damaged", why, AGAIN)
+    return StateMismatch(f"'{path}' is damaged", why, AGAIN, document)

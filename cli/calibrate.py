@@ -58,9 +58,9 @@ def run(
             "--out",
             "PROFILE",
             "Profile to write, a .yaml file, or `-` for standard output; by default one named "
-            "after the model, in the current folder. Tables, the heat map (needs longctx[plot]) "
-            "and finished results go beside it in a folder NAME.calibration: the same command "
-            "resumes after a stop, also with more samples.",
+            "after the model, in the current folder. Tables, the heat map and finished "
+            "results go beside it in a folder NAME.calibration: the same command resumes after a "
+            "stop, also with more samples.",
         ),
     ] = None,
     length: Annotated[
@@ -100,7 +100,6 @@ def run(
     from longctx.core.common.units import parse_tokens
     from longctx.core.measure.calibrate.calibration import run as calibrate
     from longctx.core.measure.calibrate.calibration_plan import FULL, QUICK, CalibrationPlan
-    from longctx.core.measure.calibrate.writing import can_draw
 
     amounts = QUICK if quick else FULL
     wanted = CalibrationPlan(
@@ -117,8 +116,6 @@ def run(
             found = calibrate(setup, wanted, tell)
         if not render.result(found.as_dict(), json):
             calibrate_tables.show(found)
-    if not can_draw():
-        render.note("no heat map was drawn: matplotlib is not installed (longctx[plot])")
     if not found.retrieval_heads:
         has = "keeps those it had" if found.heads_stay else "has none"
         render.note(f"no retrieval head was found: the profile {has} for the method ltri")

@@ -94,8 +94,8 @@ def run(
         option(
             "--out",
             "DIR",
-            "Folder for report.json, heatmap.png (needs longctx[plot]) and finished results: the "
-            "same command resumes after a stop, also with more lengths or trials. By default "
+            "Folder for report.json, heatmap.svg and finished results: the same "
+            "command resumes after a stop, also with more lengths or trials. By default "
             "nothing is written.",
         ),
     ] = None,

@@ -1,6 +1,5 @@
 """`longctx eval compare`: methods and decode policies side by side, in one table."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,7 +88,7 @@ def run(
         option(
             "--out",
             "DIR",
-            "Folder for compare.csv, compare.md, compare.png and finished results, so that a "
+            "Folder for compare.csv, compare.md, compare.svg and finished results, so that a "
             "stopped run resumes; by default nothing is kept.",
         ),
     ] = None,
@@ -132,23 +131,14 @@ def run(
         seed=seed,
         in_window=0 if in_window is None else measuring.tokens([in_window])[0],
     )
-    folder, plot = out and out.expanduser(), _can_plot(out)
-    told = _Told()
+    folder, told = out and out.expanduser(), _Told()
     report = run_compare(setup, wanted, folder, told.begin, told.tell)
     _print(report, csv, markdown, json)
     if folder is not None:
         from longctx.core.measure.eval.compare_files import write
 
-        for file in write(folder, report.rows, plot):
+        for file in write(folder, report.rows):
             render.note(f"written: {file}")
-
-
-def _can_plot(out: Path | None) -> bool:
-    """Whether matplotlib is installed; if not, says so before the work."""
-    found = find_spec("matplotlib") is not None
-    if out is not None and not found:
-        render.note("no plot will be drawn: pip install 'longctx[plot]'")
-    return found
 
 
 class _Told:

@@ -1,23 +1,17 @@
-"""Plots of results with matplotlib, an optional dependency."""
+"""Plots of results: a grid of rates, and lines."""
 
+import math
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
-from longctx.core.common.errors import UsageError
 from longctx.core.common.outputs import Output
+from longctx.core.measure.svg import Drawing, between, width_of
 
-POINTS = 150  # pixels per inch
-
-
-def require() -> None:
-    """Checks that plots can be drawn.
-
-    Raises:
-        UsageError: matplotlib is not installed.
-    """
-    _pyplot()
+RATES = ("#f4a79d", "#f8e5a0", "#9fd6a3")  # of 0, a half and all; each number stands on it
+SERIES = ("#3b82d6", "#d9730d", "#2f9e5b", "#c2478c", "#8a63d2", "#b08900", "#0f9b9b", "#d1453b")
+CELL = (56, 26)  # width and height of a cell
+PLOT = (560, 280)  # of the area of lines
+EDGE = 16
 
 
 def heat_map(
@@ -31,30 +25,38 @@ def heat_map(
     """Draws rates as a grid of colours with their numbers.
 
     Args:
-        file: .png or .svg.
+        file: .svg.
         values: rows of cells, 0 to 1; None: an empty cell.
         columns, rows: their names.
-        title: title of the figure.
+        title: title of the figure, of one line or several.
         labels: labels of both axes.
 
     Raises:
-        UsageError: matplotlib is not installed.
         LongctxError: the file cannot be written.
     """
-    pyplot = _pyplot()
-    size = (2.5 + 0.9 * len(columns), 1.6 + 0.42 * len(rows))
-    figure, axes = pyplot.subplots(figsize=size)
-    shown = [[float("nan") if value is None else value for value in row] for row in values]
-    axes.imshow(shown, cmap="RdYlGn", vmin=-0.2, vmax=1.2, aspect="auto")
-    for row, entries in enumerate(values):
-        for column, value in enumerate(entries):
-            text = "" if value is None else f"{value:.0%}"
-            axes.text(column, row, text, ha="center", va="center", fontsize=8)
-    axes.set_xticks(range(len(columns)), columns)
-    axes.set_yticks(range(len(rows)), rows)
-    axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
-    _save(figure, file, title)
+    titles = title.splitlines()
+    wide = max([CELL[0], *(width_of(name) + 10 for name in columns)])
+    left = EDGE + 24 + max([0.0, *map(width_of, rows)])
+    top = EDGE + 44 + 18 * len(titles)
+    right, bottom = left + wide * len(columns), top + CELL[1] * len(rows)
+    drawing = Drawing()
+    for number, text in enumerate(titles):
+        drawing.text(EDGE, EDGE + 12 + 18 * number, text, look="title" if number == 0 else "")
+    drawing.text((left + right) / 2, top - 28, labels[0], at="middle")
+    drawing.text(EDGE + 10, (top + bottom) / 2, labels[1], at="middle", up=True)
+    for number, name in enumerate(columns):
+        drawing.text(left + wide * (number + 0.5), top - 8, name, at="middle")
+    for number, (name, entries) in enumerate(zip(rows, values, strict=True)):
+        y = top + CELL[1] * number
+        drawing.text(left - 8, y + 17, name, at="end")
+        for place, value in enumerate(entries):
+            x, told = left + wide * place, f"{columns[place]}, {name}"
+            look = "empty" if value is None else between(value, RATES)
+            drawing.box(x + 1, y + 1, wide - 2, CELL[1] - 2, look, told)
+            if value is not None:
+                drawing.text(x + wide / 2, y + 17, f"{value:.0%}", at="middle", look="in")
+    width = max([right, *(EDGE + 1.2 * width_of(text) for text in titles)]) + EDGE
+    Output(file).write(drawing.svg(width, bottom + EDGE, title))
 
 
 def lines(
@@ -62,61 +64,47 @@ def lines(
     series: Mapping[str, Sequence[tuple[float, float]]],
     title: str,
     labels: tuple[str, str],
-    logarithmic: bool = False,
 ) -> None:
-    """Draws lines.
+    """Draws rates over lengths, on a logarithmic horizontal axis.
 
     Args:
-        file: .png or .svg.
-        series: points of each line, by name.
+        file: .svg.
+        series: points of each line, by name: a length over 0, and a rate from 0 to 1.
         title: title of the figure.
         labels: labels of both axes.
-        logarithmic: use a logarithmic horizontal axis.
-
-    Raises:
-        UsageError: matplotlib is not installed.
-        LongctxError: the file cannot be written.
-    """
-    figure, axes = _pyplot().subplots(figsize=(7, 4))
-    for name, points in series.items():
-        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
-    if logarithmic:
-        axes.set_xscale("log", base=2)
-    axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
-    axes.legend(fontsize=8)
-    _save(figure, file, title)
-
-
-def _save(figure: Any, file: Path, title: str) -> None:
-    figure.suptitle(title, fontsize=10)
-    figure.tight_layout()
-    save(figure, file)
-
-
-def save(figure: Any, file: Path) -> None:
-    """Writes a figure, and closes it.
-
-    Args:
-        figure: a matplotlib figure.
-        file: .png or .svg.
 
     Raises:
         LongctxError: the file cannot be written.
     """
-    drawn = BytesIO()
-    figure.savefig(drawn, format=file.suffix.removeprefix("."), dpi=POINTS)
-    _pyplot().close(figure)
-    Output(file).write(drawn.getvalue())
+    drawing, (wide, high) = Drawing(), PLOT
+    left, top = EDGE + 60, EDGE + 40
+    places = sorted({x for points in series.values() for x, _ in points})
+    span = math.log2(places[-1] / places[0]) or 1.0
 
+    def at(x: float, y: float) -> tuple[float, float]:
+        return left + wide * math.log2(x / places[0]) / span, top + high * (1 - y)
 
-def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        why = "matplotlib is not installed"
-        raise UsageError("cannot draw", why, "pip install 'longctx[plot]'.") from error
-    matplotlib.use("Agg")  # no window
-    from matplotlib import pyplot
-
-    return pyplot
+    drawing.text(EDGE, EDGE + 12, title, look="title")
+    drawing.text(left + wide / 2, top + high + 44, labels[0], at="middle")
+    drawing.text(EDGE + 10, top + high / 2, labels[1], at="middle", up=True)
+    for step in range(5):
+        _, y = at(places[0], step / 4)
+        drawing.line([(left, y), (left + wide, y)])
+        drawing.text(left - 8, y + 4, f"{step / 4:.0%}", at="end")
+    free = 0.0
+    for x in places:
+        place, name = at(x, 0)[0], f"{x:,.0f}"
+        drawing.line([(place, top + high), (place, top + high + 5)])
+        if place - width_of(name) / 2 >= free:  # else it would cover the one before
+            drawing.text(place, top + high + 20, name, at="middle")
+            free = place + width_of(name) / 2 + 4
+    for number, (name, points) in enumerate(series.items()):
+        colour = SERIES[number % len(SERIES)]
+        drawing.line([at(*point) for point in points], colour)
+        for x, y in points:
+            drawing.dot(*at(x, y), colour, f"{name}: {y:.0%} at {x:,.0f}")
+        y = top + high + 70 + 18 * number
+        drawing.line([(left, y - 4), (left + 24, y - 4)], colour)
+        drawing.text(left + 32, y, name)
+    width = max([left + wide, *(left + 32 + width_of(name) for name in series)]) + 3 * EDGE
+    Output(file).write(drawing.svg(width, top + high + 70 + 18 * len(series), title))

@@ -1,7 +1,7 @@
 """Runs a calibration: ranks, copy scores, spans. Keeps results so that a stopped run can resume.
 
 Beside the profile NAME.yaml, the folder NAME.calibration has the journal, table.json, table.md and,
-if matplotlib is installed, heatmap.png.
+heatmap.svg.
 """
 
 import hashlib

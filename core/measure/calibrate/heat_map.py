@@ -1,16 +1,19 @@
 """Ranks and copy scores as heat maps, layers by heads."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from longctx.core.measure import figures
+from longctx.core.common.outputs import Output
 from longctx.core.measure.calibrate.ranks import KINDS
 from longctx.core.measure.calibrate.report import TITLES, Calibration
 from longctx.core.measure.calibrate.tasks import TASKS
+from longctx.core.measure.svg import Drawing, between
 
-INCH = 0.13  # inches per head or layer
+CELL, WIDE = 10, 90  # pixels of a head or layer; the least width of a map
+EDGE, GAP, HEAD = 16, 24, 22  # pixels around the picture, between maps, and of a map's title
 WORST = 1.0  # rank at which the colours end; 0.5 is chance
+COLOURS = ("#fde725", "#35b779", "#31688e", "#440154")  # of the best first
 
 Cells = list[list[float]]
 
@@ -19,53 +22,69 @@ def draw(file: Path, found: Calibration) -> None:
     """Draws a row of heat maps per measure and task, one map per kind, and the copy scores.
 
     Args:
-        file: .png or .svg.
+        file: .svg.
         found: the results.
 
     Raises:
-        UsageError: matplotlib is not installed.
         LongctxError: the file cannot be written.
     """
-    figures.require()
-    from matplotlib import pyplot
-    from matplotlib.colors import LogNorm
-    from matplotlib.ticker import MaxNLocator
-
+    drawing, x, y = Drawing(), EDGE, EDGE + 18
+    title = f"{found.model}, {found.samples} samples a task"
+    drawing.text(EDGE, EDGE + 8, title, look="title")
+    drawing.text(EDGE, y + 12, "down: layers; across: heads; a pointer shows the number")
+    y, right = y + 34, x + 360
+    for measure in found.measures:
+        best = min(row.mean for row in found.rows if row.measure == measure)
+        shade = _logarithmic(best)
+        drawing.text(EDGE, y + 12, f"{TITLES[measure]}, {best:.3g} (best) to {WORST:g}:")
+        y = _legend(drawing, y + 18)
+        for task in TASKS:
+            x, low = EDGE, y
+            for kind in KINDS:
+                cells = _ranks(found, measure, task, kind)
+                end, bottom = _map(drawing, (x, y), f"{task}: {kind}", cells, shade)
+                x, low = max(end, x + WIDE) + GAP, max(low, bottom)
+            right, y = max(right, x - GAP), low + GAP
     copying = grid([(each.layer, each.head, each.score) for each in found.copying])
-    widths = [max(4, len(_ranks(found, found.rank_by, TASKS[0], kind)[0])) for kind in KINDS]
-    count = len(found.measures) * len(TASKS) + 1
-    size = (3 + INCH * sum(widths), 2.5 + count * max(1.4, INCH * len(copying)))
-    figure, axes = pyplot.subplots(
-        count, len(KINDS), figsize=size, squeeze=False, width_ratios=widths, layout="constrained"
-    )
-    for number, measure in enumerate(found.measures):
-        own = axes[number * len(TASKS) : (number + 1) * len(TASKS)]
-        colours = LogNorm(min(row.mean for row in found.rows if row.measure == measure), WORST)
-        shown = _draw_ranks(own, found, measure, colours)
-        figure.colorbar(shown, ax=own, label=TITLES[measure])
-    last = axes[-1]
-    shown = last[0].imshow(copying, cmap="viridis", vmin=0, vmax=1, aspect="auto")
-    last[0].set_title("copy score", fontsize=7)
-    figure.colorbar(shown, ax=last, label="copy score")
-    for axis in last[1:]:
-        axis.set_axis_off()
-    for axis in axes.flat:
-        axis.tick_params(labelsize=6)
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    figure.supxlabel("head")
-    figure.supylabel("layer")
-    figure.suptitle(f"{found.model}, {found.samples} samples a task", fontsize=10)
-    figures.save(figure, file)
+    drawing.text(EDGE, y + 12, "copy score, 1 (best) to 0:")
+    y = _legend(drawing, y + 18)
+    end, y = _map(drawing, (EDGE, y), "copy score", copying, lambda score: 1 - score)
+    Output(file).write(drawing.svg(max(right, end) + EDGE, y + EDGE, title))
 
 
-def _draw_ranks(axes: Any, found: Calibration, measure: str, colours: Any) -> Any:
-    """A row for each task, on axes (tasks, kinds); returns one of the images."""
-    for place, task in zip(axes, TASKS, strict=True):
-        for axis, kind in zip(place, KINDS, strict=True):
-            cells = _ranks(found, measure, task, kind)
-            axis.imshow(cells, cmap="viridis_r", norm=colours, aspect="auto")
-            axis.set_title(f"{task}: {kind}", fontsize=7)
-    return axes[0][0].images[0]
+def _logarithmic(best: float) -> Callable[[float], float]:
+    """From a rank to its share of the way from the best to the worst."""
+    span = math.log(WORST / best) or 1.0
+    return lambda rank: math.log(rank / best) / span
+
+
+def _legend(drawing: Drawing, y: float) -> float:
+    """The colours from best to worst; returns where the next line may begin."""
+    for step in range(16):
+        drawing.box(EDGE + CELL * step, y, CELL, CELL, between(step / 15, COLOURS))
+    return y + CELL + GAP / 2
+
+
+def _map(
+    drawing: Drawing,
+    place: tuple[float, float],
+    title: str,
+    cells: Cells,
+    shade: Callable[[float], float],
+) -> tuple[float, float]:
+    """One map with its upper left corner at a place; returns the lower right corner."""
+    (x, y), heads = place, len(cells[0])
+    drawing.text(x, y + 12, title, look="small")
+    for layer, row in enumerate(cells):
+        for head, value in enumerate(row):
+            where = x + CELL * head, y + HEAD + CELL * layer
+            told = f"{title}, layer {layer}, head {head}"
+            if math.isnan(value):
+                drawing.box(*where, CELL, CELL, "empty", told)
+            else:
+                colour = between(shade(value), COLOURS)
+                drawing.box(*where, CELL, CELL, colour, f"{told}: {value:.4g}")
+    return x + CELL * heads, y + HEAD + CELL * len(cells)
 
 
 def grid(entries: Sequence[tuple[int, int, float]]) -> Cells:

@@ -2,18 +2,16 @@
 
 import json
 
-from longctx.core.common.errors import UsageError
 from longctx.core.common.outputs import Output
 from longctx.core.engine.setup import Engine
-from longctx.core.measure import figures
 from longctx.core.measure.calibrate import heat_map, profile_file, report
 from longctx.core.measure.calibrate.report import Calibration
 
-HEAT_MAP = "heatmap.png"
+HEAT_MAP = "heatmap.svg"
 
 
 def write(engine: Engine, found: Calibration) -> None:
-    """Writes the profile, the tables, and the heat map if it can be drawn.
+    """Writes the profile, the tables and the heat map.
 
     Raises:
         LongctxError: a file cannot be written.
@@ -27,14 +25,4 @@ def write(engine: Engine, found: Calibration) -> None:
     }
     for file, text in texts.items():
         Output(file, remedy="Make room, and run again.").write(text)
-    if can_draw():
-        heat_map.draw(found.folder / HEAT_MAP, found)
-
-
-def can_draw() -> bool:
-    """Whether matplotlib is installed."""
-    try:
-        figures.require()
-    except UsageError:
-        return False
-    return True
+    heat_map.draw(found.folder / HEAT_MAP, found)

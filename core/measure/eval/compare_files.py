@@ -49,21 +49,20 @@ def as_markdown(rows: Sequence[Row]) -> str:
     return markdown.table(HEADERS, map(cells, rows), right=NUMBERS) + "\n"
 
 
-def write(folder: Path, rows: Sequence[Row], plot: bool) -> list[Path]:
-    """Writes compare.csv, compare.md and, with `plot`, compare.png.
+def write(folder: Path, rows: Sequence[Row]) -> list[Path]:
+    """Writes compare.csv, compare.md and, where there is something to draw, compare.svg.
 
     Raises:
-        UsageError: a plot is requested, and matplotlib is not installed.
         LongctxError: a file cannot be written.
     """
     texts = {f"{NAME}.csv": as_csv(rows), f"{NAME}.md": as_markdown(rows)}
     written = [folder / name for name in texts]
     for file, text in zip(written, texts.values(), strict=True):
         Output(file, remedy="Make room, run again.").write(text)
-    if plot and (series := quality_by_length(rows)):
-        written.append(folder / f"{NAME}.png")
+    if series := quality_by_length(rows):
+        written.append(folder / f"{NAME}.svg")
         labels = ("tokens", "quality")
-        figures.lines(written[-1], series, "Quality by length", labels, logarithmic=True)
+        figures.lines(written[-1], series, "Quality by length", labels)
     return written
 
 

@@ -34,7 +34,7 @@ from longctx.core.measure.prose import Prose, read_prose
 from longctx.core.measure.runner import How, ask, of_asking, of_model, opened
 from longctx.core.retrieve.gather_by import METHOD
 
-REPORT, HEAT_MAP = "report.json", "heatmap.png"
+REPORT, HEAT_MAP = "report.json", "heatmap.svg"
 SAMPLE = "harbour-book"  # the prose that comes with the package
 
 
@@ -93,8 +93,8 @@ def run(setup: Setup, wanted: NeedleTest, watch: NeedleWatch | None = None) -> N
 
     Raises:
         UsageError: too short a length for the needles, more needles than can be told apart, prose
-            that cannot be read, a wrong setup, a folder of another run, or a folder without
-            matplotlib; all before the first haystack is read.
+            that cannot be read, a wrong setup, or a folder of another run; all before the first
+            haystack is read.
         LongctxError: no exact length with this tokenizer, or no room for the model or the state.
     """
     watch, engine = watch or NeedleWatch(), prepare(setup)
@@ -104,8 +104,6 @@ def run(setup: Setup, wanted: NeedleTest, watch: NeedleWatch | None = None) -> N
     )
     builder = Builder(engine.files.tokenizer, read_prose(wanted.haystack))
     plans = _plans(wanted, needles, builder)
-    if wanted.out is not None:
-        figures.require()
     with Journal(wanted.out, _settings(engine, wanted, builder.prose)) as journal:
         watch.on_plans(plans)
         with weights_stay():

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import stat
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -80,12 +82,6 @@ def searched(monkeypatch) -> list[tuple]:
     return asked
 
 
-@pytest.fixture(autouse=True)
-def undrawn(monkeypatch) -> None:
-    """Drawing takes longer than all else, and one test is enough for it."""
-    monkeypatch.setattr(writing, "can_draw", lambda: False)
-
-
 @pytest.fixture
 def wanted(tmp_path) -> CalibrationPlan:
     return CalibrationPlan(tmp_path / "mine.yaml", AMOUNTS, length=1200, seed=5)
@@ -95,7 +91,6 @@ def test_it_writes_a_profile_that_loads_and_tables_of_every_head(
     setup, wanted, searched, monkeypatch
 ):
     told = []
-    monkeypatch.setattr(writing, "can_draw", lambda: True)
     found = calibration.run(setup, wanted, lambda *each: told.append(each))
     heads = HEADS + 2 * GROUPS + HEADS + 1
     assert len(found.rows) == len(MEASURES) * 2 * LAYERS * heads
@@ -122,7 +117,10 @@ def test_it_writes_a_profile_that_loads_and_tables_of_every_head(
     assert table["heads"] == [list(head) for head in found.heads]
     assert len(table["rows"]) == len(found.rows)
     assert (wanted.folder / "table.md").read_text("utf-8") == as_markdown(found)
-    assert (wanted.folder / "heatmap.png").read_bytes().startswith(b"\x89PNG")
+    drawn = ElementTree.fromstring((wanted.folder / "heatmap.svg").read_text("utf-8"))
+    told = [element.text or "" for element in drawn.iter("{http://www.w3.org/2000/svg}title")]
+    measured = [text for text in told if re.search(r", layer \d+, head \d+: [\d.e-]+$", text)]
+    assert len(measured) == len(found.rows) + len(found.copying)
 
 
 def test_a_stopped_run_goes_on_where_it_was(setup, wanted, monkeypatch, searched):
@@ -337,11 +335,11 @@ def test_a_profile_is_not_replaced_by_one_of_which_less_was_measured(setup, want
     assert calibration.run(setup, wanted).samples == 2  # nothing is lost
 
 
-def test_a_file_that_cannot_be_written_is_named(setup, wanted, monkeypatch):
+def test_a_file_that_cannot_be_written_is_named(setup, wanted):
     calibration.run(setup, wanted)
+    (wanted.folder / writing.HEAT_MAP).unlink()
     (wanted.folder / writing.HEAT_MAP).mkdir()
-    monkeypatch.setattr(writing, "can_draw", lambda: True)
-    with pytest.raises(LongctxError, match=r"cannot write '.*heatmap\.png': it is a folder"):
+    with pytest.raises(LongctxError, match=r"cannot write '.*heatmap\.svg': it is a folder"):
         calibration.run(setup, wanted)
 
 

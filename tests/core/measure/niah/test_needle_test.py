@@ -5,6 +5,7 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 
@@ -79,7 +80,10 @@ def test_needles_are_found(temporary, tmp_path):
     assert json.loads((tmp_path / "out" / "report.json").read_text()) == json.loads(
         json.dumps(report.as_dict())
     )
-    assert (tmp_path / "out" / "heatmap.png").read_bytes().startswith(b"\x89PNG")
+    drawn = ElementTree.fromstring((tmp_path / "out" / "heatmap.svg").read_text("utf-8"))
+    texts = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[:2] == ["usual: 100.0% answered (tiny, reform)", "plainly worded needles"]
+    assert texts.count("100%") == 3  # a depth, and both cells
 
 
 def test_what_a_recalling_method_attends_to_counts_as_gathered():
@@ -170,15 +174,6 @@ def test_wrong_wishes_are_refused_before_anything_is_read(answering, wanted, mes
     with pytest.raises(UsageError, match=message):
         niah.run(SETUP, wanted)
     assert not read
-
-
-def test_a_missing_matplotlib_is_told_before_anything_is_read(answering, monkeypatch, tmp_path):
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    read = answering()
-    with pytest.raises(UsageError, match=r"longctx\[plot\]"):
-        niah.run(SETUP, niah.NeedleTest((900,), depths=2, out=tmp_path / "out"))
-    assert not read
-    assert not (tmp_path / "out").exists()
 
 
 # --- reports ---

@@ -10,7 +10,7 @@ import typer
 
 from longctx.cli import options, progress, render
 from longctx.cli.loading import make_setup
-from longctx.cli.report import versions
+from longctx.cli.report import version, versions
 from longctx.cli.settings import config_path, library_path
 from longctx.cli.text import size
 
@@ -19,6 +19,11 @@ EXAMPLES = """\
   longctx doctor --json
   longctx doctor --fix
 """
+# Of pyproject.toml, those for users: what each is for, and its packages.
+EXTRAS = {
+    "documents": ("PDF and .zst files", ("pypdfium2", "zstandard")),
+    "gguf": ("i-quants and other rare types of GGUF models", ("gguf",)),
+}
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
@@ -36,14 +41,15 @@ def run(
 ) -> None:
     """Checks this installation.
 
-    Reports versions, devices, free memory and disk, and who else may read the library, and runs the
-    self-check of the bundled model. The exit code is 1 if something would keep longctx from
-    working.
+    Reports versions, optional packages that are missing and what installs them, devices, free
+    memory and disk, and who else may read the library, and runs the self-check of the bundled
+    model. The exit code is 1 if something would keep longctx from working.
     """
     offline = [name for name in OFFLINE if os.environ.get(name, "0") not in ("", "0")]
     make_setup(model=None)
     report = {
         "versions": versions(),
+        "extras": _extras(),
         "devices": _devices(),
         **_computing(),
         "library": _library(library_path(library), fix),
@@ -56,6 +62,24 @@ def run(
     if not render.result(report, json):
         render.facts(_facts(report))
     raise typer.Exit(1 if report["problems"] else 0)
+
+
+def _extras() -> list[dict[str, Any]]:
+    """The optional parts of the package: what each lacks, and the command that installs it."""
+    told = []
+    for name, (purpose, packages) in EXTRAS.items():
+        missing = [package for package in packages if version(package) is None]
+        command = f"pip install 'longctx[{name}]'" if missing else None
+        told.append({"extra": name, "for": purpose, "missing": missing, "command": command})
+    return told
+
+
+def _extra(told: dict[str, Any]) -> tuple[str, str]:
+    """The line on one of them."""
+    if not told["missing"]:
+        return told["extra"], f"installed, for {told['for']}"
+    missing = ", ".join(told["missing"])
+    return told["extra"], f"without {missing}, for {told['for']}: {told['command']}"
 
 
 def _devices() -> list[dict[str, Any]]:
@@ -156,6 +180,7 @@ def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
     works = "works, self-check passed" if report["bundled_model"]["works"] else "does not work"
     return [
         *((name, version or "not installed") for name, version in report["versions"].items()),
+        *map(_extra, report["extras"]),
         *(
             (device["device"], f"{device['name']}, {size(device['memory_free'])} free")
             for device in report["devices"]

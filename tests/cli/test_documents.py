@@ -4,14 +4,18 @@ import json
 import os
 import re
 import shutil
+import tomllib
+from pathlib import Path
 
 import pytest
 from small_documents import begin
 
-from longctx.cli import render
+from longctx.cli import doctor, render
 from longctx.cli.text import size
 from longctx.core.common.errors import LongctxError
 from longctx.core.store.library import Library
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_list(longctx, library, model_folder):
@@ -202,6 +206,29 @@ def test_doctor(longctx, tmp_path):
     text = longctx("doctor").stdout
     assert "self-check passed" in text
     assert values["versions"]["torch"] in text
+
+
+def test_doctor_says_what_brings_each_missing_extra(longctx, monkeypatch):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = {
+        extra: tuple(re.match(r"[\w.-]+", need)[0] for need in needs)
+        for extra, needs in project["optional-dependencies"].items()
+        if extra != "dev"
+    }
+    assert {extra: packages for extra, (_, packages) in doctor.EXTRAS.items()} == named
+    here = {"zstandard", "gguf"}
+    monkeypatch.setattr(doctor, "version", lambda package: "1.0" if package in here else None)
+    result = longctx("doctor", "--json")
+    assert result.exit_code == 0
+    values = {told.pop("extra"): told for told in json.loads(result.stdout)["extras"]}
+    assert values["documents"]["missing"] == ["pypdfium2"]
+    assert values["documents"]["command"] == "pip install 'longctx[documents]'"
+    assert (values["gguf"]["missing"], values["gguf"]["command"]) == ([], None)
+    text = longctx("doctor").stdout
+    assert re.search(
+        r"^documents +without pypdfium2, for .*: pip install 'longctx\[doc", text, re.M
+    )
+    assert re.search(r"^gguf +installed, for ", text, re.M)
 
 
 def test_doctor_names_what_is_wrong(longctx, monkeypatch, tmp_path):

@@ -5,6 +5,7 @@ The file is its owner's alone. Without readline, as on Windows, lines are neithe
 
 import logging
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -50,6 +51,21 @@ class History:
                 self._path.chmod(PRIVATE)
         except OSError as error:
             self._give_up(error)
+
+    def completes(self, complete: Callable[[str, int], str | None]) -> None:
+        """Lets Tab complete lines.
+
+        Args:
+            complete: from the line up to the cursor, and a number from 0, to a whole line that it
+                may become; None: there are no more.
+        """
+        if self._readline is None:
+            return
+        # A name may have any sign, so the whole line is one word to readline.
+        self._readline.set_completer_delims("")
+        self._readline.set_completer(complete)
+        is_libedit = "libedit" in (self._readline.__doc__ or "")
+        self._readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
 
     def typed(self) -> str:
         """What stood in the line when Ctrl-C came; empty if that is unknown."""

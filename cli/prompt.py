@@ -13,6 +13,7 @@ from longctx.cli.answers import Answers, cite
 from longctx.cli.asked import Asked, Chosen, after
 from longctx.cli.find import tell
 from longctx.cli.history import History
+from longctx.cli.prompt_completion import Completer
 from longctx.cli.searching import Search
 from longctx.cli.text import counted
 from longctx.core.ask.follow_up import Exchange, refers_back
@@ -31,7 +32,9 @@ that begins with "and", or has at most three words, is put behind the question b
   /sources            show all passages of the last answer
   /sources on|off     show the best passages after each answer, or no more
   /help               this text
-  /quit               leave; so do exit, quit, Ctrl-D, and Ctrl-C twice"""
+  /quit               leave; so do exit, quit, Ctrl-D, and Ctrl-C twice
+
+Tab completes commands, and names of documents behind /doc."""
 LEAVING = ("exit", "quit", "/exit", "/quit")
 SIGN = "? "
 NAMES = 5  # of several documents that are named in the banner
@@ -61,6 +64,7 @@ class Prompt:
             "sources": self._sources,
             "continue": self._continue,
         }
+        history.completes(Completer([*self._commands, "quit"], self._document_names))
 
     def run(self, chosen: Chosen) -> None:
         """Asks for lines, and does what they say, until the user leaves.
@@ -200,6 +204,12 @@ class Prompt:
             star = "*" if manifest.name in asked else " "
             more = "" if manifest.status == "complete" else f", {manifest.status}"
             render.reply(f"{star} {_shown(manifest)}: {counted(manifest.tokens, 'token')}{more}")
+
+    def _document_names(self) -> list[str]:
+        """Names of the library's documents."""
+        from longctx.core.store.library import Library
+
+        return [manifest.name for manifest in Library.open(self._asked.library).documents()]
 
     def _greet(self) -> None:
         """The banner: what is asked, and which models do it."""

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
 
@@ -11,6 +12,7 @@ from terminal import CTRL_C, CTRL_D, UP, at_terminal
 
 from longctx.cli import render
 from longctx.cli.history import MOST
+from longctx.cli.prompt_completion import Completer
 
 pytestmark = pytest.mark.usefixtures("library")
 QUESTION = "who wrote of the boat?"
@@ -141,6 +143,45 @@ def test_nothing_of_a_prompt_without_a_terminal_is_kept(conversing, tmp_path):
     assert not (tmp_path / "state").exists()
 
 
+# --- what Tab completes ---
+
+SOME = ["book", "boat log", "it's", "日本語", "bad\x1bname", "two\nlines"]
+
+
+@pytest.mark.parametrize(
+    ("line", "whole"),
+    [
+        ("/f", ["/find "]),
+        ("/", ["/continue ", "/doc ", "/find ", "/quit "]),
+        ("/sources o", ["/sources on", "/sources off"]),
+        ("/doc boo", ["/doc book"]),
+        ("/doc bo", ["/doc 'boat log'", "/doc 'book'"]),
+        ("/doc book 日", ["/doc book 日本語"]),
+        ("/doc 'boat log' bo", ["/doc 'boat log' 'boat log'", "/doc 'boat log' 'book'"]),
+        ("/doc 'boat l", ["/doc 'boat log'"]),
+        ("/doc boat\\ l", ["/doc 'boat log'"]),
+        ('/doc "it', ["/doc 'it'\"'\"'s'"]),
+        ("/doc x", []),
+        ("/find bo", []),
+        ("bo", []),
+        ("", []),
+    ],
+)
+def test_tab_completes_commands_and_the_names_behind_doc(line, whole):
+    complete = Completer(["doc", "find", "quit", "continue"], lambda: SOME)
+    assert complete.all_of(line) == whole
+    assert [complete(line, number) for number in range(len(whole) + 1)] == [*whole, None]
+    for told in whole if line.startswith("/doc ") else []:
+        assert {*shlex.split(told)[1:]} <= {*SOME}
+
+
+def test_where_names_cannot_be_listed_tab_offers_nothing():
+    def fail() -> list[str]:
+        raise OSError("gone")
+
+    assert Completer(["doc"], fail)("/doc b", 0) is None
+
+
 # --- at a terminal ---
 
 
@@ -181,6 +222,24 @@ def test_a_conversation_at_a_terminal(model_options, tmp_path):
         terminal.types(CTRL_D)
         assert terminal.ends() == 0
     assert state(tmp_path)["history"].splitlines() == [QUESTION, "and when?", "/help", "and when?"]
+
+
+@NO_TERMINALS
+def test_tab_at_a_terminal(model_options, library):
+    shutil.copytree(library / "documents/book", library / "documents/letter")
+    with at_terminal("ask", "--doc", "book", *model_options) as terminal:
+        terminal.until(PROMPT)
+        terminal.types("/he\t")
+        assert terminal.until("/help ")
+        terminal.types("\r")
+        terminal.until(PROMPT)
+        terminal.types("/do\tlet\t")
+        assert terminal.until("/doc letter")
+        terminal.types("\r")
+        assert "letter: " in terminal.until(PROMPT)
+        terminal.types(CTRL_D)
+        assert terminal.ends() == 0
+    assert "error" not in terminal.shown
 
 
 @NO_TERMINALS

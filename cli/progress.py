@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from longctx.core.ingest.ingest import Progress
 
 PLAIN_EVERY_MS = 30_000
+NARROW = 80  # columns of a terminal under which a bar says only the share and the time left
 QUIET_S = 2  # seconds of copying before progress is shown
 
 
@@ -81,9 +82,14 @@ def reading(what: str = "reading") -> "Iterator[Callable[..., None]]":
         yield every(PLAIN_EVERY_MS, lambda told, document: plain(so_far(told, document)))
         return
     with drawing(_bar()) as bar:
-        task = bar.add_task("", total=None, detail="loading the model")
+        loading = "loading the model"
+        task = bar.add_task("", total=None, detail=loading, brief=loading)
         yield lambda told, document="": bar.update(
-            task, total=told.total, completed=told.processed, detail=so_far(told, document)
+            task,
+            total=told.total,
+            completed=told.processed,
+            detail=so_far(told, document),
+            brief=_briefly(told.processed, told.total, _left(told)),
         )
 
 
@@ -95,10 +101,17 @@ def _named(document: str) -> dict[str, Any]:
 def _bar() -> Any:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
+    console = render.open_console(sys.stderr)
     columns = (BarColumn(), DownloadColumn(), TextColumn("{task.fields[detail]}", markup=False))
-    return Progress(
-        *columns, console=render.open_console(sys.stderr), transient=True, redirect_stdout=False
-    )
+    if console.width < NARROW:
+        columns = (BarColumn(bar_width=8), TextColumn("{task.fields[brief]}", markup=False))
+    return Progress(*columns, console=console, transient=True, redirect_stdout=False)
+
+
+def _briefly(done: int, total: int | None, left: str) -> str:
+    """What a narrow terminal has room for."""
+    share = f"{done / total:.0%}" if total else ""
+    return ", ".join(part for part in (share, left) if part)
 
 
 def lines(what: str, unit: str) -> Lines:
@@ -140,9 +153,18 @@ def so_far(state: "Progress", document: str = "") -> str:
     read = state.processed - state.cache
     rate = state.tokens * read / max(state.processed, 1) / seconds  # of this run
     parts = [f"{state.tokens:,} tokens", f"{rate:,.0f} tokens/s"]
-    if state.total is not None and read:
-        parts.append(f"{duration(seconds * (state.total - state.processed) / read)} left")
+    if left := _left(state):
+        parts.append(left)
     return (f"{document}: " if document else "") + ", ".join(parts)
+
+
+def _left(state: "Progress") -> str:
+    """The time left of a reading; empty where nothing says how long it takes."""
+    read = state.processed - state.cache
+    if state.total is None or not read:
+        return ""
+    seconds = max(state.time_ms, 1) / 1000
+    return f"{duration(seconds * (state.total - state.processed) / read)} left"
 
 
 # --- the progress of a copy or a check ---
@@ -173,16 +195,17 @@ class ByteProgress(ExitStack):
             return
         if seconds < self._due or not new:
             return
-        left = duration(seconds * (total - done) / new)
-        told = f"{size(round(new / seconds))}/s, {left} left"
+        left = f"{duration(seconds * (total - done) / new)} left"
+        told = f"{size(round(new / seconds))}/s, {left}"
         if not draws():
             plain(f"{size(done)} of {size(total)}, {told}")
             self._due = seconds + PLAIN_EVERY_MS / 1000
             return
         if self._show is None:
             bar = self.enter_context(drawing(_bar()))
-            self._show = partial(bar.update, bar.add_task("", total=total, detail=""))
-        self._show(total=total, completed=done, detail=told)
+            self._show = partial(bar.update, bar.add_task("", total=total, detail="", brief=""))
+        brief = _briefly(done, total, left)
+        self._show(total=total, completed=done, detail=told, brief=brief)
 
     def hide(self) -> None:
         """Makes room for a line; the next `tell` shows the progress again."""

@@ -230,7 +230,7 @@ def _linked(parts: Sequence[tuple[str, str]], link: str | None) -> Any:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
-    """A table on standard output.
+    """A table on standard output; where its words have no room side by side, a list of its rows.
 
     Args:
         headers: names of the columns.
@@ -248,12 +248,46 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence
         return
     from rich.table import Table
 
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for header in headers:
-        grid.add_column(header, justify="right" if header in right else "left", overflow="fold")
+    words = [max(map(_longest_word, column)) for column in zip(headers, *cells, strict=True)]
+    spare = console.width - sum(words) - 2 * len(words)
+    if spare < 0:
+        console.print(_one_below_another(headers, cells))
+        return
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for header, width in zip(headers, _shared(words, widths, spare), strict=True):
+        grid.add_column(header, justify="right" if header in right else "left", width=width)
     for row in cells:
         grid.add_row(*map(styled, row))
     console.print(grid)
+
+
+def _one_below_another(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
+    """The rows as a rich table of names and values, an empty line between two rows."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for number, row in enumerate(rows):
+        if number:
+            grid.add_row()
+        for header, cell in zip(headers, row, strict=True):
+            if cell:
+                grid.add_row(header, styled(cell))
+    return grid
+
+
+def _shared(least: Sequence[int], wanted: Sequence[int], spare: int) -> list[int]:
+    """Widths of columns: the least, and what is spare, always to the one that lacks most."""
+    widths = [*least]
+    for _ in range(spare):
+        lacks = [want - width for want, width in zip(wanted, widths, strict=True)]
+        widths[lacks.index(max(lacks))] += 1
+    return widths
+
+
+def _longest_word(text: str) -> int:
+    return max(map(_width, text.split()), default=0)
 
 
 def _aligned(

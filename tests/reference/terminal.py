@@ -83,17 +83,18 @@ class Terminal:
 
 
 @contextmanager
-def at_terminal(*args: object, stdout: Any = None) -> Iterator[Terminal]:
+def at_terminal(*args: object, stdout: Any = None, term: str = "dumb") -> Iterator[Terminal]:
     """A command of ours, with a terminal for what is not given.
 
     Args:
         *args: of the command line.
         stdout: where standard output goes instead.
+        term: the kind of the terminal; a dumb one gets no bars.
     """
     ours, theirs = os.openpty()
     command = [sys.executable, "-c", _BEGIN, *map(str, args)]
     streams = {"stdin": theirs, "stdout": stdout or theirs, "stderr": theirs}
-    env = {**os.environ, "TERM": "dumb", "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "TERM": term, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, **streams, env=env, start_new_session=True)
     os.close(theirs)
     try:

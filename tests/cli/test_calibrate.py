@@ -9,7 +9,6 @@ import pytest
 from longctx.cli import calibrate as command
 from longctx.cli import progress
 from longctx.core.measure.calibrate import calibration as calibrate
-from longctx.core.measure.calibrate import writing
 from longctx.core.measure.calibrate.calibration_plan import FULL, QUICK
 from longctx.core.measure.calibrate.choosing import HeadRow
 from longctx.core.measure.calibrate.copying import RetrievalHead
@@ -48,7 +47,6 @@ def call(monkeypatch, longctx):
 
     def invoke(result: Calibration, *options: str):
         monkeypatch.setattr(calibrate, "run", lambda *values: asked.append(values) or result)
-        monkeypatch.setattr(writing, "can_draw", lambda: True)
         return longctx("calibrate", "tiny", *options), asked
 
     return invoke
@@ -149,7 +147,6 @@ def test_progress_as_json(longctx, monkeypatch, tmp_path):
 
     monkeypatch.setattr(calibrate, "run", measured)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(writing, "can_draw", lambda: True)
     result = longctx("calibrate", "tiny", "--progress", "json")
     told = [json.loads(line) for line in result.stderr.splitlines()]
     assert {line["progress"] for line in told} == {"calibrate"}
@@ -225,7 +222,6 @@ def test_what_begins_is_told_at_once(monkeypatch, longctx):
     monkeypatch.setattr(command, "make_setup", lambda **choices: None)  # it starts too
     monkeypatch.setattr(progress, "status", status)
     monkeypatch.setattr(calibrate, "run", measured)
-    monkeypatch.setattr(writing, "can_draw", lambda: True)
     result = longctx("calibrate", "tiny")
     assert result.exit_code == 0
     assert seen == ["starting", "core", "ended", "begun"]

@@ -151,14 +151,18 @@ class Parsing:
     def _read(self, told: dict[str, Any], data: bytes) -> Answer:
         """The next bytes of a text, and the places in the original that they come from.
 
-        A text is closed at its end.
+        A text is closed at its end, and where it cannot be read on.
         """
         _, made, stream, _ = self._texts[told["text"]]
         try:
             with damage_told(told["name"]):
                 text = stream.read(told["size"])
         except UnreadableInput as error:
+            self._end(told["text"])
             return _beside(made) | _refusal(error), b""
+        except Exception:
+            self._end(told["text"])  # it would hold its file open
+            raise
         marks = array("q", [number for mark in made.take_marks() for number in mark])
         if over := len(text) < told["size"]:
             self._end(told["text"])

@@ -147,6 +147,18 @@ def test_what_it_may_take(program, opened):
 
 
 @LINUX
+def test_files_that_cannot_be_read_do_not_use_up_the_open_files(program, tmp_path):
+    damaged = {f"{n:03}.pdf": b"%PDF" for n in range(limits.OPEN_FILES)}
+    put(tmp_path, damaged | {f"{n:03}.jsonl": b"\0" for n in range(limits.OPEN_FILES)})
+    put(tmp_path, {"z.html": b"<p>The keeper"})
+    *others, last = open_sources([str(tmp_path)])
+    for source in others:
+        with pytest.raises(UnreadableInput, match="binary|damaged"):
+            read(source)
+    assert read(last)[0] == "The keeper\n"
+    assert program.begun == 1
+
+
 def test_archives_in_archives_do_not_use_up_the_open_files(program, opened_all):
     many = limits.OPEN_FILES + 20
     inner = {f"{number:03}.tgz": tarred({"a": TEXT, "b": TEXT}, "w:gz") for number in range(many)}

@@ -21,7 +21,10 @@ EXAMPLES = """\
 """
 # Of pyproject.toml, those for users: what each is for, and its packages.
 EXTRAS = {
-    "documents": ("PDF and .zst files", ("pypdfium2", "zstandard")),
+    "documents": (
+        "PDF, .xlsx, .msg, .rtf and .zst files",
+        ("pypdfium2", "zstandard", "openpyxl", "python-oxmsg", "striprtf"),
+    ),
     "gguf": ("i-quants and other rare types of GGUF models", ("gguf",)),
 }
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")

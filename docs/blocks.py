@@ -19,7 +19,7 @@ from longctx.cli.main import COMMANDS, app
 from longctx.core.decode import policies
 from longctx.core.model import architectures
 from longctx.core.retrieve import gather_by
-from longctx.core.sources import formats
+from longctx.core.sources import formats, places
 from longctx.kernels import door
 
 ROOT = Path(__file__).parent.parent
@@ -29,6 +29,7 @@ FILES = (
     *(f"docs/{name}.md" for name in ("commands", "decoding", "kernels", "sources")),
 )
 FILES += ("docs/exit-codes.md",)
+EXAMPLES = {"sheet": (places.of_cell(1, 7, 2), "Sheet1")}  # of places that are no count
 ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.M)  # in a docstring
 
 
@@ -55,7 +56,8 @@ def _formats() -> Iterator[list[str]]:
         endings = [name, *(end for end, of in formats.OTHER_ENDINGS.items() if of == name)]
         needs = "; needs `longctx[documents]`" if form.needs else ""
         listed = " ".join(f"`.{ending}`" for ending in endings)
-        yield [f"{title}: {listed}", what + needs, f"`a.{name}:{formats.cited(form.marks, 12)}`"]
+        place = formats.cited(form.marks, *EXAMPLES.get(form.marks, (12,)))
+        yield [f"{title}: {listed}", what + needs, f"`a.{name}:{place}`"]
 
 
 def _policies() -> Iterator[list[str]]:

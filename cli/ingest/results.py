@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 PARTLY_READ = 3  # exit code
 SHOWN = 10  # files that are named; --json has all
+EMPTY = "__init__.py': it is empty"  # which most folders of a Python package have
 PROBLEMS = 100  # likewise for unreadable sources; an archive may have thousands
 
 
@@ -138,7 +139,11 @@ def _of(needed: int | None, free: int | None) -> str:
 
 
 def left_out(reasons: list[str]) -> None:
-    """Lists non-text files in folders and archives."""
+    """Lists non-text files in folders and archives; Python's empty `__init__.py` in one line."""
+    empty = [reason for reason in reasons if EMPTY in reason]
+    if len(empty) > 1:
+        reasons = [reason for reason in reasons if EMPTY not in reason]
+        reasons.append(f"{len(empty):,} files __init__.py, which are empty")
     _tell("left out", reasons, SHOWN, render.note)
 
 

@@ -9,6 +9,7 @@ import re
 
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources.encodings import BOMS, LEGACY
+from longctx.core.sources.unread import unread
 
 LOOKED_AT = 1 << 20  # bytes that are enough to tell UTF-16
 UNMARKED = ("utf-16-le", "utf-16-be")  # tried where there are zero bytes but no byte order mark
@@ -35,6 +36,7 @@ def detect(data: bytes, name: str, found: bool = False, whole: bool = True) -> t
 
     Raises:
         NotText: the data is empty, binary, or in no known encoding.
+        UnreadableInput: it is binary, and a document by its name.
     """
     marked = ((mark, encoding) for mark, encoding in BOMS if data.startswith(mark))
     mark, encoding = next(marked, (b"", ""))
@@ -43,7 +45,7 @@ def detect(data: bytes, name: str, found: bool = False, whole: bool = True) -> t
     if not encoding and b"\0" in data:
         encoding = _unmarked_utf16(data, whole)
         if not encoding:
-            raise NotText(
+            raise unread(name) or NotText(
                 f"cannot read '{name}'",
                 "it is binary: there are zero bytes in its first MiB, and it is not UTF-16",
                 "" if found else "Convert it to text, or leave it out.",

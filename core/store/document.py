@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from longctx.core.common import pasting
 from longctx.core.common.errors import StateMismatch
-from longctx.core.sources import formats
+from longctx.core.sources import formats, places
 from longctx.core.store import shards
 from longctx.core.store.boundary import Boundary, unfolded
 from longctx.core.store.confined import Confined
@@ -289,12 +289,27 @@ class Document:
         """Where in the original the byte at `offset` of a source comes from.
 
         Returns:
-            A line number, or the part of the original: "p. 12", "cell 4".
+            A line number, or the part of the original: "p. 12", "cell 4", "Sheet1!B7".
         """
         origin = self.manifest.sources[source].origin
         if origin and origin.marks and (number := self._mark(source, offset)) is not None:
-            return formats.cited(origin.marks, number)
+            part = self._part(source, number // places.PART) if number >= places.PART else ""
+            return formats.cited(origin.marks, number, part)
         return str(self.line(source, offset))
+
+    def _part(self, source: int, count: int) -> str:
+        """The name of a sheet or attachment, with which its text begins; empty if there is none."""
+        import numpy as np
+
+        where = self.manifest.sources[source]
+        for file in self._groups.get("marks", []):
+            starts, counts = file.array("starts"), file.array("numbers") // places.PART
+            found = np.flatnonzero((counts == count) & (starts >= where.text_start))
+            if len(found):
+                start = int(starts[found[0]]) - where.text_start
+                end = min(start + places.NAME_BYTES, where.size)
+                return places.name_in(self.text(source, start, end).decode("utf-8", "replace"))
+        return ""
 
     def _mark(self, source: int, offset: int) -> int | None:
         """The number of the last mark of a source at or before a byte; None where there is none."""

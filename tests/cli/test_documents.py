@@ -216,17 +216,19 @@ def test_doctor_says_what_brings_each_missing_extra(longctx, monkeypatch):
         if extra != "dev"
     }
     assert {extra: packages for extra, (_, packages) in doctor.EXTRAS.items()} == named
-    here = {"zstandard", "gguf"}
+    here = {"zstandard", "openpyxl", "striprtf", "gguf"}
     monkeypatch.setattr(doctor, "version", lambda package: "1.0" if package in here else None)
     result = longctx("doctor", "--json")
     assert result.exit_code == 0
     values = {told.pop("extra"): told for told in json.loads(result.stdout)["extras"]}
-    assert values["documents"]["missing"] == ["pypdfium2"]
+    assert values["documents"]["missing"] == ["pypdfium2", "python-oxmsg"]
     assert values["documents"]["command"] == "pip install 'longctx[documents]'"
     assert (values["gguf"]["missing"], values["gguf"]["command"]) == ([], None)
     text = longctx("doctor").stdout
     assert re.search(
-        r"^documents +without pypdfium2, for .*: pip install 'longctx\[doc", text, re.M
+        r"^documents +without pypdfium2, python-oxmsg, for .*: pip install 'longctx\[doc",
+        text,
+        re.M,
     )
     assert re.search(r"^gguf +installed, for ", text, re.M)
 

@@ -8,7 +8,22 @@ import sys
 
 import pytest
 from in_process import Here
-from sample_files import docx, epub, mail, paged, paragraph, pdf, put, tarred, zipped
+from sample_files import (
+    docx,
+    epub,
+    mail,
+    ods,
+    odt,
+    paged,
+    paragraph,
+    pdf,
+    pptx,
+    put,
+    tarred,
+    xlsx,
+    zipped,
+)
+from sample_messages import eml, msg
 
 from longctx.core.sources import parser
 
@@ -61,6 +76,13 @@ FILES = {
     "a.mbox": (mail("Keeper", "A boat came"), "message 1"),
     "a.html": (b"<html>\n<p>\nThe keeper", "3"),
     "a.jsonl": (b'\n{"a": "the keeper"}\n', "2"),
+    "a.xlsx": (xlsx({"Keeper": []}), "Keeper"),
+    "a.ods": (ods(Keeper="<table:table-row/>"), "Keeper"),
+    "a.odt": (odt("<text:p/>", "<text:p>the keeper</text:p>"), "paragraph 2"),
+    "a.pptx": (pptx("", "the keeper"), "slide 2"),
+    "a.rtf": (rb"{\rtf1\par the keeper}", "paragraph 2"),
+    "a.eml": (eml("Keeper", "A boat came"), "message 1"),
+    "a.msg": (msg("Keeper", "A boat came"), "message 1"),
     "a.txt.gz": (gzip.compress(b"the keeper\n"), "1"),
     "a.zip": (zipped({"b/c.pdf": pdf("The keeper")}), "p. 1"),
     "a.tgz": (tarred({"b/c.txt": b"the keeper\n"}, "w:gz"), "1"),
@@ -91,6 +113,43 @@ def test_a_later_page_is_cited_where_it_stands(reading, found, shown, tmp_path):
     for number in range(9):
         at = document.text(0, 0, size).index(f"{WORDS} {number}".encode())
         assert document.place(0, at) == document.place(0, at + 9) == f"p. {number + 1}"
+
+
+def test_parts_are_cited_by_their_names(reading, tmp_path):
+    from longctx.core.store.library import Library
+
+    costs = xlsx({"Two words": [["item"], ["Rent", 7]], "Other": [["Light", "x"]]})
+    data = eml("Keeper", WORDS, {"a.pdf": pdf("First", "Second"), "c.txt": b"Third"})
+    result = reading({"a.xlsx": costs, "b.eml": data}, "a.xlsx", "b.eml", "--name", "doc")
+    assert result.exit_code == 0, result.stderr
+    document = Library.open(tmp_path / "library").document("doc")
+    places = {"Rent": (0, "'Two words'!A2"), "Light": (0, "Other!A1"), "[sheet: O": (0, "Other")}
+    places |= {"Keeper": (1, "message 1"), "Second": (1, "message 1 / a.pdf:p. 2")}
+    places |= {"Third": (1, "message 1 / c.txt"), "First": (1, "message 1 / a.pdf:p. 1")}
+    for words, (source, place) in places.items():
+        text = document.text(source, 0, document.manifest.sources[source].size)
+        assert document.place(source, text.index(words.encode())) == place
+
+
+def test_the_name_of_a_part_cannot_steer_the_terminal(reading, longctx, model_options):
+    result = reading({"b.eml": eml("K", "x", {"\u202e.txt": TEXT})}, "b.eml")
+    assert result.exit_code == 0, result.stderr
+    shown = longctx("find", "the keeper's book", *model_options).stdout
+    assert "message 1 / " in shown
+    assert "\u202e" not in shown
+
+
+def test_older_documents_in_a_folder_are_3_and_pictures_are_not(reading):
+    files = {"top/a.md": TEXT, "top/old.doc": b"\0\1", "top/x.png": b"\x89PNG\0"}
+    files |= {f"top/{name}/__init__.py": b"" for name in "bcd"}
+    result = reading(files, "top")
+    assert result.exit_code == 3
+    assert re.findall(r"^skipped: cannot read '(.*?)'.*(Open it in .*)$", result.stderr, re.M) == [
+        ("top/old.doc", "Open it in Word, Excel, PowerPoint or LibreOffice and save it as .docx.")
+    ]
+    told = re.findall("^left out: (.*)$", result.stderr, re.M)
+    assert told[-1] == "3 files __init__.py, which are empty"
+    assert [line.split("'")[1] for line in told[:-1]] == ["top/x.png"]
 
 
 def test_a_folder_is_one_document(reading, found, shown):

@@ -16,7 +16,7 @@ from tarfile import TarInfo
 import fuzz_changes as changes
 from fuzz_running import refused_at_most, require_told
 from in_process import parsed_here
-from sample_files import docx, epub, mail, paragraph, pdf, tarred, zipped
+from sample_files import WORD, docx, epub, mail, paragraph, pdf, tarred, zipped
 
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources.extra import is_missing
@@ -41,7 +41,7 @@ if not is_missing("zstandard"):
 
     PACK["zst"] = zstandard.compress
 
-NOTE = "<w:footnotes xmlns:w='x'><w:p><w:r><w:t>a note</w:t></w:r></w:p></w:footnotes>"
+NOTE = f"<w:footnotes {WORD}><w:p><w:r><w:t>a note</w:t></w:r></w:p></w:footnotes>"
 PAGE = (
     b"<!DOCTYPE html><html><head><meta charset='utf-8'><title>The Map</title><style>p{}</style>"
     b"<script>a < b</script></head><body><h1>One</h1><!-- two --><p>old &amp; <b>key</b></p>"

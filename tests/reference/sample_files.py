@@ -5,8 +5,12 @@ import tarfile
 import zipfile
 from email.message import EmailMessage
 from pathlib import Path
+from typing import Any
 
+from longctx.core.sources import places
 from longctx.core.sources.reader import Source
+
+WORD = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 
 def pdf(*pages: str | None) -> bytes:
@@ -94,8 +98,7 @@ def epub(*chapters: str, **others: str) -> bytes:
 
 def docx(body: str, **parts: str) -> bytes:
     """A DOCX whose text part has this body, in WordprocessingML."""
-    space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-    document = f"<?xml version='1.0'?><w:document {space}><w:body>{body}</w:body></w:document>"
+    document = f"<?xml version='1.0'?><w:document {WORD}><w:body>{body}</w:body></w:document>"
     more = {f"word/{name}.xml": text.encode() for name, text in parts.items()}
     return zipped({"word/document.xml": document.encode(), **more})
 
@@ -103,6 +106,75 @@ def docx(body: str, **parts: str) -> bytes:
 def paragraph(text: str) -> str:
     """A paragraph of a DOCX."""
     return f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def xlsx(sheets: dict[str, list[list[Any]]]) -> bytes:
+    """A workbook, as openpyxl writes it; sheets as rows of values."""
+    from openpyxl import Workbook
+
+    book = Workbook(write_only=True)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    out = io.BytesIO()
+    book.save(out)
+    return out.getvalue()
+
+
+def pptx(*slides: str) -> bytes:
+    """A presentation, as python-pptx writes it, with a text on each slide."""
+    from pptx import Presentation
+
+    deck = Presentation()
+    for text in slides:
+        slide = deck.slides.add_slide(deck.slide_layouts[5])
+        slide.shapes[0].text_frame.text = text
+    out = io.BytesIO()
+    deck.save(out)
+    return out.getvalue()
+
+
+def opendocument(body: str, styles: str = "") -> bytes:
+    """An OpenDocument file whose content has this body."""
+    names = ("office", "text", "table", "presentation", "style")
+    spaces = [f'xmlns:{n}="urn:oasis:names:tc:opendocument:xmlns:{n}:1.0"' for n in names]
+    spaces.append('xmlns:draw="urn:oasis:names:tc:opendocument:xmlns:drawing:1.0"')
+    root = f"office:document-content {' '.join(spaces)}"
+    parts = {"content.xml": body, "styles.xml": styles}
+    xml = {name: f"<{root}>{inner}</{root.split()[0]}>".encode() for name, inner in parts.items()}
+    return zipped({"mimetype": b"application/vnd.oasis.opendocument.text", **xml})
+
+
+def odt(*paragraphs: str, styles: str = "") -> bytes:
+    """An OpenDocument text of these elements."""
+    text = "".join(paragraphs)
+    return opendocument(f"<office:body><office:text>{text}</office:text></office:body>", styles)
+
+
+def ods(**sheets: str) -> bytes:
+    """An OpenDocument spreadsheet; of each sheet its rows."""
+    tables = [
+        f'<table:table table:name="{name}">{rows}</table:table>' for name, rows in sheets.items()
+    ]
+    inner = "".join(tables)
+    return opendocument(
+        f"<office:body><office:spreadsheet>{inner}</office:spreadsheet></office:body>"
+    )
+
+
+def odp(*slides: str) -> bytes:
+    """An OpenDocument presentation; of each slide what is in it."""
+    pages = "".join(f"<draw:page>{slide}</draw:page>" for slide in slides)
+    return opendocument(
+        f"<office:body><office:presentation>{pages}</office:presentation></office:body>"
+    )
+
+
+def repacked(data: bytes, changes: dict[str, bytes]) -> bytes:
+    """A zip file with other members instead, or more of them."""
+    with zipfile.ZipFile(io.BytesIO(data)) as before:
+        return zipped({name: before.read(name) for name in before.namelist()} | changes)
 
 
 def mail(subject: str, text: str, html: str = "", attachment: str = "") -> bytes:
@@ -136,3 +208,9 @@ def read(source: Source) -> tuple[str, list[tuple[str, int]]]:
     ends = [*(start for start, _ in marks[1:]), len(data)]
     cut = [(data[s:e].decode(), n) for (s, n), e in zip(marks, ends, strict=True)] if marks else []
     return data.decode(source.encoding, "replace"), cut
+
+
+def part_in(pieces: list[tuple[str, int]], number: int) -> str:
+    """The name of the sheet or attachment that a mark of a text is in; empty if there is none."""
+    own = (text for text, other in pieces if other // places.PART == number // places.PART)
+    return places.name_in(next(own)) if number >= places.PART else ""

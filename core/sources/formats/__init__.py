@@ -11,10 +11,14 @@ from typing import BinaryIO, ClassVar
 
 from longctx.core.common.contract import Contract
 from longctx.core.common.registry import Registry
+from longctx.core.sources import places
 from longctx.core.sources.limits import Share
 from longctx.core.sources.pieces import Piece
 
 OTHER_ENDINGS = {"htm": "html", "xhtml": "html", "ndjson": "jsonl"}
+OTHER_ENDINGS |= {"xlsm": "xlsx", "xltx": "xlsx", "xltm": "xlsx", "docm": "docx", "dotx": "docx"}
+OTHER_ENDINGS |= {"dotm": "docx", "pptm": "pptx", "ppsx": "pptx", "ppsm": "pptx", "potx": "pptx"}
+OTHER_ENDINGS |= {"potm": "pptx", "ott": "odt", "ots": "ods", "otp": "odp"}
 REGISTRY = Registry(__name__, "format")
 
 
@@ -64,6 +68,18 @@ def load(name: str) -> Format:
     return REGISTRY.load(name).Format()
 
 
-def cited(marks: str, number: int) -> str:
-    """A place in an original as answers cite it: "12", "p. 12", "cell 4"."""
+def cited(marks: str, number: int, part: str = "") -> str:
+    """A place in an original as answers cite it: "12", "p. 12", "Sheet1!B7", "message 2 / a.pdf".
+
+    Args:
+        marks: what the number counts.
+        number: of the place.
+        part: the name of the sheet or attachment that the number is of, if it is.
+    """
+    if marks == "sheet":
+        return places.cell(number, part)
+    if number >= places.PART:
+        message, inside = places.in_attachment(number)
+        own = f":{cited(load(form).marks, inside)}" if inside and (form := of(part)) else ""
+        return f"message {message} / {part}{own}"
     return {"line": "", "page": "p. "}.get(marks, f"{marks} ") + str(number)

@@ -1,70 +1,58 @@
-"""DOCX: paragraphs, those in tables too; then foot- and endnotes; without deleted text.
+"""DOCX: paragraphs, tables by rows; then foot- and endnotes, headers and footers; no macros.
 
-Numbering continues through the notes. A file that declares a document type, which Word never does,
-is refused: such declarations can expand without limit.
+Numbering continues through these. Deleted text and comments are left out. A file that declares a
+document type, which Word never does, is refused: such declarations can expand without limit.
 """
 
+import re
 from collections.abc import Generator
 from typing import BinaryIO
-from xml.parsers import expat
 
 from longctx.core.sources import formats
+from longctx.core.sources.flow import Flow
 from longctx.core.sources.limits import Share
+from longctx.core.sources.office import events, package, without
 from longctx.core.sources.pieces import Piece, tidy
-from longctx.core.sources.zipped import members_of
 
-PARTS = ("word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
-SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+TEXT, NOTES = "word/document.xml", ("word/footnotes.xml", "word/endnotes.xml")
+MARGIN = re.compile(r"word/(?:header|footer)\d*\.xml")
+SIGNS = {"w:tab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakHyphen": "-"}
+# The form of paragraphs, with tab stops; the same again for old programs; what was moved away.
+SKIPPED = frozenset({"w:pPr", "mc:Fallback", "w:moveFrom"})
 
 
 class Format(formats.Format):
-    """One piece per paragraph with text."""
+    """One piece per paragraph with text; of equal headers or footers the first."""
 
     marks = "paragraph"
 
     def convert(self, file: BinaryIO, name: str, share: Share) -> Generator[Piece]:
         """See `formats.Format`."""
-        number = 0
-        with members_of(file, name, share) as (names, read):
-            if PARTS[0] not in names:
-                raise ValueError(f"it has no {PARTS[0]}")
-            for part in PARTS:
-                for text in _paragraphs(read(part)) if part in names else ():
+        number, seen = 0, set()
+        with package(file, name, share) as (names, read):
+            if TEXT not in names:
+                raise ValueError(f"it has no {TEXT}")
+            margins = sorted(part for part in names if MARGIN.fullmatch(part))
+            for part in (TEXT, *NOTES, *margins):
+                texts = _paragraphs(read(part)) if part in names else []
+                repeats = part in margins and tuple(texts) in seen
+                seen.add(tuple(texts) if part in margins else ())
+                for text in texts:
                     number += 1
-                    if text.strip():
-                        yield Piece(tidy(text) + "\n", number)
+                    if text and not repeats:
+                        yield Piece(tidy(text), number)
 
 
 def _paragraphs(xml: bytes) -> list[str]:
-    """The text of each paragraph in order of their ends."""
-    found: list[str] = []
-    open_ones: list[list[str]] = []  # a text box has paragraphs inside a paragraph
-    inside_text = False
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal inside_text
-        name = tag.rpartition(":")[2]
-        if name == "p" and tag.startswith("w:"):
-            open_ones.append([])
-        elif name in SIGNS and open_ones:
-            open_ones[-1].append(SIGNS[name])
-        inside_text = tag == "w:t"
-
-    def end(tag: str) -> None:
-        nonlocal inside_text
-        inside_text = False
-        if tag == "w:p":
-            found.append("".join(open_ones.pop()))
-
-    def text(data: str) -> None:
-        if inside_text and open_ones:
-            open_ones[-1].append(data)
-
-    def refuse(*declared: object) -> None:
-        raise ValueError("it declares a document type")
-
-    parser = expat.ParserCreate()
-    parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = text, refuse
-    parser.Parse(xml, True)
-    return found
+    """The text of each paragraph in order of their ends, with what follows it."""
+    flow, inside_text = Flow(), False
+    for kind, name, _ in without(SKIPPED, events(xml)):
+        if kind == "text":
+            flow.add(name if inside_text else "")
+        elif name == "w:t":
+            inside_text = kind == "start"
+        elif name in SIGNS:
+            flow.add(SIGNS[name] if kind == "start" else "")
+        else:
+            flow.see(kind, name, "w:p", "w:tr", "w:tc")
+    return flow.found

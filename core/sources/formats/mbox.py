@@ -6,21 +6,15 @@ Malformed messages are read as well as possible.
 import re
 from collections.abc import Generator, Iterator
 from email import message_from_bytes
-from email.errors import MessageError
-from email.header import decode_header, make_header
 from email.message import Message
 from typing import BinaryIO
 
 from longctx.core.sources import formats
 from longctx.core.sources.limits import CONVERTED, Share, require_held
-from longctx.core.sources.markup import text_of
-from longctx.core.sources.pieces import Piece, decoded, known_encoding, plain_lines, tidy
+from longctx.core.sources.mail import NONSENSE, filename, heads, own_texts
+from longctx.core.sources.pieces import Piece, decoded, tidy
 
-HEADERS = ("From", "To", "Cc", "Date", "Subject")
 _QUOTED = re.compile(rb"^>(>*From )", re.M)
-# What Python's library may raise for malformed mail, despite its documentation.
-NONSENSE = (ValueError, LookupError, TypeError, AttributeError, AssertionError, MessageError)
-NONSENSE += (RecursionError,)
 
 
 class Format(formats.Format):
@@ -39,11 +33,11 @@ def _piece(data: bytes, number: int) -> Piece:
     """A message; one that Python's library cannot parse is given verbatim."""
     try:
         message = message_from_bytes(data)
-        heads = "".join(f"{key}: {_header(message, key)}\n" for key in HEADERS if message[key])
+        head = "".join(f"{key}: {value}\n" for key, value in heads(message))
         text, bad = _body(message)
     except NONSENSE:
-        heads, (text, bad) = "", decoded(data, "utf-8")
-    return Piece(tidy(f"{heads}\n{text}\n"), number, undecodable=bad)
+        head, (text, bad) = "", decoded(data, "utf-8")
+    return Piece(tidy(f"{head}\n{text}\n"), number, undecodable=bad)
 
 
 def _messages(file: BinaryIO, name: str) -> Iterator[bytes]:
@@ -65,46 +59,15 @@ def _messages(file: BinaryIO, name: str) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def _header(message: Message, key: str) -> str:
-    raw = str(message[key])
-    try:
-        return " ".join(str(make_header(decode_header(raw))).split())
-    except NONSENSE:
-        return " ".join(raw.split())
-
-
 def _body(message: Message) -> tuple[str, int]:
-    """The text of a message, and the number of undecodable places."""
+    """The text of a message with the names of its attachments, and its undecodable places."""
     leaves = [part for part in message.walk() if not part.is_multipart()]
-    names = [_filename(part) for part in leaves]
-    kinds = {p.get_content_type() for p, name in zip(leaves, names, strict=True) if not name}
+    own = {id(part): (text, bad) for part, text, bad in own_texts(leaves)}
     texts, bad = [], 0
-    for part, name in zip(leaves, names, strict=True):
-        kind = part.get_content_type()
-        if name:
+    for part in leaves:
+        if name := filename(part):
             texts.append(f"[attachment: {' '.join(name.split())}]\n")
-        elif kind == "text/plain" or (kind == "text/html" and "text/plain" not in kinds):
-            text, wrong = _text(part)
-            bad += wrong
-            if kind == "text/html":
-                text = "".join(piece.text for piece in text_of(text))
-            texts.append(plain_lines(text))
+        text, wrong = own.get(id(part), ("", 0))
+        texts.append(text)
+        bad += wrong
     return "".join(texts), bad
-
-
-def _filename(part: Message) -> str:
-    """The name of an attachment; a placeholder if the name is invalid."""
-    try:
-        return part.get_filename() or ""
-    except NONSENSE:
-        return "(its name is malformed)"
-
-
-def _text(part: Message) -> tuple[str, int]:
-    data = part.get_payload(decode=True)
-    try:
-        said = part.get_content_charset() or ""
-    except NONSENSE:
-        said = ""
-    encoding = known_encoding(said.lower()) or "utf-8"
-    return decoded(data if isinstance(data, bytes) else b"", encoding)

@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from sample_files import docx, epub, mail, paragraph, pdf, read, zipped
+from sample_files import WORD, docx, epub, mail, paragraph, pdf, read, zipped
 
 from longctx.core.common.errors import UnreadableInput, UsageError
 from longctx.core.sources import limits
@@ -92,7 +92,7 @@ def test_docx_is_cited_by_paragraph(opened):
     table = f"<w:tbl><w:tr><w:tc>{paragraph('cell')}</w:tc></w:tr></w:tbl>"
     changed = "<w:p><w:ins><w:r><w:t>new</w:t></w:r></w:ins><w:del><w:delText>old</w:delText>"
     changed += "</w:del><w:r><w:tab/><w:t>x</w:t><w:br/></w:r></w:p>"
-    notes = f'<w:footnotes xmlns:w="x">{paragraph("a note")}</w:footnotes>'
+    notes = f"<w:footnotes {WORD}>{paragraph('a note')}</w:footnotes>"
     data = docx(paragraph("one &amp; two") + "<w:p/>" + table + changed, footnotes=notes)
     assert read(opened("a.docx", data))[1] == [
         ("one & two\n", 1),

@@ -5,7 +5,21 @@ from contextlib import ExitStack
 
 import pytest
 from in_process import parsed_here
-from sample_files import docx, epub, mail, paragraph, pdf, read
+from sample_files import (
+    docx,
+    epub,
+    mail,
+    odp,
+    ods,
+    odt,
+    paragraph,
+    part_in,
+    pdf,
+    pptx,
+    read,
+    xlsx,
+)
+from sample_messages import eml, msg
 from toys import FORMAT, toy
 
 from longctx.core.common.errors import UnreadableInput, UsageError
@@ -13,6 +27,10 @@ from longctx.core.sources import formats, parser
 from longctx.core.sources.formats import Format
 from longctx.core.sources.parser import Parser
 
+ROW = (
+    '<table:table-row><table:table-cell table:number-columns-repeated="2"/>'
+    "<table:table-cell><text:p>The keeper</text:p></table:table-cell></table:table-row>"
+)
 # Of each format a whole file, where its words stand, and one that was cut off; None: what is left
 # of such a file is read.
 SAMPLES = {
@@ -26,6 +44,11 @@ SAMPLES = {
         {"keeper": "chapter 1", "boat": "chapter 2"},
         lambda data: data[: len(data) // 2],
     ),
+    "eml": (
+        eml("One", "The keeper", {"a.pdf": pdf("", "A boat")}),
+        {"keeper": "message 1", "boat": "message 1 / a.pdf:p. 2"},
+        lambda data: data[data.index(b"\n\n") :],
+    ),
     "html": (b"<html>\n<p>\nThe keeper\n<p>A boat", {"keeper": "3", "boat": "4"}, None),
     "ipynb": (
         b'{"cells": [{"source": ""}, {"source": "The keeper"}, {"source": "A boat"}]}',
@@ -38,10 +61,45 @@ SAMPLES = {
         {"keeper": "message 1", "boat": "message 2"},
         lambda data: data[9:],
     ),
+    "msg": (
+        msg("One", "The keeper", {"a.pdf": pdf("", "A boat")}),
+        {"keeper": "message 1", "boat": "message 1 / a.pdf:p. 2"},
+        lambda data: data[: len(data) // 2],
+    ),
+    "odp": (
+        odp("<text:p>The keeper</text:p>", "", "<text:p>A boat</text:p>"),
+        {"keeper": "slide 1", "boat": "slide 3"},
+        lambda data: data[: len(data) // 2],
+    ),
+    "ods": (
+        ods(One=f"<table:table-row/>{ROW}", Two=ROW.replace("The keeper", "A boat")),
+        {"keeper": "One!C2", "boat": "Two!C1"},
+        lambda data: data[: len(data) // 2],
+    ),
+    "odt": (
+        odt("<text:p/>", "<text:h>The keeper</text:h>", "<text:p>A boat</text:p>"),
+        {"keeper": "paragraph 2", "boat": "paragraph 3"},
+        lambda data: data[: len(data) // 2],
+    ),
     "pdf": (
         pdf("The keeper", "", "A boat"),
         {"keeper": "p. 1", "boat": "p. 3"},
         lambda data: data[: len(data) // 2],
+    ),
+    "xlsx": (
+        xlsx({"One": [["The keeper"]], "Sheet two": [[], [None, 7, "A boat"]]}),
+        {"keeper": "One!A1", "boat": "'Sheet two'!C2"},
+        lambda data: data[: len(data) // 2],
+    ),
+    "pptx": (
+        pptx("The keeper", "", "A boat"),
+        {"keeper": "slide 1", "boat": "slide 3"},
+        lambda data: data[: len(data) // 2],
+    ),
+    "rtf": (
+        rb"{\rtf1\ansi The keeper\par\par A boat}",
+        {"keeper": "paragraph 1", "boat": "paragraph 3"},
+        None,
     ),
     "verses": (
         b"The keeper\nwrote\n\nA boat.",
@@ -92,7 +150,7 @@ def test_words_are_cited_where_they_stand_in_the_original(opened, program, name)
     assert text == "".join(piece for piece, _ in pieces)
     for word, place in places.items():
         (number,) = {number for piece, number in pieces if word in piece}
-        assert formats.cited(form.marks, number) == place
+        assert formats.cited(form.marks, number, part_in(pieces, number)) == place
     assert read(source) == (text, pieces)
     assert source.made.marks == form.marks
     assert name == "verses" or program.pid

@@ -1,0 +1,74 @@
+"""PowerPoint: the text of each slide, its tables and diagrams too; then its notes; no macros.
+
+Slides are counted as PowerPoint does, hidden ones too. Slide numbers and dates that are filled in,
+charts, pictures and comments are left out.
+"""
+
+from collections.abc import Generator
+from typing import BinaryIO
+
+from longctx.core.sources import formats
+from longctx.core.sources.flow import Flow
+from longctx.core.sources.limits import Share
+from longctx.core.sources.office import (
+    Event,
+    Read,
+    events,
+    links,
+    of_pictures,
+    package,
+    without,
+)
+from longctx.core.sources.pieces import Piece, plain_lines, tidy
+
+SLIDES = "ppt/presentation.xml"
+SKIPPED = frozenset({"mc:Fallback", "a:fld"})  # the same again for old programs; what is filled in
+ASIDE = ("diagramData", "notesSlide")  # parts of a slide that have text, in their order
+
+
+class Format(formats.Format):
+    """One piece per slide."""
+
+    marks = "slide"
+
+    def convert(self, file: BinaryIO, name: str, share: Share) -> Generator[Piece]:
+        """See `formats.Format`."""
+        with package(file, name, share) as (names, read):
+            if SLIDES not in names:
+                raise ValueError(f"it has no {SLIDES}")
+            listed, found = links(read, names, SLIDES), False
+            ids = [e.attributes.get("r:id", "") for e in events(read(SLIDES)) if _is_slide(e)]
+            for number, (_, part) in enumerate((listed.get(each, ("", "")) for each in ids), 1):
+                if part not in names:
+                    yield Piece("", number, f"'{name}': slide {number} is missing")
+                    continue
+                text = _slide(read, names, part)
+                found |= bool(text)
+                yield Piece(tidy(text) + "\n" if text else "", number)
+        if not found:
+            raise of_pictures(name, len(ids))
+
+
+def _is_slide(event: Event) -> bool:
+    return event.kind == "start" and event.name == "p:sldId"
+
+
+def _slide(read: Read, names: frozenset[str], part: str) -> str:
+    """The text of a slide, of its diagrams and of its notes."""
+    beside = sorted(links(read, names, part).values(), key=lambda link: link[1])
+    parts = [own for kind in ASIDE for its, own in beside if its == kind and own in names]
+    return "".join(plain_lines("".join(_paragraphs(read(each)))) for each in (part, *parts))
+
+
+def _paragraphs(xml: bytes) -> list[str]:
+    flow, inside_text = Flow(), False
+    for kind, name, _ in without(SKIPPED, events(xml)):
+        if kind == "text":
+            flow.add(name if inside_text else "")
+        elif name == "a:t":
+            inside_text = kind == "start"
+        elif name == "a:br" and kind == "start":
+            flow.add("\n")
+        else:
+            flow.see(kind, name, "a:p", "a:tr", "a:tc")
+    return flow.found

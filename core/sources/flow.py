@@ -15,7 +15,7 @@ class Flow:
         self.found: list[str] = []
         self._open: list[list[str]] = []  # a text box has paragraphs inside a paragraph
         self._rows = 0  # that are open, one in another
-        self._row = 0  # where the outermost one, and its cell, begin in `found`
+        self._row = 0  # where the outermost one begins in `found`
         self._tabs = ""  # of empty cells before the first paragraph of a row
 
     def see(self, kind: str, name: str, paragraph: str, row: str, cell: str) -> None:

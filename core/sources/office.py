@@ -115,7 +115,7 @@ def of_pictures(name: str, slides: int) -> UnreadableInput:
     """The error for slides without text."""
     return UnreadableInput(
         f"cannot read '{name}'",
-        f"its {slides:,} slides are pictures without text",
+        f"none of its {slides:,} slides has text",
         "Let a program for text recognition (OCR) put text into it first.",
     )
 

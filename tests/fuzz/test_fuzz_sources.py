@@ -20,7 +20,7 @@ from tarfile import TarInfo
 
 import pytest
 from fuzz_cases import many, of_corpus
-from fuzz_files import NAMES, PACK, PACKED, PAGE, TOKENS, WHOLE, require_read
+from fuzz_files import BOOKS, NAMES, PACK, PACKED, PAGE, TOKENS, WHOLE, require_read
 from fuzz_running import require_told
 from hypothesis import given
 from hypothesis import strategies as st
@@ -155,7 +155,7 @@ def test_a_file_of_the_signs_of_formats(name, parts):
 
 
 @many
-@given(name=st.sampled_from(["a.docx", "a.epub"]), which=st.integers(0, 9), changes=edits)
+@given(name=st.sampled_from(BOOKS), which=st.integers(0, 9), changes=edits)
 def test_a_book_with_a_damaged_member(name, which, changes):
     with zipfile.ZipFile(io.BytesIO(WHOLE[name])) as book:
         files = {member: book.read(member) for member in book.namelist()}

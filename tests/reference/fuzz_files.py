@@ -16,7 +16,22 @@ from tarfile import TarInfo
 import fuzz_changes as changes
 from fuzz_running import refused_at_most, require_told
 from in_process import parsed_here
-from sample_files import WORD, docx, epub, mail, paragraph, pdf, tarred, zipped
+from sample_files import (
+    WORD,
+    docx,
+    epub,
+    mail,
+    odp,
+    ods,
+    odt,
+    paragraph,
+    pdf,
+    repacked,
+    tarred,
+    xlsx,
+    zipped,
+)
+from sample_messages import eml, msg
 
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources.extra import is_missing
@@ -55,6 +70,28 @@ CELLS = [
 SHEETS = {"worksheets": [{"cells": [{"input": "a", "outputs": [{"text": ["b"]}]}]}]}
 LINES = [{"id": 1, "text": "a\nb", "tags": ["x", "y"]}, {"a": {"b": [{"c": None}]}}, 3.5]
 MAIL = _mails()
+DRAWING = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
+DECK = (
+    '<p:presentation xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main" '
+    'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships">'
+    '<p:sldIdLst><p:sldId r:id="r1"/><p:sldId r:id="r2"/></p:sldIdLst></p:presentation>'
+)
+LINKS_OF_DECK = (
+    '<Relationships><Relationship Id="r1" Type="x/slide" Target="slides/s1.xml"/>'
+    '<Relationship Id="r2" Type="x/slide" Target="/ppt/slides/s2.xml"/></Relationships>'
+)
+SLIDES = {
+    "ppt/presentation.xml": DECK,
+    "ppt/_rels/presentation.xml.rels": LINKS_OF_DECK,
+    "ppt/slides/s1.xml": f"<a:x {DRAWING}><a:p><a:t>one</a:t><a:br/></a:p></a:x>",
+    "ppt/slides/s2.xml": f"<a:x {DRAWING}><a:tr><a:tc><a:p><a:t>2</a:t></a:p></a:tc></a:tr></a:x>",
+}
+CELL = "<table:table-cell table:number-columns-repeated='2'><text:p>v</text:p></table:table-cell>"
+ROWS = f"<table:table-row table:number-rows-repeated='3'>{CELL}</table:table-row>"
+NO_TIMES = (  # openpyxl writes when it was made
+    b"<c:coreProperties xmlns:c='http://schemas.openxmlformats.org/package/2006/metadata/"
+    b"core-properties'/>"
+)
 WHOLE = {
     "a.epub": epub("<html><body><h1>One</h1><p>a</p></body></html>", "<p>caf&#233;</p>"),
     "a.docx": docx(paragraph("one") + paragraph("two"), footnotes=NOTE),
@@ -62,8 +99,20 @@ WHOLE = {
     "a.ipynb": json.dumps({"cells": CELLS, "nbformat": 4}).encode(),
     "b.ipynb": json.dumps(SHEETS).encode(),
     "a.mbox": MAIL,
+    "a.pptx": zipped({name: text.encode() for name, text in SLIDES.items()}),
+    "a.odt": odt("<text:h>one</text:h>", "<text:p>a<text:s text:c='2'/><text:tab/></text:p>"),
+    "a.ods": ods(One=ROWS, Two=ROWS),
+    "a.odp": odp("<text:p>one</text:p>", f"<table:table>{ROWS}</table:table>"),
+    "a.eml": eml("Grüße", "Hello", {"a.docx": docx(paragraph("x")), "b.txt": b"y"}, "<p>Hi"),
     "a.jsonl": "\n".join(map(json.dumps, LINES)).encode(),
 }
+if not is_missing("openpyxl"):
+    VALUES = {"One": [["a", 1.5, True], [], [None, "b"]], "Two": [["c"]]}
+    WHOLE["a.xlsx"] = repacked(xlsx(VALUES), {"docProps/core.xml": NO_TIMES})
+if not is_missing("oxmsg"):
+    WHOLE["a.msg"] = msg("Grüße", "Hello", {"a.txt": b"x", "b.html": PAGE})
+if not is_missing("striprtf"):
+    WHOLE["a.rtf"] = rb"{\rtf1\ansi{\fonttbl{\f0 A;}}\f0 a\'e9\u8364?\par{\footnote b}\cell\row}"
 if not is_missing("pypdfium2"):
     WHOLE["a.pdf"] = pdf("The keeper", None, "A boat")
 FILES = {"one.txt": b"the keeper\n" * 30, **WHOLE, "two.txt.gz": PACK["gz"](b"a boat\n")}
@@ -128,7 +177,7 @@ def require_marks(source: Source, size: int) -> None:
 
 FORMATS, ARCHIVES = sorted(WHOLE), sorted(PACKED)
 SIGNS = [*TOKENS, *changes.BYTES]
-BOOKS = ["a.docx", "a.epub"]
+BOOKS = [name for name in FORMATS if WHOLE[name].startswith(b"PK")]
 KEYS = ["cells", "source", "input", "outputs", "data", "text/plain", "text", "ename", "cell_type"]
 LINKS = [b"0", b"1", b"2", b"3", b"5", b"6", b"7", b"S", b"x", b"g", b"L"]
 

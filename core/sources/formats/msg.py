@@ -5,7 +5,7 @@ Attachments are read as files of their names. Messages in it are counted on, fro
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.sources.letters import Attached, Letter, LetterFormat, of_page
@@ -34,7 +34,14 @@ class Format(LetterFormat):
         from oxmsg.storage import Storage
 
         with OleFileIO(data) as ole:
+            _require_bounded(ole, len(data))
             return _letter(Storage.from_ole(ole), name)
+
+
+def _require_bounded(ole: Any, most: int) -> None:
+    """Refuses a chain of sectors that leads back to itself: it would be followed for gigabytes."""
+    if any(entry and entry.size > most for entry in ole.direntries):
+        raise ValueError("a part of it is longer than the file")
 
 
 def _letter(storage: "Storage", name: str) -> Letter:

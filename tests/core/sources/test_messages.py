@@ -130,6 +130,14 @@ def test_encrypted_mail_is_refused(opened, kind):
         read(opened("a.eml", message.as_bytes()))
 
 
+def test_a_stream_that_is_longer_than_its_file_is_refused(opened):
+    data = bytearray(msg("One", "Hello"))
+    root = data.index("Root Entry".encode("utf-16-le"))
+    data[root + 120 : root + 124] = (1 << 30).to_bytes(4, "little")
+    with pytest.raises(UnreadableInput, match="a part of it is longer than the file"):
+        read(opened("a.msg", bytes(data)))
+
+
 def test_mail_of_outlook_that_is_a_page(opened):
     tree = outlook("One", "", head=32, html="<p>Hello<p>you")
     assert cited(opened("a.msg", ole(tree)))["message 1"].endswith("\nHello\n\nyou\n\n")

@@ -153,7 +153,7 @@ def test_files_that_cannot_be_read_do_not_use_up_the_open_files(program, tmp_pat
     put(tmp_path, {"z.html": b"<p>The keeper"})
     *others, last = open_sources([str(tmp_path)])
     for source in others:
-        with pytest.raises(UnreadableInput, match="binary|damaged"):
+        with pytest.raises(UnreadableInput, match=r"binary|damaged"):
             read(source)
     assert read(last)[0] == "The keeper\n"
     assert program.begun == 1

@@ -156,7 +156,8 @@ def _by_words_alone(
 
     manifests = [chosen.manifest] if isinstance(chosen, Document) else chosen.manifests
     groups = {shard.group for manifest in manifests for shard in manifest.shards}
-    if EMBEDDINGS in groups or method is not None:
+    made_again = any(manifest.is_bare for manifest in manifests)
+    if made_again or EMBEDDINGS in groups or method is not None:
         return not query.strip()
     if query.strip():
         render.note("there are no embeddings to search by: found by words alone (bm25)")

@@ -84,7 +84,7 @@ def with_answerer(
     named = choices["answer_model"]
     if named is not None:
         return {**choices, "answer_model": None if named == OWN else named}
-    gathers = any(shard.group == GATHERED for shard in manifest.shards)
+    gathers = manifest.is_bare or any(shard.group == GATHERED for shard in manifest.shards)
     as_usual = choices["model"] is choices["method"] is choices["profile"] is None
     if not (gathers and as_usual and gather_by != METHOD and manifest.model["name"] == BUNDLED):
         return choices

@@ -17,8 +17,9 @@ def has_scores(way: Way, document: Document) -> bool:
 
 
 def has_embeddings(document: Document) -> bool:
-    """Whether a document has embeddings to score with."""
-    return embeddings.GROUP in {shard.group for shard in document.manifest.shards}
+    """Whether a document has embeddings to score with, or they are made again."""
+    manifest = document.manifest
+    return manifest.is_bare or embeddings.GROUP in {shard.group for shard in manifest.shards}
 
 
 def require_numbers(values: Tensor, documents: Sequence[Document]) -> None:

@@ -134,7 +134,7 @@ class Capabilities:
 
     Attributes:
         searches: it keeps data for retrieval, if it scores or recalls.
-        rereads: a document shorter than a chunk may have no snapshot; it is read again instead.
+        rereads: a short document may keep nothing of it; it is read again instead.
         last_in_part: of the last layer that it runs, only the projections are computed.
         with_kv: the method that `ingest --keep-kv` uses instead; None if there is none.
     """
@@ -295,11 +295,14 @@ class Growing(Method, abstract=True):
         """
 
 
-def can_be_made_again(method: Method, tokens: int) -> bool:
-    """Whether a snapshot may be left out: reading the tokens again costs less than an answer.
+def can_be_made_again(method: Method, tokens: int, window: int, layers: int) -> bool:
+    """Whether all that a method keeps may be left out: reading again costs less than an answer.
 
     Args:
         method: a method that has read them.
         tokens: of prefix and document.
+        window: tokens that the model was trained on.
+        layers: of the model, all of which an answer runs.
     """
-    return method.capabilities.rereads and tokens < min(method.chunk, method.gather or 0)
+    rereads = method.capabilities.rereads and tokens <= window
+    return rereads and tokens * method.depth <= layers * (method.gather or 0)

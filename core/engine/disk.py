@@ -14,7 +14,7 @@ from longctx.core.store.library import Library
 from longctx.core.store.shard_writer import compress_member
 from longctx.core.store.space import folder_bytes, free_disk
 
-TOKEN_BYTES = 12  # an int32 id and an int64 offset
+TOKEN_BYTES = 12  # an int32 id and an int64 offset, until they are stored
 WORD_BYTES = 4  # of the word index per token, estimated
 SAMPLE_BYTES = 1 << 18
 
@@ -83,6 +83,16 @@ def _refuse(store: Library, sources: list[Source], needed: int, room: int, where
             f"{show_bytes(max(room, 0))} {where}",
             "Free some space, or name a library on another disk with --library.",
         )
+
+
+def stored_token_bytes(last_id: int, largest: int) -> int:
+    """Bytes that are stored of a token: its id and its place, each as wide as it must be.
+
+    Args:
+        last_id: the largest id that occurs.
+        largest: bytes of the largest source.
+    """
+    return (2 if last_id < 1 << 15 else 4) + (4 if largest < 1 << 31 else 8)
 
 
 def _tokens_and_bytes(engine: Engine, sources: list[Source], row: int) -> tuple[int, int]:

@@ -23,8 +23,8 @@ from longctx.core.common.device import (
 from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.common.telemetry import facts, stage
 from longctx.core.common.units import show_bytes
-from longctx.core.contracts.memory import Place, Rows, Snapshot, Stored
-from longctx.core.contracts.method import Method, Way
+from longctx.core.contracts.memory import Groups, Place, Rows, Snapshot, Stored
+from longctx.core.contracts.method import Method, Way, can_be_made_again
 from longctx.core.decode import policies
 from longctx.core.decode.policies import Decoding
 from longctx.core.engine.choice import (
@@ -157,7 +157,7 @@ class Engine:
         """The memory of a document, ready to be asked.
 
         Args:
-            document: the open document.
+            document: the open document; gets the rows that it lacks where it is read again.
             snapshot: its own, from `saved_snapshot`; None: it is rebuilt by reading the prefix,
                 followed by the document's tokens where they were read as one text.
 
@@ -172,9 +172,12 @@ class Engine:
         method, prefix = self.new_method(), self._prefix_of(document)
         whole = document.manifest.units == UNITS[0]
         ids = self._ids_of(document) if whole else ()
+        made = _Made()
         with stage(_log, "read_again", f"{document.manifest.name}: its snapshot made again"):
-            for _ in encode(self.decoder, method, prefix, ids, _Nowhere()):
+            for _ in encode(self.decoder, method, prefix, ids, made):
                 pass
+        if document.manifest.is_bare:
+            document.lend(made.groups())
         return {name: tensor.cpu() for name, tensor in method.snapshot().items()}
 
     def _prefix_of(self, document: Document) -> torch.Tensor:
@@ -193,6 +196,15 @@ class Engine:
                 name, folder = document.manifest.name, document.manifest.folder
                 raise StateMismatch(f"'{name}' is damaged", why, AGAIN, folder)
             yield ids
+
+    def can_leave_out(self, method: Method, tokens: int) -> bool:
+        """Whether a document need not keep what its method made; see `can_be_made_again`.
+
+        Args:
+            method: it has read the document.
+            tokens: of prefix and document.
+        """
+        return can_be_made_again(method, tokens, self.window, len(self.decoder.layers))
 
     def ways(self, method: Method) -> Mapping[str, Way]:
         """The ways to ask what a method has read, by name, the usual one first."""
@@ -214,11 +226,23 @@ class Engine:
         }
 
 
-class _Nowhere:
-    """Discards rows that the store already has."""
+class _Made:
+    """The rows of a document that is read again, on the CPU."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[Rows]] = {}
 
     def append(self, group: str, rows: Rows) -> None:
-        """Drops them."""
+        """Takes n more rows of a group."""
+        part = {name: tensor.cpu() for name, tensor in rows.items()}
+        self._parts.setdefault(group, []).append(part)
+
+    def groups(self) -> Groups:
+        """All rows that came, by group."""
+        return {
+            group: {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+            for group, parts in self._parts.items()
+        }
 
 
 def saved_snapshot(document: Document) -> Snapshot | None:

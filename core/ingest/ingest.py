@@ -20,7 +20,7 @@ from longctx.core.common.errors import LongctxError, UnreadableInput
 from longctx.core.common.interrupts import Held
 from longctx.core.common.telemetry import stage
 from longctx.core.contracts.memory import Snapshot
-from longctx.core.contracts.method import Method, can_be_made_again
+from longctx.core.contracts.method import Method
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.disk import WORD_BYTES, expected_in_room
 from longctx.core.engine.encode import encode
@@ -315,16 +315,12 @@ class DocumentReading:
         """Writes the rest, and publishes the document."""
         snapshot, boundary, arrive = self._snapshots(method)
         arrive()
-        snapshot = None if self._is_cheap(method, boundary) else snapshot
+        tokens = len(self.engine.prompt.prefix()) + self.reading.tokens
+        if self.engine.can_leave_out(method, tokens):
+            snapshot, boundary = None, Boundary(0, {}, 0)
         words = WORD_BYTES * self.reading.tokens
         self.require_size(self.behind.writer.growth(snapshot, boundary) + words)
         self.behind.writer.complete(snapshot, boundary, word_tables, report=self.reading.report())
-
-    def _is_cheap(self, method: Method, boundary: Boundary | None) -> bool:
-        """Whether the snapshot can be dropped: making it again is cheaper than an answer."""
-        tokens = len(self.engine.prompt.prefix()) + self.reading.tokens
-        begins_anew = boundary is not None and not boundary.tokens
-        return begins_anew and can_be_made_again(method, tokens)
 
     def _snapshots(self, method: Method) -> "Saved":
         """The method's snapshot and the last boundary, being copied to the CPU."""

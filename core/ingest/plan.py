@@ -14,8 +14,8 @@ import torch
 from longctx.core.common.device import dtype_name, free_memory, peak_memory, synchronize
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.contracts.memory import Held
-from longctx.core.contracts.method import Growing, can_be_made_again
-from longctx.core.engine.disk import TOKEN_BYTES, holds
+from longctx.core.contracts.method import Growing
+from longctx.core.engine.disk import TOKEN_BYTES, holds, stored_token_bytes
 from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.job import Job
 from longctx.core.retrieve.word_sizes import SAMPLE, word_bytes
@@ -85,8 +85,8 @@ def plan(job: Job) -> Estimate:
     counted = time.perf_counter() - started
     trial = _Trial(engine, count.tokens, count.unsafe)
     row = TOKEN_BYTES + trial.row_bytes
-    disk = count.text_bytes + count.word_bytes + count.tokens * row + MANIFEST_BYTES
-    disk += trial.snapshot_bytes
+    disk = count.text_bytes + count.word_bytes + MANIFEST_BYTES + trial.snapshot_bytes
+    disk += count.tokens * (count.token_bytes + trial.kept_bytes)
     peak = trial.peak
     if peak is not None:
         peak += trial.held.device
@@ -120,27 +120,35 @@ def plan(job: Job) -> Estimate:
 
 
 class _Count:
-    """Tokens of the sources, how many of the last are not safe, bytes of text and words stored."""
+    """Tokens of the sources, how many of the last are not safe, bytes of text and words stored.
+
+    Attributes:
+        token_bytes: bytes stored of each token.
+    """
 
     def __init__(self, engine: Engine, sources: list[Source]):
         self.tokens, self.text_bytes, self.bytes, self.unsafe, self._read = 0, 0, 0, 0, 0
         self.skipped: list[str] = []
         self.left_out: list[str] = []
         self._waiting, self._first = bytearray(), bytearray()
+        self._last_id = self._largest = 0  # the last id in the vocabulary that occurs; a source
         stream = TokenStream(engine.files.tokenizer)
         for source in sources:
             self._add(source, stream)
         if not self.tokens:
             raise UnreadableInput("nothing to read", " ".join(self.skipped or self.left_out[:3]))
         self.text_bytes += len(compress_member(bytes(self._waiting)))
+        self.token_bytes = stored_token_bytes(self._last_id, self._largest)
         self.word_bytes = word_bytes(bytes(self._first), self._read, self.tokens)
 
     def _add(self, source: Source, stream: TokenStream) -> None:
         try:
             for piece in stream.read(source, self._take):
                 self.tokens += len(piece.ids)
+                self._last_id = max(self._last_id, int(piece.ids.max(initial=0)))
                 self.unsafe = len(piece.ids)  # of the last piece: more text may change them
             self.bytes += source.size
+            self._largest = max(self._largest, source.size)
         except UnreadableInput as error:
             if source.size:
                 raise
@@ -161,7 +169,8 @@ class _Trial:
     """What reading random tokens takes, and what the whole reading would take.
 
     Attributes:
-        snapshot_bytes, row_bytes: of the snapshots that are kept, and of each token's rows.
+        snapshot_bytes, kept_bytes: of the snapshots, and of each token's rows, that are kept.
+        row_bytes: of each token's rows while it is read.
         seconds: for all tokens.
         held: memory at the end, beyond what the trial held.
         peak: peak memory on the device during the trial; None if unknown.
@@ -174,6 +183,7 @@ class _Trial:
         total = tokens + len(engine.prompt.prefix())
         self._engine, self._method = engine, method
         self.snapshot_bytes, self.row_bytes = 0, method.row_bytes()
+        self.kept_bytes = self.row_bytes
         seconds, size, done, before, growth = 0.0, 1, 0, -1, 0
         while total - done >= method.chunk and self.snapshot_bytes != before + growth:
             before, size = self.snapshot_bytes, method.chunk
@@ -188,8 +198,8 @@ class _Trial:
             seconds, size = (took, rest) if not seconds else (seconds, size)
         self.snapshot_bytes += self._growth(done, total)
         self.snapshot_bytes *= 1 + more
-        if can_be_made_again(method, total):
-            self.snapshot_bytes = 0
+        if engine.can_leave_out(method, total):
+            self.snapshot_bytes = self.kept_bytes = 0
         now, end = method.held_bytes(done), method.held_bytes(total)
         self.held = Held(end.device - now.device, end.host - now.host)
         self.peak = peak_memory(engine.device)  # before memory is filled for measurements

@@ -63,6 +63,7 @@ class Document:
         self._text = [TextFile(folder, shard) for shard in groups.pop("text", [])]
         self._words = [_lenient(folder, shard) for shard in groups.pop(shards.WORDS, [])]
         self._groups: dict[str, list[TensorFile]] = {}
+        self._lent: dict[str, Rows] = {}
         self.damage: dict[str, StateMismatch] = {}
         for group, entries in groups.items():
             try:
@@ -114,6 +115,9 @@ class Document:
             group: the group's name.
             names: the tensors needed; None: all.
         """
+        if lent := self._lent.get(group):
+            yield 0, {name: lent[name] for name in names or lent}
+            return
         for first, file in self._files(group):
             yield first, {name: file.tensor(name) for name in names or file.slots}
 
@@ -131,11 +135,21 @@ class Document:
         Raises:
             ValueError: positions that are not ascending or not in the group.
         """
+        if lent := self._lent.get(group):
+            return {name: lent[name][rows.cpu()] for name in names or lent}
         wanted, (_, file) = rows.cpu().numpy(), self._files(group)[0]
         return {
             name: file.as_tensor(name, self.array_take(group, wanted, name, keep=False))
             for name in names or file.slots
         }
+
+    def lend(self, groups: dict[str, Rows]) -> None:
+        """Gives it rows that it does not store, made again, for as long as it is open.
+
+        Args:
+            groups: all rows (N, ...) of each group, on the CPU.
+        """
+        self._lent.update(groups)
 
     @property
     def has_snapshot(self) -> bool:

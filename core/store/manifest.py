@@ -131,6 +131,12 @@ class Manifest:
         return any(shard.group == shards.WORDS for shard in self.shards)
 
     @property
+    def is_bare(self) -> bool:
+        """Whether it keeps nothing of its method, because reading its tokens again makes it."""
+        as_one = self.status == "complete" and self.units == UNITS[0]
+        return as_one and {shard.group for shard in self.shards} <= shards.FOR_WORDS
+
+    @property
     def size(self) -> int:
         """Bytes on disk, without the manifest itself."""
         return sum(shard.size for shard in self.shards)

@@ -160,7 +160,8 @@ class TextFile(ShardFile):
         return raw
 
 
-# Tensors of the groups that are the same for every method: dtype, dimensions.
+# Tensors of the groups that are the same for every method: dtype, dimensions. Files may have the
+# narrower type of `shards.NARROW`; what is read of them has this one.
 _FORMS = {
     "lines": {"newlines": ("int64", 1)},
     "tokens": {"ids": ("int32", 1), "starts": ("int64", 1)},
@@ -179,9 +180,13 @@ _FORMS = {
 
 
 class _Slot(NamedTuple):
-    """Where a tensor is: dtype by its torch name, shape, bytes [start, stop), bytes of a row."""
+    """Where a tensor is: dtype by its torch name, shape, bytes [start, stop), bytes of a row.
+
+    `stored` is the dtype in the file, which may be narrower than the one that readers get.
+    """
 
     dtype: str
+    stored: str
     shape: tuple[int, ...]
     start: int
     stop: int
@@ -192,7 +197,7 @@ class TensorFile(ShardFile):
     """A safetensors file whose tensors, or rows of them, are read without loading the rest.
 
     `array...` methods give numpy arrays, with bfloat16 as int16, and do not import torch; the
-    others give torch tensors. None of them copies what was read.
+    others give torch tensors. Only numbers that are stored narrower are copied.
 
     Attributes:
         form: dtype and dimensions after the first of each tensor; all files of a group share it.
@@ -276,22 +281,26 @@ class TensorFile(ShardFile):
         import numpy as np
 
         dtype = np.dtype(_OF_NUMPY.get(slot.dtype, slot.dtype))
-        size = math.prod(shape) * dtype.itemsize
+        stored = dtype if slot.stored == slot.dtype else np.dtype(slot.stored)
+        size = math.prod(shape) * stored.itemsize
         if not size:
             return np.empty(shape, dtype)
-        return np.frombuffer(self.read(slot.start + offset, size), dtype).reshape(shape)
+        found = np.frombuffer(self.read(slot.start + offset, size), stored).reshape(shape)
+        return found.astype(dtype, copy=False)
 
     def _parse(self, header: memoryview) -> dict[str, _Slot]:
         try:
             entries = json.loads(bytes(header))
-            slots = {name: self._slot(entry) for name, entry in entries.items()}
+            slots = {name: self._slot(name, entry) for name, entry in entries.items()}
             self._require_form(slots)
             return slots
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
             raise self._damaged(f"its header is not one of this format ({exc})") from exc
 
-    def _slot(self, entry: dict) -> _Slot:
-        dtype, itemsize = DTYPES[entry["dtype"]]
+    def _slot(self, name: str, entry: dict) -> _Slot:
+        stored, itemsize = DTYPES[entry["dtype"]]
+        narrow = stored == shards.NARROW.get((self.shard.group, name))
+        dtype = _FORMS[self.shard.group][name][0] if narrow else stored
         shape, (start, stop) = tuple(entry["shape"]), entry["data_offsets"]
         if any(type(number) is not int for number in (*shape, start, stop)):
             raise ValueError("shapes and offsets are whole numbers")
@@ -303,7 +312,7 @@ class TensorFile(ShardFile):
         if self.shard.group not in shards.ROWLESS and shape[:1] != (self.shard.rows,):
             raise ValueError(f"{shape[:1]} rows where {self.shard.rows} are recorded")
         row_bytes = math.prod(shape[1:]) * itemsize
-        return _Slot(dtype, shape, self._data + start, self._data + stop, row_bytes)
+        return _Slot(dtype, stored, shape, self._data + start, self._data + stop, row_bytes)
 
     def _require_form(self, slots: dict[str, _Slot]) -> None:
         """ValueError unless the tensors fill the rest of the file and fit the group."""

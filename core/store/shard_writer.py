@@ -71,6 +71,20 @@ def _separate(tensors: Rows) -> Rows:
     return result
 
 
+def narrowed(group: str, rows: Rows) -> Rows:
+    """The rows of one file with narrower whole numbers where all of them fit (`NARROW`)."""
+    import torch
+
+    result = dict(rows)
+    for name, tensor in rows.items():
+        if narrow := shards.NARROW.get((group, name)):
+            dtype = getattr(torch, narrow)
+            fits = torch.iinfo(dtype)
+            if not len(tensor) or (fits.min <= tensor.min() and tensor.max() <= fits.max):
+                result[name] = tensor.to(dtype)
+    return result
+
+
 def rows_of_shard(width: int, most: int = SHARD_ROWS) -> int:
     """Rows of `width` bytes in a full shard: `most`, halved until they fit SHARD_BYTES."""
     while most > 1 and most * width > SHARD_BYTES:
@@ -170,7 +184,7 @@ class GroupWriter:
 
     def _write(self, rows: Rows, checkpoint: int | None) -> Shard:
         name = shard_name(self._group, len(self._full), checkpoint)
-        return write_tensors(self._folder, self._group, name, rows)
+        return write_tensors(self._folder, self._group, name, narrowed(self._group, rows))
 
     def _check(self, rows: Rows) -> int:
         found = {name: (tensor.dtype, tensor.shape[1:]) for name, tensor in rows.items()}

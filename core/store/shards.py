@@ -40,6 +40,8 @@ DTYPES = {  # safetensors' name: torch's name, bytes of an element
     "BOOL": ("bool", 1),
 }
 
+NARROW = {("tokens", "ids"): "int16", ("tokens", "starts"): "int32"}  # stored so where all fit
+
 Rows = dict[str, "torch.Tensor"]
 
 _GROUP = re.compile(r"[a-z][a-z0-9_]{0,39}")

@@ -27,7 +27,7 @@ from longctx.core.store.manifest import (
 )
 from longctx.core.store.places import delete_folder, sweep, write_manifest
 from longctx.core.store.shard_writer import GroupWriter, TextWriter, write_tensors
-from longctx.core.store.shards import MEMBER, ROWLESS, Rows, Shard, damaged, shard_name
+from longctx.core.store.shards import FOR_WORDS, MEMBER, ROWLESS, Rows, Shard, damaged, shard_name
 from longctx.core.store.word_files import MakeWords, unchanged_words, write_words
 
 RESERVED = ("text", "lines", *ROWLESS)  # groups that are not a method's rows
@@ -204,8 +204,8 @@ class Writer:
         """Write the rest and publish the document under documents/.
 
         Args:
-            snapshot: what the method needs to answer questions; None: it can be made again by
-                reading the tokens.
+            snapshot: what the method needs to answer questions; None: neither it nor the method's
+                rows are kept, because they can be made again by reading the tokens.
             boundary: as in `checkpoint`.
             words: gives the tables of the word index; None: the document has none.
             **changes: fields of the manifest.
@@ -223,9 +223,10 @@ class Writer:
     def growth(self, snapshot: Rows | None, boundary: Boundary | None = None) -> int:
         """Bytes that `complete` would add to the folder, without headers and the word index."""
         self._settle()
+        rows = self._kept_groups(bare=snapshot is None).values()
         snapshot = snapshot or {}
         kept = folded(boundary.snapshot, snapshot) if boundary else {}
-        files = [file.held_bytes for file in (self._text, *self._groups.values())]
+        files = [file.held_bytes for file in (self._text, *rows)]
         snapshots = sum(tensor.nbytes for tensor in (*snapshot.values(), *kept.values()))
         tails = [s.size for s in self._manifest.shards if s.checkpoint is not None]
         return sum(files) + snapshots - sum(tails)
@@ -284,6 +285,7 @@ class Writer:
         changes: dict,
         words: MakeWords | None = None,
     ) -> Manifest:
+        kept = self._kept_groups(bare=snapshot is None)
         tensors = {} if snapshot is None else {"memory": snapshot}
         if boundary:
             report = changes.get("report", self._manifest.report)
@@ -296,7 +298,7 @@ class Writer:
                 for group, rows in tensors.items()
             ),
             *self._text.shards(checkpoint),
-            *(shard for group in self._groups.values() for shard in group.shards(checkpoint)),
+            *(shard for rows in kept.values() for shard in rows.shards(checkpoint)),
         ]
         self._manifest = replace(
             self._manifest,
@@ -312,6 +314,10 @@ class Writer:
         written = write_manifest(self._folder, self._manifest)
         sweep(self._folder, written)
         return written
+
+    def _kept_groups(self, bare: bool) -> dict[str, GroupWriter]:
+        """The groups of rows that are kept: all, or where the document is bare, no method's."""
+        return {n: rows for n, rows in self._groups.items() if not bare or n in FOR_WORDS}
 
     def _write_words(self, words: MakeWords) -> list[Shard]:
         """Writes the word index of what the manifest describes; the manifest is stored later."""

@@ -30,8 +30,8 @@ GOLDEN = {
     "embeddings-00001": "f30a18f0e604b8fbbeedce64b2d9d844ff543f72cdb5df05d9e98ff0a17fbaff",
     "lines-00000": "f1679eb030a061be49197dfbcb48dac3863cbbbc7d5da94707afddd824735782",
     "memory-00000": "319b7e1e40701a749b77de375595f757aeb2e123663bee529fec9cd93f4e3fa8",
-    "tokens-00000": "5d337c346d87167e65b1858ae44bd7ffa252fb6c80e72e5b8e955411c1e79ccc",
-    "tokens-00001": "7ba5dcde4feae5f698c6a5058c3fb6c5b3d556942a49b7dee8e1579f1eab63e2",
+    "tokens-00000": "8194d82dab5a26eef9b07602737488f6868d6739220c0c2cc501ea47421bfa82",
+    "tokens-00001": "feca01a082e35ea13124d881d7aef6d93bb9c01570e3e96f7404f949cc89b26a",
     "words-00000": "e41f7ea9a82923821648e90a4a04af35fcd6210ca2733f590be3ceb782a7f9eb",
 }
 GOLDEN_MANIFEST = """\
@@ -108,21 +108,21 @@ GOLDEN_MANIFEST = """\
   },
   {
    "blocks": [
-    "bcc6602ba656088d04f642b2dfad16d1"
+    "bf4dcf9b9d80629013c02361151b0d48"
    ],
    "file": "tokens-00000.safetensors",
    "group": "tokens",
    "rows": 4,
-   "size": 176
+   "size": 152
   },
   {
    "blocks": [
-    "f671909f478f32d9953203f0e30ceb2b"
+    "36f3a381488baf005510288858a2bad9"
    ],
    "file": "tokens-00001.safetensors",
    "group": "tokens",
    "rows": 2,
-   "size": 152
+   "size": 140
   },
   {
    "blocks": [

@@ -146,7 +146,7 @@ def test_a_hostile_tensor_header_is_refused_at_open(library, data):
     ("file", "entries"),
     [
         ("tokens", {"ids": entry()}),
-        ("tokens", {"ids": entry(), "starts": entry(offsets=(16, 32))}),
+        ("tokens", {"ids": entry(), "starts": entry("I16", (4,), (16, 24))}),
         ("tokens", {"ids": entry(), "starts": entry("I64", (4, 1), (16, 48))}),
         ("lines", {"newlines": entry("F64", (LINES,), (0, 8 * LINES))}),
         ("embeddings", {"scales": entry("F32", (4, 2), (0, 32))}),

@@ -1,6 +1,7 @@
 """Writing files: rows and text come in pieces and leave as whole shards."""
 
 import gzip
+import hashlib
 
 import pytest
 import torch
@@ -85,3 +86,25 @@ def test_bad_group_names_and_types_are_refused(library):
             writer.append("kv", {})
         with pytest.raises(ValueError, match="complex64"):
             writer.checkpoint({"x": torch.zeros(1, dtype=torch.complex64)})
+
+
+def test_ids_and_places_are_as_wide_as_each_file_needs(library):
+    """Readers get them in one type, whatever a file has."""
+    ids = torch.tensor([0, (1 << 15) - 1, 1 << 15, 7], dtype=torch.int32)
+    starts = torch.tensor([0, (1 << 31) - 1, 1 << 31, 1 << 40])
+    with library.writer("wide", HEADER, shard_rows=2) as writer:
+        writer.begin_source("a")
+        writer.append("tokens", {"ids": ids, "starts": starts})
+        writer.end_source(0, hashlib.sha256().hexdigest(), "utf-8", 0)
+        manifest = writer.complete({})
+    sizes = [shard.size for shard in manifest.shards if shard.group == "tokens"]
+    assert sizes[1] - sizes[0] == 2 * (12 - 6)
+    document = library.document("wide")
+    found = [rows for _, rows in document.rows("tokens")]
+    assert torch.equal(torch.cat([rows["ids"] for rows in found]), ids)
+    assert torch.equal(torch.cat([rows["starts"] for rows in found]), starts)
+    taken = document.take("tokens", torch.tensor([1, 2]))
+    assert torch.equal(taken["ids"], ids[1:3])
+    assert torch.equal(taken["starts"], starts[1:3])
+    empty = document.take("tokens", torch.empty(0).long())
+    assert (empty["ids"].dtype, empty["starts"].dtype) == (torch.int32, torch.int64)

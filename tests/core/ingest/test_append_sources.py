@@ -9,6 +9,7 @@ from sample_files import pdf, put, zipped
 from small_documents import files_of
 
 from longctx.core.common.errors import UnreadableInput, UsageError
+from longctx.core.engine.setup import Engine
 from longctx.core.ingest.append import append
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.follow import follow
@@ -96,7 +97,10 @@ def test_every_kind_behind_every_kind(folder, library, setup_random, steps):
 
 @pytest.mark.parametrize("first", ["page.html", "rows.jsonl", "paper.pdf", "b.zip"])
 @pytest.mark.parametrize("size", [5, 60, 300])
-def test_marks_carry_over_wherever_the_boundary_is(folder, library, setup_random, first, size):
+def test_marks_carry_over_wherever_the_boundary_is(
+    folder, library, setup_random, first, size, monkeypatch
+):
+    monkeypatch.setattr(Engine, "can_leave_out", lambda self, method, tokens: False)
     (folder / "more.txt").write_bytes(TEXT[:size])
     before = ingest(library, [first], setup_random, "app")
     boundary = Library.open(library).document("app").boundary()

@@ -22,6 +22,7 @@ EXAMPLES = """\
   longctx ingest book.txt
   longctx ingest part1.txt part2.pdf --name novel
   longctx ingest src/ "docs/**/*.md" --name project
+  longctx ingest src/ --name code --units
   longctx ingest letters/ --each
   zcat log.gz | longctx ingest - --name log
   longctx ingest book.txt --model ~/models/Qwen2.5-7B --dry-run
@@ -75,6 +76,14 @@ def run(
             "--each",
             "Make one document of every file, named after its path, and continue past failures; "
             "off by default.",
+        ),
+    ] = False,
+    units: Annotated[
+        bool,
+        options.flag(
+            "--units",
+            "Read each file by itself, as if no other came before it: the same command then reads "
+            "only what is new or changed, and drops what is gone; off by default, kept once used.",
         ),
     ] = False,
     hidden: options.Hidden = False,
@@ -135,7 +144,7 @@ def run(
     A document can be asked while it is appended to: it stays as it was until the longer one is
     whole. New text is read with the document's own settings and number format. A source that
     changed in any way but growing is refused, and so is a changed one that was unpacked or
-    converted.
+    converted. For folders that change, see --units.
     """
     require_fit(ctx, paths)
     # Quick checks come first; torch is not imported before `make_setup`.

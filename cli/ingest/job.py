@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TYPED = "COMMANDLINE"  # the origin of a value typed for this run
 READ_AS = ("method", "profile", "keep_kv", "kv_dtype")  # an existing document records these
-ANEW = ("each", "replace", "dry_run")  # never used to extend a document
+ANEW = ("each", "replace", "dry_run", "units")  # never used to extend a document
 
 
 def require_fit(ctx: typer.Context, paths: list[str]) -> None:
@@ -33,6 +33,8 @@ def require_fit(ctx: typer.Context, paths: list[str]) -> None:
         _refuse(_typed(ctx, *ANEW), "--follow")
         if paths[-1] == "-":
             raise UsageError("cannot follow standard input", "", "Name a file last.")
+    if given["each"]:
+        _refuse(_typed(ctx, "units"), "--each", "every file is a document by itself already")
     if given["each"] and (given["name"] or given["dry_run"]):
         named = given["name"]
         raise UsageError(
@@ -91,6 +93,7 @@ def understood(given: dict[str, Any]) -> dict[str, Any]:
         "rules": rules,
         "cadence": Cadence.given(*parse_tokens_or_seconds(every)) if every else Cadence(),
         "max_size": parse_bytes(given["max_size"]) if given["max_size"] else None,
+        "units": given["units"],
     }
 
 

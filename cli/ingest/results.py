@@ -38,6 +38,7 @@ def tell_of(done: "Ingested") -> bool:
     for source in done.changed:
         name = render.one_line(source)
         render.note(f"{name} changed while it was read; the document has the earlier content")
+    _tell("gone", [render.one_line(name) for name in done.gone], SHOWN, render.note)
     left_out(done.left_out)
     missing(done.skipped, done.lost)
     if done.undecodable:
@@ -56,7 +57,9 @@ def summary(done: "Ingested") -> str:
     told = f"{done.name}: {done.status}, {done.tokens:,} tokens{many}, state {state}"
     if done.status == "unchanged":
         return told
-    if done.reused_tokens:
+    if done.reused_sources:
+        told += f", {done.reused_sources:,} of {done.sources:,} files as they were"
+    elif done.reused_tokens:
         told += f", {done.reused_tokens:,} of them from an earlier run"
     return f"{told}, {duration(done.seconds)} ({done.tokens_per_s:,.0f} tokens/s)"
 

@@ -137,12 +137,15 @@ class Capabilities:
         rereads: a short document may keep nothing of it; it is read again instead.
         last_in_part: of the last layer that it runs, only the projections are computed.
         with_kv: the method that `ingest --keep-kv` uses instead; None if there is none.
+        by_source: sources may be read one by one: a row depends on its own source alone, and a
+            question needs no snapshot of them.
     """
 
     searches: bool = True
     rereads: bool = False
     last_in_part: bool = False
     with_kv: str | None = None
+    by_source: bool = False
 
 
 class Way(Contract, abstract=True):

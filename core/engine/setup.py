@@ -246,12 +246,15 @@ class _Made:
 
 
 def saved_snapshot(document: Document) -> Snapshot | None:
-    """A document's snapshot; None where it was not saved because it can be rebuilt.
+    """A document's snapshot; None where a question needs none, or it can be rebuilt.
+
+    A checkpoint of a document whose sources are read one by one has the snapshot of one source.
 
     Raises:
         StateMismatch: the document is damaged.
     """
-    return document.snapshot() if document.has_snapshot else None
+    of_all = document.manifest.units == UNITS[0]
+    return document.snapshot() if of_all and document.has_snapshot else None
 
 
 _stays: list[None] = []  # one for each open `weights_stay`

@@ -6,22 +6,21 @@ when it is complete. What the document already has is taken from it, not from th
 Nothing here depends on the method.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from xxhash import xxh3_128_hexdigest
 
+from longctx.core.common import pasting
 from longctx.core.common.device import dtype_name
 from longctx.core.common.errors import StateMismatch, UsageError
-from longctx.core.engine.choice import Setup, recorded
 from longctx.core.engine.disk import expected_in_room
-from longctx.core.engine.setup import Engine, prepare
+from longctx.core.engine.setup import Engine
 from longctx.core.ingest.append_plan import More, anew, more_of, sources_before, still_changed
 from longctx.core.ingest.append_sources import Start, encoding_stays, start_before
 from longctx.core.ingest.identity import KEPT, CannotGoOn, begun_with, in_order, now_of
 from longctx.core.ingest.ingest import Ingested, as_it_was, read_in
 from longctx.core.ingest.job import NOBODY, Job, Observer
-from longctx.core.ingest.resume import read_in_dtype, told_dtype
+from longctx.core.ingest.resume import engine_for, read_in_dtype
 from longctx.core.sources.find import check, open_sources
 from longctx.core.sources.reader import Source
 from longctx.core.store.boundary import Boundary
@@ -49,7 +48,8 @@ def append(job: Job, observer: Observer = NOBODY) -> Ingested:
 
     Raises:
         UsageError: a file is missing, has changed other than by growing, or is in the document
-            but not at its end; or the number format is not the document's.
+            but not at its end; the document's sources were read one by one; or the number format
+            is not the document's.
         NotFound: no such library or document.
         Locked: another process writes it, or reads it for too long.
         StateMismatch: it is of another model, damaged, or of a version that records no boundary.
@@ -59,6 +59,7 @@ def append(job: Job, observer: Observer = NOBODY) -> Ingested:
     check(job.paths, job.rules)  # a missing file is reported before anything is locked
     with store.longer(name) as longer:
         document = longer.document
+        _require_one_text(document.manifest)
         more = more_of(document, open_sources(job.paths, job.rules))
         if not more.bytes and not more.new:
             return as_it_was(document)
@@ -85,56 +86,33 @@ def append(job: Job, observer: Observer = NOBODY) -> Ingested:
         return reading.summary(store.document(name))
 
 
-def engine_for(document: Document, setup: Setup) -> Engine:
-    """The engine to continue a document: its own method, options, profile and number format.
-
-    Raises:
-        UsageError: another number format is requested.
-        StateMismatch: the model is another one.
-    """
-    dtype = _own_dtype(document.manifest, setup.dtype)
-    own = replace(setup, profile=None, method=None, keep_kv=False, kv_dtype=None, dtype=dtype)
-    engine = prepare(own, recorded(document.manifest))
-    document.require_model(engine.files.fingerprint().as_dict())
-    return engine if dtype == setup.dtype else told_dtype(engine)
-
-
-def _own_dtype(manifest: Manifest, wanted: str) -> str:
-    """The number format in which a document was read; the requested one if it records none.
-
-    Raises:
-        UsageError: another one is requested.
-    """
-    own = read_in_dtype(manifest)
-    if own is None:
-        return wanted
-    if wanted not in ("auto", own):
-        raise UsageError(
-            f"cannot read on '{manifest.name}' in {wanted}",
-            f"it was read in {own}, and a document has one number format",
-            f"Leave --dtype out, or read everything in {wanted} under another name.",
-        )
-    return own
-
-
 def _boundary(document: Document) -> Boundary:
     """Where reading a document continues.
 
     Raises:
-        StateMismatch: its sources were read separately, or it records no boundary.
+        StateMismatch: it records no boundary.
     """
     remedy = f"Read everything anew: {anew(document)}"
-    if document.manifest.units != UNITS[0]:
-        why = (
-            "each of its sources was read by itself, and this longctx reads on only where all "
-            "were read as one text"
-        )
-        raise StateMismatch(f"cannot append to '{document.manifest.name}'", why, remedy)
     boundary = document.boundary()
     if boundary is None:
         why = "an older longctx has read it, which did not keep what that needs"
         raise StateMismatch(f"cannot append to '{document.manifest.name}'", why, remedy)
     return boundary
+
+
+def _require_one_text(manifest: Manifest) -> None:
+    """Refuses a document whose sources were read one by one.
+
+    Raises:
+        UsageError: says how such a document becomes longer.
+    """
+    if manifest.units != UNITS[0]:
+        raise UsageError(
+            f"cannot append to '{manifest.name}'",
+            "each of its files was read by itself (--units)",
+            "Name all that it is to have, and only what is new or changed is read: "
+            f"longctx ingest PATH... {pasting.option('--name', manifest.name)}",
+        )
 
 
 def _start(more: More, boundary: Boundary, stream: TokenStream) -> tuple[int, Start]:

@@ -51,6 +51,10 @@ class Checkpoints:
         """Counts from now, at `tokens` tokens."""
         self._last_tokens, self._last_time = tokens, time.monotonic()
 
+    def skip(self, tokens: int) -> None:
+        """Leaves out tokens that took no reading: they alone make no checkpoint due."""
+        self._last_tokens += tokens
+
     def is_due(self, tokens: int, last: bool = False) -> bool:
         """Whether to write a checkpoint now, at `tokens` tokens.
 

@@ -15,10 +15,10 @@ from longctx.core.common.device import dtype_name
 from longctx.core.common.errors import Locked, NotFound, UsageError
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import Engine, prepare
-from longctx.core.ingest.append import append, engine_for
+from longctx.core.ingest.append import append
 from longctx.core.ingest.ingest import Ingested, read
 from longctx.core.ingest.job import NOBODY, Job, Observer
-from longctx.core.ingest.resume import read_in_dtype, read_otherwise
+from longctx.core.ingest.resume import engine_for, read_in_dtype, read_otherwise
 from longctx.core.sources.find import open_sources
 from longctx.core.sources.naming import kind_of, layers
 from longctx.core.sources.rules import Rules

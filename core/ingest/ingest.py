@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -30,8 +32,15 @@ from longctx.core.ingest.append_points import Boundaries
 from longctx.core.ingest.checkpoints import Cadence, Checkpoints
 from longctx.core.ingest.identity import CannotGoOn
 from longctx.core.ingest.job import NOBODY, Job, Observer
-from longctx.core.ingest.reading import SourceReading
-from longctx.core.ingest.resume import as_begun, difference, header, unchanged
+from longctx.core.ingest.reading import SourceReading, Unit
+from longctx.core.ingest.resume import as_begun, difference, header, is_unchanged, standing
+from longctx.core.ingest.units import BY_SOURCE, gone, kept_units, require_by_source
+from longctx.core.ingest.update import (
+    as_opened,
+    engine_to_update,
+    is_outdated,
+    require_replaceable,
+)
 from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.sources.detect import NotText
 from longctx.core.sources.find import open_sources
@@ -40,12 +49,14 @@ from longctx.core.store.behind import WriterBehind, to_host
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
+from longctx.core.store.manifest import UNITS
 from longctx.core.store.space import require_size
 from longctx.core.store.writer import Writer
 from longctx.core.tokens.tokens import TokenStream
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 SCHEMA_VERSION = 1
 SHOWN = 3  # reasons that an error lists
 SLOW = 0.5  # seconds of a chunk for whose end Ctrl-C does not wait
@@ -83,14 +94,16 @@ class Ingested:
     Attributes:
         name, title: the document's name, in any script, under two keys.
         status: complete, or unchanged if it already existed.
-        tokens, reused_tokens: of the document; taken over from an earlier run.
+        tokens, reused_tokens: of the document; taken over from an earlier run or state.
         bytes, state_bytes: of the sources; of the state on disk.
         seconds, tokens_per_s: of the reading, without loading the model.
         checkpoint_s: of these seconds, those spent writing checkpoints.
         peak_memory: peak bytes on the device; None if unknown.
         undecodable: places whose bytes cannot be decoded in the source's encoding.
         forced_splits: places where text without line breaks was cut.
-        sources: how many were read.
+        sources: how many it has.
+        reused_sources: how many of them were taken over from an earlier state, as they were.
+        gone: names of those of the earlier state that are not there any more.
         skipped: why sources were left out, one message each.
         left_out: the same for non-text files in folders and archives.
         lost: messages about what is missing in the middle or at the end of sources.
@@ -112,6 +125,8 @@ class Ingested:
     undecodable: int = 0
     forced_splits: int = 0
     sources: int = 1
+    reused_sources: int = 0
+    gone: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -160,28 +175,43 @@ def read_sources(
 ) -> Ingested:
     """As `read`, but with opened sources and an engine that may be used again.
 
+    A document whose sources were read one by one is brought up to date: unchanged ones are taken
+    over.
+
     Args:
         called: the document's name.
     """
+    if job.units:
+        require_by_source(engine.method_name)
     store = Library.open(job.library, create=True)
     name, title = store.place_for(called)
     settled = store.settle(name)
-    if (settled or not job.replace) and (known := unchanged(store, name, sources, engine)):
+    known = standing(store, name) if settled or not job.replace else None
+    old = known if known and known.manifest.units == BY_SOURCE and not job.replace else None
+    engine = engine_to_update(old, engine, job.setup) if old else engine
+    units = BY_SOURCE if old or job.units else UNITS[0]
+    if known and is_unchanged(known, sources, engine, units):
         _log.info("%s is there already, of the same sources and settings", called)
         return as_it_was(known)
-    engine = as_begun(store, name, sources, engine)
+    if known and not old and not job.replace:
+        require_replaceable(known, job, sources, engine, units)
+    engine = as_begun(store, name, sources, engine, units)
     expected = expected_in_room(store, name, engine, sources, job.max_size)
-    differs = partial(difference, engine, sources)
-    with store.writer(name, {**header(engine), "title": title}, job.replace, differs) as writer:
+    differs = partial(difference, engine, sources, units)
+    anew = job.replace or (bool(old) and is_outdated(store, name, sources, engine))
+    fields = {**header(engine), "title": title, "units": units}
+    with store.writer(name, fields, anew, differs, updates=bool(old)) as writer:
+        old = as_opened(store, old)
         try:
-            reading = read_in(job, observer, engine, sources, writer, expected)
+            reading = read_in(job, observer, engine, sources, writer, expected, old=old)
         except CannotGoOn as error:
             if not job.replace:
                 raise
             writer.discard()
             remedy = "What was kept of it is dropped, as --replace says: run the command again."
             raise CannotGoOn(error.what, error.why, remedy) from error
-        return reading.summary(store.document(name))
+        went = gone(old, sources) if old else []
+        return replace(reading.summary(store.document(name)), gone=went)
 
 
 def read_in(
@@ -192,10 +222,14 @@ def read_in(
     writer: Writer,
     expected: int,
     marks: dict[str, Any] | None = None,
+    old: Document | None = None,
 ) -> "DocumentReading":
     """Reads sources to their end into a writer; see `DocumentReading` for the rest.
 
     A reading that ends without a document or a checkpoint leaves nothing behind.
+
+    Args:
+        old: the earlier state, from which unchanged sources are taken over.
 
     Raises:
         CannotGoOn: a source is not the one whose beginning the writer has.
@@ -203,7 +237,9 @@ def read_in(
     """
     with _leaving_nothing_empty(writer), memory_told(engine, OUT_OF_MEMORY):
         behind = WriterBehind(writer, engine.device)
-        reading = SourceReading(sources, TokenStream(engine.files.tokenizer), behind)
+        stream = TokenStream(engine.files.tokenizer)
+        kept = kept_units(old, sources, stream) if old else {}
+        reading = SourceReading(sources, stream, behind, kept)
         within = partial(require_size, job.library, job.max_size)
         run = DocumentReading(
             engine, reading, behind, job.cadence, observer, within, expected, marks or {}
@@ -277,7 +313,10 @@ class DocumentReading:
 
     def __post_init__(self) -> None:
         self.checkpoints = Checkpoints(self.cadence, self.reading.tokens)
-        self._boundaries = Boundaries(self.reading, self.behind.writer.begun)
+        self._by_source = self.behind.writer.units == BY_SOURCE
+        begun = self.behind.writer.begun
+        self._boundaries = None if self._by_source else Boundaries(self.reading, begun)
+        self._method: Method | None = None  # holds what was read; None: between two sources
         self._reused, self._cached = self.reading.tokens, self.reading.bytes
         self._kept = self._reused
         self._held = Held()
@@ -295,38 +334,44 @@ class DocumentReading:
         Raises:
             UnreadableInput: there is no text.
         """
-        begun = self.behind.writer.begun
-        method = self.engine.new_method(begun and begun.snapshot(), begun, True, self.expected)
+        if not self._by_source:
+            self._method = self._new_method(self.behind.writer.begun)
         self.checkpoints.start(self._reused)
         self._tell()
         try:
-            with self.behind, self.reading.ids() as ids, self._held:
+            with self.behind, self.reading.pieces() as pieces, self._held:
                 try:
-                    self._read(method, self._awaited(ids))
+                    self._read(self._awaited(pieces))
                 except KeyboardInterrupt:
-                    self._save_stopped(method)
+                    self._save_stopped()
                     raise
-            self._complete(method)
+            self._complete()
         except BaseException:  # Ctrl-C too: a checkpoint may have been finished since
             self._tell()
             raise
 
-    def _complete(self, method: Method) -> None:
+    def _new_method(self, begun: Document | None) -> Method:
+        """The memory to read with, new or as a checkpoint has it."""
+        return self.engine.new_method(begun and begun.snapshot(), begun, True, self.expected)
+
+    def _complete(self) -> None:
         """Writes the rest, and publishes the document."""
-        snapshot, boundary, arrive = self._snapshots(method)
+        snapshot, boundary, arrive = self._snapshots()
         arrive()
         tokens = len(self.engine.prompt.prefix()) + self.reading.tokens
-        if self.engine.can_leave_out(method, tokens):
+        if self._method is None:  # the sources were read one by one
+            snapshot = None
+        elif self.engine.can_leave_out(self._method, tokens):
             snapshot, boundary = None, Boundary(0, {}, 0)
         words = WORD_BYTES * self.reading.tokens
         self.require_size(self.behind.writer.growth(snapshot, boundary) + words)
         self.behind.writer.complete(snapshot, boundary, word_tables, report=self.reading.report())
 
-    def _snapshots(self, method: Method) -> "Saved":
+    def _snapshots(self) -> "Saved":
         """The method's snapshot and the last boundary, being copied to the CPU."""
-        snapshot = method.snapshot()
+        snapshot = self._method.snapshot() if self._method else {}
         host, arrive = to_host(snapshot)
-        boundary = self._boundaries.latest(snapshot)
+        boundary = self._boundaries.latest(snapshot) if self._boundaries else None
         if boundary is None:
             return host, None, arrive
         if boundary.snapshot is snapshot:
@@ -334,37 +379,66 @@ class DocumentReading:
         kept, arrive_too = to_host(boundary.snapshot)
         return host, replace(boundary, snapshot=kept), lambda: (arrive(), arrive_too())
 
-    def _read(self, method: Method, ids: Iterator[Tensor]) -> None:
-        prefix = self.engine.prompt.prefix()
-        prefix = prefix[:0] if self.behind.writer.begun else prefix
+    def _read(self, pieces: "Iterator[tuple[Unit, Tensor]]") -> None:
+        if self._method:
+            ids = (ids for _, ids in pieces)
+            self._read_on(self._method, ids, self.behind.writer.begun is not None)
+        else:
+            self._read_by_source(pieces)
+        if self._whole:
+            self._save_last()
+        self._whole = False
+        self.reading.store()
+        if self._method:
+            self._require_room(self._method)
+        if not self.reading.tokens:
+            raise self._nothing()
+        self._tell()
+
+    def _read_by_source(self, pieces: "Iterator[tuple[Unit, Tensor]]") -> None:
+        """Reads each source with a method of its own; what is taken over is only stored."""
+        end = self.reading.tokens
+        for unit, own in groupby(pieces, key=itemgetter(0)):
+            if unit.kept is None:
+                method = self._new_method(self.behind.writer.begun if unit.goes_on else None)
+                self._method = method if unit.goes_on else None
+                self._read_on(method, (ids for _, ids in own), unit.goes_on)
+            else:
+                self.checkpoints.skip(unit.tokens)
+            end += unit.tokens
+            self.reading.store(end)
+            self._whole, self._method = True, None
+            self._stepped_on()
+
+    def _read_on(self, method: Method, ids: Iterator[Tensor], begun: bool) -> None:
+        """Reads tokens with one method, behind the prefix unless they were begun."""
+        first, prefix = self.reading.tokens, self.engine.prompt.prefix()
 
         def before(end: int | None) -> None:
-            if end is None:
-                self._save_last(method)
-            self._ready = self._snapshots(method) if self._slow or end is None else None
-            self._boundaries.before(method, None if end is None else self._reused + end)
+            if end is None and not self._by_source:
+                self._save_last()
+            self._ready = self._snapshots() if self._slow or end is None else None
+            if self._boundaries:
+                self._boundaries.before(method, None if end is None else first + end)
             self._whole = False
 
+        prefix = prefix[:0] if begun else prefix
         steps = encode(
             self.engine.decoder, method, prefix, ids, self.behind, before, self._stoppable
         )
         for read in steps:
-            self.reading.store(self._reused + read)
-            self._whole = True
+            self.reading.store(first + read)
+            self._whole, self._method = True, method
             self._require_room(method)
-            if self.checkpoints.is_due(self.reading.tokens):
-                self._checkpoint(self._snapshots(method))
-            self._tell()
-            with self._held.let():  # one that came meanwhile
-                pass
-        if self._whole:
-            self._save_last(method)
-        self._whole = False
-        self.reading.store()
-        self._require_room(method)
-        if not self.reading.tokens:
-            raise self._nothing()
+            self._stepped_on()
+
+    def _stepped_on(self) -> None:
+        """After each chunk, and each source that is read by itself."""
+        if self.checkpoints.is_due(self.reading.tokens):
+            self._checkpoint(self._snapshots())
         self._tell()
+        with self._held.let():  # one that came meanwhile
+            pass
 
     def _nothing(self) -> UnreadableInput:
         skipped = self.reading.skipped
@@ -373,11 +447,11 @@ class DocumentReading:
         missed = any(left.get("text", True) for left in skipped)
         return (UnreadableInput if missed else NotText)("nothing to read", told + more)
 
-    def _awaited(self, ids: Iterator[Tensor]) -> Iterator[Tensor]:
-        """The same ids; a person may end the waiting for them, as for standard input."""
+    def _awaited(self, pieces: Iterator[T]) -> Iterator[T]:
+        """The same pieces; a person may end the waiting for them, as for standard input."""
         while True:
             with self._held.let():
-                piece = next(ids, None)
+                piece = next(pieces, None)
             if piece is None:
                 return
             yield piece
@@ -392,14 +466,14 @@ class DocumentReading:
             yield
         self._ready = None  # the rows of this chunk follow
 
-    def _save_last(self, method: Method) -> None:
+    def _save_last(self) -> None:
         """Saves what was read before the document is completed, if that was much."""
         if self.checkpoints.is_due(self.reading.tokens, last=True):
-            self._checkpoint(self._snapshots(method))
+            self._checkpoint(self._snapshots())
 
-    def _save_stopped(self, method: Method) -> None:
+    def _save_stopped(self) -> None:
         """Saves what was read until Ctrl-C; a chunk that it ended is read again."""
-        saved = self._snapshots(method) if self._whole else self._ready
+        saved = self._snapshots() if self._whole else self._ready
         with suppress(LongctxError):  # such as a full disk: the last checkpoint stays
             self.behind.wait()
             if saved and self.reading.tokens > self._kept:
@@ -432,7 +506,8 @@ class DocumentReading:
         self._slow, self._stepped = now - self._stepped > SLOW, now
         elapsed = int((now - self._started) * 1000)
         reading = self.reading
-        counts = reading.total, self._cached, reading.bytes, reading.tokens, self._kept
+        cached = self._cached + reading.taken.bytes
+        counts = reading.total, cached, reading.bytes, reading.tokens, self._kept
         self.observer.progress(Progress(*counts, elapsed))
 
     def _require_room(self, method: Method) -> None:
@@ -444,12 +519,14 @@ class DocumentReading:
     def summary(self, document: Document) -> Ingested:
         """The summary for the user at the end."""
         seconds = time.perf_counter() - self._started
-        reading, read = self.reading, document.manifest.tokens - self._reused
+        reading, reused = self.reading, self._reused + self.reading.taken.tokens
+        read = document.manifest.tokens - reused
         sources = document.manifest.sources
         return _told(
             document,
             status="complete",
-            reused_tokens=self._reused,
+            reused_tokens=reused,
+            reused_sources=reading.taken.sources,
             seconds=round(seconds, 3),
             tokens_per_s=round(read / seconds, 1),
             checkpoint_s=round(self.checkpoints.spent, 3),

@@ -30,6 +30,8 @@ class Job:
         max_size: bytes that the library may have; None: no limit but the disk.
         rules: what is read from folders and archives, and how.
         engine: the engine that `setup` gives, if already made.
+        units: each source is read by itself, so that a later reading takes over what is unchanged;
+            a document that was read so stays so, unless it is replaced.
     """
 
     library: Path
@@ -41,6 +43,7 @@ class Job:
     max_size: int | None = None
     rules: Rules = field(default_factory=Rules)
     engine: "Engine | None" = None
+    units: bool = False
 
     @property
     def called(self) -> str:

@@ -18,6 +18,7 @@ from longctx.core.contracts.method import Growing
 from longctx.core.engine.disk import TOKEN_BYTES, holds, stored_token_bytes
 from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.job import Job
+from longctx.core.ingest.units import require_by_source
 from longctx.core.retrieve.word_sizes import SAMPLE, word_bytes
 from longctx.core.sources.detect import NotText
 from longctx.core.sources.find import open_sources
@@ -80,10 +81,15 @@ def plan(job: Job) -> Estimate:
         UsageError, UnreadableInput, LongctxError: as `read`.
     """
     sources, engine = open_sources(job.paths, job.rules), job.engine or prepare(job.setup)
+    if job.units:
+        require_by_source(engine.method_name)
     started = time.perf_counter()
     count = _Count(engine, sources)
     counted = time.perf_counter() - started
     trial = _Trial(engine, count.tokens, count.unsafe)
+    if job.units:
+        # Each source had a snapshot of its own, and the rows are not made again.
+        trial.snapshot_bytes, trial.kept_bytes = 0, trial.row_bytes
     row = TOKEN_BYTES + trial.row_bytes
     disk = count.text_bytes + count.word_bytes + MANIFEST_BYTES + trial.snapshot_bytes
     disk += count.tokens * (count.token_bytes + trial.kept_bytes)

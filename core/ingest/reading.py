@@ -10,9 +10,9 @@ import os
 import sys
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from longctx.core.ingest.identity import (
     require_same_stream,
     skipped,
 )
+from longctx.core.ingest.units import KeptUnit
 from longctx.core.sources import parser
 from longctx.core.sources.detect import NotText
 from longctx.core.sources.reader import Made, Source
@@ -36,7 +37,32 @@ from longctx.core.store.manifest import Origin, SourceRecord
 from longctx.core.store.sameness import Now
 from longctx.core.tokens.tokens import Tokens, TokenStream
 
+NOTHING: Mapping[int, KeptUnit] = {}
 AHEAD = 64  # pieces of text, of about 2,000 tokens each, that may be queued for the model
+
+
+@dataclass(eq=False)
+class Unit:
+    """One source among those that are read one by one.
+
+    Attributes:
+        kept: what is taken over of it, all of it; None: it is read.
+        goes_on: a checkpoint has its first tokens.
+        tokens: those that were given out so far, or are taken over.
+    """
+
+    kept: KeptUnit | None = None
+    goes_on: bool = False
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was taken over from an earlier document: sources, tokens, bytes."""
+
+    sources: int = 0
+    tokens: int = 0
+    bytes: int = 0
 
 
 class SourceReading:
@@ -46,6 +72,7 @@ class SourceReading:
         sources: what to read, in order.
         stream: the tokenizer.
         behind: gets text and tokens. What it has already is compared, not tokenized again.
+        kept: sources, by their place among `sources`, that are taken over from an earlier document.
 
     Attributes:
         total: bytes of all sources; None if unknown, as for a stream.
@@ -56,12 +83,21 @@ class SourceReading:
         changed: names of sources that have changed since they were opened.
         forced_splits: places in the stored text where text without line breaks was cut.
         safe: number of first tokens that no longer change, whatever is appended to the document.
+        taken: what was taken over from an earlier document.
 
     Raises:
         CannotGoOn: a stream is not the one whose reading was begun.
     """
 
-    def __init__(self, sources: list[Source], stream: TokenStream, behind: WriterBehind):
+    taken = Taken()
+
+    def __init__(
+        self,
+        sources: list[Source],
+        stream: TokenStream,
+        behind: WriterBehind,
+        kept: Mapping[int, KeptUnit] = NOTHING,
+    ):
         self.tokens = self.bytes = self.forced_splits = self.safe = 0
         self.skipped: list[dict[str, Any]] = []
         self.lost: list[str] = []
@@ -71,14 +107,16 @@ class SourceReading:
         self._stream, self._behind = stream, behind
         self._ahead: deque[_Ahead] = deque()
         self._handled = 0  # sources that are stored to their end, or left out
-        self._waiting = deque(_Ahead(source) for source in sources)
+        self._waiting = deque(_Ahead(source, kept.get(i)) for i, source in enumerate(sources))
         if behind.writer.begun:
             self._go_on(behind.writer.begun)
         self._given = self.tokens  # tokens that were handed out or are in the store
 
     @contextmanager
-    def ids(self) -> Iterator[Iterator[torch.Tensor]]:
+    def pieces(self) -> Iterator[Iterator[tuple[Unit, torch.Tensor]]]:
         """The token ids that the store does not have yet, in pieces (n,) int64, in a context.
+
+        Each piece is of one source; that of a source that is taken over has no ids.
 
         Raises (where they are taken):
             UnreadableInput: a source failed half-way.
@@ -100,6 +138,9 @@ class SourceReading:
         """What is in the sources, in order; changes no state that other threads see."""
         while self._waiting:
             ahead = self._waiting.popleft()
+            if ahead.unit.kept:
+                yield _Found(ahead, over=True)
+                continue
             try:
                 yield from ahead.read(self._stream)
             except UnreadableInput as error:
@@ -108,15 +149,19 @@ class SourceReading:
                     raise
                 yield _Found(ahead, over=True, unreadable=error)
 
-    def _taken(self, found: Iterator["_Found"]) -> Iterator[torch.Tensor]:
+    def _taken(self, found: Iterator["_Found"]) -> Iterator[tuple[Unit, torch.Tensor]]:
         for part in found:
             ahead = part.ahead
             if not self._ahead or self._ahead[-1] is not ahead:
                 self._ahead.append(ahead)
             ids = ahead.take_in(part)
-            if ids is not None and part.piece:
+            if ahead.unit.kept:
+                ahead.unit.tokens = ahead.unit.kept.record.tokens
+                yield ahead.unit, torch.zeros(0, dtype=torch.long)
+            elif ids is not None and part.piece:
                 self._note(part.piece, len(ids))
-                yield ids
+                ahead.unit.tokens += len(ids)
+                yield ahead.unit, ids
 
     def _note(self, piece: Tokens, new: int) -> None:
         """Notes that what precedes a piece is safe, and the piece too if more follows."""
@@ -136,6 +181,10 @@ class SourceReading:
                 quiet = source.found and isinstance(ahead.unreadable, NotText)
                 told = {"why": str(ahead.unreadable), "text": not quiet}
                 self.skipped.append({"place": place, **file, **told})
+            elif kept := ahead.unit.kept:
+                if kept.record.tokens > tokens - self.tokens:
+                    return
+                self._take_over(kept, ahead.source)
             else:
                 given = ahead.hand_on(self._behind, tokens - self.tokens, self.bytes)
                 self.tokens, self.bytes = self.tokens + given[0], self.bytes + given[1]
@@ -145,6 +194,12 @@ class SourceReading:
                 self._end(ahead)
             self._ahead.popleft()
             self._handled += 1
+
+    def _take_over(self, kept: KeptUnit, source: Source) -> None:
+        kept.hand_on(self._behind, source, self.bytes)
+        tokens, size, taken = kept.record.tokens, kept.record.size, self.taken
+        self.tokens, self.bytes = self.tokens + tokens, self.bytes + size
+        self.taken = Taken(taken.sources + 1, taken.tokens + tokens, taken.bytes + size)
 
     def report(self) -> dict[str, Any]:
         """What the manifest says about the reading."""
@@ -209,6 +264,7 @@ class _Ahead:
 
     Attributes:
         source: the source.
+        unit: the same, for those who read it.
         pieces: the tokens.
         begun: the store knows the source.
         over: nothing more will come.
@@ -218,8 +274,8 @@ class _Ahead:
         known: what the store had of it at the start.
     """
 
-    def __init__(self, source: Source):
-        self.source = source
+    def __init__(self, source: Source, kept: KeptUnit | None = None):
+        self.source, self.unit = source, Unit(kept)
         self.pieces: deque[Tokens] = deque()
         self.begun = self.over = self.changed = False
         self.unreadable: UnreadableInput | None = None
@@ -241,6 +297,7 @@ class _Ahead:
     def go_on(self, document: Document) -> None:
         """Begins where `document`, a checkpoint, ends: in the middle of this source."""
         self._document, self.known, self.begun = document, document.manifest.sources[-1], True
+        self.unit = Unit(goes_on=self.known.tokens > 0)
         self._stored = self._end = self._begun_at = self.known.size
 
     def read(self, stream: TokenStream) -> Iterator[_Found]:

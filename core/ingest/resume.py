@@ -1,4 +1,4 @@
-"""Whether a stored document or checkpoint is the requested one: same text, read the same way.
+"""Whether a stored document or checkpoint is the requested one, and how it is read on.
 
 Decides, and changes nothing. A state is resumed, or called unchanged, only if model, method,
 options, profile and every byte of the sources agree.
@@ -9,13 +9,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from longctx.core.common.device import DTYPES, choose_dtype, dtype_name
-from longctx.core.common.errors import NotFound, StateMismatch
-from longctx.core.engine.setup import Engine
+from longctx.core.common.errors import NotFound, StateMismatch, UsageError
+from longctx.core.engine.choice import Setup, recorded
+from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.identity import begun_with, changed_since, skipped
 from longctx.core.sources.reader import Source
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import FINGERPRINT, Manifest
+from longctx.core.store.manifest import FINGERPRINT, UNITS, Manifest
 
 # What a profile says about answers only; `threshold` in older versions.
 OF_ANSWERS = ("sampling", "decode", "decoding", "gather_by", "reading", "threshold")
@@ -32,34 +33,56 @@ def header(engine: Engine) -> dict[str, object]:
     }
 
 
-def unchanged(store: Library, name: str, sources: list[Source], engine: Engine) -> Document | None:
-    """The finished document of this name, if it holds exactly these sources, read this way.
+def standing(store: Library, name: str) -> Document | None:
+    """The finished document in the folder of this name, if there is one that can be opened.
 
     Raises:
         Locked: another process is writing it.
     """
     try:
-        document = store.document(name)
+        return store.document(name)
     except (NotFound, StateMismatch):
         return None
+
+
+def is_unchanged(document: Document, sources: list[Source], engine: Engine, units: str) -> bool:
+    """Whether a document holds exactly these sources, read this way."""
     manifest = document.manifest
     left_out = skipped(manifest)
     missed = any(left.get("text", True) for left in left_out) or manifest.report.get("lost")
     if missed or len(manifest.sources) + len(left_out) != len(sources):
-        return None
-    if difference(engine, sources, manifest):
-        return None
-    streams = any(source.path is None for source in manifest.sources)
-    return None if streams else document
+        return False
+    if difference(engine, sources, units, manifest):
+        return False
+    return all(source.path is not None for source in manifest.sources)
 
 
-def difference(engine: Engine, sources: list[Source], manifest: Manifest) -> str:
+def difference(engine: Engine, sources: list[Source], units: str, manifest: Manifest) -> str:
     """Why a manifest does not describe (the beginning of) these sources read this way."""
+    return other_reading(engine, units, manifest) or other_sources(sources, manifest)
+
+
+def other_reading(engine: Engine, units: str, manifest: Manifest) -> str:
+    """In what the reading that a manifest describes differs, whatever its sources; empty: nothing.
+
+    Args:
+        engine: the reader.
+        units: what is read as one text, as a manifest says it.
+        manifest: of a document or checkpoint.
+    """
     if why := read_otherwise(engine, manifest):
         return why
     model = engine.files.fingerprint().as_dict()
     if any(manifest.model[part] != model[part] for part in FINGERPRINT):
         return f"it was read with another model, {manifest.model['name']}"
+    if manifest.units != units:
+        one = manifest.units == UNITS[0]
+        return "its files were read as one text" if one else "each of its files was read by itself"
+    return ""
+
+
+def other_sources(sources: list[Source], manifest: Manifest) -> str:
+    """Why a manifest does not describe (the beginning of) these sources; empty: it does."""
     if begun_with(sources, manifest) is None:
         return "it was read from other files"
     changed = changed_since(manifest)
@@ -84,7 +107,9 @@ def read_in_dtype(manifest: Manifest) -> str | None:
     return dtype if isinstance(dtype, str) and dtype in DTYPES else None
 
 
-def as_begun(store: Library, name: str, sources: list[Source], engine: Engine) -> Engine:
+def as_begun(
+    store: Library, name: str, sources: list[Source], engine: Engine, units: str
+) -> Engine:
     """The engine to resume a stopped reading: in its number format, unless one was named."""
     try:
         begun = Manifest.read(store.path / "unfinished" / name)
@@ -92,7 +117,7 @@ def as_begun(store: Library, name: str, sources: list[Source], engine: Engine) -
         return engine
     own = read_in_dtype(begun)
     settled = engine.dtype_chosen or own == dtype_name(engine.dtype)
-    if own is None or settled or difference(engine, sources, begun):
+    if own is None or settled or difference(engine, sources, units, begun):
         return engine
     return told_dtype(replace(engine, dtype=DTYPES[own], _decoder=None))
 
@@ -104,6 +129,38 @@ def told_dtype(engine: Engine) -> Engine:
         return engine
     note = f"read on in {dtype_name(own)}, as it was begun; here {dtype_name(usual)} is usual"
     return replace(engine, notes=(*engine.notes, note))
+
+
+def engine_for(document: Document, setup: Setup) -> Engine:
+    """The engine to continue a document: its own method, options, profile and number format.
+
+    Raises:
+        UsageError: another number format is requested.
+        StateMismatch: the model is another one.
+    """
+    dtype = _own_dtype(document.manifest, setup.dtype)
+    own = replace(setup, profile=None, method=None, keep_kv=False, kv_dtype=None, dtype=dtype)
+    engine = prepare(own, recorded(document.manifest))
+    document.require_model(engine.files.fingerprint().as_dict())
+    return engine if dtype == setup.dtype else told_dtype(engine)
+
+
+def _own_dtype(manifest: Manifest, wanted: str) -> str:
+    """The number format in which a document was read; the requested one if it records none.
+
+    Raises:
+        UsageError: another one is requested.
+    """
+    own = read_in_dtype(manifest)
+    if own is None:
+        return wanted
+    if wanted not in ("auto", own):
+        raise UsageError(
+            f"cannot read on '{manifest.name}' in {wanted}",
+            f"it was read in {own}, and a document has one number format",
+            f"Leave --dtype out, or read everything in {wanted} under another name.",
+        )
+    return own
 
 
 def _reading_part(profile: dict[str, Any] | str) -> dict[str, Any]:

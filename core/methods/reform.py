@@ -133,7 +133,9 @@ class Method(contract.Method, contract.Scoring):
         layers, place: see `Method` in the contract.
     """
 
-    capabilities = contract.Capabilities(rereads=True, last_in_part=True, with_kv="both")
+    capabilities = contract.Capabilities(
+        rereads=True, last_in_part=True, with_kv="both", by_source=True
+    )
 
     def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
         super().__init__(options, layers, place)

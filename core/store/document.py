@@ -252,6 +252,13 @@ class Document:
         first, file = self._files(group)[number]
         return {name: file.rows(name, 0, rows - first) for name in file.slots}
 
+    def rows_between(self, group: str, first: int, last: int) -> Iterator[Rows]:
+        """Rows [first, last) of a group, in a piece for each of its files that has some."""
+        for start, file in self._files(group):
+            low, high = max(first - start, 0), min(last - start, file.shard.rows)
+            if low < high:
+                yield {name: file.rows(name, low, high) for name in file.slots}
+
     def full(self, group: str, rows: int) -> list[Shard]:
         """The leading files of a group that are full and hold only the first `rows` rows."""
         files = self._files(group)

@@ -246,6 +246,7 @@ class Library:
         replace: bool = False,
         differs: Callable[[Manifest], str] = lambda begun: "",
         shard_rows: int = SHARD_ROWS,
+        updates: bool = False,
     ) -> Iterator[Writer]:
         """Write the document in folder `name`, exclusively, until the context ends.
 
@@ -260,6 +261,8 @@ class Library:
             replace: the new document replaces one of this name when it is complete.
             differs: says why a writer cannot continue from a checkpoint; empty if it can.
             shard_rows: rows of a full shard.
+            updates: the new document is a later state of the one of this name, and replaces it when
+                it is complete; what was begun from something else stays.
 
         Raises:
             UsageError: a bad name; the document exists, or was begun from something else, and
@@ -270,7 +273,7 @@ class Library:
         """
         _check_name(name)
         with self._places.alone(name, UNFINISHED):
-            self._prepare(name, replace)
+            self._prepare(name, replace or updates)
             folder = self._places.unfinished(name)
             publish = partial(self._places.publish, name)
             begun = _resumable(folder, replace, differs)

@@ -19,6 +19,7 @@ from longctx.core.store.durable import link_files, storing
 from longctx.core.store.manifest import (
     FORMAT,
     MANIFEST,
+    UNITS,
     Manifest,
     Origin,
     SourceRecord,
@@ -204,8 +205,9 @@ class Writer:
         """Write the rest and publish the document under documents/.
 
         Args:
-            snapshot: what the method needs to answer questions; None: neither it nor the method's
-                rows are kept, because they can be made again by reading the tokens.
+            snapshot: what the method needs to answer questions; None: it can be made again by
+                reading the tokens, or the prefix where sources were read one by one. The method's
+                rows are kept in the second case alone: the tokens are not read again there.
             boundary: as in `checkpoint`.
             words: gives the tables of the word index; None: the document has none.
             **changes: fields of the manifest.
@@ -223,13 +225,18 @@ class Writer:
     def growth(self, snapshot: Rows | None, boundary: Boundary | None = None) -> int:
         """Bytes that `complete` would add to the folder, without headers and the word index."""
         self._settle()
-        rows = self._kept_groups(bare=snapshot is None).values()
+        rows = self._kept_groups(snapshot).values()
         snapshot = snapshot or {}
         kept = folded(boundary.snapshot, snapshot) if boundary else {}
         files = [file.held_bytes for file in (self._text, *rows)]
         snapshots = sum(tensor.nbytes for tensor in (*snapshot.values(), *kept.values()))
         tails = [s.size for s in self._manifest.shards if s.checkpoint is not None]
         return sum(files) + snapshots - sum(tails)
+
+    @property
+    def units(self) -> str:
+        """What is read as one text, as the manifest says it."""
+        return self._manifest.units
 
     @property
     def keeps_nothing(self) -> bool:
@@ -285,7 +292,7 @@ class Writer:
         changes: dict,
         words: MakeWords | None = None,
     ) -> Manifest:
-        kept = self._kept_groups(bare=snapshot is None)
+        kept = self._kept_groups(snapshot)
         tensors = {} if snapshot is None else {"memory": snapshot}
         if boundary:
             report = changes.get("report", self._manifest.report)
@@ -315,8 +322,9 @@ class Writer:
         sweep(self._folder, written)
         return written
 
-    def _kept_groups(self, bare: bool) -> dict[str, GroupWriter]:
-        """The groups of rows that are kept: all, or where the document is bare, no method's."""
+    def _kept_groups(self, snapshot: Rows | None) -> dict[str, GroupWriter]:
+        """The groups of rows that are kept: all, or where reading makes them again, no method's."""
+        bare = snapshot is None and self.units == UNITS[0]
         return {n: rows for n, rows in self._groups.items() if not bare or n in FOR_WORDS}
 
     def _write_words(self, words: MakeWords) -> list[Shard]:

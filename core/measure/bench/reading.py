@@ -13,12 +13,13 @@ from longctx.core.common.device import empty_cache
 from longctx.core.contracts.memory import Groups
 from longctx.core.contracts.method import Growing, Method
 from longctx.core.engine.setup import Engine
-from longctx.core.ingest.reading import SourceReading
+from longctx.core.ingest.reading import SourceReading, Unit
 from longctx.core.ingest.resume import header
 from longctx.core.kv.kept import GROUP as KV
 from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.library import Library
+from longctx.core.store.manifest import UNITS
 from longctx.core.store.writer import Writer
 
 NAME = "random"  # of a document
@@ -110,9 +111,10 @@ class RandomReading(SourceReading):
         self.changed: list[str] = []
 
     @contextmanager
-    def ids(self) -> Iterator[Iterator[Tensor]]:
-        """The token ids in pieces (n,) int64, in a context."""
-        yield (piece.long() for piece in self._ids.split(PIECE))
+    def pieces(self) -> Iterator[Iterator[tuple[Unit, Tensor]]]:
+        """The token ids in pieces (n,) int64 of one source, in a context."""
+        unit = Unit()
+        yield ((unit, piece.long()) for piece in self._ids.split(PIECE))
 
     def store(self, tokens: int = sys.maxsize) -> None:
         """Hands on the first `tokens` of the document, and their text."""
@@ -148,6 +150,11 @@ class Nowhere(Writer):
 
     def __init__(self):
         self.begun = None
+
+    @property
+    def units(self) -> str:
+        """Everything is one text."""
+        return UNITS[0]
 
     def ignore(self, *args: Any, **named: Any) -> Any:
         """Takes anything."""

@@ -12,7 +12,7 @@ from longctx.core.ask.answering import Question
 from longctx.core.ask.candidates import of_names
 from longctx.core.ask.joint_session import JointSession
 from longctx.core.ask.session import Session
-from longctx.core.common.errors import StateMismatch
+from longctx.core.common.errors import StateMismatch, UsageError
 from longctx.core.contracts.method import can_be_made_again
 from longctx.core.engine.choice import Setup, recorded
 from longctx.core.engine.setup import Engine, prepare, saved_snapshot
@@ -240,5 +240,5 @@ def test_such_a_document_is_not_made_longer(tmp_path, setup_random):
     library = read(tmp_path, setup_random, LONG)
     by_source(library, "book")
     (tmp_path / "book.txt").write_text(LONG + SHORT)
-    with pytest.raises(StateMismatch, match="read by itself"):
+    with pytest.raises(UsageError, match="read by itself"):
         append(Job(library.path, [str(tmp_path / "book.txt")], setup_random, "book"))

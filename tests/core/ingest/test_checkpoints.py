@@ -65,3 +65,11 @@ def test_by_default_checkpoints_take_a_twentieth_of_the_time(clock, given, waits
     assert every.is_due(1000) is not waits
     clock.now += 1
     assert every.is_due(1000)
+
+
+def test_what_took_no_reading_makes_none_due(clock):
+    usual = Checkpoints(Cadence.given(100, 5))
+    usual.skip(500)
+    assert (usual.is_due(599), usual.is_due(600)) == (False, True)
+    clock.now += 5
+    assert (usual.is_due(500), usual.is_due(501)) == (False, True)

@@ -10,7 +10,7 @@ from longctx.core.ask.answer import Answer, Found
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.engine import disk
-from longctx.core.engine.setup import prepare
+from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest
 from longctx.core.ingest.job import Job
@@ -182,8 +182,9 @@ def test_a_question_read_in_chunks_has_the_scores_of_one_read_at_once(library, b
     assert (parts.raw - whole.raw).abs().max() < 0.02  # two steps of int8
 
 
-def test_inside_the_window_both_embeds_as_reform_does(tmp_path, setup_random):
+def test_inside_the_window_both_embeds_as_reform_does(tmp_path, setup_random, monkeypatch):
     """A document within ReAttention's local part and REFORM's budget is read by full attention."""
+    monkeypatch.setattr(Engine, "can_leave_out", lambda self, method, tokens: False)
     short = tmp_path / "short.txt"
     short.write_text("the keeper wrote boat book")
     embeddings = []

@@ -5,6 +5,8 @@ A window is 128 tokens of one document and begins at a multiple of 64, as in a s
 of one book are neighbours. Knows nothing of training.
 """
 
+import multiprocessing
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from tokenizers import Tokenizer
 
 from longctx.core.profile.prompt import PromptEncoder
@@ -99,6 +102,16 @@ def window_count(length: int) -> int:
     return max(1, -(-(length - STEP) // STEP))
 
 
+@dataclass(frozen=True)
+class _Part:
+    """Some of a shelf's documents."""
+
+    ids: np.ndarray
+    borders: np.ndarray
+    lengths: list[int]
+    asked: list[Asked]
+
+
 class Maker:
     """Turns documents into a shelf.
 
@@ -116,31 +129,35 @@ class Maker:
     def shelf(self, documents: Iterable[AskedDocument]) -> Shelf:
         """All documents as tokens, those of a kind together in the order they came in."""
         held = sorted((one for one in documents if one.text.strip()), key=lambda one: one.kind)
-        ids: list[np.ndarray] = []
-        borders: list[np.ndarray] = []
-        asked: list[Asked] = []
-        for at in range(0, len(held), BATCH):
-            batch = held[at : at + BATCH]
-            encoded = self._backend.encode_batch([d.text for d in batch], add_special_tokens=False)
-            for number, (document, encoding) in enumerate(zip(batch, encoded, strict=True), at):
-                offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
-                ids.append(np.array(encoding.ids, np.int32))
-                borders.append(_borders(document.text, offsets[:, 0]))
-                asked += self._asked(number, document.questions, offsets)
-        lengths = np.array([0, *map(len, ids)])
+        parts = _side_by_side(self, held)
+        lengths = np.concatenate([[0], *(part.lengths for part in parts)]).astype(np.int64)
         kinds = [document.kind for document in held]
         nothing = np.zeros(0, np.int32)
         return Shelf(
             kinds,
-            np.concatenate([nothing, *ids]),
+            np.concatenate([nothing, *(part.ids for part in parts)]),
             np.cumsum(lengths),
-            np.concatenate([nothing.astype(bool), *borders]),
-            asked,
+            np.concatenate([nothing.astype(bool), *(part.borders for part in parts)]),
+            [one for part in parts for one in part.asked],
             np.array(_groups(kinds)),
             self._prompt.prefix().numpy(),
             self.answer(self.refusal),
             np.concatenate([self._ids("\n"), self._prompt.prefix().numpy()[:-1]]),
         )
+
+    def part(self, first: int, held: list[AskedDocument]) -> _Part:
+        """Some documents as tokens, of which the first has the number `first`."""
+        nothing = np.zeros(0, np.int32)
+        ids, borders, lengths = [nothing], [nothing.astype(bool)], []
+        asked: list[Asked] = []
+        encoded = self._backend.encode_batch([d.text for d in held], add_special_tokens=False)
+        for number, (document, encoding) in enumerate(zip(held, encoded, strict=True), first):
+            offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
+            ids.append(np.array(encoding.ids, np.int32))
+            lengths.append(len(ids[-1]))
+            borders.append(_borders(document.text, offsets[:, 0]))
+            asked += self._asked(number, document.questions, offsets)
+        return _Part(np.concatenate(ids), np.concatenate(borders), lengths, asked)
 
     def _asked(
         self, number: int, questions: Sequence[Question], offsets: np.ndarray
@@ -178,6 +195,31 @@ class Maker:
 
     def _ids(self, text: str) -> np.ndarray:
         return np.array(self._backend.encode(text, add_special_tokens=False).ids, np.int32)
+
+
+def _side_by_side(maker: Maker, held: list[AskedDocument]) -> list[_Part]:
+    """The parts of all documents, made by a process for each core."""
+    if len(held) <= BATCH:
+        return [maker.part(0, held)]
+    firsts = range(0, len(held), BATCH)
+    fork = multiprocessing.get_context("fork")  # what is bound here is theirs without a copy
+    with fork.Pool(initializer=_start, initargs=(maker, held)) as pool:
+        return pool.map(_made_from, firsts, chunksize=1)
+
+
+def _start(maker: Maker, held: list[AskedDocument]) -> None:
+    global _shared
+    _shared = maker, held
+    torch.set_num_threads(1)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def _made_from(first: int) -> _Part:
+    maker, held = _shared
+    return maker.part(first, held[first : first + BATCH])
+
+
+_shared: tuple[Maker, list[AskedDocument]]
 
 
 def of_files(paths: Iterable[Path], maker: Maker, read: Any) -> Shelf:

@@ -147,12 +147,9 @@ class Gatherer(ABC):
         return next(fitting, found[-1])
 
     def _reranked(self, ranked: Ranked, question: Question) -> Ranked:
-        """Windows in the order of the model that answers, where another one found them.
-
-        Its profile says how many. What it found itself it has compared with the question already.
-        """
+        """Windows in the order of the model that answers; its profile says how many it reads."""
         most = self._composer.reading.reranked
-        if not most or self._composer.engine is self._engine:
+        if not most:
             return ranked
         asked = self._asked(question)
         return reranked(ranked, self.documents, self._composer, asked, most)

@@ -19,7 +19,7 @@ from longctx.core.retrieve.best_passages import Run, best_apart
 from longctx.core.retrieve.ranked import Ranked, z_scores
 from longctx.core.store.document import Document
 
-WEIGHT = 1.0  # of what the model says, beside the score by which passages were found
+WEIGHT = 4.0  # of what the model says, beside the score by which passages were found
 LONGEST = 384  # tokens of a passage that are read: a line may be very long
 SURE = 1e-6  # probabilities nearer to 0 and 1 are not told apart
 
@@ -42,7 +42,7 @@ def reranked(
 
     Returns:
         The same windows. Those that were read come first; each has the sum of two z-scores: of
-        what it was found with, and of the log odds that it has the answer.
+        what it was found with, and, with WEIGHT, of the log odds that it has the answer.
     """
     best = best_apart(ranked, documents, most)
     if len(best) < 2:

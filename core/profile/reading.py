@@ -29,9 +29,8 @@ class Reading:
         quote: answers are stretches of the passages.
         refusal: probability of "not in the text" from which that may be the answer, if the model
             learnt to say so; below it the likeliest other answer is given. 0: always.
-        reranked: windows that the model reads one at a time before, where another model read the
-            document, to put those first in which it finds an answer; 0: none. It must have learnt
-            to say that a text has none.
+        reranked: windows that the model reads one at a time before, to put those first in which it
+            finds an answer; 0: none. It must have learnt to say that a text has none.
 
     Raises:
         UsageError: a value is out of range.

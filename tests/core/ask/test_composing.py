@@ -15,7 +15,7 @@ from longctx.core.ask.answering import Question
 from longctx.core.ask.asking import Asking
 from longctx.core.ask.joint_session import JointSession
 from longctx.core.ask.refusing import first_tokens
-from longctx.core.ask.reranking import reranked
+from longctx.core.ask.reranking import WEIGHT, reranked
 from longctx.core.ask.session import Session
 from longctx.core.ingest.ingest import ingest
 from longctx.core.passages.sentences import grown
@@ -223,7 +223,7 @@ def test_the_windows_in_which_the_model_finds_an_answer_come_first(opened, promp
             lacks = model(ids[None]).logits[0, -1].softmax(-1)[firsts].sum().double()
         odds.append(float(torch.log((1 - lacks) / lacks)))
     found = [float(ranked.scores[window]) for window, _, _ in taken]
-    total = standardised(found) + standardised(odds)
+    total = standardised(found) + WEIGHT * standardised(odds)
     order = total.argsort(descending=True).tolist()
     assert order != sorted(order)  # by chance of this model; else reranking would show nothing
     again = reranked(ranked, way.documents, way._composer, asked.ids, 4)
@@ -233,11 +233,16 @@ def test_the_windows_in_which_the_model_finds_an_answer_come_first(opened, promp
     assert rest == [w for w in (-ranked.scores).argsort(kind="stable").tolist() if w not in best]
 
 
-def test_what_the_model_found_itself_is_not_reranked(opened, prompts):
-    plain = opened("passages: 2, tokens: 200", "long").ask(QUESTION, sampling=FEW)
-    answer = opened("passages: 2, tokens: 200, reranked: 4", "long").ask(QUESTION, sampling=FEW)
-    assert prompts[0] == prompts[1]
-    assert answer.answer == plain.answer
+def test_what_the_model_found_itself_is_reranked_too(opened, prompts):
+    session = opened("passages: 1, tokens: 200, reranked: 4", "long")
+    asked = Question(*session.engine.prompt.question(QUESTION), 2, words=QUESTION)
+    way = session._way(QUESTION, None)
+    begun = way.begin(asked, lambda: None).found()
+    again = reranked(way.ranked(asked), way.documents, way._composer, asked.ids, 4)
+    assert begun.ranked.scores.tolist() == pytest.approx(again.scores.tolist())
+    usual = opened("passages: 1, tokens: 200", "long")
+    plain = usual._way(QUESTION, None).begin(asked, lambda: None).found()
+    assert plain.ranked.scores.tolist() != pytest.approx(again.scores.tolist())
 
 
 def standardised(values: list[float]) -> torch.Tensor:

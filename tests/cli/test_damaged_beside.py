@@ -152,3 +152,18 @@ def test_a_named_one_is_an_error_and_so_is_nothing_left(asking, library, command
     assert (result.exit_code, result.stdout) == (10, "")
     assert result.stderr.count(" is left out: it cannot be read: ") == 3
     assert "longctx verify" in result.stderr
+
+
+def test_short_documents_that_are_read_again(asking, library, tmp_path, model_folder, monkeypatch):
+    """Their tokens are read through the model before anything is asked of them."""
+    setup = Setup(model=str(model_folder), profile=str(model_folder / "profile.yaml"))
+    monkeypatch.chdir(tmp_path)
+    Path("brief.txt").write_text("rain")
+    ingest(library, ["brief.txt"], setup)
+    assert not [*(library / "documents/brief").glob("embeddings-*")]
+    flipped(library / "documents/brief", "tokens")
+    result = asking("find", QUESTION, "--all", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["documents"] == [*NAMES]
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("brief is left out: it cannot be read: ")

@@ -76,13 +76,14 @@ def test_needles_are_found(temporary, tmp_path):
     assert report.asked[0].tokens["document"] == 900
     assert report.asked[0].timings["total_s"] > 0
     assert report.tokens_per_s > 0
-    assert list(temporary.iterdir()) == []
+    left = [path.name for path in temporary.iterdir()]  # torch makes one of its own when it must
+    assert [name for name in left if not name.startswith("torchinductor_")] == []
     assert json.loads((tmp_path / "out" / "report.json").read_text()) == json.loads(
         json.dumps(report.as_dict())
     )
     drawn = ElementTree.fromstring((tmp_path / "out" / "heatmap.svg").read_text("utf-8"))
     texts = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
-    assert texts[:2] == ["usual: 100.0% answered (tiny, reform)", "plainly worded needles"]
+    assert texts[:2] == ["default: 100.0% answered (tiny, reform)", "plainly worded needles"]
     assert texts.count("100%") == 3  # a depth, and both cells
 
 

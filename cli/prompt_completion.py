@@ -27,12 +27,12 @@ class Completer:
     def __call__(self, line: str, number: int) -> str | None:
         """The completion of this number of a line up to the cursor; None: there are no more.
 
-        Whatever goes wrong, nothing is offered: readline would show the error in the line.
+        Whatever goes wrong, nothing is offered.
         """
         if number == 0:
             try:
                 self._found = self.all_of(line)
-            except Exception:
+            except Exception:  # readline would show the error in the line
                 self._found = []
         return self._found[number] if number < len(self._found) else None
 

@@ -5,13 +5,14 @@ limit, or name other files. No office program writes one.
 """
 
 import posixpath
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 from xml.parsers import expat
 from zipfile import ZipFile
 
 from longctx.core.common.errors import UnreadableInput
+from longctx.core.sources.flow import Flow
 from longctx.core.sources.limits import Share, require_held
 from longctx.core.sources.zipped import BOUNDED, members_of
 
@@ -66,6 +67,33 @@ def package(file: BinaryIO, name: str, share: Share) -> Iterator[tuple[frozenset
         if MANIFEST in names and b"encryption-data" in read(MANIFEST):
             raise _locked(name)
         yield names, read
+
+
+def paragraphs(
+    xml: bytes, space: str, skipped: frozenset[str], signs: Mapping[str, str]
+) -> list[str]:
+    """The text of each paragraph in order of their ends, with what follows it; see `Flow`.
+
+    Args:
+        xml: a part of a document by Microsoft's formats.
+        space: prefix of its elements: text `t`, paragraphs `p`, rows `tr` and cells `tc`.
+        skipped: elements that are left out with all in them.
+        signs: the text that elements without any stand for.
+
+    Raises:
+        ValueError: it declares a document type, or is damaged.
+    """
+    flow, inside_text = Flow(), False
+    for kind, name, _ in without(skipped, events(xml)):
+        if kind == "text":
+            flow.add(name if inside_text else "")
+        elif name == f"{space}:t":
+            inside_text = kind == "start"
+        elif name in signs:
+            flow.add(signs[name] if kind == "start" else "")
+        else:
+            flow.see(kind, name, f"{space}:p", f"{space}:tr", f"{space}:tc")
+    return flow.found
 
 
 def require_plain(file: BinaryIO, name: str, share: Share) -> None:

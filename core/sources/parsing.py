@@ -160,8 +160,8 @@ class Parsing:
         except UnreadableInput as error:
             self._end(told["text"])
             return _beside(made) | _refusal(error), b""
-        except Exception:
-            self._end(told["text"])  # it would hold its file open
+        except Exception:  # raised again: only the text is closed, which would hold its file open
+            self._end(told["text"])
             raise
         marks = array("q", [number for mark in made.take_marks() for number in mark])
         if over := len(text) < told["size"]:

@@ -9,9 +9,8 @@ from collections.abc import Generator
 from typing import BinaryIO
 
 from longctx.core.sources import formats
-from longctx.core.sources.flow import Flow
 from longctx.core.sources.limits import Share
-from longctx.core.sources.office import events, package, without
+from longctx.core.sources.office import package, paragraphs
 from longctx.core.sources.pieces import Piece, tidy
 
 TEXT, NOTES = "word/document.xml", ("word/footnotes.xml", "word/endnotes.xml")
@@ -34,25 +33,10 @@ class Format(formats.Format):
                 raise ValueError(f"it has no {TEXT}")
             margins = sorted(part for part in names if MARGIN.fullmatch(part))
             for part in (TEXT, *NOTES, *margins):
-                texts = _paragraphs(read(part)) if part in names else []
+                texts = paragraphs(read(part), "w", SKIPPED, SIGNS) if part in names else []
                 repeats = part in margins and tuple(texts) in seen
                 seen.add(tuple(texts) if part in margins else ())
                 for text in texts:
                     number += 1
                     if text and not repeats:
                         yield Piece(tidy(text), number)
-
-
-def _paragraphs(xml: bytes) -> list[str]:
-    """The text of each paragraph in order of their ends, with what follows it."""
-    flow, inside_text = Flow(), False
-    for kind, name, _ in without(SKIPPED, events(xml)):
-        if kind == "text":
-            flow.add(name if inside_text else "")
-        elif name == "w:t":
-            inside_text = kind == "start"
-        elif name in SIGNS:
-            flow.add(SIGNS[name] if kind == "start" else "")
-        else:
-            flow.see(kind, name, "w:p", "w:tr", "w:tc")
-    return flow.found

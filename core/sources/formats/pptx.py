@@ -8,7 +8,6 @@ from collections.abc import Generator
 from typing import BinaryIO
 
 from longctx.core.sources import formats
-from longctx.core.sources.flow import Flow
 from longctx.core.sources.limits import Share
 from longctx.core.sources.office import (
     Event,
@@ -17,12 +16,13 @@ from longctx.core.sources.office import (
     links,
     of_pictures,
     package,
-    without,
+    paragraphs,
 )
 from longctx.core.sources.pieces import Piece, plain_lines, tidy
 
 SLIDES = "ppt/presentation.xml"
 SKIPPED = frozenset({"mc:Fallback", "a:fld"})  # the same again for old programs; what is filled in
+SIGNS = {"a:br": "\n"}
 ASIDE = ("diagramData", "notesSlide")  # parts of a slide that have text, in their order
 
 
@@ -57,18 +57,6 @@ def _slide(read: Read, names: frozenset[str], part: str) -> str:
     """The text of a slide, of its diagrams and of its notes."""
     beside = sorted(links(read, names, part).values(), key=lambda link: link[1])
     parts = [own for kind in ASIDE for its, own in beside if its == kind and own in names]
-    return "".join(plain_lines("".join(_paragraphs(read(each)))) for each in (part, *parts))
-
-
-def _paragraphs(xml: bytes) -> list[str]:
-    flow, inside_text = Flow(), False
-    for kind, name, _ in without(SKIPPED, events(xml)):
-        if kind == "text":
-            flow.add(name if inside_text else "")
-        elif name == "a:t":
-            inside_text = kind == "start"
-        elif name == "a:br" and kind == "start":
-            flow.add("\n")
-        else:
-            flow.see(kind, name, "a:p", "a:tr", "a:tc")
-    return flow.found
+    return "".join(
+        plain_lines("".join(paragraphs(read(each), "a", SKIPPED, SIGNS))) for each in (part, *parts)
+    )

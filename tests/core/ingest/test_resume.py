@@ -62,20 +62,6 @@ def book(tmp_path) -> Path:
     return path
 
 
-@pytest.fixture
-def chunks(monkeypatch) -> list[int]:
-    """Tokens of every chunk that a model reads."""
-    sizes: list[int] = []
-    read = Decoder.read
-
-    def counted(self, ids, *args):
-        sizes.append(len(ids))
-        return read(self, ids, *args)
-
-    monkeypatch.setattr(Decoder, "read", counted)
-    return sizes
-
-
 def stop_at(tokens: int):
     def on_progress(progress):
         if progress.tokens >= tokens:

@@ -21,7 +21,6 @@ from longctx.core.ingest.append import append
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest
 from longctx.core.ingest.job import Job
-from longctx.core.model.adapter import Decoder
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.library import Library
 from longctx.core.tokens.tokens import TokenStream
@@ -65,20 +64,6 @@ def folder(tmp_path) -> Path:
     with zipfile.ZipFile(place / "old.zip", "w") as archive:
         archive.writestr("f.txt", text_of("f", 4))
     return place
-
-
-@pytest.fixture
-def chunks(monkeypatch) -> list[int]:
-    """Tokens of every chunk that a model reads."""
-    sizes: list[int] = []
-    read = Decoder.read
-
-    def counted(self, ids, *args):
-        sizes.append(len(ids))
-        return read(self, ids, *args)
-
-    monkeypatch.setattr(Decoder, "read", counted)
-    return sizes
 
 
 def read(library: Path, folder: Path, setup, **options):

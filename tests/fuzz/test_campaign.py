@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -26,7 +27,8 @@ def rooms(tmp_path_factory):
     """A process's folders, and documents to change."""
     made, own = tmp_path_factory.mktemp("made"), tmp_path_factory.mktemp("rooms")
     before = tempfile.tempdir
-    yield fuzz_targets.Rooms(own, fuzz_documents.make_library(made))
+    with closing(fuzz_targets.Rooms(own, fuzz_documents.make_library(made))) as rooms:
+        yield rooms
     tempfile.tempdir = before
 
 

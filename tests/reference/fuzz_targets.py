@@ -27,6 +27,8 @@ class Rooms:
     Args:
         scratch: a folder of this process's own.
         library: that of `fuzz_documents.make_library`; None: no target needs it.
+
+    Close it at the end: weights that it loaded stay until then, for whoever runs in the process.
     """
 
     def __init__(self, scratch: Path, library: Path | None):
@@ -36,6 +38,10 @@ class Rooms:
         self.temporary.mkdir()
         tempfile.tempdir = str(self.temporary)
         self._stay = ExitStack()
+
+    def close(self) -> None:
+        """Lets the weights go."""
+        self._stay.close()
 
     @cached_property
     def shelf(self) -> fuzz_documents.Shelf:

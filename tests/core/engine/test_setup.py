@@ -232,6 +232,7 @@ def test_only_the_users_words_score_and_special_tokens_in_them_are_text(model_fo
 
 
 def test_weights_are_loaded_once_where_they_stay(setup_random, monkeypatch):
+    assert not setup._stays, "a test before this one left its weights loaded"
     loaded = []
 
     def load(*given):

@@ -1,12 +1,95 @@
 """Answers questions about documents longer than any model's window.
 
-The command line (`longctx`, `python -m longctx`) is in `cli`, what it calls in `core`.
+    import longctx
+
+    document = longctx.ingest("book.txt")
+    print(document.ask("Who found the map?"))
+
+docs/python.md describes this interface; nothing in it is loaded before it is used. The command line
+(`longctx`, `python -m longctx`) is in `cli`, what both call in `core`.
 """
 
+from typing import TYPE_CHECKING, Any
 
-def __getattr__(name: str) -> str:
+if TYPE_CHECKING:
+    from longctx.core.api.document import Document
+    from longctx.core.api.documents import Documents
+    from longctx.core.api.library import Library
+    from longctx.core.api.model import Model
+    from longctx.core.api.passages import Findings, FoundPassage
+    from longctx.core.api.shortly import ingest
+    from longctx.core.api.stream import AnswerStream
+    from longctx.core.ask.answer import Answer
+    from longctx.core.ask.follow_up import Exchange
+    from longctx.core.ask.place import Passage
+    from longctx.core.common.errors import (
+        Locked,
+        LongctxError,
+        NotFound,
+        StateMismatch,
+        UnreadableInput,
+        UsageError,
+    )
+    from longctx.core.ingest.ingest import Ingested, Progress
+
+_ERRORS = "longctx.core.common.errors"
+_PLACES = {
+    "Answer": "longctx.core.ask.answer",
+    "AnswerStream": "longctx.core.api.stream",
+    "Document": "longctx.core.api.document",
+    "Documents": "longctx.core.api.documents",
+    "Exchange": "longctx.core.ask.follow_up",
+    "Findings": "longctx.core.api.passages",
+    "FoundPassage": "longctx.core.api.passages",
+    "Ingested": "longctx.core.ingest.ingest",
+    "Library": "longctx.core.api.library",
+    "Locked": _ERRORS,
+    "LongctxError": _ERRORS,
+    "Model": "longctx.core.api.model",
+    "NotFound": _ERRORS,
+    "Passage": "longctx.core.ask.place",
+    "Progress": "longctx.core.ingest.ingest",
+    "StateMismatch": _ERRORS,
+    "UnreadableInput": _ERRORS,
+    "UsageError": _ERRORS,
+    "ingest": "longctx.core.api.shortly",
+}
+
+__all__ = [
+    "Answer",
+    "AnswerStream",
+    "Document",
+    "Documents",
+    "Exchange",
+    "Findings",
+    "FoundPassage",
+    "Ingested",
+    "Library",
+    "Locked",
+    "LongctxError",
+    "Model",
+    "NotFound",
+    "Passage",
+    "Progress",
+    "StateMismatch",
+    "UnreadableInput",
+    "UsageError",
+    "ingest",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        from importlib import import_module
+
+        found = globals()[name] = getattr(import_module(_PLACES[name]), name)
+        return found
     if name == "__version__":
         from importlib.metadata import version
 
         return version("longctx")
     raise AttributeError(f"module 'longctx' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

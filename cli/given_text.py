@@ -80,7 +80,7 @@ def reading(
         passing = held.enter_context(_passing_library()) if keep is None else None
         choices = {**choices, "model": choices["model"] or usual_model(choices["device"])}
         setup = make_setup(**choices)
-        from longctx.core.engine.setup import weights_stay
+        from longctx.core.engine.staying import weights_stay
         from longctx.core.ingest.job import Job
 
         held.enter_context(weights_stay())

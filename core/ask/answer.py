@@ -89,6 +89,9 @@ class Answer(Found):
     sentence: Sentence | None = None
     continues: tuple[Exchange, ...] = ()
 
+    def __str__(self) -> str:
+        return self.answer
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `ask`."""
         values = super().as_dict()

@@ -4,44 +4,18 @@ Scores come from the method; the rule that turns scores into tokens is the same 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from longctx.core.ask.place import Place, placed
+from longctx.core.ask.place import Passage, placed
 from longctx.core.contracts.memory import Scores
 from longctx.core.passages.matching import Query, best_piece, pieces, shown
 from longctx.core.passages.snippet import Snippet
 from longctx.core.store.document import Document
 
 BEFORE = 80  # characters of a line that are shown before its best token
-
-
-@dataclass(frozen=True)
-class Passage(Place):
-    """A contiguous run of gathered tokens.
-
-    Attributes:
-        score: its best token's own score.
-        text: those bytes, decoded.
-        best_place, best_text: its line or sentence with most of the question's words, and its
-            place; without any such word, the best token's line from shortly before that token.
-            For people, not part of the JSON schema.
-    """
-
-    score: float
-    text: str
-    best_place: str
-    best_text: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields of the JSON schema."""
-        values = asdict(self)
-        del values["best_place"], values["best_text"]
-        return values
 
 
 def top_tokens(scores: Scores, count: int, total: int, edges: tuple[int, int]) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from longctx.core.ask.composing import Composer
 from longctx.core.ask.refusing import first_tokens
+from longctx.core.common.interrupts import check
 from longctx.core.kv.prompt import Prompt
 from longctx.core.retrieve.best_passages import Run, best_apart
 from longctx.core.retrieve.ranked import Ranked, z_scores
@@ -57,6 +58,7 @@ def reranked(
 
 def _log_odds(composer: Composer, run: Run, question: Tensor) -> float:
     """How likely the model finds it that a passage has the answer, as log odds."""
+    check()
     engine = composer.engine
     ids = torch.cat([engine.prompt.prefix(), composer.ids_of(run)[:LONGEST], question])
     hidden = engine.decoder.read(ids, Prompt(len(ids)))[-1:]

@@ -1,16 +1,46 @@
-"""Ctrl-C and `kill` wait while something must not be left half done.
+"""Ctrl-C and `kill` wait while something must not be left half done; other threads end work.
 
-Whatever handles these signals still does, only later. Knows nothing of what is being done.
+Whatever handles these signals still does, only later. Work that another thread ends stops where
+Ctrl-C would stop it. Knows nothing of what is being done.
 """
 
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopped(KeyboardInterrupt):
+    """Another thread ended this one's work; whoever handles Ctrl-C handles it in the same way."""
+
+
+_ending: ContextVar[threading.Event | None] = ContextVar("ending", default=None)
+
+
+@contextmanager
+def ended_by(event: threading.Event) -> Iterator[None]:
+    """Inside, in this thread, work stops at its next `check` once the event is set."""
+    before = _ending.set(event)
+    try:
+        yield
+    finally:
+        _ending.reset(before)
+
+
+def check() -> None:
+    """Called between two steps of long work.
+
+    Raises:
+        Stopped: another thread has ended it.
+    """
+    event = _ending.get()
+    if event is not None and event.is_set():
+        raise Stopped
 
 
 class Held:

@@ -10,6 +10,7 @@ import torch
 from tokenizers.decoders import DecodeStream
 from torch import Tensor
 
+from longctx.core.common.interrupts import check
 from longctx.core.contracts.policy import Policy, Spent
 from longctx.core.decode.stepping.choosing import Chooser
 from longctx.core.decode.stepping.one_token import OneToken
@@ -93,7 +94,7 @@ class Generation:
         """The token ids, without one that ends the answer; stop strings are not checked.
 
         Raises:
-            KeyboardInterrupt: from the user; `stop` and `count` stay valid.
+            KeyboardInterrupt: from the user or another thread; `stop` and `count` stay valid.
         """
         try:
             yield from self._tokens()
@@ -108,6 +109,7 @@ class Generation:
         self._steps.begin(self._first(logits) if self._first else logits)
         for number in range(1, self._limit + 1):
             chosen = self._steps.read(more=number < self._limit)  # waits for the device
+            check()
             self._clock.tick()
             self.on_token()
             if chosen in self._ends:

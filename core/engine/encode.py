@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from longctx.core.common.interrupts import check
 from longctx.core.contracts.memory import Rows
 from longctx.core.contracts.method import Method
 from longctx.core.model.adapter import Decoder
@@ -52,6 +53,7 @@ def encode(
     """
     read = -len(prefix)
     for chunk in chunks(prefix, document, lambda: method.chunk):
+        check()
         size = method.chunk
         before(max(0, read + len(chunk)) if len(chunk) == size else None)
         with during():

@@ -37,6 +37,7 @@ from longctx.core.engine.choice import (
     recorded,
 )
 from longctx.core.engine.encode import encode
+from longctx.core.engine.staying import staying
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.describe import describe
 from longctx.core.model.files import BUNDLED, ModelFiles, open_model_files, require_fit
@@ -114,9 +115,10 @@ class Engine:
         if self.lender is not None:
             return self.lender.decoder
         if self._decoder is None:
-            self._decoder = _staying.get(self.key) or self._load()
-            if _stays:
-                _staying[self.key] = self._decoder
+            weights = staying()
+            self._decoder = (weights and weights.held.get(self.key)) or self._load()
+            if weights:
+                weights.held[self.key] = self._decoder
         return self._decoder
 
     def _load(self) -> Decoder:
@@ -255,26 +257,6 @@ def saved_snapshot(document: Document) -> Snapshot | None:
     """
     of_all = document.manifest.units == UNITS[0]
     return document.snapshot() if of_all and document.has_snapshot else None
-
-
-_stays: list[None] = []  # one for each open `weights_stay`
-_staying: dict[tuple[str, str, torch.dtype], Decoder] = {}
-
-
-@contextmanager
-def weights_stay() -> Iterator[None]:
-    """Inside, a model is loaded once for all engines that need it, and stays loaded until the end.
-
-    For work that reads and asks many documents, each with its own engine. The model's files must
-    not change meanwhile.
-    """
-    _stays.append(None)
-    try:
-        yield
-    finally:
-        _stays.pop()
-        if not _stays:
-            _staying.clear()
 
 
 @contextmanager

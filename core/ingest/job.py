@@ -31,7 +31,7 @@ class Job:
         rules: what is read from folders and archives, and how.
         engine: the engine that `setup` gives, if already made.
         units: each source is read by itself, so that a later reading takes over what is unchanged;
-            a document that was read so stays so, unless it is replaced.
+            a document that was read so stays so, unless it is replaced; None: as by default.
     """
 
     library: Path
@@ -43,7 +43,7 @@ class Job:
     max_size: int | None = None
     rules: Rules = field(default_factory=Rules)
     engine: "Engine | None" = None
-    units: bool = False
+    units: bool | None = None
 
     @property
     def called(self) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 from longctx.core.ask.session import Session
 from longctx.core.engine.choice import Setup
-from longctx.core.engine.setup import weights_stay
+from longctx.core.engine.staying import weights_stay
 from longctx.core.ingest.ingest import ingest
 from longctx.core.measure.eval.qa_places import PlacedQuestion, place
 from longctx.core.measure.eval.qa_questions import read_items

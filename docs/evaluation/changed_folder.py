@@ -18,7 +18,7 @@ from pathlib import Path
 
 from longctx.core.ask.session import Session
 from longctx.core.engine.choice import Setup
-from longctx.core.engine.setup import weights_stay
+from longctx.core.engine.staying import weights_stay
 from longctx.core.ingest.ingest import Ingested, ingest
 
 LEFT_OUT = {"site-packages", "test", "tests", "idlelib"}

@@ -23,7 +23,8 @@ from longctx.core import methods
 from longctx.core.ask.session import Session
 from longctx.core.common.units import parse_tokens
 from longctx.core.engine.choice import Setup
-from longctx.core.engine.setup import prepare, weights_stay
+from longctx.core.engine.setup import prepare
+from longctx.core.engine.staying import weights_stay
 from longctx.core.ingest.ingest import ingest
 from longctx.core.measure.haystack import Builder
 from longctx.core.measure.markdown import table

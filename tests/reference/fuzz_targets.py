@@ -73,7 +73,7 @@ class Rooms:
     @cached_property
     def model(self) -> None:
         """Weights, once loaded, stay."""
-        from longctx.core.engine.setup import weights_stay
+        from longctx.core.engine.staying import weights_stay
 
         self._stay.enter_context(weights_stay())
 

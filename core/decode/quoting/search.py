@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 import torch
 from torch import Tensor
 
+from longctx.core.common.interrupts import check
 from longctx.core.passages.quotable import Quotable
 from longctx.core.tokens.spelling import Spelling
 
@@ -133,6 +134,7 @@ class Search:
 
     def _expand(self, node: _Open) -> None:
         """Reads a beginning: completes it where it may end, and opens what may follow."""
+        check()
         scores = self._read(node.path)
         self.passes += bool(node.path)
         self._complete(node, scores)

@@ -22,7 +22,8 @@ from longctx.core.ask.session import Session
 from longctx.core.common.device import peak_memory, reset_peak_memory
 from longctx.core.common.errors import LongctxError
 from longctx.core.engine.choice import Setup
-from longctx.core.engine.setup import prepare, weights_stay
+from longctx.core.engine.setup import prepare
+from longctx.core.engine.staying import weights_stay
 from longctx.core.ingest.ingest import Ingested, Progress
 from longctx.core.measure.case import Case, Task
 from longctx.core.measure.eval import tasks

@@ -12,7 +12,8 @@ from longctx.core.common import file_limits
 from longctx.core.common.errors import UsageError
 from longctx.core.common.regular_files import read_regular
 from longctx.core.engine.choice import Setup
-from longctx.core.engine.setup import Engine, weights_stay
+from longctx.core.engine.setup import Engine
+from longctx.core.engine.staying import weights_stay
 from longctx.core.ingest.ingest import Ingested, Progress
 from longctx.core.measure.case import Case, Task
 from longctx.core.measure.journal import Journal, Record

@@ -20,7 +20,8 @@ from longctx.core.common.outputs import Output
 from longctx.core.common.units import show_tokens
 from longctx.core.contracts.method import Recallable
 from longctx.core.engine.choice import Setup
-from longctx.core.engine.setup import Engine, prepare, weights_stay
+from longctx.core.engine.setup import Engine, prepare
+from longctx.core.engine.staying import weights_stay
 from longctx.core.ingest.ingest import Ingested, Progress
 from longctx.core.measure import figures
 from longctx.core.measure.case import CaseQuestion

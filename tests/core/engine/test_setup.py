@@ -14,7 +14,7 @@ from longctx.core.ask.session import Session
 from longctx.core.common import dtypes
 from longctx.core.common.device import choose_device, choose_dtype
 from longctx.core.common.errors import UsageError
-from longctx.core.engine import setup
+from longctx.core.engine import setup, staying
 from longctx.core.engine.setup import prepare
 from longctx.core.ingest.ingest import ingest
 from longctx.core.model import weights
@@ -232,7 +232,7 @@ def test_only_the_users_words_score_and_special_tokens_in_them_are_text(model_fo
 
 
 def test_weights_are_loaded_once_where_they_stay(setup_random, monkeypatch):
-    assert not setup._stays, "a test before this one left its weights loaded"
+    assert staying.staying() is None, "a test before this one left its weights loaded"
     loaded = []
 
     def load(*given):
@@ -240,10 +240,10 @@ def test_weights_are_loaded_once_where_they_stay(setup_random, monkeypatch):
         return load_decoder(*given)
 
     monkeypatch.setattr(setup, "load_decoder", load)
-    with setup.weights_stay():
+    with staying.weights_stay():
         kept = prepare(setup_random).decoder
         assert prepare(setup_random).decoder is kept
-        with setup.weights_stay():
+        with staying.weights_stay():
             assert prepare(setup_random).decoder is kept
         assert prepare(setup_random).decoder is kept
         assert prepare(dataclasses.replace(setup_random, dtype="bf16")).decoder is not kept

@@ -164,7 +164,7 @@ def prepare(model: Path) -> None:
     torch.set_num_threads(1)
     from longctx.cli import main
     from longctx.core.ask import asking, session
-    from longctx.core.engine import setup
+    from longctx.core.engine import setup, staying
     from longctx.core.engine.choice import Setup
     from longctx.core.ingest import append, follow, ingest
     from longctx.core.retrieve import finding
@@ -173,9 +173,9 @@ def prepare(model: Path) -> None:
 
     assert all((main, append, asking, finding, follow, ingest, session, archive, upgrade, upkeep))
     assert verify
-    staying = setup.weights_stay()
-    staying.__enter__()
-    prepare.staying = staying  # as long as the process lives
+    stay = staying.weights_stay()
+    stay.__enter__()
+    prepare.staying = stay  # as long as the process lives
     known: dict[str, frozenset] = {}
     find = tokens.safe_cuts
 

@@ -1,0 +1,294 @@
+"""What can be asked: one document, or several together."""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, Unpack, overload
+from weakref import WeakSet
+
+from longctx.core.api.defaults import has_embeddings
+from longctx.core.api.model import Model, asks, running
+from longctx.core.api.opening import Chosen, open_session
+from longctx.core.api.stream import AnswerStream
+from longctx.core.common.errors import UsageError
+from longctx.core.profile.wording import require_text
+from longctx.core.retrieve.gather_by import WORDS, check
+
+if TYPE_CHECKING:
+    from longctx.core.api.passages import Findings
+    from longctx.core.api.words_alone import Opened
+    from longctx.core.ask.answer import Answer
+    from longctx.core.ask.asking import Asking
+    from longctx.core.ask.follow_up import Exchange
+    from longctx.core.profile.sampling import Sampling
+
+
+class Wishes(TypedDict, total=False):
+    """What `ask` takes besides the question; its docstring says what each means."""
+
+    gather: int | None
+    passages: int | None
+    gather_by: str | None
+    decode: str | None
+    quote: bool | None
+    max_new_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    repetition_penalty: float | None
+    seed: int | None
+    stop: Sequence[str]
+    before: "Sequence[Exchange]"
+    model: Model | str | None
+    on_text: Callable[[str], None] | None
+
+
+class Searching(TypedDict, total=False):
+    """What `find` takes besides the query; its docstring says what each means."""
+
+    k: int
+    gather_by: str | None
+    regexp: str | None
+    gather: int | None
+    files: bool
+    around: int
+    model: Model | str | None
+
+
+class Models(NamedTuple):
+    """The names of the models that are loaded: the one that searches, and the one that answers."""
+
+    searches: str
+    answers: str
+
+
+class Askable(ABC):
+    """One document or several, opened at the first question and open until `close`.
+
+    While it is open, nobody can delete or replace it, in other processes either. Threads may share
+    it: their questions take turns.
+    """
+
+    def __init__(self, model: Callable[[Model | str | None], Model], note: Callable[[str], None]):
+        self._model, self._noted = model, note
+        self._lock = threading.RLock()  # of what is opened without a model
+        self._held, self._words = ExitStack(), None
+        self._used: WeakSet[Model] = WeakSet()
+        self._told: set[str] = set()
+
+    @abstractmethod
+    def _chosen(self) -> Chosen:
+        """The documents."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of what is open; a later question opens it again."""
+        for model in [*self._used]:
+            with running(model).turn():
+                running(model).let_go(self)
+        self._used.clear()
+        with self._lock:
+            self._words = None
+            self._held.close()
+            self._told.clear()
+
+    def open(self, *, gather_by: str | None = None, model: Model | str | None = None) -> Models:
+        """Opens it with its model now, rather than at the first question.
+
+        Args:
+            gather_by, model: as of `ask`.
+
+        Raises:
+            LongctxError: as `ask`.
+        """
+        with running(chosen := self._model(model)).turn():
+            engine = self._session(chosen, gather_by, finding=False).engine
+            return Models(engine.files.name, engine.answering.files.name)
+
+    @overload
+    def ask(
+        self, question: str, *, stream: Literal[False] = False, **wishes: "Unpack[Wishes]"
+    ) -> "Answer": ...
+
+    @overload
+    def ask(
+        self, question: str, *, stream: Literal[True], **wishes: "Unpack[Wishes]"
+    ) -> AnswerStream: ...
+
+    def ask(
+        self,
+        question: str,
+        *,
+        stream: bool = False,
+        gather: int | None = None,
+        passages: int | None = None,
+        gather_by: str | None = None,
+        decode: str | None = None,
+        quote: bool | None = None,
+        max_new_tokens: int | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        top_k: int | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float | None = None,
+        seed: int | None = None,
+        stop: Sequence[str] = (),
+        before: "Sequence[Exchange]" = (),
+        model: Model | str | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> "Answer | AnswerStream":
+        """Answers a question, and cites.
+
+        Ctrl-C during decoding ends the answer; what there is of it is returned.
+
+        Args:
+            question: the user's words.
+            stream: give the pieces of the answer as they are decoded; what goes wrong, except in
+                these arguments, is raised where they are taken.
+            gather: tokens of text to answer from; None: the profile's number, or the method's.
+            passages: the most passages to answer from; None: the profile's number.
+            gather_by: "hybrid", "bm25", "maxsim" or "method"; None: the usual one.
+            decode: the decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the model's.
+            quote: whether the answer must be an exact stretch of the text, or the phrase that it is
+                not there; None: as the profile says.
+            max_new_tokens: the longest answer in tokens; None: the profile's number.
+            temperature, top_p, top_k, min_p, repetition_penalty, seed: how to sample; None: as the
+                profile says, else the likeliest token.
+            stop: texts that end the answer.
+            before: earlier questions and answers that this one refers to.
+            model: the model; None: the library's.
+            on_text: gets the pieces of the answer as they are decoded, in this thread.
+
+        Raises:
+            UsageError: an argument does not fit the document or the model.
+            NotFound: the document is not there, or not finished.
+            Locked: another process is writing it.
+            StateMismatch: it is damaged, or of another model.
+            LongctxError: the model does not fit in memory.
+        """
+        from longctx.core.profile.sampling import Sampling
+
+        require_text(question)
+        if gather_by is not None:
+            check(gather_by)
+        sampling = Sampling(
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            seed=seed,
+            stop=tuple(stop) or None,
+        )
+        how: dict[str, Any] = {"gather": gather, "passages": passages, "gather_by": gather_by}
+        how |= {"decode": decode, "quote": quote, "before": tuple(before)}
+        run = partial(self._ask, question, sampling, how, self._model(model))
+        if stream:
+            return AnswerStream(run)
+        return run(on_text or (lambda text: None))
+
+    def _ask(
+        self,
+        question: str,
+        sampling: "Sampling",
+        how: dict[str, Any],
+        model: Model,
+        on_text: Callable[[str], None],
+    ) -> "Answer":
+        with running(model).turn():
+            session = self._session(model, how["gather_by"], finding=False)
+            return session.ask(question, sampling=sampling, on_text=on_text, **how)
+
+    def find(
+        self,
+        query: str = "",
+        *,
+        k: int = 10,
+        gather_by: str | None = None,
+        regexp: str | None = None,
+        gather: int | None = None,
+        files: bool = False,
+        around: int = 0,
+        model: Model | str | None = None,
+    ) -> "Findings":
+        """The best passages for words, or the lines that match a regular expression.
+
+        No model is loaded where words alone decide.
+
+        Args:
+            query: what to look for, in any words; text in "..." must match exactly. May be empty
+                where there is `regexp`.
+            k: the most passages.
+            gather_by: as of `ask`; "bm25" needs no model.
+            regexp: only lines that match it.
+            gather: the most tokens of all passages together, except that the first always counts.
+            files: one passage from each file is enough.
+            around: lines before and behind each matching one that are wanted too.
+            model: as of `ask`.
+
+        Raises:
+            UsageError: there is nothing to look for, or an argument is wrong.
+            LongctxError: as `ask`.
+        """
+        from longctx.core.api.searching import Search
+        from longctx.core.passages.line_filter import LineFilter
+
+        if gather_by is not None:
+            check(gather_by)
+        if not query.strip() and regexp is None:
+            raise UsageError("the query is empty", "", "Say what to look for, or give --regexp.")
+        if k < 1:
+            raise UsageError(f"cannot find {k} passages", "", "Ask for 1 or more.")
+        require_text(query)
+        lines = None if regexp is None else LineFilter(regexp)
+        search, named = Search(query, lines, k, gather, files, around), self._model(model)
+        if self._by_words_alone(named, gather_by, query):
+            with self._lock:
+                opened = self._for_words()
+                return opened.without_damaged(lambda: search.by_words(opened))
+        with running(named).turn():
+            session = self._session(named, gather_by, finding=True)
+            return session.without_damaged(lambda: search.by_model(session, gather_by))
+
+    def _by_words_alone(self, model: Model, gather_by: str | None, query: str) -> bool:
+        """Whether no model is needed: ranking is by words alone, or there is none."""
+        if gather_by is not None:
+            return (gather_by == WORDS and model.method is None) or not query.strip()
+        manifests = self._chosen().manifests
+        made_again = any(manifest.is_bare for manifest in manifests)
+        if made_again or any(map(has_embeddings, manifests)) or model.method is not None:
+            return not query.strip()
+        if query.strip():
+            self._note("there are no embeddings to search by: found by words alone (bm25)")
+        return True
+
+    def _session(self, model: Model, gather_by: str | None, finding: bool) -> "Asking":
+        """What is asked, open with a model; inside its turn."""
+        chosen = self._chosen()
+        setup = asks(model, chosen.first, gather_by, finding)
+        self._used.add(model)
+        opened = partial(open_session, chosen, setup, gather_by, self._note)
+        return running(model).session(self, setup, finding, opened)
+
+    def _for_words(self) -> "Opened":
+        """What is read without a model, open; under the lock."""
+        from longctx.core.api.words_alone import open_for_words
+
+        if self._words is None:
+            self._words = self._held.enter_context(open_for_words(self._chosen(), self._note))
+        return self._words
+
+    def _note(self, text: str) -> None:
+        """Tells what people should know, once."""
+        if text not in self._told:
+            self._told.add(text)
+            self._noted(text)

@@ -1,0 +1,197 @@
+"""`longctx.Document`: what was read under one name, to be asked, searched and shown."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from longctx.core.api.asking import Askable
+from longctx.core.api.model import Model
+from longctx.core.api.opening import Chosen
+from longctx.core.api.shelf import Shelf
+from longctx.core.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from longctx.core.ingest.ingest import Ingested
+    from longctx.core.store.document import Document as Stored
+    from longctx.core.store.manifest import Manifest
+
+
+class Document(Askable):
+    """A document of a library, from `Library.document` or `Library.ingest`.
+
+    What it says of itself is of the moment at which it was got; its texts are read when they are
+    wanted, and it is opened with a model at the first question.
+
+    Attributes:
+        library: where it is.
+        ingested: what its reading did, if that was in this process; else None.
+    """
+
+    def __init__(
+        self,
+        library: Shelf,
+        manifest: "Manifest",
+        saved_ns: int,
+        model: Callable[[Model | str | None], Model],
+        note: Callable[[str], None],
+        partial: bool = False,
+    ):
+        super().__init__(model, note)
+        self.library = library
+        self.ingested: Ingested | None = None
+        self._manifest, self._saved_ns, self._partial = manifest, saved_ns, partial
+
+    def __repr__(self) -> str:
+        return f"<longctx.Document {self.name!r}: {self.tokens:,} tokens, {self.status}>"
+
+    @property
+    def name(self) -> str:
+        """What it is called, in any script."""
+        return self._manifest.name
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder in the library."""
+        return self._manifest.folder
+
+    @property
+    def status(self) -> str:
+        """ "complete", "reading" (unfinished), or "damaged" (`as_dict` says why, as `error`)."""
+        return self._manifest.status
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has; of an unfinished one, those that are kept."""
+        return self._manifest.tokens
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its text."""
+        return sum(source.size for source in self._manifest.sources)
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return self._manifest.size
+
+    @property
+    def method(self) -> str:
+        """The reading method."""
+        return self._manifest.method
+
+    @property
+    def model(self) -> str:
+        """The name of the model that read it."""
+        return self._manifest.model.get("name", "")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of its sources, such as files, in their order."""
+        return tuple(source.name for source in self._manifest.sources)
+
+    @property
+    def created(self) -> datetime | None:
+        """When it was saved; None: unknown."""
+        if not self._saved_ns:
+            return None
+        return datetime.fromtimestamp(self._saved_ns // 10**9, UTC)
+
+    def is_of(self, manifest: "Manifest", saved_ns: int) -> bool:
+        """Whether it is what a manifest says that was saved at a moment."""
+        return self._saved_ns == saved_ns and self._manifest == manifest
+
+    def summary(self) -> dict[str, Any]:
+        """What `longctx list --json` says of it, but for `default`; `bytes` is its text's size."""
+        manifest, created = self._manifest, self.created
+        return {
+            **{"name": self.name, "title": self.name, "tokens": self.tokens, "bytes": self.bytes},
+            **{"method": self.method, "model": self.model, "status": self.status},
+            "state_bytes": self.size,
+            "parts": manifest.parts,
+            "error": manifest.report["error"] if self.status == "damaged" else None,
+            "saved": created and created.isoformat(),
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object of `longctx show --json`."""
+        manifest = self._manifest
+        return {
+            **self.summary(),
+            "default": self.library.default() == self.folder and self.status != "reading",
+            "format": manifest.format,
+            "units": manifest.units,
+            "sources": [asdict(source) for source in manifest.sources],
+            "fingerprint": manifest.model,
+            "options": manifest.options,
+            "profile": manifest.profile,
+            "recorded": manifest.recorded,
+            "report": manifest.report,
+            "files": [{"file": shard.file, "bytes": shard.size} for shard in manifest.shards],
+        }
+
+    def text(self, start: int = 0, end: int | None = None, source: int = 0) -> str:
+        """Text of a source, from one byte to another.
+
+        Args:
+            start, end: bytes; None: to its end. A character of which only a part is between them
+                becomes U+FFFD.
+            source: the index of the source.
+
+        Raises:
+            UsageError: it has no such source, or no such bytes.
+            LongctxError: as `ask`.
+        """
+        with self._lock:
+            stored = self._stored(source)
+            record = stored.manifest.sources[source]
+            end = record.size if end is None else end
+            if not 0 <= start <= end <= record.size:
+                what = f"cannot take bytes {start:,} to {end:,} of {record.name!r}"
+                raise UsageError(what, f"it has {record.size:,}", "Ask for some that it has.")
+            return stored.text(source, start, end).decode(record.codec, errors="replace")
+
+    def lines(self, source: int, first: int, last: int) -> list[tuple[int, str]]:
+        """Lines of a source, with their numbers from 1; as many as there are of those wanted.
+
+        Args:
+            source: its index.
+            first, last: the first and the last line, both included.
+
+        Raises:
+            UsageError: it has no such source.
+            LongctxError: as `ask`.
+        """
+        with self._lock:
+            stored = self._stored(source)
+            size = stored.manifest.sources[source].size
+            first = max(1, first)
+            start, end = (_start_of(stored, source, line) for line in (first, last + 1))
+            if last < first or start >= size:
+                return []
+            text = self.text(start, end, source)
+        lines = text.removesuffix("\n").split("\n")
+        return [(number, line.removesuffix("\r")) for number, line in enumerate(lines, first)]
+
+    def _stored(self, source: int) -> "Stored":
+        """The open document; under the lock."""
+        stored = self._for_words().documents[0]
+        if not 0 <= source < len(stored.manifest.sources):
+            what = f"'{self.name}' has no source {source}"
+            raise UsageError(what, f"it has {len(stored.manifest.sources):,}", "Count from 0.")
+        return stored
+
+    def _chosen(self) -> Chosen:
+        return Chosen(self.library.store(), self._manifest, self._partial)
+
+
+def _start_of(stored: "Stored", source: int, line: int) -> int:
+    """The byte at which a line of a source starts; its size where there are not so many."""
+    low, high = 0, stored.manifest.sources[source].size
+    while low < high:
+        middle = (low + high) // 2
+        if stored.line(source, middle) < line:
+            low = middle + 1
+        else:
+            high = middle
+    return low

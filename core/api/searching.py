@@ -1,0 +1,107 @@
+"""A search: hits from a session's ranking, or from a ranking by words alone."""
+
+import time
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from longctx.core.api.passages import Findings, findings
+
+if TYPE_CHECKING:
+    from longctx.core.api.words_alone import Opened
+    from longctx.core.ask.asking import Asking
+    from longctx.core.passages.line_filter import LineFilter
+    from longctx.core.retrieve.finding import Hit
+    from longctx.core.retrieve.lexical import PassageIndex
+    from longctx.core.retrieve.ranked import Ranked
+    from longctx.core.store.document import Document
+
+
+@dataclass(frozen=True)
+class Search:
+    """What to search for.
+
+    Attributes:
+        query: the user's words; may be empty if `lines` is set.
+        lines: which lines may be hits; None: all.
+        most: the most hits.
+        tokens: the most tokens of all hits together, except that the first hit always counts;
+            None: any number.
+        files: one hit from each file is enough.
+        around: lines before and behind the matching one that are wanted too.
+    """
+
+    query: str
+    lines: "LineFilter | None"
+    most: int
+    tokens: int | None
+    files: bool
+    around: int = 0
+
+    def by_words(self, opened: "Opened") -> Findings:
+        """The best passages by their words; no model is loaded.
+
+        Raises:
+            StateMismatch: a document is damaged.
+            UsageError: the regular expression takes too long.
+        """
+        from longctx.core.retrieve.evidence import judged
+        from longctx.core.retrieve.finding import SCHEMA_VERSION
+        from longctx.core.retrieve.lexical import PassageIndex
+        from longctx.core.retrieve.ranked import by_words
+
+        started = time.perf_counter()
+        documents, index = opened.documents, PassageIndex(*opened.documents)
+        hits = self._hits(documents, by_words(index, self.query), index)
+        found, evidence = judged(index, self.query)
+        spent = round(time.perf_counter() - started, 4)
+        values = {
+            **{"schema_version": SCHEMA_VERSION, "question": self.query},
+            **{"found": found, "evidence": evidence},
+            "documents": [document.manifest.name for document in documents],
+            "passages": [hit.as_dict(documents) for hit in hits],
+            "tokens": {
+                "document": sum(document.manifest.tokens for document in documents),
+                "gathered": sum(hit.tokens for hit in hits),
+                **{"question": 0, "answer": 0, "dropped": 0},
+            },
+            "timings": {
+                "load_s": round(opened.load_s, 4),
+                **{"gather_s": spent, "total_s": spent},
+            },
+            "state": opened.state(index, [hit.document for hit in hits], [h.tokens for h in hits]),
+        }
+        return findings(documents, hits, values, self.around)
+
+    def by_model(self, session: "Asking", gather_by: str | None) -> Findings:
+        """The best passages by a session's ranking.
+
+        Raises:
+            LongctxError: as the session's `look`.
+            UsageError: the regular expression takes too long.
+        """
+        looked = session.look(self.query, gather_by)
+        started, documents = time.perf_counter(), looked.documents
+        hits = self._hits(documents, looked.ranked, looked.index)
+        values = looked.found.as_dict()
+        values["passages"] = [hit.as_dict(documents) for hit in hits]
+        values["tokens"]["gathered"] = sum(hit.tokens for hit in hits)
+        for number, asked in enumerate(values["state"].get("asked", ())):
+            asked["gathered"] = sum(hit.tokens for hit in hits if hit.document == number)
+        spent = values["timings"]["total_s"] + time.perf_counter() - started
+        values["timings"]["total_s"] = round(spent, 4)
+        return findings(documents, hits, values, self.around)
+
+    def _hits(
+        self, documents: "tuple[Document, ...]", ranked: "Ranked", index: "PassageIndex"
+    ) -> "list[Hit]":
+        """The best passages within the limits; the first one whatever its length."""
+        from longctx.core.passages.matching import Query
+        from longctx.core.retrieve.finding import find_hits
+
+        query = Query(self.query, index.word_weights(self.query), self.lines)
+        hits = find_hits(documents, ranked, query, self.most, index, self.files)
+        if self.tokens is None:
+            return hits
+        sums = accumulate(hit.tokens for hit in hits)
+        return hits[: max(1, sum(total <= self.tokens for total in sums))]

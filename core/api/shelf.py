@@ -1,0 +1,29 @@
+"""What a document knows of the library that it is in; `Library` is one."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from longctx.core.store.library import Library as Store
+
+
+class Shelf(Protocol):
+    """A library as its documents see it.
+
+    Attributes:
+        path: its folder.
+    """
+
+    path: Path
+
+    def store(self) -> Store:
+        """What is on disk."""
+        ...
+
+    def default(self) -> str:
+        """The folder's name of the document that is asked where none is named; empty: none."""
+        ...
+
+    def let_go(self, folders: Sequence[str]) -> None:
+        """Closes documents."""
+        ...

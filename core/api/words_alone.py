@@ -1,0 +1,145 @@
+"""Documents opened for a search by words, without a model and without importing its libraries."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from longctx.core.api.opening import Chosen, told_changed, told_left_out, told_unfinished
+from longctx.core.ask.candidates import Candidates, none_left, why_gone, without_damaged
+
+if TYPE_CHECKING:
+    from longctx.core.common.errors import StateMismatch
+    from longctx.core.retrieve.lexical import PassageIndex
+    from longctx.core.store.document import Document
+
+T = TypeVar("T")
+NOTHING = "no document can be searched"
+
+
+@dataclass
+class Opened:
+    """Documents to search by their words.
+
+    Attributes:
+        documents: open; nobody can delete or replace them meanwhile.
+        changed: names of their sources whose files have changed.
+        skipped: by name, why a document of the library is not among them; None: only one was
+            requested.
+        load_s: seconds to open them.
+        named: the user named each; otherwise one that turns out to be damaged is left out.
+        note: is told of that.
+    """
+
+    documents: tuple["Document", ...]
+    changed: list[str]
+    skipped: dict[str, str] | None
+    load_s: float
+    named: bool = True
+    note: Callable[[str], None] = lambda text: None
+
+    def without_damaged(self, attempt: Callable[[], T]) -> T:
+        """What `attempt` gives once no damaged document is in its way.
+
+        Raises:
+            StateMismatch: a named document is damaged.
+            NotFound: no document is left.
+        """
+        return without_damaged(attempt, self._leave_out)
+
+    def _leave_out(self, error: "StateMismatch") -> None:
+        damaged = [d for d in self.documents if d.manifest.folder == error.document]
+        if self.named or self.skipped is None or not damaged:
+            raise error
+        name, why = damaged[0].manifest.name, why_gone(error)
+        self.note(told_left_out(name, why))
+        self.skipped[name] = why
+        self.documents = tuple(d for d in self.documents if d is not damaged[0])
+        if not self.documents:
+            raise none_left(NOTHING, self.skipped)
+
+    def state(
+        self, index: "PassageIndex", owners: Sequence[int], tokens: Sequence[int]
+    ) -> dict[str, Any]:
+        """The JSON fields on the state searched, without model, device and number format.
+
+        Args:
+            index: the documents' words.
+            owners, tokens: for each hit, the index of its document, and its tokens.
+        """
+        manifests = [document.manifest for document in self.documents]
+        told = {
+            "reused_tokens": sum(manifest.tokens for manifest in manifests),
+            "status": max(manifest.status for manifest in manifests),  # "reading" if any is
+            "changed_sources": self.changed,
+            "checked_bytes": sum(document.checked_bytes for document in self.documents),
+            "method": ", ".join(dict.fromkeys(manifest.method for manifest in manifests)),
+            "gathered_by": "bm25",
+            "without_embeddings": [],
+            "counted_again": [*index.counted_again],
+            **{"model": manifests[0].model["name"], "device": None, "dtype": None},
+        }
+        if self.skipped is None:
+            return told
+        skipped = [{"name": name, "why": why} for name, why in self.skipped.items()]
+        hits = list(zip(owners, tokens, strict=True))
+        asked = [
+            {
+                **{"name": manifest.name, "tokens": manifest.tokens},
+                "gathered": sum(count for owner, count in hits if owner == number),
+            }
+            for number, manifest in enumerate(manifests)
+        ]
+        return {**told, "asked": asked, "left_out": 0, "skipped": skipped}
+
+
+@contextmanager
+def open_for_words(chosen: Chosen, note: Callable[[str], None]) -> Iterator[Opened]:
+    """Opens everything chosen, and tells people what they should know.
+
+    Args:
+        chosen: the documents.
+        note: is told.
+
+    Raises:
+        LongctxError: a named document is unavailable or damaged; or all are unavailable.
+    """
+    from longctx.core.common.errors import Locked, NotFound, StateMismatch
+    from longctx.core.store.sameness import changed_sources
+    from longctx.core.store.shards import FOR_WORDS
+
+    started, several = time.perf_counter(), chosen.documents
+    folders, skipped, named = {chosen.first.name: chosen.first.folder}, dict[str, str](), True
+    if isinstance(several, Candidates):
+        folders, skipped, named = several.folders, dict(several.skipped), several.named
+    documents = []
+    with ExitStack() as held:
+        for name, folder in folders.items():
+            try:
+                opened = chosen.store.reading(folder, chosen.partial, FOR_WORDS)
+                documents.append(held.enter_context(opened))
+            except (NotFound, Locked, StateMismatch) as error:
+                if named:
+                    raise
+                skipped[name] = why_gone(error)
+                note(told_left_out(name, skipped[name]))
+        if not documents:
+            raise none_left(NOTHING, skipped)
+        sources = [source for document in documents for source in document.manifest.sources]
+        changed = changed_sources(sources)
+        _tell(documents, changed, note)
+        load_s = time.perf_counter() - started
+        told = skipped if isinstance(several, Candidates) else None
+        yield Opened(tuple(documents), changed, told, load_s, named, note)
+
+
+def _tell(documents: "list[Document]", changed: list[str], note: Callable[[str], None]) -> None:
+    for document in documents:
+        manifest = document.manifest
+        if manifest.status != "complete":
+            note(told_unfinished(manifest))
+        for group, error in document.damage.items():
+            note(f"{manifest.name} is searched without its {group}: {error.what}")
+    for name in changed:
+        note(told_changed(name))

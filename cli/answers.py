@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from longctx.cli import progress, render
 from longctx.cli.interrupt import INTERRUPTED
@@ -11,9 +11,9 @@ from longctx.core.ask.follow_up import MOST, Exchange
 from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:
+    from longctx.core.api.asking import Askable, Wishes
     from longctx.core.ask.answer import Answer
-    from longctx.core.ask.asking import Asking
-    from longctx.core.ask.gather import Passage
+    from longctx.core.ask.place import Passage
     from longctx.core.ask.sentence import Sentence
 
 SOURCES = 5  # passages shown after an answer
@@ -24,31 +24,33 @@ class Answers:
     """How questions are asked, and how their answers are printed.
 
     Attributes:
-        asked: arguments of `Asking.ask`.
+        asked: arguments of `Askable.ask`.
         json: print JSON objects.
         sources: print the sentence that answers and the best passages after an answer.
         last: the last answer, whole or interrupted; None: there is none yet.
     """
 
-    asked: dict[str, Any]
+    asked: "Wishes"
     json: bool
     sources: bool
     last: "Answer | None" = None
 
-    def one(self, session: "Asking", question: str, before: Sequence[Exchange] = ()) -> int:
+    def one(self, asked: "Askable", question: str, before: Sequence[Exchange] = ()) -> int:
         """Answers a question, even if Ctrl-C ends the answer.
 
         Args:
-            session: whom to ask.
+            asked: what to ask.
             question: the user's words.
             before: earlier questions that it refers to.
 
         Returns:
             The exit code: that of an interruption if Ctrl-C ended the answer, else 0.
         """
-        streamed = {} if self.json else {"on_text": _stream}
+        wishes: Wishes = {**self.asked, "before": before}
+        if not self.json:
+            wishes["on_text"] = _stream
         with progress.status("reading what was found"):
-            answer = session.ask(question, before=before, **streamed, **self.asked)
+            answer = asked.ask(question, **wishes)
         self.last = answer
         if not self.json:
             render.line("")
@@ -57,7 +59,7 @@ class Answers:
             self._tell_beside(answer)
         return INTERRUPTED if answer.interrupted else 0
 
-    def many(self, session: "Asking", questions: Iterable[str]) -> int:
+    def many(self, asked: "Askable", questions: Iterable[str]) -> int:
         """One JSON object a line; a question that cannot be asked gives its error instead.
 
         Returns:
@@ -66,7 +68,7 @@ class Answers:
         self.json, code = True, 0
         for question in questions:
             try:
-                if self.one(session, question):
+                if self.one(asked, question):
                     return INTERRUPTED
             except UsageError as error:
                 code = error.exit_code

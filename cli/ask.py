@@ -15,7 +15,6 @@ from longctx.cli.history import History
 from longctx.cli.prompt import Prompt
 from longctx.cli.questions import from_file, from_stdin
 from longctx.core.common.errors import UsageError
-from longctx.core.profile.sampling import Sampling
 from longctx.core.profile.wording import require_text
 from longctx.core.retrieve.gather_by import check
 
@@ -152,17 +151,17 @@ def run(
     answers = Answers(
         asked={
             "gather": gather,
-            "sampling": Sampling(
-                max_new_tokens=max_new_tokens,
-                temperature=temperature,
-                top_p=top_p,
-                top_k=top_k,
-                min_p=min_p,
-                repetition_penalty=repetition_penalty,
-                seed=seed,
-                stop=tuple(stop) if stop else None,
-            ),
-            **{"gather_by": gather_by, "passages": passages, "quote": quote},
+            "passages": passages,
+            "gather_by": gather_by,
+            "quote": quote,
+            "max_new_tokens": max_new_tokens,
+            "temperature": temperature,
+            "top_p": top_p,
+            "top_k": top_k,
+            "min_p": min_p,
+            "repetition_penalty": repetition_penalty,
+            "seed": seed,
+            "stop": tuple(stop or ()),
         },
         json=json,
         sources=sources,
@@ -171,24 +170,25 @@ def run(
         check(gather_by)
     asked = Asked(context)
     with ExitStack() as held:
-        last = asked.before()
-        text = held.enter_context(asked.given_text()) if texts else None
-        chosen = asked.first(text, last)
+        last, opened = asked.before(), held.enter_context(asked.library())
+        text = held.enter_context(asked.given_text(opened)) if texts else None
+        chosen = asked.first(opened, text, last)
         before = last.exchanges if last else ()
         if question is None and many is None:
-            Prompt(asked, answers, before, History(history and not json)).run(chosen)
+            typed = History(history and not json)
+            Prompt(opened, asked, answers, before, typed).run(chosen)
             raise typer.Exit(text.code if text else 0)
-        session = held.enter_context(asked.opened(chosen))
+        asked.open(chosen)
         if STANDARD_INPUT not in (question, *(texts or ())) and standard_input.waits():
             render.note("a text waits on standard input and is not read; --text - asks about it")
         if many is not None:
-            code = answers.many(session, many)
+            code = answers.many(chosen, many)
         else:
             assert question is not None  # else there is a prompt
             if before:
                 after(before[-1])
-            code = answers.one(session, question, before)
-            asked.keep(answers, chosen)
+            code = answers.one(chosen, question, before)
+            asked.keep(answers, chosen, opened)
         raise typer.Exit(code or (text.code if text else 0))
 
 

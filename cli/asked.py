@@ -1,56 +1,27 @@
 """Which documents `ask` asks, and how they are opened: named ones, a given text, those before."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import typer
 
-from longctx.cli import exchanges, given_text, render
+from longctx.cli import exchanges, given_text, interface, progress, render
 from longctx.cli.answers import Answers
 from longctx.cli.exchanges import LastAnswer
 from longctx.cli.given_text import GivenText
-from longctx.cli.loading import BUNDLED, with_answerer
-from longctx.cli.settings import library_path
-from longctx.cli.together import GIVEN, choose_documents, first_manifest, open_documents
+from longctx.cli.interface import GIVEN
+from longctx.cli.text import counted
+from longctx.core.api.defaults import BUNDLED
 from longctx.core.ask.follow_up import Exchange
 from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from longctx.core.api.asking import Models
+    from longctx.core.api.document import Document
+    from longctx.core.api.documents import Documents
+    from longctx.core.api.library import Library
 
-    from longctx.core.ask.asking import Asking
-    from longctx.core.ask.candidates import Candidates
-    from longctx.core.store.document import Document
-    from longctx.core.store.manifest import Manifest
-
-READ_AS = ("model", "profile", "device", "dtype", "threads")  # how --text is read
-SETUP = (*READ_AS, "method", "decode", "answer_model", "answer_profile")
 NOT_WITH_TEXT = ("docs", "everything", "method", "partial")
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Documents to ask.
-
-    Attributes:
-        library: the folder of the library that they are in.
-        documents: one, or several.
-    """
-
-    library: Path
-    documents: "Document | Candidates"
-
-    @property
-    def manifests(self) -> "Sequence[Manifest]":
-        """Those of the documents."""
-        from longctx.core.ask.candidates import Candidates
-
-        if isinstance(self.documents, Candidates):
-            return self.documents.manifests
-        return (self.documents.manifest,)
 
 
 class Asked:
@@ -65,8 +36,23 @@ class Asked:
 
     def __init__(self, context: typer.Context):
         self._context, self._given = context, context.params
-        self.library = library_path(self._given["library"])
         self._require_fit()
+
+    def library(self) -> "AbstractContextManager[Library]":
+        """The user's library, with the models that the options name."""
+        given = self._given
+        return interface.opened(
+            given["library"],
+            given["model"],
+            answers=given["answer_model"],
+            profile=given["profile"],
+            answer_profile=given["answer_profile"],
+            method=given["method"],
+            device=given["device"],
+            dtype=given["dtype"],
+            threads=given["threads"],
+            decode=given["decode"],
+        )
 
     def _require_fit(self) -> None:
         given = self._given
@@ -85,13 +71,10 @@ class Asked:
         source = self._context.get_parameter_source(name)
         return source is not None and source.name == GIVEN
 
-    def given_text(self) -> AbstractContextManager[GivenText]:
+    def given_text(self, library: "Library") -> AbstractContextManager[GivenText]:
         """Reads what --text names; see `given_text.reading`."""
         given = self._given
-        choices = {name: given[name] for name in READ_AS}
-        return given_text.reading(
-            given["texts"], given["keep"], self.library, given["json"], choices
-        )
+        return given_text.reading(given["texts"], given["keep"], library, given["json"])
 
     def before(self) -> LastAnswer | None:
         """The question before, with --continue.
@@ -101,59 +84,54 @@ class Asked:
         """
         return exchanges.last_answer() if self._given["continues"] else None
 
-    def first(self, text: GivenText | None, before: LastAnswer | None) -> Chosen:
+    def first(
+        self, library: "Library", text: GivenText | None, before: LastAnswer | None
+    ) -> "Document | Documents":
         """The documents that are asked first: the text, those named, those before, or the latest.
 
         Raises:
             LongctxError: there is no such document.
         """
         if text is not None:
-            from longctx.core.store.library import Library
-
-            return Chosen(text.library, Library.open(text.library).document(text.name))
+            return text.document
         docs, everything = self._given["docs"], self._given["everything"]
         if before is not None and not everything and not self._is_typed("docs"):
-            exchanges.require_library(before, self.library)
+            exchanges.require_library(before, library.path)
             docs = [*before.documents]
-        return self._choose(docs, everything)
+        return self._choose(library, docs, everything)
 
-    def named(self, names: list[str]) -> Chosen:
+    def named(self, library: "Library", names: list[str]) -> "Document | Documents":
         """Documents of the user's library by their names.
 
         Raises:
             LongctxError: there is no such document.
         """
-        return self._choose(names, everything=False)
+        return self._choose(library, names, everything=False)
 
-    def _choose(self, docs: list[str] | None, everything: bool) -> Chosen:
-        partial = self._given["partial"]
-        found = choose_documents(self._context, self.library, docs, everything, partial)
-        return Chosen(self.library, found)
+    def _choose(
+        self, library: "Library", docs: list[str] | None, everything: bool
+    ) -> "Document | Documents":
+        how = self._given["partial"], self._given["max_docs"]
+        return interface.choose(self._context, library, docs, everything, *how)
 
-    @contextmanager
-    def opened(self, chosen: Chosen) -> "Iterator[Asking]":
+    def open(self, asked: "Document | Documents") -> "Models":
         """Opens documents with their model, and tells people what they should know."""
-        given = self._given
-        gather_by, how = given["gather_by"], (given["partial"], given["max_docs"])
-        setup = self._setup(chosen, gather_by)
-        library, documents = chosen.library, chosen.documents
-        with open_documents(library, documents, *how, gather_by, **setup) as session:
-            is_usual = given["answer_model"] is given["model"] is None
-            if is_usual and session.engine.answering.files.name == BUNDLED:
-                render.note(_how_to_do_better())
-            yield session
+        given, names = self._given, asked.names
+        told = names[0] if len(names) == 1 else counted(len(names), "document")
+        with progress.status(f"opening {told}"):
+            models = asked.open(gather_by=given["gather_by"])
+        is_usual = given["answer_model"] is given["model"] is None
+        if is_usual and models.answers == BUNDLED:
+            render.note(_how_to_do_better())
+        return models
 
-    def _setup(self, chosen: Chosen, gather_by: str | None) -> dict[str, Any]:
-        setup = {name: self._given[name] for name in SETUP}
-        return with_answerer(setup, first_manifest(chosen.documents), gather_by)
-
-    def keep(self, answers: Answers, chosen: Chosen) -> None:
+    def keep(self, answers: Answers, asked: "Document | Documents", library: "Library") -> None:
         """Keeps the last answer for --continue, unless it is of a text that is not kept."""
         told = answers.last
         if told is None or self._given["json"] or not self._given["history"]:
             return
-        if chosen.library == self.library:
-            where = str(self.library.absolute())
+        if asked.library is library:
+            where = str(library.path.absolute())
             exchanges.keep(LastAnswer(where, tuple(told.documents), answers.exchanges()))
 
 

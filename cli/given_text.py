@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from longctx.cli import progress, render
 from longctx.cli.ingest.results import PARTLY_READ, summary, tell_of
 from longctx.cli.ingest.stop import stoppable
 from longctx.cli.interrupt import ENDING, TERMINATED, first_alone, within
-from longctx.cli.loading import make_setup, usual_model
 from longctx.cli.program import finish, interrupted, tell
 from longctx.cli.run import current
 from longctx.core.common.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from longctx.core.ingest.ingest import Ingested
-    from longctx.core.ingest.job import Job
+    from longctx.core.api.document import Document
+    from longctx.core.api.library import Library
+    from longctx.core.ingest.ingest import Progress
 
 STANDARD_INPUT = "-"
 PREFIX = "longctx-text-"  # of a folder among the system's temporary ones
@@ -38,19 +38,17 @@ class GivenText:
     """A text that was read.
 
     Attributes:
-        library: the folder of the library that it is in.
-        name: the document's.
+        document: what was made of it.
         code: the exit code, where the questions' is 0: that of a part that could not be read.
     """
 
-    library: Path
-    name: str
+    document: "Document"
     code: int
 
 
 @contextmanager
 def reading(
-    texts: list[str], keep: str | None, library: Path, json: bool, choices: dict[str, Any]
+    texts: list[str], keep: str | None, library: "Library", json: bool
 ) -> Iterator[GivenText]:
     """Reads texts into one document, which goes at the end unless it is kept.
 
@@ -59,9 +57,8 @@ def reading(
     Args:
         texts: files, folders or patterns; `-` is standard input.
         keep: what the document is called in the user's library; None: it is not kept.
-        library: the folder of that.
+        library: that, with the model that reads.
         json: results are JSON objects.
-        choices: fields of `Setup` that say how it is read.
 
     Raises:
         UsageError: there is no such file, or a document of this name.
@@ -77,60 +74,44 @@ def reading(
     if STANDARD_INPUT in texts and sys.stdin.isatty():
         render.note("type the text; Ctrl-D at the beginning of a line ends it")
     with ExitStack() as held:
-        passing = held.enter_context(_passing_library()) if keep is None else None
-        choices = {**choices, "model": choices["model"] or usual_model(choices["device"])}
-        setup = make_setup(**choices)
-        from longctx.core.engine.staying import weights_stay
-        from longctx.core.ingest.job import Job
-
-        held.enter_context(weights_stay())
-        if passing is None:
-            place, done = library, _read_to_keep(Job(library, texts, setup, name=keep), json)
+        if keep is None:
+            passing = held.enter_context(_passing_library(library))
+            document = _read(passing.library, texts, passing.end)
         else:
-            place, done = passing.library, _read(Job(passing.library, texts, setup), passing.end)
+            document = _read_to_keep(library, texts, keep, json)
+        done = document.ingested
+        assert done is not None  # it was read here
         render.note(summary(done))
-        yield GivenText(place, done.name, 0 if tell_of(done) else PARTLY_READ)
+        yield GivenText(document, 0 if tell_of(done) else PARTLY_READ)
 
 
-def _require_free(library: Path, name: str) -> None:
+def _require_free(library: "Library", name: str) -> None:
     """Refuses the name of a whole document.
 
     Raises:
         UsageError: there is one.
     """
-    from longctx.core.store.library import Library
-
     try:
-        Library.open(library).document(name)
+        library.document(name)
     except NotFound:
         return
     remedy = "Give --keep another name, or ask that document with --doc and without --text."
     raise UsageError(f"the document '{name}' exists", "", remedy)
 
 
-def _read_to_keep(job: "Job", json: bool) -> "Ingested":
-    from longctx.core.ingest import ingest
-    from longctx.core.ingest.job import Observer
-
+def _read_to_keep(library: "Library", texts: list[str], name: str, json: bool) -> "Document":
     with stoppable(json) as stop, progress.reading() as show:
 
-        def on_progress(state: Any) -> None:
+        def on_progress(state: "Progress") -> None:
             stop.note(state)
             show(state)
 
-        return ingest.read(job, Observer(on_progress))
+        return library.ingest(*texts, name=name, method=None, on_progress=on_progress)
 
 
-def _read(job: "Job", end: Callable[[int], int]) -> "Ingested":
-    from longctx.core.ingest import ingest
-    from longctx.core.ingest.job import Observer
-    from longctx.core.sources import parser
-
-    try:
-        with within(end), progress.reading() as show:
-            return ingest.read(job, Observer(show))
-    finally:
-        parser.end()  # the child process that parses files, if any
+def _read(library: "Library", texts: list[str], end: Callable[[int], int]) -> "Document":
+    with within(end), progress.reading() as show:
+        return library.ingest(*texts, method=None, on_progress=show)
 
 
 @dataclass(frozen=True)
@@ -138,24 +119,29 @@ class _Passing:
     """A library for a text that is not kept.
 
     Attributes:
-        library: its folder, not made yet.
+        library: it, whose folder is not made yet.
         end: deletes it where the process ends at once, and tells of that; from an exit code to one.
     """
 
-    library: Path
+    library: "Library"
     end: Callable[[int], int]
 
 
 @contextmanager
-def _passing_library() -> Iterator[_Passing]:
+def _passing_library(own: "Library") -> Iterator[_Passing]:
     """A library in a folder that is its owner's alone, and deleted however the run ends.
 
     What a run left that was killed outright, the next one deletes.
+
+    Args:
+        own: the user's library, whose model it has.
 
     Raises:
         KeyboardInterrupt: by Ctrl-C outside of an answer, or by `kill`.
     """
     from filelock import FileLock
+
+    from longctx.core.api.library import Library
 
     _sweep()
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -168,7 +154,8 @@ def _passing_library() -> Iterator[_Passing]:
     try:
         with first_alone(*ENDING, end=end) as first, FileLock(folder / HELD):
             try:
-                yield _Passing(folder / "library", end)
+                with Library(folder / "library", own.model, on_note=render.note) as library:
+                    yield _Passing(library, end)
             finally:
                 if first.came == TERMINATED:  # and not the answer alone
                     raise KeyboardInterrupt(TERMINATED)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longctx.cli import grids, measuring, niah_tables, options, render
-from longctx.cli.loading import make_setup, usual_model
+from longctx.cli.loading import make_setup
 from longctx.cli.measuring import option
+from longctx.core.api.defaults import usual_model
 
 if TYPE_CHECKING:
     from longctx.core.ingest.ingest import Progress

@@ -4,23 +4,22 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING
 
 from longctx.cli import interrupt, render
 from longctx.cli.answers import Answers, cite
-from longctx.cli.asked import Asked, Chosen, after
+from longctx.cli.asked import Asked, after
 from longctx.cli.find import tell
 from longctx.cli.history import History
 from longctx.cli.prompt_completion import Completer
-from longctx.cli.searching import Search
 from longctx.cli.text import counted
 from longctx.core.ask.follow_up import Exchange, refers_back
 from longctx.core.common.errors import LongctxError, UsageError
 
 if TYPE_CHECKING:
-    from longctx.core.store.manifest import Manifest
+    from longctx.core.api.document import Document
+    from longctx.core.api.documents import Documents
+    from longctx.core.api.library import Library
 
 HELP = """\
 Anything else is a question. One with "he", "it" or "they" and no name before that, or
@@ -46,6 +45,7 @@ class Prompt:
     """Questions and commands at a terminal, until the user leaves.
 
     Args:
+        library: the user's.
         asked: chooses and opens documents.
         answers: how questions are asked and answers printed.
         before: earlier questions, which the first one may refer to.
@@ -53,8 +53,14 @@ class Prompt:
     """
 
     def __init__(
-        self, asked: Asked, answers: Answers, before: Sequence[Exchange], history: History
+        self,
+        library: "Library",
+        asked: Asked,
+        answers: Answers,
+        before: Sequence[Exchange],
+        history: History,
     ):
+        self._library = library
         self._asked, self._answers = asked, answers
         self._before, self._history = before, history
         self._commands = {
@@ -66,24 +72,23 @@ class Prompt:
         }
         history.completes(Completer([*self._commands, "quit"], self._document_names))
 
-    def run(self, chosen: Chosen) -> None:
+    def run(self, chosen: "Document | Documents") -> None:
         """Asks for lines, and does what they say, until the user leaves.
 
         Args:
             chosen: the documents to ask first.
         """
-        with ExitStack() as self._held:
-            self._open(chosen)
-            self._greet()
-            for line in self._lines():
-                try:
-                    self._do(line)
-                except UsageError as error:
-                    render.error(f"error: {error}")
-                except KeyboardInterrupt as error:  # ends the answer, not the conversation
-                    if interrupt.code_of(error) == interrupt.TERMINATED:
-                        raise
-                    render.note("interrupted")
+        self._open(chosen)
+        self._greet()
+        for line in self._lines():
+            try:
+                self._do(line)
+            except UsageError as error:
+                render.error(f"error: {error}")
+            except KeyboardInterrupt as error:  # ends the answer, not the conversation
+                if interrupt.code_of(error) == interrupt.TERMINATED:
+                    raise
+                render.note("interrupted")
 
     def _lines(self) -> Iterator[str]:
         """What is typed; Ctrl-C clears the line, and where it is empty the second one ends it."""
@@ -135,8 +140,8 @@ class Prompt:
         before = self._answers.exchanges() or self._before
         if continues and before:
             after(before[-1])
-        self._answers.one(self._session, question, before if continues else ())
-        self._asked.keep(self._answers, self._chosen)
+        self._answers.one(self._chosen, question, before if continues else ())
+        self._asked.keep(self._answers, self._chosen, self._library)
 
     def _continue(self, words: str) -> None:
         if not (self._answers.exchanges() or self._before):
@@ -148,10 +153,9 @@ class Prompt:
     def _find(self, words: str) -> None:
         if not words:
             raise UsageError("no words to look for", "", "Write them behind /find.")
-        search = Search(words, None, FOUND, None, files=False)
-        by, session = self._answers.asked["gather_by"], self._session
-        found = partial(search.by_model, session, by)
-        tell(found, session, files=False, around=0, json=self._answers.json)
+        by = self._answers.asked.get("gather_by")
+        found = self._chosen.find(words, k=FOUND, gather_by=by)
+        tell(found, files=False, around=0, json=self._answers.json)
 
     def _sources(self, words: str) -> None:
         if words in ("on", "off"):
@@ -178,7 +182,8 @@ class Prompt:
             ) from error
         before = self._chosen
         try:
-            chosen = self._asked.named(names)
+            chosen = self._asked.named(self._library, names)
+            before.close()  # two models may not have room
             try:
                 self._open(chosen)
             except BaseException:  # Ctrl-C too
@@ -190,43 +195,31 @@ class Prompt:
         self._answers.last, self._before = None, ()
         self._greet()
 
-    def _open(self, chosen: Chosen) -> None:
-        self._held.close()
-        self._session = self._held.enter_context(self._asked.opened(chosen))
+    def _open(self, chosen: "Document | Documents") -> None:
+        self._models = self._asked.open(chosen)
         self._chosen = chosen
 
     def _list(self) -> None:
         """The documents of the library, those that are asked with a star."""
-        from longctx.core.store.library import Library
-
-        asked = {manifest.name for manifest in self._chosen.manifests}
-        for manifest in Library.open(self._asked.library).documents():
-            star = "*" if manifest.name in asked else " "
-            more = "" if manifest.status == "complete" else f", {manifest.status}"
-            render.reply(f"{star} {_shown(manifest)}: {counted(manifest.tokens, 'token')}{more}")
+        for document in self._library.documents():
+            star = "*" if document.name in self._chosen.names else " "
+            more = "" if document.status == "complete" else f", {document.status}"
+            name = render.one_line(document.name)
+            render.reply(f"{star} {name}: {counted(document.tokens, 'token')}{more}")
 
     def _document_names(self) -> list[str]:
         """Names of the library's documents."""
-        from longctx.core.store.library import Library
-
-        return [manifest.name for manifest in Library.open(self._asked.library).documents()]
+        return [document.name for document in self._library.documents()]
 
     def _greet(self) -> None:
         """The banner: what is asked, and which models do it."""
-        asked, engine = self._chosen.manifests, self._session.engine
-        names = ", ".join(_shown(manifest) for manifest in asked[:NAMES])
+        asked, (reads, answers) = self._chosen.names, self._models
+        names = ", ".join(map(render.one_line, asked[:NAMES]))
         names += f" and {len(asked) - NAMES:,} more" if len(asked) > NAMES else ""
-        tokens = counted(sum(manifest.tokens for manifest in asked), "token")
-        reads, answers = engine.files.name, engine.answering.files.name
+        tokens = counted(self._chosen.tokens, "token")
         models = f"read by {reads}" + (f", {answers} answers" if answers != reads else "")
         render.note(f"{names}: {tokens}, {models}")
         render.note("/help lists the commands, Ctrl-D ends it")
-
-
-def _shown(manifest: "Manifest") -> str:
-    """A document's name, and its title if it has another."""
-    title = f" ({manifest.title})" if manifest.title else ""
-    return render.one_line(f"{manifest.name}{title}")
 
 
 def _input(sign: str) -> str:

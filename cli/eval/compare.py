@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from longctx.cli import measuring, options, progress, render
 from longctx.cli.eval.pace import Pace
-from longctx.cli.loading import make_setup, usual_model
+from longctx.cli.loading import make_setup
 from longctx.cli.measuring import option
+from longctx.core.api.defaults import usual_model
 from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,14 +9,15 @@ import typer
 
 from longctx.cli import completion, measuring, options, render
 from longctx.cli.eval.pace import Pace
-from longctx.cli.loading import OWN, choose_document, open_session
+from longctx.cli.loading import open_session
 from longctx.cli.measuring import option
 from longctx.cli.settings import library_path
+from longctx.core.api.defaults import OWN
 from longctx.core.common.errors import UsageError
 from longctx.core.retrieve import gather_by
 
 if TYPE_CHECKING:
-    from longctx.core.ask.session import Session
+    from longctx.core.ask.asking import Asking
     from longctx.core.measure.eval.qa import QuestionReport, QuestionTest
     from longctx.core.measure.eval.qa_places import PlacedQuestion
     from longctx.core.store.document import Document
@@ -118,6 +119,8 @@ def run(
     """
     if markdown and json:
         raise UsageError("cannot print both forms", "", "Give one of --markdown and --json.")
+    from longctx.core.store.library import Library
+
     budgets = measuring.tokens(gather or ["1K,2K,4K,8K"])
     answer_tokens = None if answer_gather is None else measuring.tokens([answer_gather])[0]
     library_folder = library_path(library)
@@ -136,7 +139,7 @@ def run(
     }
     reports = []
     for sheet in sheets:
-        with open_session(library_folder, sheet.document, **setup) as session:
+        with open_session(sheet.document, Library.open(library_folder), **setup) as session:
             from longctx.core.measure.eval.qa import QuestionTest
 
             by = measuring.names(gather_by) if gather_by else None
@@ -177,9 +180,11 @@ def _sheets(
     """Reads and checks all questions, before a model is loaded."""
     from longctx.core.measure.eval.qa_places import place
     from longctx.core.measure.eval.qa_questions import read_items
+    from longctx.core.store.library import Library
 
     read = [[item for file in files for item in read_items(file)] for _, files in pairs]
-    documents = [choose_document(library, name) for name, _ in pairs]
+    store = Library.open(library)
+    documents = [store.document(store.folder_named(name)) for name, _ in pairs]
     placed = [place(items, chosen) for items, chosen in zip(read, documents, strict=True)]
     folders = _folders([chosen.manifest.name for chosen in documents], out)
     return [*map(Sheet, documents, placed, folders)]
@@ -197,7 +202,7 @@ def _folders(names: Sequence[str], out: Path | None) -> list[Path | None]:
 
 
 def _report(
-    session: "Session", sheet: Sheet, wanted: "QuestionTest", several: bool
+    session: "Asking", sheet: Sheet, wanted: "QuestionTest", several: bool
 ) -> "QuestionReport":
     from longctx.core.measure.eval.qa import run as run_qa
 

@@ -5,8 +5,9 @@ from typing import Annotated
 
 from longctx.cli import measuring, options
 from longctx.cli.eval import running
-from longctx.cli.loading import make_setup, usual_model
+from longctx.cli.loading import make_setup
 from longctx.cli.measuring import option
+from longctx.core.api.defaults import usual_model
 
 EXAMPLES = """\
   longctx eval ruler --lengths 4k

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from longctx.cli.loading import usual_model
+from longctx.core.api.defaults import usual_model
 from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ def run(json: options.Json = False) -> None:
     With their licence, the size of what is kept in the user's cache, and where their weights are.
     Folders and models of the hub that documents were read with are in `longctx list`.
     """
-    from longctx.cli.loading import BUNDLED, usual_model
+    from longctx.core.api.defaults import BUNDLED, usual_model
     from longctx.core.model import small
     from longctx.core.model.shelf import shelved
 

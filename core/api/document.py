@@ -51,6 +51,11 @@ class Document(Askable):
         return self._manifest.name
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, as one of several documents."""
+        return (self.name,)
+
+    @property
     def folder(self) -> str:
         """The name of its folder in the library."""
         return self._manifest.folder

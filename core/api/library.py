@@ -173,11 +173,13 @@ class Library:
             LongctxError: as `document`; or there is none.
             StateMismatch: one was read with another model than the first.
         """
+        from longctx.core.store.shards import FOR_WORDS
+
         store, called = self.store(), [_named(name) for name in names]
         if len({*called}) == 1:
             return self.document(called[0], partial)
         chosen = (
-            candidates.of_names(store, called, partial)
+            candidates.of_names(store, called, partial, FOR_WORDS)
             if called
             else candidates.of_all(store, partial)
         )

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from longctx.cli import answers, loading, render
+from longctx.cli import answers, render
 from longctx.cli.text import clean
+from longctx.core.api import opening
 from longctx.core.common.read_ahead import ReadAhead
 from longctx.core.decode.decode import Generation
 from longctx.core.decode.policies.dense import Policy
@@ -292,16 +293,16 @@ def test_what_the_window_had_no_room_for_is_told(asking, monkeypatch, field, sai
 @pytest.mark.parametrize("command", ["ask", "find"])
 def test_files_are_read_while_libraries_are_imported(asking, monkeypatch, command):
     happened = []
-    make_setup = loading.make_setup
+    importing = opening.importing
 
-    def make(**choices):
+    def imports():
         happened.append("imported")
-        return make_setup(**choices)
+        return importing()
 
     monkeypatch.setattr(
         ReadAhead, "warm", lambda self, files, _: happened.append([file.name for file in files])
     )
-    monkeypatch.setattr(loading, "make_setup", make)
+    monkeypatch.setattr(opening, "importing", imports)
     assert asking(command, QUESTION).exit_code == 0
     state = ["memory-00000.safetensors", "embeddings-00000.safetensors"]
     assert happened[:3] == [["model.safetensors"], state, "imported"]

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import gguf_writer
 import pytest
 
-from longctx.cli.loading import usual_model
+from longctx.core.api.defaults import usual_model
 from longctx.core.model import converted, fetch, small
 from longctx.core.model.files import open_model_files
 

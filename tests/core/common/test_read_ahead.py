@@ -147,9 +147,10 @@ def test_warming_stops_with_its_context_and_raises_nothing(tmp_path):
 
 def test_choosing_a_document_waits_for_no_model_library(library):
     code = (
-        "import sys; from pathlib import Path; from longctx.cli.loading import choose_document;"
+        "import sys; import longctx;"
         "from longctx.core.model.files import local_weights;"
-        "document = choose_document(Path(sys.argv[1]), None);"
+        "library = longctx.Library(sys.argv[1]);"
+        "document = library.store().document(library.document().folder);"
         "assert len(document.read_whole()) == 2 and local_weights('tiny');"
         "assert not {'torch', 'transformers', 'numpy'} & {*sys.modules}"
     )

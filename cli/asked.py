@@ -13,6 +13,7 @@ from longctx.cli.interface import GIVEN
 from longctx.cli.text import counted
 from longctx.core.api.defaults import BUNDLED
 from longctx.core.ask.follow_up import Exchange
+from longctx.core.common import cores
 from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class Asked:
         """Opens documents with their model, and tells people what they should know."""
         given, names = self._given, asked.names
         told = names[0] if len(names) == 1 else counted(len(names), "document")
+        cores.note()
         with progress.status(f"opening {told}"):
             models = asked.open(gather_by=given["gather_by"])
         is_usual = given["answer_model"] is given["model"] is None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longctx.cli import hyperlinks, interface, options, progress, render
+from longctx.core.common import cores
 
 if TYPE_CHECKING:
     from longctx.core.api.passages import Findings, FoundPassage, Line
@@ -112,6 +113,7 @@ def run(
     where = {"device": device, "dtype": dtype, "threads": threads}
     with interface.opened(library, model, **model_choices, **where) as opened:
         searched = interface.choose(context, opened, docs, everything, partial, max_docs)
+        cores.note()
         with progress.status("searching"):
             found = searched.find(
                 query,

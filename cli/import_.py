@@ -9,9 +9,9 @@ from typing import IO, Annotated
 import typer
 
 from longctx.cli import options, progress, render
-from longctx.cli.list import summary
 from longctx.cli.settings import library_path
 from longctx.cli.text import size
+from longctx.core.api.told import summary
 from longctx.core.common.errors import UsageError
 
 EXAMPLES = """\

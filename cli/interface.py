@@ -34,9 +34,7 @@ def opened(path: Path | None, model: str | None = None, **choices: Any) -> "Iter
     """
     from longctx.core.api.library import Library
     from longctx.core.api.model import Model
-    from longctx.core.common import cores
 
-    cores.note()
     silence(model, choices.get("answers"))
     with (
         Model(model, **choices) as named,
@@ -49,9 +47,7 @@ def listed(path: Path | None) -> "Library":
     """A library of which no document is opened; whoever asks for documents hears if it is none."""
     from longctx.core.api.library import Library
 
-    library = Library(library_path(path), on_note=render.note)
-    library.store()
-    return library
+    return Library(library_path(path), on_note=render.note).require()
 
 
 def choose(

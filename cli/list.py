@@ -1,16 +1,10 @@
 """`longctx list`: the documents of a library."""
 
-from contextlib import suppress
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
-from longctx.cli import options, render
-from longctx.cli.settings import library_path
+from longctx.cli import interface, options, render
 from longctx.cli.text import counted, size
-
-if TYPE_CHECKING:
-    from longctx.core.store.library import Library
-    from longctx.core.store.manifest import Manifest
 
 SHOWN = {"kv": "keys and values", "words": "word index"}  # parts that people call otherwise
 EXAMPLES = """\
@@ -26,11 +20,9 @@ def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
     default is the document that is asked where none is named. The size of all on disk, and of its
     parts, goes to standard error.
     """
-    from longctx.core.store.library import Library
-
-    place = library_path(library)
-    documents = summaries(Library.open(place))
-    values = {"path": str(place), **_total(documents), "documents": documents}
+    opened = interface.listed(library)
+    documents = opened.summaries()
+    values = {"path": str(opened.path), **_total(documents), "documents": documents}
     if render.result(values, json):
         return
     rows = [
@@ -48,38 +40,7 @@ def run(library: options.LibraryDir = None, json: options.Json = False) -> None:
     ]
     headers = ("name", "tokens", "text", "method", "model", "status", "saved", "state")
     render.table(headers, rows, right=("tokens", "text", "state"))
-    render.note(f"{counted(len(documents), 'document')}, {sizes(values)} in '{place}'")
-
-
-def summaries(library: "Library") -> list[dict[str, Any]]:
-    """What a list shows of each document, the complete ones first."""
-    from longctx.core.common.errors import NotFound
-
-    default = ""
-    with suppress(NotFound):
-        default = library.latest()
-    told = []
-    for manifest, saved in library.dated():
-        is_default = manifest.folder == default
-        default = "" if is_default else default  # not a replacement that is still being read
-        told.append({**summary(manifest), "saved": _iso(saved), "default": is_default})
-    return told
-
-
-def summary(manifest: "Manifest") -> dict[str, Any]:
-    """What a list shows of a document; `bytes` is its text's size, `state_bytes` that on disk."""
-    return {
-        "name": manifest.name,
-        "title": manifest.name,
-        "tokens": manifest.tokens,
-        "bytes": sum(source.size for source in manifest.sources),
-        "method": manifest.method,
-        "model": manifest.model.get("name", ""),
-        "status": manifest.status,
-        "state_bytes": manifest.size,
-        "parts": manifest.parts,
-        "error": manifest.report["error"] if manifest.status == "damaged" else None,
-    }
+    render.note(f"{counted(len(documents), 'document')}, {sizes(values)} in '{opened.path}'")
 
 
 def _total(documents: list[dict[str, Any]]) -> dict[str, Any]:
@@ -114,8 +75,3 @@ def sizes(told: dict[str, Any]) -> str:
 def moment(iso: str | None) -> str:
     """A moment in the local time."""
     return f"{datetime.fromisoformat(iso).astimezone():%Y-%m-%d %H:%M}" if iso else ""
-
-
-def _iso(ns: int) -> str | None:
-    """A file's time in UTC; None: unknown."""
-    return datetime.fromtimestamp(ns // 10**9, UTC).isoformat() if ns else None

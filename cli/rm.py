@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from longctx.cli import options, render
-from longctx.cli.settings import library_path
+from longctx.cli import interface, options, render
 from longctx.core.common.errors import UsageError
 
 EXAMPLES = """\
@@ -25,16 +24,14 @@ def run(
     If one of them is not there or in use, none is deleted. The source files stay. Asks first;
     without a terminal, --yes is required.
     """
-    from longctx.core.store.library import Library
-
-    documents = Library.open(library_path(library))
-    folders = [*dict.fromkeys(documents.folder_named(name) for name in names)]
-    known = {manifest.folder: manifest.name for manifest in documents.documents()}
+    opened = interface.listed(library)
+    folders = [*dict.fromkeys(opened.folder_named(name) for name in names)]
+    known = {document.folder: document.name for document in opened}
     called = [known.get(folder, folder) for folder in folders]
     # Where a deletion was cut off there is nothing more to lose.
     if not yes and {*folders} <= {*known} and not _agreed(called):
         raise typer.Exit(1)
-    documents.remove(*folders)
+    opened.remove(*folders)
     for name in called:
         render.note(f"deleted {name}")
 

@@ -1,7 +1,6 @@
 """`longctx.Document`: what was read under one name, to be asked, searched and shown."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +8,7 @@ from longctx.core.api.asking import Askable
 from longctx.core.api.model import Model
 from longctx.core.api.opening import Chosen
 from longctx.core.api.shelf import Shelf
+from longctx.core.api.told import details, summary
 from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,38 +102,30 @@ class Document(Askable):
             return None
         return datetime.fromtimestamp(self._saved_ns // 10**9, UTC)
 
-    def is_of(self, manifest: "Manifest", saved_ns: int) -> bool:
+    def _is_of(self, manifest: "Manifest", saved_ns: int) -> bool:
         """Whether it is what a manifest says that was saved at a moment."""
         return self._saved_ns == saved_ns and self._manifest == manifest
 
     def summary(self) -> dict[str, Any]:
         """What `longctx list --json` says of it, but for `default`; `bytes` is its text's size."""
-        manifest, created = self._manifest, self.created
-        return {
-            **{"name": self.name, "title": self.name, "tokens": self.tokens, "bytes": self.bytes},
-            **{"method": self.method, "model": self.model, "status": self.status},
-            "state_bytes": self.size,
-            "parts": manifest.parts,
-            "error": manifest.report["error"] if self.status == "damaged" else None,
-            "saved": created and created.isoformat(),
-        }
+        created = self.created
+        return {**summary(self._manifest), "saved": created and created.isoformat()}
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `longctx show --json`."""
-        manifest = self._manifest
-        return {
-            **self.summary(),
-            "default": self.library.default() == self.folder and self.status != "reading",
-            "format": manifest.format,
-            "units": manifest.units,
-            "sources": [asdict(source) for source in manifest.sources],
-            "fingerprint": manifest.model,
-            "options": manifest.options,
-            "profile": manifest.profile,
-            "recorded": manifest.recorded,
-            "report": manifest.report,
-            "files": [{"file": shard.file, "bytes": shard.size} for shard in manifest.shards],
-        }
+        default = self.library._default() == self.folder and self.status != "reading"
+        return details(self._manifest, {**self.summary(), "default": default})
+
+    def as_it_was(self) -> "Ingested":
+        """What a reading of it says that finds nothing to do.
+
+        Raises:
+            LongctxError: as `ask`.
+        """
+        from longctx.core.ingest.ingest import as_it_was
+
+        with self._lock:
+            return as_it_was(self._for_words().documents[0])
 
     def text(self, start: int = 0, end: int | None = None, source: int = 0) -> str:
         """Text of a source, from one byte to another.
@@ -187,7 +179,7 @@ class Document(Askable):
         return stored
 
     def _chosen(self) -> Chosen:
-        return Chosen(self.library.store(), self._manifest, self._partial)
+        return Chosen(self.library._store(), self._manifest, self._partial)
 
 
 def _start_of(stored: "Stored", source: int, line: int) -> int:

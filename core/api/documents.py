@@ -27,34 +27,34 @@ class Documents(Askable):
         note: Callable[[str], None],
     ):
         super().__init__(model, note)
-        self.library, self.chosen = library, chosen
+        self.library, self._asked = library, chosen
 
     def __repr__(self) -> str:
         return f"<longctx.Documents {', '.join(map(repr, self.names))}>"
 
     def __len__(self) -> int:
-        return len(self.chosen.manifests)
+        return len(self._asked.manifests)
 
     @property
     def names(self) -> tuple[str, ...]:
         """What they are called, in their order."""
-        return tuple(manifest.name for manifest in self.chosen.manifests)
+        return tuple(manifest.name for manifest in self._asked.manifests)
 
     @property
     def tokens(self) -> int:
         """How many tokens they have together."""
-        return sum(manifest.tokens for manifest in self.chosen.manifests)
+        return sum(manifest.tokens for manifest in self._asked.manifests)
 
-    def is_of(self, chosen: Chosen) -> bool:
+    def _is_of(self, chosen: Chosen) -> bool:
         """Whether these are the documents of a choice, as they are now."""
-        return _told(self.chosen) == _told(chosen)
+        return _told(self._asked) == _told(chosen)
 
-    def has(self, folders: set[str]) -> bool:
+    def _has(self, folders: set[str]) -> bool:
         """Whether one of them is in one of these folders."""
-        return any(manifest.folder in folders for manifest in self.chosen.manifests)
+        return any(manifest.folder in folders for manifest in self._asked.manifests)
 
     def _chosen(self) -> Chosen:
-        return self.chosen
+        return self._asked
 
 
 def _told(chosen: Chosen) -> tuple:

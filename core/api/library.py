@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from longctx.core.api.passages import Findings
     from longctx.core.api.reading import Reading
     from longctx.core.ask.answer import Answer
-    from longctx.core.ingest.ingest import Progress
+    from longctx.core.ingest.ingest import Ingested, Progress
+    from longctx.core.ingest.many import Each, Failed
+    from longctx.core.ingest.plan import Estimate
     from longctx.core.store.manifest import Manifest
 
 TOGETHER = 4  # choices of several documents that are remembered
@@ -83,8 +85,18 @@ class Library:
         """The model for everything that names none."""
         return self._model(None)
 
-    def store(self) -> Store:
-        """What is on disk; for `core/api` alone.
+    def require(self) -> Self:
+        """Refuses a library that is not there; otherwise it is made when it is read into.
+
+        Raises:
+            NotFound: there is none yet.
+            LongctxError: it cannot be opened.
+        """
+        self._store()
+        return self
+
+    def _store(self) -> Store:
+        """What is on disk.
 
         Raises:
             NotFound: there is no library yet.
@@ -102,7 +114,7 @@ class Library:
         """
         if not self.path.exists():
             return []
-        dated = self.store().dated()
+        dated = self._store().dated()
         return [self._document(manifest, saved) for manifest, saved in dated]
 
     def __iter__(self) -> Iterator[Document]:
@@ -117,7 +129,7 @@ class Library:
         if not isinstance(name, str):
             return False
         with suppress(NotFound):
-            return self.store().folder_named(name) in self._folders()
+            return self._store().folder_named(name) in self._folders()
         return False
 
     def __getitem__(self, name: str) -> Document:
@@ -130,7 +142,7 @@ class Library:
             NotFound: there is none.
             UsageError: several documents are meant.
         """
-        store = self.store()
+        store = self._store()
         folder = store.folder_named(name)
         for manifest, saved in store.dated():
             if manifest.folder == folder:
@@ -152,7 +164,7 @@ class Library:
         """
         from longctx.core.store.shards import FOR_WORDS
 
-        store = self.store()
+        store = self._store()
         folder = store.latest() if name is None else store.folder_named(name)
         manifest = store.document(folder, partial, FOR_WORDS).manifest
         if name is None:
@@ -175,7 +187,7 @@ class Library:
         """
         from longctx.core.store.shards import FOR_WORDS
 
-        store, called = self.store(), [_named(name) for name in names]
+        store, called = self._store(), [_named(name) for name in names]
         if len({*called}) == 1:
             return self.document(called[0], partial)
         chosen = (
@@ -189,7 +201,7 @@ class Library:
             return self.document(chosen.manifests[0].folder, partial)
         asked = Chosen(store, chosen, partial, max_docs)
         with self._lock:
-            known = [each for each in self._together if each.is_of(asked)]
+            known = [each for each in self._together if each._is_of(asked)]
             found = known[0] if known else Documents(self, asked, self._model, self._note)
             others = [each for each in self._together if each is not found]
             self._together = [*others[1 - TOGETHER :], found]
@@ -293,11 +305,105 @@ class Library:
         from longctx.core.api.reading import reading
 
         extended = None if append is None else _named(append)
-        with reading(self.path, self.let_go, self._model(how.get("model")), how) as work:
-            done = work.read(paths, name, replace, extended, units, on_progress)
-        document = self[done.name]
+        with reading(self.path, self._let_go, self._model(how.get("model")), how) as work:
+            done, folder = work.read(paths, name, replace, extended, units, on_progress)
+        document = self[folder]
         document.ingested = done
         return document
+
+    def ingest_each(
+        self,
+        *paths: str | os.PathLike[str],
+        replace: bool = False,
+        on_progress: "Callable[..., None] | None" = None,
+        on_done: "Callable[[Ingested | Failed], None] | None" = None,
+        result: "Each | None" = None,
+        **how: "Unpack[Reading]",
+    ) -> "Each":
+        """Makes a document of every file, named after its path, and goes on past failures.
+
+        Args:
+            paths, replace, how: as of `ingest`.
+            on_progress: gets a `Progress` after every chunk, and the name as `document`.
+            on_done: gets what became of each file.
+            result: is filled as files are done, so that it can be used if that is interrupted.
+
+        Raises:
+            LongctxError: as `ingest`, where it would fail for every file.
+        """
+        from longctx.core.api.reading import reading
+
+        with reading(self.path, self._let_go, self._model(how.get("model")), how) as work:
+            return work.each(paths, replace, on_progress, on_done, result)
+
+    def follow(
+        self,
+        *paths: str | os.PathLike[str],
+        name: str | None = None,
+        as_wanted: bool = False,
+        on_progress: "Callable[[Progress], None] | None" = None,
+        on_step: "Callable[[Ingested], None] | None" = None,
+        on_wait: Callable[[Exception], None] | None = None,
+        on_empty: Callable[[Path], None] | None = None,
+        **how: "Unpack[Reading]",
+    ) -> "Ingested":
+        """Reads files, and then what is added to the last one, until Ctrl-C.
+
+        Args:
+            paths, name, on_progress, how: as of `ingest`.
+            as_wanted: a document that is there must have been read as `how` says.
+            on_step: gets what the document holds, at first and after each time that it has grown.
+            on_wait: gets the reason while it waits for readers of the document.
+            on_empty: gets the last file, if it is empty yet.
+
+        Raises:
+            LongctxError: as `ingest`; or the file was rewritten, cut or moved.
+        """
+        from longctx.core.api.reading import reading
+
+        with reading(self.path, self._let_go, self._model(how.get("model")), how) as work:
+            hears = {"done": on_step, "waits": on_wait, "empty": on_empty}
+            return work.follow(paths, name, as_wanted, progress=on_progress, **hears)
+
+    def plan(
+        self,
+        *paths: str | os.PathLike[str],
+        name: str | None = None,
+        replace: bool = False,
+        units: bool | None = None,
+        **how: "Unpack[Reading]",
+    ) -> "Estimate":
+        """What `ingest` would need: tokens, disk, memory and time; nothing is stored.
+
+        Raises:
+            LongctxError: as `ingest`.
+        """
+        from longctx.core.api.reading import reading
+
+        with reading(self.path, self._let_go, self._model(how.get("model")), how) as work:
+            return work.plan(paths, name, replace, units)
+
+    def standing(
+        self,
+        *paths: str | os.PathLike[str],
+        name: str | None = None,
+        append: str | Document | None = None,
+        partial: bool = False,
+    ) -> Document | None:
+        """The document that `ingest` of these would go on with, or find in its way; None: none.
+
+        Args:
+            paths, name, append: as of `ingest`.
+            partial: an unfinished one counts too.
+
+        Raises:
+            NotFound: there is no document to append to.
+        """
+        from longctx.core.api.reading import standing
+
+        extended = None if append is None else _named(append)
+        found = standing(self.path, [*map(os.fspath, paths)], name, extended, partial)
+        return found and self.document(found.folder, partial)
 
     def remove(self, *names: str | Document) -> None:
         """Deletes documents, finished or not; none, unless all are there and not in use elsewhere.
@@ -306,27 +412,39 @@ class Library:
             NotFound: there is none of a name.
             Locked: another process uses or writes one.
         """
-        store = self.store()
+        store = self._store()
         folders = [store.folder_named(_named(name)) for name in names]
-        self.let_go(folders)
+        self._let_go(folders)
         store.remove(*folders)
 
-    def default(self) -> str:
+    def folder_named(self, name: str) -> str:
+        """The name of the folder of the document that is meant; it may be half deleted.
+
+        Args:
+            name: as of `library[name]`.
+
+        Raises:
+            NotFound: there is none.
+            UsageError: several documents are meant.
+        """
+        return self._store().folder_named(name)
+
+    def _default(self) -> str:
         """The folder's name of the document that is asked where none is named; empty: none."""
         with suppress(NotFound):
-            return self.store().latest()
+            return self._store().latest()
         return ""
 
     def summaries(self) -> list[dict[str, Any]]:
         """The documents as `longctx list --json` lists them."""
-        default, told = self.default(), []
+        default, told = self._default(), []
         for document in self.documents():
             is_default = document.folder == default
             default = "" if is_default else default  # not a replacement that is still being read
             told.append({**document.summary(), "default": is_default})
         return told
 
-    def let_go(self, folders: Sequence[str]) -> None:
+    def _let_go(self, folders: Sequence[str]) -> None:
         """Closes documents, so that they can be replaced or deleted.
 
         Args:
@@ -336,8 +454,8 @@ class Library:
         with self._lock:
             documents = [key for key in self._documents if key[0] in gone]
             opened = [self._documents.pop(key) for key in documents]
-            together = [each for each in self._together if each.has(gone)]
-            self._together = [each for each in self._together if not each.has(gone)]
+            together = [each for each in self._together if each._has(gone)]
+            self._together = [each for each in self._together if not each._has(gone)]
         for each in (*opened, *together):
             each.close()
 
@@ -356,7 +474,7 @@ class Library:
         key = manifest.folder, manifest.status == "complete", partial
         with self._lock:
             known = self._documents.get(key)
-            if known is not None and known.is_of(manifest, saved_ns):
+            if known is not None and known._is_of(manifest, saved_ns):
                 return known
             made = Document(self, manifest, saved_ns, self._model, self._note, partial)
             self._documents[key] = made
@@ -365,7 +483,7 @@ class Library:
         return made
 
     def _folders(self) -> set[str]:
-        return {folder.name for folder in self.store().folders()}
+        return {folder.name for folder in self._store().folders()}
 
 
 def _named(document: str | Document) -> str:

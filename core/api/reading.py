@@ -92,8 +92,12 @@ class Work:
         append: str | None = None,
         units: bool | None = None,
         on_progress: Callable[..., None] | None = None,
-    ) -> "Ingested":
-        """Reads into one document, new or appended to; see `Library.ingest`."""
+    ) -> "tuple[Ingested, str]":
+        """Reads into one document, new or appended to; see `Library.ingest`.
+
+        Returns:
+            What was done, and the folder's name of the document.
+        """
         files = self._checked(paths)
         if append is not None:
             if name is not None or replace_it or units:
@@ -112,7 +116,8 @@ class Work:
             from longctx.core.ingest.ingest import read
         with self._turn() as run:
             how = read if append is None else appended
-            return how(job, observer(run, progress=on_progress))
+            done = how(job, observer(run, progress=on_progress))
+        return done, append or Store.open(self.library).place_for(job.called)[0]
 
     def each(
         self,

@@ -1,6 +1,5 @@
 """What a document knows of the library that it is in; `Library` is one."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -16,14 +15,10 @@ class Shelf(Protocol):
 
     path: Path
 
-    def store(self) -> Store:
+    def _store(self) -> Store:
         """What is on disk."""
         ...
 
-    def default(self) -> str:
+    def _default(self) -> str:
         """The folder's name of the document that is asked where none is named; empty: none."""
-        ...
-
-    def let_go(self, folders: Sequence[str]) -> None:
-        """Closes documents."""
         ...

@@ -86,6 +86,20 @@ class Progress:
     kept: int
     time_ms: int
 
+    @property
+    def tokens_per_s(self) -> float:
+        """The speed of this run."""
+        read = self.processed - self.cache
+        return self.tokens * read / max(self.processed, 1) / (max(self.time_ms, 1) / 1000)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left; None where nothing says how long it takes."""
+        read = self.processed - self.cache
+        if self.total is None or not read:
+            return None
+        return max(self.time_ms, 1) / 1000 * (self.total - self.processed) / read
+
 
 @dataclass(frozen=True)
 class Ingested:

@@ -18,6 +18,7 @@ from xxhash import xxh3_128_hexdigest
 from longctx.cli import list as list_command
 from longctx.cli import render
 from longctx.cli import show as show_command
+from longctx.core.api.told import details, summary
 from longctx.core.common.errors import LongctxError, StateMismatch
 from longctx.core.engine.choice import recorded
 from longctx.core.ingest.ingest import ingest
@@ -108,8 +109,9 @@ def require_sound(library: Path) -> None:
     with redirect_stdout(out), redirect_stderr(err):
         list_command.run(library=library, json=False)
         list_command.run(library=library, json=True)
-        render.print_json(show_command._details(manifest, list_command.summary(manifest)))
-        render.facts(show_command._facts(manifest, list_command.summary(manifest)))
+        told = details(manifest, summary(manifest))
+        render.print_json(told)
+        render.facts(show_command.facts(manifest.folder, told))
     assert recorded(manifest)
     assert "\x1b" not in out.getvalue()
 

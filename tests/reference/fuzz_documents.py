@@ -26,11 +26,11 @@ import numpy as np
 from fuzz_running import refused_at_most, require_told
 from xxhash import xxh3_128_hexdigest
 
-from longctx.cli import list as list_command
 from longctx.cli import render
 from longctx.cli import show as show_command
 from longctx.cli.searching import Search
 from longctx.cli.words_alone import Opened
+from longctx.core.api.told import details, summary
 from longctx.core.common.errors import StateMismatch
 from longctx.core.retrieve.unit_table import Units
 from longctx.core.retrieve.word_tables import count_tables, read_table
@@ -644,10 +644,10 @@ def told(manifest: Manifest) -> None:
     from longctx.core.engine.choice import recorded
 
     assert recorded(manifest)
-    told_of = list_command.summary(manifest)
-    details = json.dumps(show_command._details(manifest, told_of), allow_nan=False)
-    assert "\x1b" not in details
-    assert all(isinstance(value, str) for _, value in show_command._facts(manifest, told_of))
+    told_of = details(manifest, summary(manifest))
+    assert "\x1b" not in json.dumps(told_of, allow_nan=False)
+    facts = show_command.facts(manifest.folder, told_of)
+    assert all(isinstance(value, str) for _, value in facts)
     render.one_line(manifest.name)
 
 
@@ -655,7 +655,7 @@ def listed(library: Path) -> None:
     """What `list` tells of a library; it lists all, whatever is wrong with one."""
     documents = Library.open(library).documents()
     assert {"book", "kept", "begun"} <= {manifest.name for manifest in documents}
-    json.dumps([list_command.summary(manifest) for manifest in documents], allow_nan=False)
+    json.dumps([summary(manifest) for manifest in documents], allow_nan=False)
 
 
 def opened(folder: Path, rng: random.Random) -> None:

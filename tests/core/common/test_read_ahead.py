@@ -150,7 +150,7 @@ def test_choosing_a_document_waits_for_no_model_library(library):
         "import sys; import longctx;"
         "from longctx.core.model.files import local_weights;"
         "library = longctx.Library(sys.argv[1]);"
-        "document = library.store().document(library.document().folder);"
+        "document = library._store().document(library.document().folder);"
         "assert len(document.read_whole()) == 2 and local_weights('tiny');"
         "assert not {'torch', 'transformers', 'numpy'} & {*sys.modules}"
     )

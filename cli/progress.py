@@ -149,10 +149,7 @@ def step(
 
 def so_far(state: "Progress", document: str = "") -> str:
     """Tokens read, speed and time left; and the document, if there are several."""
-    seconds = max(state.time_ms, 1) / 1000
-    read = state.processed - state.cache
-    rate = state.tokens * read / max(state.processed, 1) / seconds  # of this run
-    parts = [f"{state.tokens:,} tokens", f"{rate:,.0f} tokens/s"]
+    parts = [f"{state.tokens:,} tokens", f"{state.tokens_per_s:,.0f} tokens/s"]
     if left := _left(state):
         parts.append(left)
     return (f"{document}: " if document else "") + ", ".join(parts)
@@ -160,11 +157,7 @@ def so_far(state: "Progress", document: str = "") -> str:
 
 def _left(state: "Progress") -> str:
     """The time left of a reading; empty where nothing says how long it takes."""
-    read = state.processed - state.cache
-    if state.total is None or not read:
-        return ""
-    seconds = max(state.time_ms, 1) / 1000
-    return f"{duration(seconds * (state.total - state.processed) / read)} left"
+    return "" if state.left_s is None else f"{duration(state.left_s)} left"
 
 
 # --- the progress of a copy or a check ---

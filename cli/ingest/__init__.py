@@ -5,18 +5,10 @@ from typing import Annotated
 
 import typer
 
-from longctx.cli import completion, options, progress
+from longctx.cli import completion, interface, options, progress
 from longctx.cli.ingest import observe, results
-from longctx.cli.ingest.job import (
-    dtype_wanted,
-    model_wanted,
-    require_fit,
-    says_how_to_read,
-    understood,
-)
+from longctx.cli.ingest.given import require_fit, says_how_to_read, understood
 from longctx.cli.ingest.stop import stoppable
-from longctx.cli.loading import make_setup
-from longctx.cli.settings import library_path
 
 EXAMPLES = """\
   longctx ingest book.txt
@@ -147,37 +139,23 @@ def run(
     converted. For folders that change, see --units.
     """
     require_fit(ctx, paths)
-    # Quick checks come first; torch is not imported before `make_setup`.
-    with stoppable(json) as stop:
-        folder, fields = library_path(library), understood(ctx.params)
-        setup = make_setup(
-            model=model_wanted(ctx, folder),
-            profile=profile,
-            method=method,
-            keep_kv=keep_kv,
-            kv_dtype=kv_dtype,
-            device=device,
-            dtype=dtype_wanted(ctx, folder),
-            threads=threads,
-        )
-        from longctx.core.ingest import append as appending
-        from longctx.core.ingest import ingest, plan
-        from longctx.core.ingest.job import Job
-        from longctx.core.store.library import Library
-
-        if append:
-            name = Library.open(folder).folder_named(append)
-        job = Job(folder, setup=setup, name=name, replace=replace, **fields)
-        if shared and not dry_run:
-            Library.open(folder, create=True, shared=True)
+    where = {"device": device, "dtype": dtype, "threads": threads}
+    choices = {"profile": profile, "method": method, **where}
+    with stoppable(json) as stop, interface.opened(library, model, **choices) as opened:
+        how = understood(ctx, opened)
+        into = {"name": name, "replace": replace, "units": units or None}
         if dry_run:
             with progress.status("measuring"):
-                show = partial(results.show_plan, plan.plan(job))
+                planned = opened.plan(*paths, **into, **how)
+            show = partial(results.show_plan, planned)
         elif each:
-            show = partial(results.show_many, observe.read_each(job, stop, json))
+            many = observe.read_each(opened, paths, stop, json, replace=replace, **how)
+            show = partial(results.show_many, many)
         elif follow:
-            show = partial(results.show, observe.follow(job, stop, says_how_to_read(ctx)))
+            wanted = says_how_to_read(ctx)
+            done = observe.follow(opened, paths, stop, name=name, as_wanted=wanted, **how)
+            show = partial(results.show, done)
         else:
-            how = appending.append if append else ingest.read
-            show = partial(results.show, observe.read(how, job, stop))
+            done = observe.read(opened, paths, stop, append=append, **into, **how)
+            show = partial(results.show, done)
     show(json)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
         UnreadableInput,
         UsageError,
     )
-    from longctx.core.ingest.ingest import Ingested, Progress
+    from longctx.core.ingest.ingest import Ingested
+    from longctx.core.ingest.job import Progress
 
 _ERRORS = "longctx.core.common.errors"
 _PLACES = {
@@ -48,7 +49,7 @@ _PLACES = {
     "Model": "longctx.core.api.model",
     "NotFound": _ERRORS,
     "Passage": "longctx.core.ask.place",
-    "Progress": "longctx.core.ingest.ingest",
+    "Progress": "longctx.core.ingest.job",
     "StateMismatch": _ERRORS,
     "UnreadableInput": _ERRORS,
     "UsageError": _ERRORS,

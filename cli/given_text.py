@@ -25,7 +25,7 @@ from longctx.core.common.errors import NotFound, UsageError
 if TYPE_CHECKING:
     from longctx.core.api.document import Document
     from longctx.core.api.library import Library
-    from longctx.core.ingest.ingest import Progress
+    from longctx.core.ingest.job import Progress
 
 STANDARD_INPUT = "-"
 PREFIX = "longctx-text-"  # of a folder among the system's temporary ones

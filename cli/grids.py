@@ -12,7 +12,7 @@ from longctx.cli.run import Form, current
 from longctx.cli.text import one_line
 
 if TYPE_CHECKING:
-    from longctx.core.ingest.ingest import Progress
+    from longctx.core.ingest.job import Progress
 
 
 class Grid:

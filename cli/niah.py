@@ -13,7 +13,7 @@ from longctx.cli.measuring import option
 from longctx.core.api.defaults import usual_model
 
 if TYPE_CHECKING:
-    from longctx.core.ingest.ingest import Progress
+    from longctx.core.ingest.job import Progress
     from longctx.core.measure.niah.laying import Plan
     from longctx.core.measure.niah.needle_test import NeedleTest, NeedleWatch
     from longctx.core.measure.niah.report import NeedleReport, Trial

@@ -18,7 +18,7 @@ from longctx.cli.run import Form, current
 from longctx.cli.text import clean, duration, one_line, size
 
 if TYPE_CHECKING:
-    from longctx.core.ingest.ingest import Progress
+    from longctx.core.ingest.job import Progress
 
 PLAIN_EVERY_MS = 30_000
 NARROW = 80  # columns of a terminal under which a bar says only the share and the time left

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from longctx.core.ingest.ingest import Progress
+    from longctx.core.ingest.job import Progress
 
 EVERY_MS = 200
 

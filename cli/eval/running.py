@@ -10,7 +10,7 @@ from longctx.cli import progress, render
 
 if TYPE_CHECKING:
     from longctx.core.engine.choice import Setup
-    from longctx.core.ingest.ingest import Progress
+    from longctx.core.ingest.job import Progress
     from longctx.core.measure.case import Task
     from longctx.core.measure.eval.evaluation import Evaluation, Watch
     from longctx.core.measure.eval.summary import Cell

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from longctx.core.api.passages import Findings
     from longctx.core.api.reading import Reading
     from longctx.core.ask.answer import Answer
-    from longctx.core.ingest.ingest import Ingested, Progress
+    from longctx.core.ingest.ingest import Ingested
+    from longctx.core.ingest.job import Progress
     from longctx.core.ingest.many import Each, Failed
     from longctx.core.ingest.plan import Estimate
     from longctx.core.store.manifest import Manifest

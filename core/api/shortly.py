@@ -9,7 +9,7 @@ from longctx.core.api.library import Library
 
 if TYPE_CHECKING:
     from longctx.core.api.reading import Reading
-    from longctx.core.ingest.ingest import Progress
+    from longctx.core.ingest.job import Progress
 
 
 def ingest(

@@ -31,7 +31,7 @@ from longctx.core.engine.window import room
 from longctx.core.ingest.append_points import Boundaries
 from longctx.core.ingest.checkpoints import Cadence, Checkpoints
 from longctx.core.ingest.identity import CannotGoOn
-from longctx.core.ingest.job import NOBODY, Job, Observer
+from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
 from longctx.core.ingest.reading import SourceReading, Unit
 from longctx.core.ingest.resume import as_begun, difference, header, is_unchanged, standing
 from longctx.core.ingest.units import BY_SOURCE, gone, kept_units, require_by_source
@@ -64,41 +64,6 @@ OUT_OF_MEMORY = (
     "What was read until the last checkpoint, if there was one, is kept. Read with a profile of a "
     "smaller chunk or budget; --dry-run measures beforehand."
 )
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The progress of an ingest.
-
-    Attributes:
-        total: bytes of all sources; None if unknown, as for a stream.
-        cache: bytes taken over from an earlier run.
-        processed: bytes read so far.
-        tokens: document tokens so far.
-        kept: tokens that the last checkpoint holds.
-        time_ms: time since the reading began.
-    """
-
-    total: int | None
-    cache: int
-    processed: int
-    tokens: int
-    kept: int
-    time_ms: int
-
-    @property
-    def tokens_per_s(self) -> float:
-        """The speed of this run."""
-        read = self.processed - self.cache
-        return self.tokens * read / max(self.processed, 1) / (max(self.time_ms, 1) / 1000)
-
-    @property
-    def left_s(self) -> float | None:
-        """Seconds left; None where nothing says how long it takes."""
-        read = self.processed - self.cache
-        if self.total is None or not read:
-            return None
-        return max(self.time_ms, 1) / 1000 * (self.total - self.processed) / read
 
 
 @dataclass(frozen=True)

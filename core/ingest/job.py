@@ -51,6 +51,41 @@ class Job:
         return called_after(self.paths[0]) if self.name is None else require_name(self.name)
 
 
+@dataclass(frozen=True)
+class Progress:
+    """The progress of an ingest.
+
+    Attributes:
+        total: bytes of all sources; None if unknown, as for a stream.
+        cache: bytes taken over from an earlier run.
+        processed: bytes read so far.
+        tokens: document tokens so far.
+        kept: tokens that the last checkpoint holds.
+        time_ms: time since the reading began.
+    """
+
+    total: int | None
+    cache: int
+    processed: int
+    tokens: int
+    kept: int
+    time_ms: int
+
+    @property
+    def tokens_per_s(self) -> float:
+        """The speed of this run."""
+        read = self.processed - self.cache
+        return self.tokens * read / max(self.processed, 1) / (max(self.time_ms, 1) / 1000)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left; None where nothing says how long it takes."""
+        read = self.processed - self.cache
+        if self.total is None or not read:
+            return None
+        return max(self.time_ms, 1) / 1000 * (self.total - self.processed) / read
+
+
 def _nobody(*told: object, **named: object) -> None:
     """Ignores everything."""
 

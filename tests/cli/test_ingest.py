@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from longctx.cli import progress
-from longctx.core.ingest.ingest import Progress
+from longctx.core.ingest.job import Progress
 from longctx.core.ingest.plan import Estimate
 
 TEXT = "the keeper wrote in his book that a boat came home at dawn\n" * 20

@@ -16,7 +16,7 @@ from dataclasses import asdict
 import pytest
 
 from longctx.cli import interrupt
-from longctx.core.ingest.ingest import Progress
+from longctx.core.ingest.job import Progress
 
 BUSY = """
 import hashlib, signal, sys
@@ -135,11 +135,10 @@ def test_in_another_thread_it_does_nothing():
     assert done == [threading.active_count() + 1]
 
 
-# The class itself, which takes seconds to import, stays here.
 PROGRESS = asdict(Progress(total=100, cache=0, processed=10, tokens=5, kept=4, time_ms=1000))
 DRAWING = """
 import functools, hashlib, signal
-from types import SimpleNamespace
+from longctx.core.ingest.job import Progress
 from longctx.cli import progress, run
 from longctx.cli.ingest import stop as ingest_stop
 from longctx.cli.ingest.stop import stoppable
@@ -148,7 +147,7 @@ ingest_stop.within = functools.partial(ingest_stop.within, grace=0.5)
 {first}
 with stoppable({json}) as stop, progress.reading() as show:
     for told in (stop.note, show):
-        told(SimpleNamespace(**{progress}))
+        told(Progress(**{progress}))
     print("ready", flush=True)
     {work}
 """

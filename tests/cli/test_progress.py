@@ -9,7 +9,7 @@ import pytest
 from longctx.cli import grids, progress, run
 from longctx.cli.progress_lines import EVERY_MS, Lines, every
 from longctx.cli.run import Form, Run
-from longctx.core.ingest.ingest import Progress
+from longctx.core.ingest.job import Progress
 
 FIELDS = {"schema_version", "progress", "what", "unit", "total", "cache", "processed", "time_ms"}
 
@@ -226,6 +226,6 @@ def test_nothing_is_drawn_where_another_form_is_wanted(monkeypatch, form):
     monkeypatch.setenv("TERM", "xterm")
     run.start(Run(progress=form))
     with progress.status("waiting"), grids.live_grid("depth", ["1k"], ["0%"]) as grid:
-        grid.read("x", SimpleNamespace(**vars(Progress(10, 0, 5, 3, 0, 31_000))))
+        grid.read("x", Progress(10, 0, 5, 3, 0, 31_000))
     run.start(Run())
     assert "\x1b" not in terminal.text

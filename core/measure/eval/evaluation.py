@@ -14,7 +14,8 @@ from longctx.core.common.regular_files import read_regular
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import Engine
 from longctx.core.engine.staying import weights_stay
-from longctx.core.ingest.ingest import Ingested, Progress
+from longctx.core.ingest.ingest import Ingested
+from longctx.core.ingest.job import Progress
 from longctx.core.measure.case import Case, Task
 from longctx.core.measure.journal import Journal, Record
 from longctx.core.measure.runner import How, ask, of_asking, of_model, opened

@@ -14,7 +14,7 @@ EXAMPLES = """\
   longctx ingest book.txt
   longctx ingest part1.txt part2.pdf --name novel
   longctx ingest src/ "docs/**/*.md" --name project
-  longctx ingest src/ --name code --units
+  longctx ingest src/ --name code
   longctx ingest letters/ --each
   zcat log.gz | longctx ingest - --name log
   longctx ingest book.txt --model ~/models/Qwen2.5-7B --dry-run
@@ -71,13 +71,14 @@ def run(
         ),
     ] = False,
     units: Annotated[
-        bool,
+        bool | None,
         options.flag(
-            "--units",
+            "--units/--no-units",
             "Read each file by itself, as if no other came before it: the same command then reads "
-            "only what is new or changed, and drops what is gone; off by default, kept once used.",
+            "only what is new or changed, and drops what is gone; by default where a PATH is a "
+            "folder, and as the document was read.",
         ),
-    ] = False,
+    ] = None,
     hidden: options.Hidden = False,
     no_ignore: options.NoIgnore = False,
     raw: options.Raw = False,
@@ -136,14 +137,14 @@ def run(
     A document can be asked while it is appended to: it stays as it was until the longer one is
     whole. New text is read with the document's own settings and number format. A source that
     changed in any way but growing is refused, and so is a changed one that was unpacked or
-    converted. For folders that change, see --units.
+    converted. Of a folder that changed, the same command reads what is new (see --units).
     """
     require_fit(ctx, paths)
     where = {"device": device, "dtype": dtype, "threads": threads}
     choices = {"profile": profile, "method": method, **where}
     with stoppable(json) as stop, interface.opened(library, model, **choices) as opened:
         how = understood(ctx, opened)
-        into = {"name": name, "replace": replace, "units": units or None}
+        into = {"name": name, "replace": replace, "units": units}
         if dry_run:
             with progress.status("measuring"):
                 planned = opened.plan(*paths, **into, **how)

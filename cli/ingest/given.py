@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 TYPED = "COMMANDLINE"  # the origin of a value typed for this run
 READ_AS = ("method", "profile", "keep_kv", "kv_dtype")  # an existing document records these
-ANEW = ("each", "replace", "dry_run", "units")  # never used to extend a document
+ANEW = ("each", "replace", "dry_run")  # never used to extend a document
 
 
 def require_fit(ctx: typer.Context, paths: list[str]) -> None:
@@ -24,13 +24,13 @@ def require_fit(ctx: typer.Context, paths: list[str]) -> None:
     given = ctx.params
     if given["append"]:
         why = "a document that becomes longer is read on as it was begun"
-        _refuse(_typed(ctx, "name", *ANEW, *READ_AS), "--append", why)
+        _refuse(_typed(ctx, "name", "units", *ANEW, *READ_AS), "--append", why)
     if given["follow"]:
-        _refuse(_typed(ctx, *ANEW), "--follow")
+        _refuse([*_typed(ctx, *ANEW), *(["units"] if given["units"] else [])], "--follow")
         if paths[-1] == "-":
             raise UsageError("cannot follow standard input", "", "Name a file last.")
-    if given["each"]:
-        _refuse(_typed(ctx, "units"), "--each", "every file is a document by itself already")
+    if given["each"] and given["units"]:
+        _refuse(["units"], "--each", "every file is a document by itself already")
     if given["each"] and (given["name"] or given["dry_run"]):
         named = given["name"]
         raise UsageError(

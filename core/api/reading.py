@@ -100,7 +100,7 @@ class Work:
         """
         files = self._checked(paths)
         if append is not None:
-            if name is not None or replace_it or units:
+            if name is not None or replace_it or units is not None:
                 raise UsageError(
                     "cannot append under another name or in another way",
                     "a document that becomes longer is read on as it was begun",

@@ -3,6 +3,7 @@
 The state is reopened at its boundary, in a copy beside it that shares its files, and reading
 continues there: the result has the bytes of one reading of everything, and replaces the document
 when it is complete. What the document already has is taken from it, not from the sources' files.
+A document whose sources were read one by one continues at its end, with further ones.
 Nothing here depends on the method.
 """
 
@@ -10,23 +11,31 @@ from typing import Any
 
 from xxhash import xxh3_128_hexdigest
 
-from longctx.core.common import pasting
 from longctx.core.common.device import dtype_name
 from longctx.core.common.errors import StateMismatch, UsageError
 from longctx.core.engine.disk import expected_in_room
 from longctx.core.engine.setup import Engine
-from longctx.core.ingest.append_plan import More, anew, more_of, sources_before, still_changed
+from longctx.core.ingest.append_plan import (
+    More,
+    anew,
+    end_of,
+    further_units,
+    more_of,
+    sources_before,
+    still_changed,
+)
 from longctx.core.ingest.append_sources import Start, encoding_stays, start_before
 from longctx.core.ingest.identity import KEPT, CannotGoOn, begun_with, in_order, now_of
 from longctx.core.ingest.ingest import Ingested, as_it_was, read_in
 from longctx.core.ingest.job import NOBODY, Job, Observer
 from longctx.core.ingest.resume import engine_for, read_in_dtype
+from longctx.core.ingest.units import BY_SOURCE
 from longctx.core.sources.find import check, open_sources
 from longctx.core.sources.reader import Source
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import UNITS, Manifest
+from longctx.core.store.manifest import Manifest
 from longctx.core.store.reopening import Longer
 from longctx.core.store.writer import Writer
 from longctx.core.tokens.tokens import TokenStream
@@ -47,8 +56,8 @@ def append(job: Job, observer: Observer = NOBODY) -> Ingested:
         observer: hears about progress.
 
     Raises:
-        UsageError: a file is missing, has changed other than by growing, or is in the document
-            but not at its end; the document's sources were read one by one; or the number format
+        UsageError: a file is missing, has changed other than by growing (at all, where sources
+            are read one by one), or is in the document but not at its end; or the number format
             is not the document's.
         NotFound: no such library or document.
         Locked: another process writes it, or reads it for too long.
@@ -59,11 +68,12 @@ def append(job: Job, observer: Observer = NOBODY) -> Ingested:
     check(job.paths, job.rules)  # a missing file is reported before anything is locked
     with store.longer(name) as longer:
         document = longer.document
-        _require_one_text(document.manifest)
-        more = more_of(document, open_sources(job.paths, job.rules))
+        by_source = document.manifest.units == BY_SOURCE
+        find = further_units if by_source else more_of
+        more = find(document, open_sources(job.paths, job.rules))
         if not more.bytes and not more.new:
             return as_it_was(document)
-        boundary = _boundary(document)
+        boundary = end_of(document) if by_source else _boundary(document)
         engine = job.engine or engine_for(document, job.setup)
         sizes, before = more.sizes(), document.manifest.tokens
         expected = expected_in_room(
@@ -100,26 +110,13 @@ def _boundary(document: Document) -> Boundary:
     return boundary
 
 
-def _require_one_text(manifest: Manifest) -> None:
-    """Refuses a document whose sources were read one by one.
-
-    Raises:
-        UsageError: says how such a document becomes longer.
-    """
-    if manifest.units != UNITS[0]:
-        raise UsageError(
-            f"cannot append to '{manifest.name}'",
-            "each of its files was read by itself (--units)",
-            "Name all that it is to have, and only what is new or changed is read: "
-            f"longctx ingest PATH... {pasting.option('--name', manifest.name)}",
-        )
-
-
 def _start(more: More, boundary: Boundary, stream: TokenStream) -> tuple[int, Start]:
     """The source that the boundary is in, and where to start reading it again."""
     document = more.document
     if not boundary.tokens:
         return 0, Start()
+    if document.manifest.units == BY_SOURCE:
+        return len(document.manifest.sources), Start()
     number = document.source_of(boundary.tokens)
     last = len(document.manifest.sources) - 1
     if number == last and more.file and not encoding_stays(document, number, more.file):
@@ -142,7 +139,7 @@ def _writer(
     """
     manifest = longer.document.manifest
     header = {"recorded": engine.recorded()}
-    kept = ("model", "method", "options", "profile", "title")
+    kept = ("model", "method", "options", "profile", "title", "units")
     header |= {part: getattr(manifest, part) for part in kept}
     if longer.begun:
         _require_append(longer.begun.manifest)
@@ -152,7 +149,8 @@ def _writer(
                 return longer.go_on(header)
             except StateMismatch:
                 pass  # it would only save work
-    kept = sources_before(more, boundary.tokens)
+    whole = manifest.units == BY_SOURCE
+    kept = manifest.sources if whole else sources_before(more, boundary.tokens)
     order = in_order(manifest)
     ends = order.index(len(kept) - 1) if kept else -1
     report = {

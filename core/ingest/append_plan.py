@@ -12,6 +12,7 @@ from longctx.core.common.errors import UsageError
 from longctx.core.ingest.append_sources import LeftOut, Start, StoredSource, hash_of, header_of
 from longctx.core.ingest.identity import KEPT, Entry, in_order, left_out_now, place_of
 from longctx.core.sources.reader import Source
+from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Manifest, SourceRecord
 from longctx.core.store.sameness import Now, compare
@@ -114,6 +115,40 @@ def more_of(document: Document, given: list[Source]) -> More:
     grown = _grown(document, source)
     name = last.name if source.file == last.path else source.name
     return More(document, source.path if grown else None, name if grown else None, grown, new)
+
+
+def further_units(document: Document, given: list[Source]) -> More:
+    """Those of the given sources that a document does not have whose sources were read one by one.
+
+    Raises:
+        UsageError: a source is in the document, and has changed.
+    """
+    manifest, new = document.manifest, []
+    entries = {place_of(manifest, entry): entry for entry in in_order(manifest)}
+    for source in given:
+        entry = entries.get((source.file, source.part)) if source.file else None
+        if entry is None:
+            new.append(source)
+        elif not isinstance(entry, int):
+            new += [] if left_out_now(entry) is Now.SAME else [source]
+        elif not _is_same(manifest.sources[entry], source):
+            why = f"'{source.name}' is in it and has changed, and each of its files is read whole"
+            raise _refused(document, why, _by_file(manifest))
+    return More(document, None, None, 0, new)
+
+
+def _by_file(manifest: Manifest) -> str:
+    return (
+        "Name all that it is to have, and only what is new or changed is read: longctx ingest "
+        f"PATH... {pasting.option('--name', manifest.name)}. To go on with files as they grow, read them as one text: --replace "
+        "--no-units."
+    )
+
+
+def end_of(document: Document) -> Boundary:
+    """Where a document whose sources were read one by one goes on: nothing before it matters."""
+    manifest = document.manifest
+    return Boundary(manifest.tokens, {}, manifest.report.get("forced_splits", 0))
 
 
 def _are(manifest: Manifest, entries: list[Entry], given: list[Source]) -> bool:

@@ -19,11 +19,13 @@ from longctx.core.ingest.append import append
 from longctx.core.ingest.ingest import Ingested, read
 from longctx.core.ingest.job import NOBODY, Job, Observer
 from longctx.core.ingest.resume import engine_for, read_in_dtype, read_otherwise
+from longctx.core.ingest.units import BY_SOURCE
 from longctx.core.sources.find import open_sources
 from longctx.core.sources.naming import kind_of, layers
 from longctx.core.sources.rules import Rules
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
+from longctx.core.store.manifest import Manifest
 
 POLL = 1.0  # seconds between two checks of the file
 PAUSE = 10.0  # seconds after which even less than a chunk is read
@@ -51,7 +53,8 @@ def follow(
 
     Raises:
         as `read` and `append`; also where the file was rewritten, cut or rotated.
-        UsageError: an existing document was read in another way, and `as_wanted` is true.
+        UsageError: an existing document was read in another way, and `as_wanted` is true; or
+            its files were read one by one.
     """
     file = Path(job.paths[-1])
     _require_plain(job.paths[-1], job.rules)
@@ -59,7 +62,7 @@ def follow(
     document, engine = _begin(store, name, job.setup, as_wanted)
     if not _ends_with(document, file):
         _wait_for_bytes(file, observer, wait)
-    job = replace(job, name=name, replace=False, engine=engine)
+    job = replace(job, name=name, replace=False, engine=engine, units=False)
     if document:
         done = append(job, observer)
     else:
@@ -120,10 +123,21 @@ def _begin(
         document = store.document(name)
     except NotFound:
         return None, prepare(setup)
+    _require_one_text(document.manifest)
     engine = engine_for(document, setup)
     if as_wanted:
         _require_read_as(document, setup)
     return document, engine
+
+
+def _require_one_text(manifest: Manifest) -> None:
+    """UsageError where a file of a document is read whole when it has changed."""
+    if manifest.units == BY_SOURCE:
+        raise UsageError(
+            f"cannot follow for '{manifest.name}'",
+            "each of its files was read by itself, and is read whole when it has grown",
+            "Give another --name. Or read it as one text first, with ingest --replace --no-units.",
+        )
 
 
 def _engine_now(document: Document, engine: Engine, setup: Setup) -> Engine:

@@ -33,8 +33,15 @@ from longctx.core.ingest.checkpoints import Cadence, Checkpoints
 from longctx.core.ingest.identity import CannotGoOn
 from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
 from longctx.core.ingest.reading import SourceReading, Unit
-from longctx.core.ingest.resume import as_begun, difference, header, is_unchanged, standing
-from longctx.core.ingest.units import BY_SOURCE, gone, kept_units, require_by_source
+from longctx.core.ingest.resume import (
+    as_begun,
+    begun_of,
+    difference,
+    header,
+    is_unchanged,
+    standing,
+)
+from longctx.core.ingest.units import BY_SOURCE, gone, kept_units, units_for
 from longctx.core.ingest.update import (
     as_opened,
     engine_to_update,
@@ -49,7 +56,6 @@ from longctx.core.store.behind import WriterBehind, to_host
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import UNITS
 from longctx.core.store.space import require_size
 from longctx.core.store.writer import Writer
 from longctx.core.tokens.tokens import TokenStream
@@ -160,15 +166,15 @@ def read_sources(
     Args:
         called: the document's name.
     """
-    if job.units:
-        require_by_source(engine.method_name)
+    units_for(job, engine.method_name)  # refused before anything is made
     store = Library.open(job.library, create=True)
     name, title = store.place_for(called)
     settled = store.settle(name)
     known = standing(store, name) if settled or not job.replace else None
-    old = known if known and known.manifest.units == BY_SOURCE and not job.replace else None
+    before = None if job.replace else known.manifest if known else begun_of(store, name)
+    units = units_for(job, engine.method_name, before)
+    old = known if before and known and units == known.manifest.units == BY_SOURCE else None
     engine = engine_to_update(old, engine, job.setup) if old else engine
-    units = BY_SOURCE if old or job.units else UNITS[0]
     if known and is_unchanged(known, sources, engine, units):
         _log.info("%s is there already, of the same sources and settings", called)
         return as_it_was(known)

@@ -31,7 +31,8 @@ class Job:
         rules: what is read from folders and archives, and how.
         engine: the engine that `setup` gives, if already made.
         units: each source is read by itself, so that a later reading takes over what is unchanged;
-            a document that was read so stays so, unless it is replaced; None: as by default.
+            False: all sources are one text; None: as the document of this name was read or begun,
+            and for a new one each by itself where a path is a folder and the method can.
     """
 
     library: Path

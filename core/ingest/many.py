@@ -80,9 +80,10 @@ def read_each(job: Job, observer: Observer = NOBODY, result: Each | None = None)
     for name, source in named.items():
         source.header = ""  # the only source needs no header
         hears = replace(observer, progress=partial(observer.progress, document=name))
+        of_it = replace(job, paths=[str(source.path) if source.path else "-"])
         try:
             _look_into(source)
-            done = read_sources(job, hears, engine, [source], name)
+            done = read_sources(of_it, hears, engine, [source], name)
             result.documents.append(done)
             observer.done(done)
         except NotText as error:

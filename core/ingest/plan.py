@@ -18,7 +18,7 @@ from longctx.core.contracts.method import Growing
 from longctx.core.engine.disk import TOKEN_BYTES, holds, stored_token_bytes
 from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.job import Job
-from longctx.core.ingest.units import require_by_source
+from longctx.core.ingest.units import BY_SOURCE, units_for
 from longctx.core.retrieve.word_sizes import SAMPLE, word_bytes
 from longctx.core.sources.detect import NotText
 from longctx.core.sources.find import open_sources
@@ -81,13 +81,12 @@ def plan(job: Job) -> Estimate:
         UsageError, UnreadableInput, LongctxError: as `read`.
     """
     sources, engine = open_sources(job.paths, job.rules), job.engine or prepare(job.setup)
-    if job.units:
-        require_by_source(engine.method_name)
+    by_source = units_for(job, engine.method_name) == BY_SOURCE
     started = time.perf_counter()
     count = _Count(engine, sources)
     counted = time.perf_counter() - started
     trial = _Trial(engine, count.tokens, count.unsafe)
-    if job.units:
+    if by_source:
         # Each source had a snapshot of its own, and the rows are not made again.
         trial.snapshot_bytes, trial.kept_bytes = 0, trial.row_bytes
     row = TOKEN_BYTES + trial.row_bytes

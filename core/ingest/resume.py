@@ -111,15 +111,22 @@ def as_begun(
     store: Library, name: str, sources: list[Source], engine: Engine, units: str
 ) -> Engine:
     """The engine to resume a stopped reading: in its number format, unless one was named."""
-    try:
-        begun = Manifest.read(store.path / "unfinished" / name)
-    except StateMismatch:
+    begun = begun_of(store, name)
+    if begun is None:
         return engine
     own = read_in_dtype(begun)
     settled = engine.dtype_chosen or own == dtype_name(engine.dtype)
     if own is None or settled or difference(engine, sources, units, begun):
         return engine
     return told_dtype(replace(engine, dtype=DTYPES[own], _decoder=None))
+
+
+def begun_of(store: Library, name: str) -> Manifest | None:
+    """The manifest of a reading that was begun in folder `name`, if there is one."""
+    try:
+        return Manifest.read(store.path / "unfinished" / name)
+    except StateMismatch:
+        return None
 
 
 def told_dtype(engine: Engine) -> Engine:

@@ -5,6 +5,7 @@ depend on nothing else, so a new state of the document has those of unchanged so
 wherever they stand in it. Nothing here depends on the method.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import torch
 from longctx.core import methods
 from longctx.core.common.errors import UsageError
 from longctx.core.ingest.append_sources import header_of
+from longctx.core.ingest.job import Job
 from longctx.core.sources.reader import Source
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.document import Document
@@ -24,15 +26,35 @@ from longctx.core.tokens.tokens import RUN, TokenStream
 BY_SOURCE = UNITS[1]
 
 
-def require_by_source(method: str) -> None:
-    """Refuses a method with which sources cannot be read one by one.
+def units_for(job: Job, method: str, known: Manifest | None = None) -> str:
+    """What a job reads as one text, as a manifest says it.
+
+    Args:
+        job: whether it says so itself, and its paths.
+        method: the reader's.
+        known: the document of its name, or what was begun of one; None: there is neither.
 
     Raises:
-        UsageError: names those that can.
+        UsageError: its sources are to be read one by one, and the method cannot.
     """
-    if methods.load(method).Method.capabilities.by_source:
+    if job.units:
+        _require_by_source(method)
+        return BY_SOURCE
+    if job.units is None and known:
+        return known.units
+    folder = job.units is None and any(os.path.isdir(path) for path in job.paths)
+    return BY_SOURCE if folder and _can_by_source(method) else UNITS[0]
+
+
+def _can_by_source(method: str) -> bool:
+    return methods.load(method).Method.capabilities.by_source
+
+
+def _require_by_source(method: str) -> None:
+    """Refuses a method with which sources cannot be read one by one; names those that can."""
+    if _can_by_source(method):
         return
-    able = [name for name in methods.names() if methods.load(name).Method.capabilities.by_source]
+    able = [name for name in methods.names() if _can_by_source(name)]
     raise UsageError(
         f"--units is not for the method {method!r}",
         "what it keeps of a source depends on the sources before it, or a question needs all of it",

@@ -6,12 +6,13 @@ that is not what is wanted is refused. Decides, and changes nothing.
 
 import os
 
-from longctx.core.common.errors import StateMismatch, UsageError
+from longctx.core.common.errors import UsageError
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import Engine
 from longctx.core.ingest.identity import begun_with, changed_since
 from longctx.core.ingest.job import Job
 from longctx.core.ingest.resume import (
+    begun_of,
     engine_for,
     other_reading,
     other_sources,
@@ -25,6 +26,11 @@ from longctx.core.store.library import Library
 from longctx.core.store.manifest import Manifest
 
 NAMED = 3  # changed sources that an error names
+_BY_FILE = (
+    "Add --replace to read it once more, file by file, or give another --name. Later runs then "
+    "read only what changed."
+)
+_AS_ONE = "Add --replace to read it once more as one text, or give another --name."
 
 
 def engine_to_update(document: Document, engine: Engine, setup: Setup) -> Engine:
@@ -71,8 +77,7 @@ def require_replaceable(
     what = f"the document '{manifest.name}' exists"
     if why := other_reading(engine, units, manifest):
         if units != manifest.units:
-            remedy = "Add --replace to read it once more, file by file, or give another --name."
-            raise UsageError(what, why, f"{remedy} Later runs then read only what changed.")
+            raise UsageError(what, why, _BY_FILE if units == BY_SOURCE else _AS_ONE)
         return
     if any(os.path.isdir(path) for path in job.paths):
         raise UsageError(
@@ -99,9 +104,8 @@ def is_outdated(store: Library, name: str, sources: list[Source], engine: Engine
 
     What that had read is dropped: only changed files are read again.
     """
-    try:
-        begun = Manifest.read(store.path / "unfinished" / name)
-    except StateMismatch:
+    begun = begun_of(store, name)
+    if begun is None:
         return False
     return not other_reading(engine, BY_SOURCE, begun) and bool(other_sources(sources, begun))
 

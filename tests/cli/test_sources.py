@@ -183,7 +183,7 @@ def test_the_model_sees_where_each_file_begins(reading, model_folder, tmp_path):
 
 def test_a_folder_again_is_unchanged_until_something_in_it_changes(reading, tmp_path):
     files = {"top/a.md": TEXT, "top/b.zip": zipped({"c": TEXT}), "top/x.png": b"\0"}
-    assert reading(files, "top").exit_code == 0
+    assert reading(files, "top", "--no-units").exit_code == 0
     os.utime(tmp_path / "top/b.zip", (1, 1))  # touched only
     assert "top: unchanged" in reading({}, "top").stdout
     for change in ({"top/b.zip": zipped({"c": TEXT * 2})}, {"top/x.png": TEXT}, {"top/new": TEXT}):
@@ -291,7 +291,7 @@ def test_dry_run_of_a_folder(reading, longctx):
 
 
 def test_a_folder_and_a_converted_file_behind_a_folder(reading, longctx, shown, tmp_path):
-    reading({"top/a.html": TEXT, "top/b.md": TEXT, "top/x.png": b"\0"}, "top")
+    reading({"top/a.html": TEXT, "top/b.md": TEXT, "top/x.png": b"\0"}, "top", "--no-units")
     put(tmp_path, {"more/c.pdf": pdf(WORDS), "d.jsonl": b'{"a": "b"}\n', "e.html": TEXT})
     result = longctx("ingest", "--append", "top", "more", "d.jsonl", "e.html", "--raw")
     assert (result.exit_code, result.stderr.count("left out: ")) == (0, 1)

@@ -1,4 +1,4 @@
-"""`ingest --units`: a folder that changes, as a person keeps it up to date."""
+"""A folder that changes, as a person keeps it up to date; `ingest --units` and `--no-units`."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def keep(longctx, model_options):
 
 
 def test_what_was_taken_over_and_what_is_gone_is_said(keep, longctx, code):
-    assert keep("--units").exit_code == 0
+    assert keep().exit_code == 0
     (code / "a.py").write_text(LINE * 5 + "zebra oil\n", "utf-8")
     (code / "b.py").unlink()
     result = keep()
@@ -44,7 +44,7 @@ def test_what_was_taken_over_and_what_is_gone_is_said(keep, longctx, code):
 
 
 def test_json(keep, code):
-    keep("--units")
+    keep()
     (code / "d.py").write_text(LINE, "utf-8")
     (code / "c.py").unlink()
     told = json.loads(keep("--json").stdout)
@@ -52,8 +52,8 @@ def test_json(keep, code):
     assert 0 < told["reused_tokens"] < told["tokens"]
 
 
-def test_without_it_a_changed_folder_says_that_it_exists(keep, code):
-    keep()
+def test_a_changed_folder_that_is_one_text_says_that_there_is_another_way(keep, code):
+    keep("--no-units")
     (code / "a.py").write_text(LINE, "utf-8")
     result = keep()
     assert (result.exit_code, result.stdout) == (2, "")
@@ -78,8 +78,27 @@ def test_what_it_does_not_go_with(longctx, args, why):
     assert why in result.stderr
 
 
+def test_a_further_file_is_a_further_unit(keep, longctx, code, model_options):
+    keep()
+    (code.parent / "more.py").write_text("zebra oil\n", "utf-8")
+    more = ("ingest", "--append", "code", "more.py", *model_options[:2])
+    result = longctx(*more)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "more.py:1" in longctx("find", "zebra oil", "--gather-by", "bm25").stdout
+    (code / "a.py").write_text("quagga\n", "utf-8")
+    result = longctx("ingest", "--append", "code", "code/a.py", *model_options[:2])
+    assert result.exit_code == 2
+    assert "--no-units" in result.stderr
+
+
+def test_files_and_an_option_say_one_text(longctx, code, model_options):
+    for name, *how in (("files", "code/a.py", "code/b.py"), ("folder", "code", "--no-units")):
+        assert longctx("ingest", *how, "--name", name, *model_options).exit_code == 0
+        assert json.loads(longctx("show", name, "--json").stdout)["units"] == "document"
+
+
 def test_a_plan(keep, code):
-    told = json.loads(keep("--units", "--dry-run", "--json").stdout)
-    done = json.loads(keep("--units", "--json").stdout)
+    told = json.loads(keep("--dry-run", "--json").stdout)
+    done = json.loads(keep("--json").stdout)
     assert told["tokens"] == done["tokens"]
     assert told["sources"] == 3

@@ -61,7 +61,7 @@ def state(library: Path) -> dict[str, bytes]:
 
 def whole(paths: list[str], setup, library: Path) -> dict[str, bytes]:
     """The files of one reading of everything."""
-    ingest(library, paths, setup, "app", replace=True)
+    ingest(library, paths, setup, "app", replace=True, units=False)
     return state(library)
 
 
@@ -90,7 +90,7 @@ def test_every_kind_behind_every_kind(folder, library, setup_random, steps):
         if number:
             append(Job(library, paths, setup_random, "app"))
         else:
-            ingest(library, paths, setup_random, "app")
+            ingest(library, paths, setup_random, "app", units=False)
         assert state(library) == whole(given, setup_random, folder / f"whole-{number}"), given
     Library.open(library).document("app").verify()
 
@@ -111,7 +111,7 @@ def test_marks_carry_over_wherever_the_boundary_is(
 
 def test_a_shown_file_of_a_folder_that_grows_keeps_its_header(folder, library, setup_random):
     (folder / "top/n.html").unlink()
-    ingest(library, ["top"], setup_random, "app")
+    ingest(library, ["top"], setup_random, "app", units=False)
     for end in (351, 360, 700, 1000):
         put(folder, {"top/z.log": TEXT[:end]})
         assert append(Job(library, ["top"], setup_random, "app")).status == "complete"
@@ -123,7 +123,7 @@ def test_a_header_alone_and_a_short_file_that_grows(folder, library, setup_rando
     for end in (1, 2, 40, 300):
         put(folder, {"one/only.txt": TEXT[:end]})
         if end == 1:
-            ingest(library, ["one"], setup_random, "app")
+            ingest(library, ["one"], setup_random, "app", units=False)
         else:
             append(
                 Job(library, ["one/only.txt"], setup_random, "app")
@@ -143,7 +143,7 @@ def test_a_text_that_looks_like_a_header_is_none(folder, library, setup_random):
 
 
 def test_a_file_of_a_folder_that_moved_keeps_the_name_that_was_shown(folder, library, setup_random):
-    ingest(library, ["top"], setup_random, "app")
+    ingest(library, ["top"], setup_random, "app", units=False)
     (folder / "top/z.log").unlink()
     for end in (600, 900):
         (folder / "z.log.1").write_bytes(TEXT[:end])
@@ -154,7 +154,7 @@ def test_a_file_of_a_folder_that_moved_keeps_the_name_that_was_shown(folder, lib
 
 def test_what_was_left_out_is_not_looked_at_again(folder, library, setup_random):
     """Else one picture in a folder would keep it from being appended to."""
-    ingest(library, ["top"], setup_random, "app")
+    ingest(library, ["top"], setup_random, "app", units=False)
     (folder / "top/zz.png").unlink()
     done = append(Job(library, ["a.txt"], setup_random, "app"))
     assert [why.split("'")[1] for why in done.left_out] == ["top/m.png", "top/zz.png"]
@@ -164,7 +164,7 @@ def test_what_was_left_out_is_not_looked_at_again(folder, library, setup_random)
 
 
 def test_what_was_left_out_and_is_text_now(folder, library, setup_random):
-    ingest(library, ["top"], setup_random, "app")
+    ingest(library, ["top"], setup_random, "app", units=False)
     put(folder, {"top/zz.png": TEXT[:200]})
     append(Job(library, ["top"], setup_random, "app"))
     assert state(library) == whole(["top"], setup_random, folder / "whole")
@@ -281,5 +281,6 @@ def test_a_raw_file_is_followed_behind_a_folder(folder, library, setup_random):
     job = Job(library, ["top", "rows.jsonl"], setup_random, "app", rules=Rules(raw=True))
     done = follow(job, wait=wait)
     assert done.sources == 4
-    ingest(folder / "whole", ["top", "rows.jsonl"], setup_random, "app", rules=Rules(raw=True))
+    rules = {"rules": Rules(raw=True), "units": False}
+    ingest(folder / "whole", ["top", "rows.jsonl"], setup_random, "app", **rules)
     assert state(library) == state(folder / "whole")

@@ -17,7 +17,6 @@ from longctx.core.engine.setup import prepare, saved_snapshot
 from longctx.core.ingest import checkpoints, plan
 from longctx.core.ingest import ingest as ingesting
 from longctx.core.ingest import units as units_module
-from longctx.core.ingest.append import append
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest
 from longctx.core.ingest.job import Job
@@ -177,7 +176,7 @@ def test_what_is_unchanged_is_taken_over(
     assert (first.sources, first.reused_sources, first.gone) == (7, 0, [])
     chunks.clear()
     edit(folder)
-    done = read(library, folder, setup_random, units=False)  # the document says how it is read
+    done = read(library, folder, setup_random, units=None)  # the document says how it is read
     taken, gone = EDITS[edit]
     names = [Path(name).name for name in done.gone]
     assert (done.reused_sources, names) == (taken, gone)
@@ -200,7 +199,7 @@ def test_many_edits_one_after_another(library, folder, setup_random):
 def test_nothing_changed(library, folder, setup_random, chunks):
     before = read(library, folder, setup_random), files(library)
     chunks.clear()
-    done = read(library, folder, setup_random, units=False)
+    done = read(library, folder, setup_random, units=None)
     assert (done.status, done.tokens, chunks) == ("unchanged", before[0].tokens, [])
     assert files(library) == before[1]
 
@@ -406,7 +405,7 @@ def test_without_units_a_changed_folder_says_that_they_exist(library, folder, se
     read(library, folder, setup_random, units=False)
     edit(folder)
     with pytest.raises(UsageError, match=r"'code' exists: .*--replace --units") as told:
-        read(library, folder, setup_random, units=False)
+        read(library, folder, setup_random, units=None)
     assert ("b.py changed since" in str(told.value)) == (edit is change)
 
 
@@ -421,15 +420,9 @@ def test_a_changed_file_alone_does_not_speak_of_units(library, folder, setup_ran
 def test_an_update_in_another_way_is_refused(library, folder, setup_random):
     read(library, folder, setup_random)
     with pytest.raises(UsageError, match=r"cannot bring 'code' up to date.*another method"):
-        read(library, folder, dataclasses.replace(setup_random, method="h2o"), units=False)
+        read(library, folder, dataclasses.replace(setup_random, method="h2o"), units=None)
     with pytest.raises(UsageError, match="it was read in fp32"):
         read(library, folder, dataclasses.replace(setup_random, dtype="bf16"))
-
-
-def test_it_is_not_appended_to(library, folder, setup_random):
-    read(library, folder, setup_random)
-    with pytest.raises(UsageError, match=r"read by itself.*longctx ingest PATH"):
-        append(Job(library, [str(folder / "a.py")], setup_random, "code"))
 
 
 def test_a_plan_keeps_no_snapshot(library, folder, setup_random):

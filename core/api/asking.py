@@ -1,5 +1,6 @@
 """What can be asked: one document, or several together."""
 
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from weakref import WeakSet
 
 from longctx.core.api.defaults import has_embeddings
 from longctx.core.api.model import Model, asks, running
-from longctx.core.api.opening import Chosen, open_session
+from longctx.core.api.opening import Chosen, open_light, open_session
 from longctx.core.api.stream import AnswerStream
 from longctx.core.common.errors import UsageError
 from longctx.core.profile.wording import require_text
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from longctx.core.ask.answer import Answer
     from longctx.core.ask.asking import Asking
     from longctx.core.ask.follow_up import Exchange
+    from longctx.core.light.session import LightSession
     from longctx.core.profile.sampling import Sampling
 
 
@@ -78,6 +80,7 @@ class Askable(ABC):
         self._held, self._words = ExitStack(), None
         self._used: WeakSet[Model] = WeakSet()
         self._told: set[str] = set()
+        self._searched = False  # the model stays loaded from the second search on
 
     @abstractmethod
     def _chosen(self) -> Chosen:
@@ -256,6 +259,9 @@ class Askable(ABC):
                 opened = self._for_words()
                 return opened.without_damaged(lambda: search.by_words(opened))
         with running(named).turn():
+            if light := self._light(named, gather_by, query):
+                with light:
+                    return search.by_model(light, gather_by)
             session = self._session(named, gather_by, finding=True)
             return session.without_damaged(lambda: search.by_model(session, gather_by))
 
@@ -270,6 +276,14 @@ class Askable(ABC):
         if query.strip():
             self._note("there are no embeddings to search by: found by words alone (bm25)")
         return True
+
+    def _light(self, model: Model, gather_by: str | None, query: str) -> "LightSession | None":
+        """It opened for its first search without torch, unless that is loaded or needed."""
+        if self._searched or "torch" in sys.modules:
+            return None
+        self._searched, chosen = True, self._chosen()
+        setup = asks(model, chosen.first, gather_by, finding=True)
+        return open_light(chosen, setup, query, gather_by, self._note)
 
     def _session(self, model: Model, gather_by: str | None, finding: bool) -> "Asking":
         """What is asked, open with a model; inside its turn."""

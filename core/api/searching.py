@@ -10,6 +10,7 @@ from longctx.core.api.passages import Findings, findings
 if TYPE_CHECKING:
     from longctx.core.api.words_alone import Opened
     from longctx.core.ask.asking import Asking
+    from longctx.core.light.session import LightSession
     from longctx.core.passages.line_filter import LineFilter
     from longctx.core.retrieve.finding import Hit
     from longctx.core.retrieve.lexical import PassageIndex
@@ -73,7 +74,7 @@ class Search:
         }
         return findings(documents, hits, values, self.around)
 
-    def by_model(self, session: "Asking", gather_by: str | None) -> Findings:
+    def by_model(self, session: "Asking | LightSession", gather_by: str | None) -> Findings:
         """The best passages by a session's ranking.
 
         Raises:

@@ -140,8 +140,8 @@ def further_units(document: Document, given: list[Source]) -> More:
 def _by_file(manifest: Manifest) -> str:
     return (
         "Name all that it is to have, and only what is new or changed is read: longctx ingest "
-        f"PATH... {pasting.option('--name', manifest.name)}. To go on with files as they grow, read them as one text: --replace "
-        "--no-units."
+        f"PATH... {pasting.option('--name', manifest.name)}. To go on with files as they grow, "
+        "read them as one text: --replace --no-units."
     )
 
 

@@ -17,7 +17,7 @@ from longctx.core.common import libraries
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.foreign import LONGEST, REMEDY, foreign
 from longctx.core.common.units import show_bytes
-from longctx.core.model import converted, known, small, wrong
+from longctx.core.model import converted, known, plain_config, small, wrong
 from longctx.core.model.architectures import language_model, require_known
 from longctx.core.model.converted import Converted
 from longctx.core.model.folder import require_files
@@ -232,8 +232,6 @@ def _described(folder: Path, name: str) -> tuple[Any, Any]:
     Raises:
         UsageError: one of them cannot be used.
     """
-    from longctx.core.model import plain
-
     with foreign(f"cannot read model {name!r}"):
         key = known.key_of(folder)
     told, config = known.recall(key), None
@@ -243,8 +241,8 @@ def _described(folder: Path, name: str) -> tuple[Any, Any]:
         if not told.is_same(config, tokenizer):
             return config, tokenizer
         known.keep(key, told)
-    if plain.fits(told.config):
-        config = plain.PlainConfig(told.config)
+    if plain_config.fits(told.config):
+        config = plain_config.PlainConfig(told.config)
     elif config is None:
         config = _config(folder, name)
     return config, KnownTokenizer(told.tokenizer, lambda: _fast_tokenizer(folder, name))

@@ -29,7 +29,8 @@ from longctx.core.model.adapter import (
 )
 from longctx.core.model.architectures import Adapter, Module, adapter_of
 from longctx.core.model.known import versions
-from longctx.core.model.plain import PlainConfig, load_plain
+from longctx.core.model.plain import load_plain
+from longctx.core.model.plain_config import PlainConfig
 from longctx.core.model.weights import loaded_files, tensors_of
 
 _log = logging.getLogger(__name__)

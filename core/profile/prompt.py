@@ -1,18 +1,19 @@
 """The tokens around a document: the prefix, the question, and which question tokens score.
 
 Special tokens count as such only in the profile's templates; in the user's words they are text.
+torch is imported when tensors are wanted.
 """
 
 import re
-from typing import Any
-
-import torch
-from tokenizers import AddedToken
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from longctx.core.common.errors import UsageError
 from longctx.core.profile.profile import PLACE, PromptTemplate
 from longctx.core.profile.wording import require_text
+
+if TYPE_CHECKING:
+    from tokenizers import AddedToken
+    from torch import Tensor
 
 
 class PromptEncoder:
@@ -31,15 +32,21 @@ class PromptEncoder:
         pattern = "|".join(map(_pattern, specials))
         self._specials = re.compile(f"({pattern})") if pattern else None
 
-    def prefix(self) -> Tensor:
+    def prefix(self) -> "Tensor":
         """(P,) token ids before the document."""
+        return self.text(self._prompt.prefix)
+
+    def prefix_ids(self) -> list[int]:
+        """The same as numbers."""
         return self._encode(self._prompt.prefix, None)[0]
 
-    def text(self, template: str) -> Tensor:
+    def text(self, template: str) -> "Tensor":
         """(n,) token ids of a text of the profile's, which may contain special tokens."""
-        return self._encode(template, None)[0]
+        import torch
 
-    def question(self, words: str) -> tuple[Tensor, Tensor]:
+        return torch.tensor(self._encode(template, None)[0], dtype=torch.long)
+
+    def question(self, words: str) -> "tuple[Tensor, Tensor]":
         """The question in its template.
 
         Args:
@@ -51,14 +58,22 @@ class PromptEncoder:
         Raises:
             UsageError: the question is empty or not text.
         """
+        import torch
+
+        ids, scored = self.question_ids(words)
+        return torch.tensor(ids, dtype=torch.long), torch.tensor(scored, dtype=torch.bool)
+
+    def question_ids(self, words: str) -> tuple[list[int], list[bool]]:
+        """The same as numbers."""
         if not words.strip():
             raise UsageError("the question is empty", "", "Say what you want to know.")
         require_text(words)
         return self._encode(self._prompt.question, words.strip())
 
-    def _encode(self, template: str, words: str | None) -> tuple[Tensor, Tensor]:
+    def _encode(self, template: str, words: str | None) -> tuple[list[int], list[bool]]:
         parts = self._specials.split(template) if self._specials else [template]
-        ids, scored = [], []
+        ids: list[int] = []
+        scored: list[bool] = []
         for number, part in enumerate(parts):
             if number % 2:  # re.split alternates text and matches
                 found = self._backend.token_to_id(part)
@@ -66,7 +81,7 @@ class PromptEncoder:
                 scored.append(False)
             elif part:
                 self._append_text(part, words, ids, scored)
-        return torch.tensor(ids, dtype=torch.long), torch.tensor(scored, dtype=torch.bool)
+        return ids, scored
 
     def _append_text(
         self, part: str, words: str | None, ids: list[int], scored: list[bool]
@@ -82,7 +97,7 @@ class PromptEncoder:
         scored += [first < end and last > start for first, last in encoding.offsets]
 
 
-def _pattern(token: AddedToken) -> str:
+def _pattern(token: "AddedToken") -> str:
     """The pattern of a special token in a template: some tokens absorb the spaces beside them."""
     before, after = (r"\s*" if taken else "" for taken in (token.lstrip, token.rstrip))
     return before + re.escape(token.content) + after

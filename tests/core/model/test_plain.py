@@ -10,7 +10,8 @@ from longctx.core.model import plain
 from longctx.core.model.adapter import as_transformers
 from longctx.core.model.files import open_model_files
 from longctx.core.model.load import _WholeWindow, load_decoder, random_decoder
-from longctx.core.model.plain import PlainConfig, PlainModel, fits
+from longctx.core.model.plain import PlainModel
+from longctx.core.model.plain_config import PlainConfig, fits
 
 SMALL = {
     "vocab_size": 96,

@@ -6,7 +6,6 @@ With --keep it becomes a document of the user's library, as `longctx ingest` wou
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -139,6 +138,8 @@ def _passing_library(own: "Library") -> Iterator[_Passing]:
     Raises:
         KeyboardInterrupt: by Ctrl-C outside of an answer, or by `kill`.
     """
+    import tempfile
+
     from filelock import FileLock
 
     from longctx.core.api.library import Library
@@ -165,6 +166,8 @@ def _passing_library(own: "Library") -> Iterator[_Passing]:
 
 def _sweep() -> None:
     """Deletes the folders of killed runs."""
+    import tempfile
+
     from filelock import FileLock, Timeout
 
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):

@@ -7,17 +7,19 @@ store, not this module, keeps the state on disk whole at every moment.
 
 import os
 import signal
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from longctx.cli.at_once import end_at_once
 from longctx.core.common.interrupts import ENDING
+
+if TYPE_CHECKING:
+    import socket
 
 GRACE = 1.5  # seconds
 PRESSED_AGAIN = 5.0  # seconds after which a further Ctrl-C counts as a new one
@@ -40,6 +42,8 @@ def within(tell: Callable[[int], int | None], grace: float = GRACE) -> Iterator[
     if threading.current_thread() is not threading.main_thread():
         yield  # signals go to the main thread, and this is not it
         return
+    import socket  # help needs none
+
     with first_alone(*ENDING, end=tell):
         left = threading.Event()
         receiving, sending = socket.socketpair()
@@ -75,7 +79,7 @@ def go_on() -> None:
 
 
 def _watch(
-    receiving: socket.socket,
+    receiving: "socket.socket",
     left: threading.Event,
     tell: Callable[[int], int | None],
     grace: float,

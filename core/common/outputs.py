@@ -11,7 +11,6 @@ The library's own files are written by the store.
 import errno
 import os
 import re
-import secrets
 import stat
 import sys
 import time
@@ -306,7 +305,7 @@ def _renamed(place: Path) -> Iterator[IO[bytes]]:
 def _begun(folder: Path) -> tuple[Path, IO[bytes]]:
     """A new file, locked by this process while it is open."""
     while True:
-        path = folder / f".longctx-{secrets.token_hex(8)}.new"
+        path = folder / f".longctx-{os.urandom(8).hex()}.new"
         flags = _FLAGS | os.O_CREAT | os.O_EXCL
         file = open(os.open(path, flags, PRIVATE), "wb")  # noqa: SIM115 (the caller closes it)
         with suppress(OSError):

@@ -16,6 +16,7 @@ main()
 COMPILERS = {"torch._dynamo", "torch._inductor", "sympy", "triton", "torch.distributed.tensor"}
 UNUSED = COMPILERS | {"transformers", "huggingface_hub", "jinja2", "pydantic", "requests", "httpx"}
 MODELS = UNUSED | {"torch", "tokenizers"}
+NOT_FOR_HELP = MODELS | {"numpy", "yaml", "secrets", "_hashlib", "socket", "tempfile"}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,7 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize(
     ("words", "never"),
     [
+        (["find", "--help"], NOT_FOR_HELP),
         (["list"], MODELS | {"numpy"}),
         (["show", "notes"], MODELS),
         (["find", "the keeper", "--gather-by", "bm25"], MODELS),

@@ -10,6 +10,7 @@ from longctx.core.ask.follow_up import Exchange
 from longctx.core.ask.gather import Passage
 from longctx.core.ask.quoting import Quote, Quoting
 from longctx.core.ask.sentence import Sentence
+from longctx.core.ask.server.messages import Sent
 from longctx.core.contracts.policy import Spent
 from longctx.core.decode.policies import Decoding
 from longctx.core.retrieve.finding import SCHEMA_VERSION
@@ -56,13 +57,13 @@ class Answer(Found):
     Attributes:
         answer: its text.
         stop: what ended it: "end" (the model), "length", "stop string", or "interrupted" (Ctrl-C;
-            the answer is the text until then).
-        policy: how it was decoded: the policy's `name`, and its options.
+            the answer is the text until then). A server may have a word of its own.
+        policy: how it was decoded: the policy's `name`, and its options; "server": not here.
         attended_per_step: entries that a token attended to, mean over tokens, layers and key/value
-            heads.
+            heads; None: another server's model answered.
         refreshes: steps that attended to everything to choose again, mean over the layers; None:
             the policy has no such steps.
-        held: the most tokens held for a layer and key/value head.
+        held: the most tokens held for a layer and key/value head; None: as above.
         reassigned: the answer continued beyond the model's window, at reassigned positions.
         narrowed: fewer kept tokens were selected than usual, to leave room in the window for the
             answer.
@@ -73,14 +74,15 @@ class Answer(Found):
         sentence: the sentence that answers, of what the answer is based on; None: none has the
             answer or a word of the question in it.
         continues: earlier questions and answers that it was asked with.
+        sent: what was sent to another server, whose model answered; None: nothing was.
     """
 
     answer: str
     stop: str
     policy: dict[str, Any]
-    attended_per_step: float
+    attended_per_step: float | None
     refreshes: float | None
-    held: int
+    held: int | None
     reassigned: bool
     narrowed: bool
     tokens_per_s: float | None
@@ -88,6 +90,7 @@ class Answer(Found):
     quoting: Quoting | None = None
     sentence: Sentence | None = None
     continues: tuple[Exchange, ...] = ()
+    sent: Sent | None = None
 
     def __str__(self) -> str:
         return self.answer

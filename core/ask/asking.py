@@ -5,7 +5,6 @@ Sessions over one document or several share this code. Nothing here asks which m
 
 import logging
 import math
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from torch import Tensor
 from longctx.core.ask.answer import INTERRUPTED, Answer, Found, decoded
 from longctx.core.ask.answering import Answering, Begun, Question
 from longctx.core.ask.candidates import without_damaged
+from longctx.core.ask.clock import Clock
 from longctx.core.ask.follow_up import Exchange, joined
 from longctx.core.ask.gather import gathered_spans, passages
 from longctx.core.ask.gathering import Gatherer
@@ -26,6 +26,10 @@ from longctx.core.ask.place import placed
 from longctx.core.ask.quoting import quoted, quotes_by_default, require_quotable
 from longctx.core.ask.refusing import reluctant
 from longctx.core.ask.sentence import answering_sentence, quoted_sentence
+from longctx.core.ask.served import GATHER as SERVED
+from longctx.core.ask.served import Serving, require_served, served
+from longctx.core.ask.server.address import Server
+from longctx.core.ask.server.messages import Sent
 from longctx.core.ask.state_checks import require_numbers
 from longctx.core.common.device import dtype_name
 from longctx.core.common.errors import StateMismatch
@@ -70,9 +74,11 @@ class Asking(ABC):
 
     Attributes:
         engine: the model that read the documents, with the one that answers.
+        server: another server, whose model answers; None: none does.
     """
 
     engine: Engine
+    server: Server | None
     _load_s: float
     _held: ExitStack
     _spares = False  # whether a document that is damaged is left out
@@ -81,6 +87,11 @@ class Asking(ABC):
     @abstractmethod
     def changed(self) -> list[str]:
         """Names of sources whose files have changed since they were read."""
+
+    @property
+    def answers_elsewhere(self) -> bool:
+        """Whether another model answers than has read the documents."""
+        return self.engine.answerer is not None or self.server is not None
 
     @abstractmethod
     def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:
@@ -120,6 +131,7 @@ class Asking(ABC):
         passages: int | None = None,
         quote: bool | None = None,
         before: Sequence[Exchange] = (),
+        on_sending: Callable[[Sent], None] = lambda sent: None,
     ) -> Answer:
         """Answers a question from the state.
 
@@ -137,15 +149,19 @@ class Asking(ABC):
             quote: whether the answer must be a stretch of the passages, or the phrase that they
                 have none; None: as the profile says, where it can be.
             before: earlier questions and answers that the question refers to, in their order.
+            on_sending: is told what is sent to another server, if one answers, before it is.
 
         Raises:
             UsageError: the question is empty or longer than the window, or the decode policy,
                 `gather_by` or `quote` is unknown or does not fit how the document is asked; or
-                another model would answer from what this one kept.
-            LongctxError: `gather_by` needs scores that the document's method does not have.
+                another model would answer from what this one kept; or an option is not for
+                another server's.
+            LongctxError: `gather_by` needs scores that the document's method does not have; or the
+                server gives no answer.
         """
-        answering, clock = self.engine.answering, _Clock(self._load_s)
-        sampling = (sampling or Sampling()).over(answering.profile.sampling)
+        answering, clock = self.engine.answering, Clock(self._load_s)
+        given = sampling or Sampling()
+        sampling = given.over(answering.profile.sampling)
         limit = sampling.max_new_tokens or answering.profile.max_new_tokens
         words, shown = joined(question, before), list[str]()
 
@@ -155,6 +171,11 @@ class Asking(ABC):
 
         def answered() -> Answer:
             way = self._way(words, gather_by)
+            if self.server is not None:
+                require_served(given, decode, quote)
+                encoded = self.engine.prompt.question(words)
+                asked = Question(*encoded, 0, gather, words=words, passages=passages, own=question)
+                return self._served(self.server, way, clock, asked, given, show, on_sending)
             decoding = answering.decoding if decode is None else policy(decode, answering.profile)
             how = way, decoding, answering.files.eos_ids(), answering.files.tokenizer
             quotes = quotes_by_default(answering.profile, *how) if quote is None else quote
@@ -176,7 +197,7 @@ class Asking(ABC):
     def _ask(
         self,
         way: Answering,
-        clock: "_Clock",
+        clock: Clock,
         asked: Question,
         sampling: Sampling,
         on_text: Callable[[str], None],
@@ -212,13 +233,35 @@ class Asking(ABC):
         found.state.update(answer_model=answering.files.name, read=read)
         return Answer(**vars(found), **spent, **told)
 
+    def _served(
+        self,
+        server: Server,
+        way: Answering,
+        clock: Clock,
+        asked: Question,
+        sampling: Sampling,
+        on_text: Callable[[str], None],
+        on_sending: Callable[[Sent], None],
+    ) -> Answer:
+        """The answer of another server's model; see `served.py`."""
+        assert isinstance(way, Gatherer), "documents that answer by recall are refused"
+        chosen = way.for_text(asked, asked.gather or SERVED)
+        clock.mark("gather_s")
+        counts = {"question": len(asked.ids), "answer": 0, "dropped": 0}
+        found = self._found(way, asked, chosen, counts, clock)
+        backend = self.engine.files.tokenizer.backend_tokenizer
+        count = lambda text: len(backend.encode(text, add_special_tokens=False).ids)  # noqa: E731
+        serving = Serving(server, sampling, on_text, on_sending, count)
+        answer = served(serving, way, chosen, found, _query(way, asked), clock.mark)
+        return replace(answer, timings=clock.timings())
+
     def _generated(
         self,
         begun: Begun,
         limit: int,
         sampling: Sampling,
         on_text: Callable[[str], None],
-        clock: "_Clock",
+        clock: Clock,
     ) -> dict[str, Any]:
         """Decodes freely; returns what the `Answer` says of that."""
         answering = self.engine.answering
@@ -244,7 +287,7 @@ class Asking(ABC):
         begun: Begun,
         limit: int,
         on_text: Callable[[str], None],
-        clock: "_Clock",
+        clock: Clock,
     ) -> dict[str, Any]:
         """The same for a quotation; Ctrl-C leaves none."""
         answering = self.engine.answering
@@ -333,10 +376,8 @@ class Asking(ABC):
         _, way, asked = self._looking_for(query, gather_by)
         return way.score(asked)
 
-    def _looking_for(
-        self, query: str, gather_by: str | None
-    ) -> tuple["_Clock", Answering, Question]:
-        clock, way = _Clock(self._load_s), self._way(query, gather_by, finding=True)
+    def _looking_for(self, query: str, gather_by: str | None) -> tuple[Clock, Answering, Question]:
+        clock, way = Clock(self._load_s), self._way(query, gather_by, finding=True)
         return clock, way, Question(*self.engine.prompt.question(query), words=query)
 
     def _found(
@@ -345,7 +386,7 @@ class Asking(ABC):
         question: Question,
         chosen: Chosen,
         counts: dict[str, int],
-        clock: "_Clock",
+        clock: Clock,
     ) -> Found:
         manifests = [document.manifest for document in way.documents]
         query = _query(way, question)
@@ -407,18 +448,3 @@ def _of_candidates(way: Answering, scores: Scores) -> np.ndarray:
     if not isinstance(way, Gatherer):
         raw = raw.masked_fill(scores.pooled < 0, -math.inf)
     return raw.numpy()
-
-
-class _Clock:
-    """Seconds since a question was asked."""
-
-    def __init__(self, load_s: float):
-        self._started = time.perf_counter()
-        self._marks = {"load_s": load_s}
-
-    def mark(self, name: str) -> None:
-        self._marks.setdefault(name, time.perf_counter() - self._started)
-
-    def timings(self) -> dict[str, float]:
-        self.mark("total_s")
-        return {name: round(seconds, 4) for name, seconds in self._marks.items()}

@@ -5,6 +5,7 @@ What the ways over one document, over several and by words alone share.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -165,6 +166,17 @@ class Gatherer(ABC):
         room(self._engine.window, *self._lengths(question), self._gather)
         counts = [self._gather or self._total if n is None else n for n in budgets]
         return self._chosen(question, counts, (0, 0))
+
+    def for_text(self, question: Question, count: int) -> Chosen:
+        """What another server's model gets as text, of at most `count` tokens.
+
+        Raises:
+            UsageError: the question leaves no room in the window.
+            LongctxError: the document's method keeps nothing to search by.
+        """
+        self.require_search()
+        room(self._engine.window, *self._lengths(question), count)
+        return self._to_read(replace(question, gather=count), count, self._total)
 
     def score(self, question: Question) -> Scores:
         """The scores that the gather source gives.

@@ -20,6 +20,7 @@ from longctx.core.ask.candidates import Candidates, none_left, why_gone
 from longctx.core.ask.gather import split
 from longctx.core.ask.joint import Joint, alone
 from longctx.core.ask.kept_rows import KeptRows
+from longctx.core.ask.server.address import server_of
 from longctx.core.ask.ways import refuse_recall
 from longctx.core.common.errors import Locked, NotFound, StateMismatch
 from longctx.core.common.telemetry import facts, stage
@@ -70,6 +71,7 @@ class JointSession(Asking):
         on_left_out: Callable[[str, str], None] = lambda name, why: None,
     ):
         started = time.perf_counter()
+        self.server = server_of(setup)
         self._candidates, self._max_docs = candidates, max_docs
         self._on_left_out, self._spares = on_left_out, not candidates.named
         self.skipped = dict(candidates.skipped)
@@ -97,7 +99,8 @@ class JointSession(Asking):
         )
         if len(candidates.manifests) <= self._max_docs:
             self._opened([name for name in candidates.folders if name not in self.skipped])
-        _ = self.engine.answering.decoder
+        if self.server is None:
+            _ = self.engine.answering.decoder
         self._kept = KeptRows(self.engine.device)
 
     def _tell(self) -> None:
@@ -125,7 +128,7 @@ class JointSession(Asking):
             manifest.name: name for manifest in manifests if (name := self._recall(manifest))
         }
         optional = not self._candidates.named and len(recalled) < len(manifests)
-        if self.engine.answerer is not None and not finding and not optional:
+        if self.answers_elsewhere and not finding and not optional:
             refuse_recall(self.engine, manifests, gather_by)
         for document, name in recalled.items():
             error = alone(document, name)
@@ -144,7 +147,7 @@ class JointSession(Asking):
         documents = self._opened(self._names_for(words))
         if gather_by is None:
             gather_by = self.engine.profile.gather_by
-        if self.engine.answerer is not None and not finding:
+        if self.answers_elsewhere and not finding:
             way = by_words(self.engine, documents, gather_by, self._index_of(documents))
             if way is not None:
                 return way

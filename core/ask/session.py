@@ -14,6 +14,7 @@ from longctx.core.ask.answering import Answering
 from longctx.core.ask.asking import Asking
 from longctx.core.ask.by_words import by_words
 from longctx.core.ask.kept_rows import KeptRows
+from longctx.core.ask.server.address import server_of
 from longctx.core.ask.ways import refuse_recall, way_of
 from longctx.core.common.errors import LongctxError
 from longctx.core.common.read_ahead import ReadAhead
@@ -59,6 +60,7 @@ class Session(Asking):
     def __init__(self, library: Path, name: str | None, setup: Setup, partial: bool = False):
         started = time.perf_counter()
         store = Library.open(library)
+        self.server = server_of(setup)
         with ExitStack() as held:
             opened = store.reading(name or store.latest(), partial)
             self.document = held.enter_context(opened)
@@ -90,7 +92,8 @@ class Session(Asking):
         """Loads the model while reading what it will need of the document."""
         with ReadAhead() as ahead:
             reread = partial(saved_snapshot, self.document)
-            snapshot = ahead.submit(reread) if setup.answer_model is None else None
+            alone = setup.answer_model is None and self.server is None
+            snapshot = ahead.submit(reread) if alone else None
             ahead.warm(self.document.read_whole(), Confined.open)
             self.engine = prepare(setup, recorded(self.document.manifest))
             self.document.require_model(self.engine.files.fingerprint().as_dict())
@@ -98,7 +101,8 @@ class Session(Asking):
             if self.document.word_files:  # else they are counted when needed
                 ahead.submit(lambda: self._index.units)
             try:
-                _ = self.engine.answering.decoder
+                if self.server is None:
+                    _ = self.engine.answering.decoder
             except LongctxError:
                 if snapshot:
                     snapshot.result()  # damage is reported first: another model would not help
@@ -130,7 +134,7 @@ class Session(Asking):
 
     def _new_way(self, gather_by: str | None, finding: bool) -> Answering:
         engine, document, index = self.engine, self.document, self._index
-        if engine.answerer is not None and not finding:
+        if self.answers_elsewhere and not finding:
             refuse_recall(engine, [document.manifest], gather_by)
             if way := by_words(engine, (document,), gather_by, index):
                 return way

@@ -33,6 +33,9 @@ class Setup:
         answer_model: when asking, the model that answers from the gathered text; None: the one
             that searches.
         answer_profile: its profile's name or YAML file; None: the one made for it.
+        answer_with: when asking, the address of a server whose model answers from the gathered
+            text; None: none does, and nothing leaves this computer.
+        server_model: that model, as the server names it; None: the only one that it has.
         device: auto, cpu, mps, cuda or cuda:N.
         dtype: auto, bf16, fp16 or fp32; of this and `kv_dtype`, torch's names become ours.
         threads: CPU threads; None: see `set_threads`.
@@ -46,6 +49,8 @@ class Setup:
     decode: str | None = None
     answer_model: str | None = None
     answer_profile: str | None = None
+    answer_with: str | None = None
+    server_model: str | None = None
     device: str = "auto"
     dtype: str = "auto"
     threads: int | None = None

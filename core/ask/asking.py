@@ -4,25 +4,23 @@ Sessions over one document or several share this code. Nothing here asks which m
 """
 
 import logging
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from longctx.core.ask.answer import INTERRUPTED, Answer, Found, decoded
 from longctx.core.ask.answering import Answering, Begun, Question
+from longctx.core.ask.based import Based, Looked, based, query_of, ranked_by_tokens, read_cited
 from longctx.core.ask.candidates import without_damaged
 from longctx.core.ask.clock import Clock
 from longctx.core.ask.follow_up import Exchange, joined
-from longctx.core.ask.gather import gathered_spans, passages
+from longctx.core.ask.gather import passages
 from longctx.core.ask.gathering import Gatherer
-from longctx.core.ask.place import placed
 from longctx.core.ask.quoting import quoted, quotes_by_default, require_quotable
 from longctx.core.ask.refusing import reluctant
 from longctx.core.ask.sentence import answering_sentence, quoted_sentence
@@ -36,35 +34,14 @@ from longctx.core.common.errors import StateMismatch
 from longctx.core.contracts.memory import Scores
 from longctx.core.decode.decode import Generation
 from longctx.core.engine.setup import Engine, memory_told, policy
-from longctx.core.passages.matching import Query
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve.best_passages import Chosen
 from longctx.core.retrieve.evidence import judged
-from longctx.core.retrieve.lexical import PassageIndex
-from longctx.core.retrieve.ranked import Ranked, by_tokens
-from longctx.core.store.document import Document
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 OUT_OF_MEMORY = "Use a smaller --gather or --max-new-tokens."
-
-
-@dataclass(frozen=True)
-class Looked:
-    """The result of a search before passages are chosen.
-
-    Attributes:
-        found: what is reported, without passages.
-        documents: the documents searched. They stay open until others are asked.
-        index: their words.
-        ranked: their windows with scores, higher is better.
-    """
-
-    found: Found
-    documents: tuple[Document, ...]
-    index: PassageIndex
-    ranked: Ranked
 
 
 class Asking(ABC):
@@ -132,6 +109,7 @@ class Asking(ABC):
         quote: bool | None = None,
         before: Sequence[Exchange] = (),
         on_sending: Callable[[Sent], None] = lambda sent: None,
+        on_based: Callable[[Based], None] | None = None,
     ) -> Answer:
         """Answers a question from the state.
 
@@ -150,6 +128,7 @@ class Asking(ABC):
                 have none; None: as the profile says, where it can be.
             before: earlier questions and answers that the question refers to, in their order.
             on_sending: is told what is sent to another server, if one answers, before it is.
+            on_based: is told what the answer was gathered from, once it is complete.
 
         Raises:
             UsageError: the question is empty or longer than the window, or the decode policy,
@@ -169,7 +148,7 @@ class Asking(ABC):
             shown.append(text)
             on_text(text)
 
-        def answered() -> Answer:
+        def answered() -> tuple[Answer, Answering, Chosen]:
             way = self._way(words, gather_by)
             if self.server is not None:
                 require_served(given, decode, quote)
@@ -191,7 +170,9 @@ class Asking(ABC):
             self.leave_out(error)
 
         with memory_told(answering, OUT_OF_MEMORY):
-            answer = without_damaged(answered, leave_out)
+            answer, way, chosen = without_damaged(answered, leave_out)
+        if on_based is not None:
+            on_based(based(way, chosen))
         return replace(answer, question=question, continues=tuple(before))
 
     def _ask(
@@ -202,12 +183,12 @@ class Asking(ABC):
         sampling: Sampling,
         on_text: Callable[[str], None],
         quote: bool,
-    ) -> Answer:
+    ) -> tuple[Answer, Answering, Chosen]:
         answering, decoding = self.engine.answering, asked.decoding
         begun = way.begin(asked, lambda: clock.mark("gather_s"))
         require_numbers(begun.hidden, way.documents)
         if self._spares:  # while nothing of the answer was shown
-            _read_cited(way, begun.found())
+            read_cited(way, begun.found())
         if quote:
             told = self._quoted(way, begun, asked.answer, on_text, clock)
         else:
@@ -221,7 +202,7 @@ class Asking(ABC):
         spent = decoded(decoding, told.pop("spent"))
         chosen, span = begun.found(), told.pop("span", None)
         told["sentence"] = (
-            answering_sentence(way.documents, chosen, _query(way, asked), told["answer"])
+            answering_sentence(way.documents, chosen, query_of(way, asked), told["answer"])
             if span is None
             else quoted_sentence(span)
         )
@@ -231,7 +212,7 @@ class Asking(ABC):
             what = f"{read['tokens']:,} tokens in {read['passages']:,} passages ({read['order']})"
             _log.info("put before %s: %s", answering.files.name, what)
         found.state.update(answer_model=answering.files.name, read=read)
-        return Answer(**vars(found), **spent, **told)
+        return Answer(**vars(found), **spent, **told), way, chosen
 
     def _served(
         self,
@@ -242,7 +223,7 @@ class Asking(ABC):
         sampling: Sampling,
         on_text: Callable[[str], None],
         on_sending: Callable[[Sent], None],
-    ) -> Answer:
+    ) -> tuple[Answer, Answering, Chosen]:
         """The answer of another server's model; see `served.py`."""
         assert isinstance(way, Gatherer), "documents that answer by recall are refused"
         chosen = way.for_text(asked, asked.gather or SERVED)
@@ -252,8 +233,8 @@ class Asking(ABC):
         backend = self.engine.files.tokenizer.backend_tokenizer
         count = lambda text: len(backend.encode(text, add_special_tokens=False).ids)  # noqa: E731
         serving = Serving(server, sampling, on_text, on_sending, count)
-        answer = served(serving, way, chosen, found, _query(way, asked), clock.mark)
-        return replace(answer, timings=clock.timings())
+        answer = served(serving, way, chosen, found, query_of(way, asked), clock.mark)
+        return replace(answer, timings=clock.timings()), way, chosen
 
     def _generated(
         self,
@@ -357,7 +338,7 @@ class Asking(ABC):
         clock.mark("gather_s")
         counts = {"question": len(asked.ids), "answer": 0, "dropped": 0}
         found = self._found(way, asked, chosen, counts, clock)
-        ranked = chosen.ranked or by_tokens(way.index.units, _of_candidates(way, chosen.scores))
+        ranked = chosen.ranked or ranked_by_tokens(way, chosen)
         return Looked(found, way.documents, way.index, ranked)
 
     def gathered(self, query: str, gather_by: str | None, budgets: Sequence[int]) -> list[Tensor]:
@@ -389,7 +370,7 @@ class Asking(ABC):
         clock: Clock,
     ) -> Found:
         manifests = [document.manifest for document in way.documents]
-        query = _query(way, question)
+        query = query_of(way, question)
         runs = passages(way.documents, chosen.tokens, chosen.scores.raw, query)
         require_numbers(torch.tensor([run.score for run in runs]), way.documents)
         found, evidence = judged(way.index, question.words)
@@ -427,24 +408,3 @@ class Asking(ABC):
             "device": self.engine.device,
             "dtype": dtype_name(self.engine.dtype),
         }
-
-
-def _read_cited(way: Answering, chosen: Chosen) -> None:
-    """Reads the text that an answer will cite; StateMismatch if it is damaged."""
-    for document, *span in gathered_spans(way.documents, chosen.tokens, chosen.scores.raw):
-        document.text(*span)
-        placed(document, *span)
-
-
-def _query(way: Answering, question: Question) -> Query:
-    """A question's own words, with the weights that they have in the documents asked."""
-    words = question.own or question.words
-    return Query(words, way.index.word_weights(words))
-
-
-def _of_candidates(way: Answering, scores: Scores) -> np.ndarray:
-    """Each token's own score, (N,) float64; `-inf` where nothing attended to it."""
-    raw = scores.raw.double()
-    if not isinstance(way, Gatherer):
-        raw = raw.masked_fill(scores.pooled < 0, -math.inf)
-    return raw.numpy()

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from longctx.core.common.outputs import Output
-from longctx.core.measure.svg import Drawing, between, width_of
+from longctx.core.report.svg import RATES, Drawing, between, width_of
 
-RATES = ("#f4a79d", "#f8e5a0", "#9fd6a3")  # of 0, a half and all; each number stands on it
 SERIES = ("#3b82d6", "#d9730d", "#2f9e5b", "#c2478c", "#8a63d2", "#b08900", "#0f9b9b", "#d1453b")
 CELL = (56, 26)  # width and height of a cell
 PLOT = (560, 280)  # of the area of lines
@@ -65,16 +64,23 @@ def lines(
     title: str,
     labels: tuple[str, str],
 ) -> None:
-    """Draws rates over lengths, on a logarithmic horizontal axis.
-
-    Args:
-        file: .svg.
-        series: points of each line, by name: a length over 0, and a rate from 0 to 1.
-        title: title of the figure.
-        labels: labels of both axes.
+    """Writes the picture of `of_lines` to a .svg file.
 
     Raises:
         LongctxError: the file cannot be written.
+    """
+    Output(file).write(of_lines(series, title, labels))
+
+
+def of_lines(
+    series: Mapping[str, Sequence[tuple[float, float]]], title: str, labels: tuple[str, str]
+) -> str:
+    """Rates over lengths as SVG, on a logarithmic horizontal axis.
+
+    Args:
+        series: points of each line, by name: a length over 0, and a rate from 0 to 1.
+        title: title of the figure.
+        labels: labels of both axes.
     """
     drawing, (wide, high) = Drawing(), PLOT
     left, top = EDGE + 60, EDGE + 40
@@ -107,4 +113,4 @@ def lines(
         drawing.line([(left, y - 4), (left + 24, y - 4)], colour)
         drawing.text(left + 32, y, name)
     width = max([left + wide, *(left + 32 + width_of(name) for name in series)]) + 3 * EDGE
-    Output(file).write(drawing.svg(width, top + high + 70 + 18 * len(series), title))
+    return drawing.svg(width, top + high + 70 + 18 * len(series), title)

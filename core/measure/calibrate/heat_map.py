@@ -8,7 +8,7 @@ from longctx.core.common.outputs import Output
 from longctx.core.measure.calibrate.ranks import KINDS
 from longctx.core.measure.calibrate.report import TITLES, Calibration
 from longctx.core.measure.calibrate.tasks import TASKS
-from longctx.core.measure.svg import Drawing, between
+from longctx.core.report.svg import Drawing, between
 
 CELL, WIDE = 10, 90  # pixels of a head or layer; the least width of a map
 EDGE, GAP, HEAD = 16, 24, 22  # pixels around the picture, between maps, and of a map's title

@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from longctx.core.measure import figures, svg
+from longctx.core.measure import figures
+from longctx.core.report import svg
 
 SPACE = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</text><script>&amp; "x" \'\0\x1b[31m\ud800 \u65e5\u672c'
@@ -97,6 +98,6 @@ def test_text_can_be_read_on_its_ground(dark):
     looks = dict(re.findall(r"^\s*([.\w]+) {[^}]*fill: (#\w{6})", style, re.M))
     assert contrast(looks["text"], looks[".ground"]) > 7
     for share in range(11):
-        assert contrast(looks[".in"], svg.between(share / 10, figures.RATES)) > 7
+        assert contrast(looks[".in"], svg.between(share / 10, svg.RATES)) > 7
     for colour in figures.SERIES:
         assert contrast(colour, looks[".ground"]) > 2.5

@@ -22,6 +22,7 @@ text { font: 12px system-ui, sans-serif; fill: #1f2328 }
   .ground { fill: #15191e }
   .empty { fill: #3d444d }
 }"""
+RATES = ("#f4a79d", "#f8e5a0", "#9fd6a3")  # of 0, a half and all; a number may stand on it
 LETTER = 7.0  # pixels of a letter, at most on average
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

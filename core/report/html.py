@@ -23,7 +23,7 @@ Part = Html | str | None
 Parts = Part | Iterable["Parts"]
 
 
-def element(name: str, *inside: Parts, **attributes: str | int | float | bool | None) -> Html:
+def element(name: str, /, *inside: Parts, **attributes: str | int | float | bool | None) -> Html:
     """An element.
 
     Args:

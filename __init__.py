@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from longctx.core.common.errors import (
         Locked,
         LongctxError,
+        NoAnswer,
         NotFound,
         StateMismatch,
         UnreadableInput,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     )
     from longctx.core.ingest.ingest import Ingested
     from longctx.core.ingest.job import Progress
+    from longctx.core.report.answers import Shown, answers_page
 
 _ERRORS = "longctx.core.common.errors"
 _PLACES = {
@@ -47,12 +49,15 @@ _PLACES = {
     "Locked": _ERRORS,
     "LongctxError": _ERRORS,
     "Model": "longctx.core.api.model",
+    "NoAnswer": _ERRORS,
     "NotFound": _ERRORS,
     "Passage": "longctx.core.ask.place",
     "Progress": "longctx.core.ingest.job",
+    "Shown": "longctx.core.report.answers",
     "StateMismatch": _ERRORS,
     "UnreadableInput": _ERRORS,
     "UsageError": _ERRORS,
+    "answers_page": "longctx.core.report.answers",
     "ingest": "longctx.core.api.shortly",
 }
 
@@ -69,12 +74,15 @@ __all__ = [
     "Locked",
     "LongctxError",
     "Model",
+    "NoAnswer",
     "NotFound",
     "Passage",
     "Progress",
+    "Shown",
     "StateMismatch",
     "UnreadableInput",
     "UsageError",
+    "answers_page",
     "ingest",
 ]
 

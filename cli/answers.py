@@ -8,13 +8,15 @@ from longctx.cli import progress, render
 from longctx.cli.interrupt import INTERRUPTED
 from longctx.cli.text import counted
 from longctx.core.ask.follow_up import MOST, Exchange
-from longctx.core.common.errors import UsageError
+from longctx.core.common.errors import NoAnswer, UsageError
 
 if TYPE_CHECKING:
     from longctx.core.api.asking import Askable, Wishes
     from longctx.core.ask.answer import Answer
     from longctx.core.ask.place import Passage
     from longctx.core.ask.sentence import Sentence
+    from longctx.core.ask.server.messages import Sent
+    from longctx.core.report.answers import Shown
 
 SOURCES = 5  # passages shown after an answer
 
@@ -28,12 +30,14 @@ class Answers:
         json: print JSON objects.
         sources: print the sentence that answers and the best passages after an answer.
         last: the last answer, whole or interrupted; None: there is none yet.
+        shown: gets what a page shows of each answer; None: no page is wanted.
     """
 
     asked: "Wishes"
     json: bool
     sources: bool
     last: "Answer | None" = None
+    shown: "list[Shown] | None" = None
 
     def one(self, asked: "Askable", question: str, before: Sequence[Exchange] = ()) -> int:
         """Answers a question, even if Ctrl-C ends the answer.
@@ -46,7 +50,9 @@ class Answers:
         Returns:
             The exit code: that of an interruption if Ctrl-C ended the answer, else 0.
         """
-        wishes: Wishes = {**self.asked, "before": before}
+        wishes: Wishes = {**self.asked, "before": before, "on_sending": _tell_sent}
+        if self.shown is not None:
+            wishes["on_shown"] = self.shown.append
         if not self.json:
             wishes["on_text"] = _stream
         with progress.status("reading what was found"):
@@ -70,7 +76,7 @@ class Answers:
             try:
                 if self.one(asked, question):
                     return INTERRUPTED
-            except UsageError as error:
+            except (UsageError, NoAnswer) as error:
                 code = error.exit_code
                 failure = {"code": code, "message": str(error)}
                 render.result({"question": question, "error": failure}, json=True)
@@ -97,6 +103,22 @@ def _stream(text: str) -> None:
     """Shows a piece of an answer; with the first one, nothing is waited for any more."""
     progress.stop_drawing()
     render.stream(text)
+
+
+def _tell_sent(sent: "Sent") -> None:
+    """Says what is about to leave this process, and where to."""
+    progress.stop_drawing()
+    names = len({passage.document for passage in sent.passages}) > 1
+    places = ", ".join(
+        f"{passage.document}: " * names
+        + f"{render.one_line(passage.source)}:{passage.place} ({passage.characters:,})"
+        for passage in sent.passages
+    )
+    key = f", with the key of {sent.key}" if sent.key else ""
+    render.note(
+        f"sends {counted(len(sent.passages), 'passage')} and the question, "
+        f"{sent.characters:,} characters, to {sent.to} (model {sent.model}{key}): {places}"
+    )
 
 
 def cite(answer: "Answer", most: int | None) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from longctx.cli import options, render, standard_input
+from longctx.cli import options, pages, render, standard_input
 from longctx.cli.answers import Answers
 from longctx.cli.asked import Asked, after
 from longctx.cli.given_text import STANDARD_INPUT
@@ -24,6 +24,8 @@ EXAMPLES = """\
   longctx ask "List the keepers" --temperature 0.7 --seed 1 --stop "The end"
   longctx ask "Who kept the lighthouse?" --doc book --doc letters
   longctx ask "Who kept the lighthouse?" --answer-model ~/models/Qwen2.5-1.5B-Instruct
+  longctx ask "Who kept the lighthouse?" --answer-with http://localhost:11434 --server-model qwen3
+  longctx ask "Who kept the lighthouse?" --html answer.html
   longctx ask --continue "And who kept it before?"
   cat notes.txt | longctx ask "What is still to be done?" --text -
   longctx ask --questions questions.txt > answers.jsonl
@@ -84,6 +86,8 @@ def run(
     threads: options.Threads = None,
     answer_model: options.AnswerModel = None,
     answer_profile: options.AnswerProfile = None,
+    answer_with: options.AnswerWith = None,
+    server_model: options.ServerModel = None,
     gather: options.Gather = None,
     passages: options.Passages = None,
     gather_by: options.GatherBy = None,
@@ -137,6 +141,7 @@ def run(
         ),
     ] = True,
     partial: options.Partial = False,
+    html: pages.option("the answers, with their passages in context,") = None,
     json: options.Json = False,
 ) -> None:
     """Answers questions from one document or several, and cites them.
@@ -169,7 +174,9 @@ def run(
     if gather_by is not None:
         check(gather_by)
     asked = Asked(context)
+    answers.asked = asked.wishes(answers.asked)
     with ExitStack() as held:
+        answers.shown = held.enter_context(pages.of_answers(html))
         last, opened = asked.before(), held.enter_context(asked.library())
         text = held.enter_context(asked.given_text(opened)) if texts else None
         chosen = asked.first(opened, text, last)

@@ -17,11 +17,14 @@ from longctx.core.common import cores
 from longctx.core.common.errors import UsageError
 
 if TYPE_CHECKING:
-    from longctx.core.api.asking import Models
+    from longctx.core.api.asking import Models, Wishes
     from longctx.core.api.document import Document
     from longctx.core.api.documents import Documents
     from longctx.core.api.library import Library
 
+# what another server is not told, or what chooses a model here in its place
+_SAMPLING = ("top_k", "min_p", "repetition_penalty")
+NOT_WITH_SERVER = ("answer_model", "answer_profile", "decode", "quote", *_SAMPLING)
 NOT_WITH_TEXT = ("docs", "everything", "method", "partial")
 
 
@@ -42,6 +45,8 @@ class Asked:
     def library(self) -> "AbstractContextManager[Library]":
         """The user's library, with the models that the options name."""
         given = self._given
+        if given["answer_with"] is not None:  # settings are for the models here
+            given = given | dict.fromkeys(NOT_WITH_SERVER)
         return interface.opened(
             given["library"],
             given["model"],
@@ -53,7 +58,15 @@ class Asked:
             dtype=given["dtype"],
             threads=given["threads"],
             decode=given["decode"],
+            answer_with=given["answer_with"],
+            server_model=given["server_model"],
         )
+
+    def wishes(self, wishes: "Wishes") -> "Wishes":
+        """What is asked for; where a server answers, without settings that are for models here."""
+        if self._given["answer_with"] is None:
+            return wishes
+        return {**wishes, **{name: None for name in NOT_WITH_SERVER if name in wishes}}
 
     def _require_fit(self) -> None:
         given = self._given
@@ -64,6 +77,10 @@ class Asked:
             flag = {"docs": "doc", "everything": "all"}.get(typed[0], typed[0])
             why = "a text is asked by itself, as it is read"
             raise UsageError(f"cannot take both --text and --{flag}", why, "Give one of them.")
+        if given["answer_with"] is not None:
+            for name in filter(self._is_typed, NOT_WITH_SERVER):
+                what = f"cannot take both --answer-with and --{name.replace('_', '-')}"
+                raise UsageError(what, "another server's model answers", "Give one of them.")
         if given["continues"] and (given["question"] == "-" or given["questions"]):
             why = "of many questions, none is put behind another"
             raise UsageError("cannot take --continue with many questions", why, "Leave it out.")
@@ -122,7 +139,7 @@ class Asked:
         cores.note()
         with progress.status(f"opening {told}"):
             models = asked.open(gather_by=given["gather_by"])
-        is_usual = given["answer_model"] is given["model"] is None
+        is_usual = given["answer_model"] is given["model"] is given["answer_with"] is None
         if is_usual and models.answers == BUNDLED:
             render.note(_how_to_do_better())
         return models

@@ -99,6 +99,26 @@ AnswerProfile = Annotated[
         autocompletion=completion.profiles,
     ),
 ]
+AnswerWith = Annotated[
+    str | None,
+    typer.Option(
+        "--answer-with",
+        metavar="URL",
+        show_default=False,
+        help="Let another server's model answer (ollama, llama.cpp, vLLM, any of OpenAI's chat "
+        "completions protocol): the gathered passages and the question are sent there, and a line "
+        "says which before. For this run only; by default nothing leaves this computer.",
+    ),
+]
+ServerModel = Annotated[
+    str | None,
+    typer.Option(
+        "--server-model",
+        metavar="NAME",
+        show_default=False,
+        help="The model of --answer-with, as that server names it; by default its only one.",
+    ),
+]
 Method = Annotated[
     str | None,
     setting(

@@ -14,7 +14,7 @@ from longctx.cli.history import History
 from longctx.cli.prompt_completion import Completer
 from longctx.cli.text import counted
 from longctx.core.ask.follow_up import Exchange, refers_back
-from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.common.errors import LongctxError, NoAnswer, UsageError
 
 if TYPE_CHECKING:
     from longctx.core.api.document import Document
@@ -83,7 +83,7 @@ class Prompt:
         for line in self._lines():
             try:
                 self._do(line)
-            except UsageError as error:
+            except (UsageError, NoAnswer) as error:
                 render.error(f"error: {error}")
             except KeyboardInterrupt as error:  # ends the answer, not the conversation
                 if interrupt.code_of(error) == interrupt.TERMINATED:

@@ -15,7 +15,8 @@ COMPOSED = "core.methods.both"  # made of two others
 # The rooms of core, lowest first: each imports of itself and of those before it.
 ROOMS = (
     *("common", "sources", "profile", "model", "contracts", "tokens", "store", "kv", "methods"),
-    *("passages", "retrieve", "decode", "engine", "light", "ingest", "ask", "report", "measure", "api"),
+    *("passages", "retrieve", "decode", "engine", "light", "ingest", "ask", "report"),
+    *("measure", "api"),
 )
 
 

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from longctx.core.api.words_alone import Opened
     from longctx.core.ask.answer import Answer
     from longctx.core.ask.asking import Asking
+    from longctx.core.ask.based import Based
     from longctx.core.ask.follow_up import Exchange
     from longctx.core.light.session import LightSession
+    from longctx.core.ask.server.messages import Sent
     from longctx.core.profile.sampling import Sampling
+    from longctx.core.report.answers import Shown
 
 
 class Wishes(TypedDict, total=False):
@@ -46,6 +49,8 @@ class Wishes(TypedDict, total=False):
     before: "Sequence[Exchange]"
     model: Model | str | None
     on_text: Callable[[str], None] | None
+    on_sending: "Callable[[Sent], None] | None"
+    on_shown: "Callable[[Shown], None] | None"
 
 
 class Searching(TypedDict, total=False):
@@ -113,8 +118,10 @@ class Askable(ABC):
             LongctxError: as `ask`.
         """
         with running(chosen := self._model(model)).turn():
-            engine = self._session(chosen, gather_by, finding=False).engine
-            return Models(engine.files.name, engine.answering.files.name)
+            session = self._session(chosen, gather_by, finding=False)
+            engine, server = session.engine, session.server
+            elsewhere = server and (server.model or server.origin)
+            return Models(engine.files.name, elsewhere or engine.answering.files.name)
 
     @overload
     def ask(
@@ -147,6 +154,8 @@ class Askable(ABC):
         before: "Sequence[Exchange]" = (),
         model: Model | str | None = None,
         on_text: Callable[[str], None] | None = None,
+        on_sending: "Callable[[Sent], None] | None" = None,
+        on_shown: "Callable[[Shown], None] | None" = None,
     ) -> "Answer | AnswerStream":
         """Answers a question, and cites.
 
@@ -169,9 +178,12 @@ class Askable(ABC):
             before: earlier questions and answers that this one refers to.
             model: the model; None: the library's.
             on_text: gets the pieces of the answer as they are decoded, in this thread.
+            on_sending: where another server answers, gets what is sent there, before it is.
+            on_shown: gets what a page shows of the answer, for `longctx.answers_page`.
 
         Raises:
             UsageError: an argument does not fit the document or the model.
+            NoAnswer: another server was to answer, and does not.
             NotFound: the document is not there, or not finished.
             Locked: another process is writing it.
             StateMismatch: it is damaged, or of another model.
@@ -194,7 +206,9 @@ class Askable(ABC):
         )
         how: dict[str, Any] = {"gather": gather, "passages": passages, "gather_by": gather_by}
         how |= {"decode": decode, "quote": quote, "before": tuple(before)}
-        run = partial(self._ask, question, sampling, how, self._model(model))
+        if on_sending is not None:
+            how["on_sending"] = on_sending
+        run = partial(self._ask, question, sampling, how, self._model(model), on_shown)
         if stream:
             return AnswerStream(run)
         return run(on_text or (lambda text: None))
@@ -205,11 +219,19 @@ class Askable(ABC):
         sampling: "Sampling",
         how: dict[str, Any],
         model: Model,
+        on_shown: "Callable[[Shown], None] | None",
         on_text: Callable[[str], None],
     ) -> "Answer":
         with running(model).turn():
             session = self._session(model, how["gather_by"], finding=False)
-            return session.ask(question, sampling=sampling, on_text=on_text, **how)
+            found: list[Based] = []
+            told = {} if on_shown is None else {"on_based": found.append}
+            answer = session.ask(question, sampling=sampling, on_text=on_text, **told, **how)
+            if on_shown is not None:
+                from longctx.core.report.answers import shown
+
+                on_shown(shown(answer, found[0].documents, found[0].ranked))
+            return answer
 
     def find(
         self,

@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING, Self
 
-from longctx.core.api.defaults import usual_answerer, usual_model
+from longctx.core.api.defaults import OWN, usual_answerer, usual_model
 from longctx.core.api.running import Running, importing
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ class Model:
         dtype: "auto", "bf16", "fp16" or "fp32".
         threads: CPU threads; None: as PyTorch chooses.
         decode: the decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the profile's.
+        answer_with: the address of a server of the chat completions protocol, whose model answers
+            in place of one here: the passages that are gathered are sent there, and the question.
+            Nothing is sent anywhere without it. A key comes from LONGCTX_SERVER_KEY.
+        server_model: that model, as the server names it; None: the only one that it has.
     """
 
     def __init__(
@@ -43,15 +47,19 @@ class Model:
         dtype: str = "auto",
         threads: int | None = None,
         decode: str | None = None,
+        answer_with: str | None = None,
+        server_model: str | None = None,
     ):
         self.name, self.answers = _expanded(name), _expanded(answers)
         self.profile, self.answer_profile = _expanded(profile), _expanded(answer_profile)
         self.method, self.decode = method, decode
         self.device, self.dtype, self.threads = device, dtype, threads
+        self.answer_with, self.server_model = answer_with, server_model
         self._running = Running()
 
     def __repr__(self) -> str:
         answers = f", answers={self.answers!r}" if self.answers else ""
+        answers += f", answer_with={self.answer_with!r}" if self.answer_with else ""
         return f"longctx.Model({self.name!r}{answers}, device={self.device!r})"
 
     def __enter__(self) -> Self:
@@ -72,9 +80,11 @@ class Model:
                 from longctx.core.engine.choice import Setup
                 from longctx.core.engine.setup import prepare
             name, answers = self.name or usual_model(self.device), self.answers
+            if self.answer_with is not None:
+                answers = OWN  # no second model is wanted here
             setup = Setup(name, self.profile, self.method, **self._where())
             engines = [prepare(setup)]
-            if answers is None or answers == "own":
+            if answers is None or answers == OWN:
                 answers = _beside(name) if answers is self.name is None else None
             if answers is not None:
                 engines.append(prepare(Setup(answers, self.answer_profile, **self._where())))
@@ -96,6 +106,11 @@ class Model:
         setup = Setup(self.name, self.profile, self.method, **self._where())
         if finding:
             return setup
+        if self.answer_with is not None or self.server_model is not None:
+            elsewhere = {"answer_with": self.answer_with, "server_model": self.server_model}
+            named = None if self.answers == OWN else self.answers
+            own = {"answer_model": named, "answer_profile": self.answer_profile}
+            return Setup(**vars(setup) | elsewhere | own | {"decode": self.decode})
         return Setup(
             **vars(setup)
             | {

@@ -97,4 +97,5 @@ def _fits(held: "Setup", setup: "Setup", finding: bool) -> bool:
 
 def _searching(setup: "Setup") -> "Setup":
     """What a search depends on."""
-    return replace(setup, decode=None, answer_model=None, answer_profile=None)
+    of_answers = ("decode", "answer_model", "answer_profile", "answer_with", "server_model")
+    return replace(setup, **dict.fromkeys(of_answers))

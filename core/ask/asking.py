@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,10 +24,6 @@ from longctx.core.ask.gathering import Gatherer
 from longctx.core.ask.quoting import quoted, quotes_by_default, require_quotable
 from longctx.core.ask.refusing import reluctant
 from longctx.core.ask.sentence import answering_sentence, quoted_sentence
-from longctx.core.ask.served import GATHER as SERVED
-from longctx.core.ask.served import Serving, require_served, served
-from longctx.core.ask.server.address import Server
-from longctx.core.ask.server.messages import Sent
 from longctx.core.ask.state_checks import require_numbers
 from longctx.core.common.device import dtype_name
 from longctx.core.common.errors import StateMismatch
@@ -37,6 +33,10 @@ from longctx.core.engine.setup import Engine, memory_told, policy
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve.best_passages import Chosen
 from longctx.core.retrieve.evidence import judged
+
+if TYPE_CHECKING:
+    from longctx.core.ask.server.address import Server
+    from longctx.core.ask.server.messages import Sent
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Asking(ABC):
     """
 
     engine: Engine
-    server: Server | None
+    server: "Server | None"
     _load_s: float
     _held: ExitStack
     _spares = False  # whether a document that is damaged is left out
@@ -108,7 +108,7 @@ class Asking(ABC):
         passages: int | None = None,
         quote: bool | None = None,
         before: Sequence[Exchange] = (),
-        on_sending: Callable[[Sent], None] = lambda sent: None,
+        on_sending: "Callable[[Sent], None]" = lambda sent: None,
         on_based: Callable[[Based], None] | None = None,
     ) -> Answer:
         """Answers a question from the state.
@@ -135,8 +135,8 @@ class Asking(ABC):
                 `gather_by` or `quote` is unknown or does not fit how the document is asked; or
                 another model would answer from what this one kept; or an option is not for
                 another server's.
-            LongctxError: `gather_by` needs scores that the document's method does not have; or the
-                server gives no answer.
+            LongctxError: `gather_by` needs scores that the document's method does not have.
+            NoAnswer: another server was to answer, and does not.
         """
         answering, clock = self.engine.answering, Clock(self._load_s)
         given = sampling or Sampling()
@@ -151,6 +151,8 @@ class Asking(ABC):
         def answered() -> tuple[Answer, Answering, Chosen]:
             way = self._way(words, gather_by)
             if self.server is not None:
+                from longctx.core.ask.served import require_served  # few need what it imports
+
                 require_served(given, decode, quote)
                 encoded = self.engine.prompt.question(words)
                 asked = Question(*encoded, 0, gather, words=words, passages=passages, own=question)
@@ -216,17 +218,19 @@ class Asking(ABC):
 
     def _served(
         self,
-        server: Server,
+        server: "Server",
         way: Answering,
         clock: Clock,
         asked: Question,
         sampling: Sampling,
         on_text: Callable[[str], None],
-        on_sending: Callable[[Sent], None],
+        on_sending: "Callable[[Sent], None]",
     ) -> tuple[Answer, Answering, Chosen]:
         """The answer of another server's model; see `served.py`."""
+        from longctx.core.ask.served import GATHER, Serving, served
+
         assert isinstance(way, Gatherer), "documents that answer by recall are refused"
-        chosen = way.for_text(asked, asked.gather or SERVED)
+        chosen = way.for_text(asked, asked.gather or GATHER)
         clock.mark("gather_s")
         counts = {"question": len(asked.ids), "answer": 0, "dropped": 0}
         found = self._found(way, asked, chosen, counts, clock)

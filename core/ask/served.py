@@ -3,23 +3,27 @@
 Nothing is sent before `on_sending` was told what.
 """
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from longctx.core.ask.answer import INTERRUPTED, Answer, Found
-from longctx.core.ask.gather import Passage
 from longctx.core.ask.gathering import Gatherer
+from longctx.core.ask.place import Passage
 from longctx.core.ask.sentence import answering_sentence
 from longctx.core.ask.server import client, messages
 from longctx.core.ask.server.address import Server
 from longctx.core.ask.server.messages import Sent
 from longctx.core.common.errors import UsageError
+from longctx.core.common.interrupts import check
 from longctx.core.passages.matching import Query
 from longctx.core.profile.reading import DOCUMENT
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve.best_passages import Chosen
+
+_log = logging.getLogger(__name__)
 
 GATHER = 2048  # tokens; a server's model has a window of 4,096 at least, often no more
 LONGEST = 1024  # tokens of an answer, as the server counts them
@@ -83,12 +87,14 @@ def served(
         mark: notes the time of a moment; the first time counts.
 
     Raises:
-        LongctxError: the server gives no answer.
+        NoAnswer: the server gives none.
     """
     passages = in_order(way, found.passages)
     model = client.model_of(serving.server)
     text = messages.message(found.documents, passages, found.question)
     sent = messages.told(serving.server, model, passages, text)
+    places = ", ".join(f"{one.source}:{one.place} ({one.characters:,})" for one in sent.passages)
+    _log.info("sends %s characters to %s: %s", f"{sent.characters:,}", sent.to, places)
     serving.on_sending(sent)
     told = _received(serving, model, text, mark)
     sentence = answering_sentence(way.documents, chosen, query, told["answer"])
@@ -121,6 +127,7 @@ def _received(
     try:
         for piece in client.answer(serving.server, model, text, *_fields(sampling)):
             stop = piece.stop or stop
+            check()
             shown = piece.text if pieces else piece.text.lstrip()
             if shown:
                 mark("first_token_s")

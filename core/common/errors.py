@@ -5,7 +5,8 @@
     ├── UnreadableInput  3    a source, or part of it, cannot be read as text
     ├── NotFound        10    no such library or document
     ├── Locked          11    another process is using the document
-    └── StateMismatch   13    the state is damaged, or of another model or format
+    ├── StateMismatch   13    the state is damaged, or of another model or format
+    └── NoAnswer        14    another server gave no answer
 
 The number is the exit code. The command line catches the base class in one place.
 """
@@ -55,6 +56,12 @@ class Locked(LongctxError):
     """Another process is using the document."""
 
     exit_code = 11
+
+
+class NoAnswer(LongctxError):
+    """Another server, which was to answer, gave no answer."""
+
+    exit_code = 14
 
 
 class StateMismatch(LongctxError):

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
+WATCHED = 0.1  # seconds after which who watches looks whether there is still something to end
 
 
 class Stopped(KeyboardInterrupt):
@@ -30,6 +31,32 @@ def ended_by(event: threading.Event) -> Iterator[None]:
         yield
     finally:
         _ending.reset(before)
+
+
+@contextmanager
+def at_end(act: Callable[[], object]) -> Iterator[None]:
+    """Inside, `act` is called, by a thread of its own, once another thread ends this one's work.
+
+    For work that waits for what has no `check`, such as a connection.
+    """
+    event, done = _ending.get(), threading.Event()
+    if event is None:
+        yield
+        return
+
+    def watch() -> None:
+        while not done.is_set():
+            if event.wait(WATCHED):
+                act()
+                return
+
+    watcher = threading.Thread(target=watch, name="longctx-end", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 def check() -> None:

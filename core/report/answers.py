@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from longctx.core.ask.answer import Answer
-from longctx.core.ask.gather import Passage
+from longctx.core.ask.place import Passage
 from longctx.core.ask.sentence import Sentence
 from longctx.core.report.excerpts import Excerpt, Segment, excerpt, source_of
 from longctx.core.report.html import Html, Parts, element
@@ -17,9 +17,9 @@ from longctx.core.store.document import Document
 
 MOST = 20  # passages of an answer, best first: what a method kept can be thousands
 FOUND = {
-    "yes": "the documents seem to answer this",
-    "unsure": "the documents may not answer this",
-    "no": "the documents do not seem to answer this",
+    "yes": "The documents seem to answer this",
+    "unsure": "The documents may not answer this",
+    "no": "The documents do not seem to answer this",
 }
 
 

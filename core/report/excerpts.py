@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from longctx.core.ask.gather import Passage
-from longctx.core.ask.place import Place
+from longctx.core.ask.place import Passage, Place
 from longctx.core.ask.sentence import Sentence
 from longctx.core.passages.near_lines import around, whole
 from longctx.core.passages.snippet import Snippet

@@ -72,6 +72,7 @@ def strip_picture(strip: Strip, ticks: Sequence[Tick], told: str) -> Html:
         class_="strip",
         viewBox=f"0 0 {WIDE} {HIGH}",
         preserveAspectRatio="none",
+        shape_rendering="crispEdges",
         role="img",
         aria_label=told,
     )

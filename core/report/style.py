@@ -48,7 +48,6 @@ pre {{
   border-radius: 6px; font: .8125rem/1.6 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace;
   white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: isolate; tab-size: 4;
 }}
-pre.prose {{ font: .9375rem/1.6 Georgia, "Times New Roman", serif }}
 .around {{ color: var(--soft) }}
 mark {{ background: var(--mark); color: inherit; border-radius: 2px }}
 mark.strong {{ background: var(--strong); font-weight: 600 }}

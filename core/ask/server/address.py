@@ -7,7 +7,6 @@ the user says otherwise; a key goes only where its variable says that it belongs
 import os
 import re
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from longctx.core.common.errors import UsageError
@@ -72,6 +71,9 @@ def server_of(setup: Setup) -> Server | None:
     if setup.answer_with is not None and (setup.answer_model or setup.answer_profile):
         what = "cannot take both --answer-model and --answer-with"
         raise UsageError(what, "one model answers", "Leave one out.")
+    if setup.answer_with is not None and setup.decode is not None:
+        what = "cannot take both --decode and --answer-with"
+        raise UsageError(what, "another server decodes", "Leave one out.")
     return named(setup.answer_with, setup.server_model)
 
 
@@ -106,6 +108,8 @@ def named(address: str | None, model: str | None) -> Server | None:
 
 def is_loopback(host: str) -> bool:
     """Whether a host is this computer."""
+    from ipaddress import ip_address  # which nobody else here needs
+
     try:
         return ip_address(host).is_loopback
     except ValueError:

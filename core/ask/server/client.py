@@ -9,15 +9,17 @@ import socket
 import ssl
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from longctx.core.ask.server.address import CHAT, KEY, Server, is_loopback
 from longctx.core.ask.server.events import Failed, Nonsense, Piece, said, streamed, whole
-from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.common.errors import NoAnswer, UsageError
 from longctx.core.common.foreign import reason
+from longctx.core.common.interrupts import at_end, check
 
 CONNECT = 10.0  # seconds to reach it
 SILENCE = 600.0  # seconds without a byte: a CPU may read passages for minutes
@@ -35,7 +37,7 @@ def model_of(server: Server) -> str:
 
     Raises:
         UsageError: it has several, or does not list them.
-        LongctxError: it cannot be reached.
+        NoAnswer: it cannot be reached.
     """
     if server.model is not None:
         return server.model
@@ -63,7 +65,7 @@ def answer(
         set_by_user: those of them that the user set.
 
     Raises:
-        LongctxError: there is no answer, or it breaks off.
+        NoAnswer: there is no answer, or it breaks off.
     """
     body = {
         "model": model,
@@ -111,10 +113,12 @@ def _response(
     server: Server, method: str, path: str, body: dict[str, Any] | None = None
 ) -> Iterator[HTTPResponse]:
     connection = _connection(server)
-    try:
+    with ExitStack() as held:
+        held.callback(connection.close)
         connection.connect()
         assert connection.sock is not None
         connection.sock.settimeout(SILENCE)
+        held.enter_context(at_end(partial(_shut, connection.sock)))
         headers = {"Accept": "text/event-stream, application/json", "User-Agent": "longctx"}
         if server.key is not None:
             headers["Authorization"] = f"Bearer {server.key.value}"
@@ -122,10 +126,13 @@ def _response(
         if data is not None:
             headers["Content-Type"] = "application/json"
         connection.request(method, f"{server.base}{path}", data, headers)
-        with connection.getresponse() as response:
-            yield response
-    finally:
-        connection.close()
+        yield held.enter_context(connection.getresponse())
+
+
+def _shut(connected: socket.socket) -> None:
+    """Ends a connection that another thread waits for."""
+    with suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def _connection(server: Server) -> HTTPConnection:
@@ -154,7 +161,7 @@ def _models(server: Server) -> list[str]:
     """The names of a server's models; none if it does not list them.
 
     Raises:
-        LongctxError: it cannot be reached, or wants a key.
+        NoAnswer: it cannot be reached, or wants a key.
     """
     with _told(server), _response(server, "GET", "/models") as response:
         if response.status in (401, 403):
@@ -182,16 +189,17 @@ def _told(server: Server) -> Iterator[None]:
     """Turns what goes wrong with a connection into an error that says what to do."""
     try:
         yield
-    except Failed as error:
-        raise _error(server, f"it failed: {error}", LOOK) from error
-    except Nonsense as error:
-        why = f"what it answers cannot be read: {error}"
-        raise _error(server, why, "Ask again, or correct --answer-with.") from error
-    except (OSError, HTTPException) as error:
+    except (Failed, Nonsense, OSError, HTTPException) as error:
+        check()  # another thread may have ended it
         raise _error(server, *_why(error)) from error
 
 
-def _why(error: OSError | HTTPException) -> tuple[str, str]:
+def _why(error: Failed | Nonsense | OSError | HTTPException) -> tuple[str, str]:
+    if isinstance(error, Failed):
+        return f"it failed: {error}", LOOK
+    if isinstance(error, Nonsense):
+        why = f"what it answers cannot be read: {error}"
+        return why, "Ask again, or correct --answer-with."
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there", CORRECT
     if isinstance(error, socket.gaierror):
@@ -216,7 +224,7 @@ def _blamed(response: HTTPResponse) -> str:
         return said(data.decode("utf-8", "replace")) if b"<" not in data[:200] else ""
 
 
-def _refused(server: Server, model: str, response: HTTPResponse, blamed: str) -> LongctxError:
+def _refused(server: Server, model: str, response: HTTPResponse, blamed: str) -> NoAnswer:
     status = response.status
     own = f" ({status}: {blamed})" if blamed else f" ({status})"
     if status in (401, 403):
@@ -238,11 +246,11 @@ def _refused(server: Server, model: str, response: HTTPResponse, blamed: str) ->
     )
 
 
-def _not_found(server: Server, model: str, own: str) -> LongctxError:
+def _not_found(server: Server, model: str, own: str) -> NoAnswer:
     """The error for a path or a model that is not there."""
     try:
         names = _models(server)
-    except LongctxError:
+    except NoAnswer:
         names = []
     if names and model not in names:
         remedy = f"It has {_listed(names)}: name one with --server-model."
@@ -251,5 +259,5 @@ def _not_found(server: Server, model: str, own: str) -> LongctxError:
     return _error(server, f"it has nothing there{own}", remedy)
 
 
-def _error(server: Server, why: str, remedy: str) -> LongctxError:
-    return LongctxError(f"cannot get an answer from {server.url}", why, remedy)
+def _error(server: Server, why: str, remedy: str) -> NoAnswer:
+    return NoAnswer(f"cannot get an answer from {server.url}", why, remedy)

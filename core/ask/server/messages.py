@@ -6,11 +6,12 @@ What is told of it beforehand is made here as well, from the same text.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from longctx.core.ask.gather import Passage
-from longctx.core.ask.place import Place
-from longctx.core.ask.server.address import Server
+from longctx.core.ask.place import Passage, Place
+
+if TYPE_CHECKING:
+    from longctx.core.ask.server.address import Server
 
 ASKED = (
     "These passages are from {documents}. Each stands under the place where it was found.\n\n"
@@ -61,7 +62,7 @@ def message(documents: Sequence[str], passages: Sequence[Passage], question: str
     )
 
 
-def told(server: Server, model: str, passages: Sequence[Passage], text: str) -> Sent:
+def told(server: "Server", model: str, passages: Sequence[Passage], text: str) -> Sent:
     """What is sent, before it is."""
     fields = ("document", "source", "line", "place", "start", "end")
     sent = (

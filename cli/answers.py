@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from longctx.cli import progress, render
+from longctx.cli import other_server, progress, render
 from longctx.cli.interrupt import INTERRUPTED
 from longctx.cli.text import counted
 from longctx.core.ask.follow_up import MOST, Exchange
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from longctx.core.ask.answer import Answer
     from longctx.core.ask.place import Passage
     from longctx.core.ask.sentence import Sentence
-    from longctx.core.ask.server.messages import Sent
     from longctx.core.report.answers import Shown
 
 SOURCES = 5  # passages shown after an answer
@@ -50,7 +49,7 @@ class Answers:
         Returns:
             The exit code: that of an interruption if Ctrl-C ended the answer, else 0.
         """
-        wishes: Wishes = {**self.asked, "before": before, "on_sending": _tell_sent}
+        wishes: Wishes = {**self.asked, "before": before, "on_sending": other_server.tell}
         if self.shown is not None:
             wishes["on_shown"] = self.shown.append
         if not self.json:
@@ -103,22 +102,6 @@ def _stream(text: str) -> None:
     """Shows a piece of an answer; with the first one, nothing is waited for any more."""
     progress.stop_drawing()
     render.stream(text)
-
-
-def _tell_sent(sent: "Sent") -> None:
-    """Says what is about to leave this process, and where to."""
-    progress.stop_drawing()
-    names = len({passage.document for passage in sent.passages}) > 1
-    places = ", ".join(
-        f"{passage.document}: " * names
-        + f"{render.one_line(passage.source)}:{passage.place} ({passage.characters:,})"
-        for passage in sent.passages
-    )
-    key = f", with the key of {sent.key}" if sent.key else ""
-    render.note(
-        f"sends {counted(len(sent.passages), 'passage')} and the question, "
-        f"{sent.characters:,} characters, to {sent.to} (model {sent.model}{key}): {places}"
-    )
 
 
 def cite(answer: "Answer", most: int | None) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from longctx.cli import exchanges, given_text, interface, progress, render
+from longctx.cli import exchanges, given_text, interface, other_server, progress, render
 from longctx.cli.answers import Answers
 from longctx.cli.exchanges import LastAnswer
 from longctx.cli.given_text import GivenText
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from longctx.core.api.documents import Documents
     from longctx.core.api.library import Library
 
-# what another server is not told, or what chooses a model here in its place
-_SAMPLING = ("top_k", "min_p", "repetition_penalty")
-NOT_WITH_SERVER = ("answer_model", "answer_profile", "decode", "quote", *_SAMPLING)
 NOT_WITH_TEXT = ("docs", "everything", "method", "partial")
 
 
@@ -39,14 +36,12 @@ class Asked:
     """
 
     def __init__(self, context: typer.Context):
-        self._context, self._given = context, context.params
+        self._context, self._given = context, other_server.fitting(context)
         self._require_fit()
 
     def library(self) -> "AbstractContextManager[Library]":
         """The user's library, with the models that the options name."""
         given = self._given
-        if given["answer_with"] is not None:  # settings are for the models here
-            given = given | dict.fromkeys(NOT_WITH_SERVER)
         return interface.opened(
             given["library"],
             given["model"],
@@ -66,7 +61,8 @@ class Asked:
         """What is asked for; where a server answers, without settings that are for models here."""
         if self._given["answer_with"] is None:
             return wishes
-        return {**wishes, **{name: None for name in NOT_WITH_SERVER if name in wishes}}
+        dropped = (name for name in other_server.NOT_WITH_IT if name in wishes)
+        return {**wishes, **dict.fromkeys(dropped)}
 
     def _require_fit(self) -> None:
         given = self._given
@@ -77,10 +73,6 @@ class Asked:
             flag = {"docs": "doc", "everything": "all"}.get(typed[0], typed[0])
             why = "a text is asked by itself, as it is read"
             raise UsageError(f"cannot take both --text and --{flag}", why, "Give one of them.")
-        if given["answer_with"] is not None:
-            for name in filter(self._is_typed, NOT_WITH_SERVER):
-                what = f"cannot take both --answer-with and --{name.replace('_', '-')}"
-                raise UsageError(what, "another server's model answers", "Give one of them.")
         if given["continues"] and (given["question"] == "-" or given["questions"]):
             why = "of many questions, none is put behind another"
             raise UsageError("cannot take --continue with many questions", why, "Leave it out.")

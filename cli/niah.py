@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longctx.cli import grids, measuring, niah_tables, options, render
+from longctx.cli import grids, measuring, niah_tables, options, pages, render
 from longctx.cli.loading import make_setup
 from longctx.cli.measuring import option
 from longctx.core.api.defaults import usual_model
@@ -109,6 +109,7 @@ def run(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
+    html: pages.option("grids, figures and missed needles") = None,
     json: options.Json = False,
 ) -> None:
     """Tests whether facts are found at every depth of a long text.
@@ -118,6 +119,7 @@ def run(
     nothing else; `gathered`, that the whole needle was in what the answer is based on. The exit
     code is 1 if the share answered is below --bar.
     """
+    pages.require_writable(html)
     setup = make_setup(
         model=model or usual_model(device),
         profile=profile,
@@ -145,6 +147,10 @@ def run(
     )
     with _watched(wanted) as watch:
         report = niah.run(setup, wanted, watch)
+    if html is not None:
+        from longctx.core.measure.niah.page import needle_page
+
+        pages.write(html, needle_page(report))
     if not render.result(report.as_dict(), json):
         niah_tables.show(report, out)
     _warn(report)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from longctx.cli import measuring, options, progress, render
+from longctx.cli import measuring, options, pages, progress, render
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import make_setup
 from longctx.cli.measuring import option
@@ -99,6 +99,7 @@ def run(
     markdown: Annotated[
         bool, options.flag("--markdown", "Print a Markdown table; off by default.")
     ] = False,
+    html: pages.option("the table with its figures and lines") = None,
     json: options.Json = False,
 ) -> None:
     """Compares methods and policies on the same tasks, in one table.
@@ -111,6 +112,7 @@ def run(
     """
     if csv + markdown + json > 1:
         raise UsageError("cannot print several forms", "", "Give one of --csv, --markdown, --json.")
+    pages.require_writable(html)
     setup = make_setup(
         model=model or usual_model(device),
         profile=profile,
@@ -134,6 +136,10 @@ def run(
     )
     folder, told = out and out.expanduser(), _Told()
     report = run_compare(setup, wanted, folder, told.begin, told.tell)
+    if html is not None:
+        from longctx.core.measure.eval.compare_page import compare_page
+
+        pages.write(html, compare_page(report))
     _print(report, csv, markdown, json)
     if folder is not None:
         from longctx.core.measure.eval.compare_files import write

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longctx.cli import completion, measuring, options, render
+from longctx.cli import completion, measuring, options, other_server, pages, render
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import open_session
 from longctx.cli.measuring import option
@@ -28,6 +28,10 @@ EXAMPLES = """\
   longctx eval qa tolstoy=tolstoy.questions.jsonl log=log.questions.jsonl --no-answers --markdown
   longctx eval qa tolstoy questions.jsonl --gather-by method,bm25 --out results --json
 """
+SETUP = (
+    *("model", "profile", "method", "decode", "device", "dtype", "threads"),
+    *("answer_model", "answer_profile", "answer_with", "server_model"),
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Sheet:
 
 
 def run(
+    context: typer.Context,
     document: Annotated[
         str,
         typer.Argument(
@@ -72,6 +77,8 @@ def run(
     threads: options.Threads = None,
     answer_model: options.AnswerModel = None,
     answer_profile: options.AnswerProfile = None,
+    answer_with: options.AnswerWith = None,
+    server_model: options.ServerModel = None,
     gather: Annotated[
         list[str] | None,
         option(
@@ -107,6 +114,7 @@ def run(
     markdown: Annotated[
         bool, options.flag("--markdown", "Print Markdown tables; off by default.")
     ] = False,
+    html: pages.option("the tables and every question") = None,
     json: options.Json = False,
 ) -> None:
     """Asks files of questions: gather recall, and answers.
@@ -119,6 +127,7 @@ def run(
     """
     if markdown and json:
         raise UsageError("cannot print both forms", "", "Give one of --markdown and --json.")
+    pages.require_writable(html)
     from longctx.core.store.library import Library
 
     budgets = measuring.tokens(gather or ["1K,2K,4K,8K"])
@@ -126,25 +135,27 @@ def run(
     library_folder = library_path(library)
     pairs = named_pairs(document, [*map(str, questions or [])])
     sheets = _sheets(library_folder, pairs, out and out.expanduser())
-    setup = {
-        "model": model,
-        "profile": profile,
-        "method": method,
-        "decode": decode,
-        "device": device,
-        "dtype": dtype,
-        "threads": threads,
-        "answer_model": None if answer_model == OWN else answer_model,
-        "answer_profile": answer_profile,
-    }
+    if answer_with is not None and not answers:
+        why = "without answers, nobody is asked"
+        raise UsageError("cannot take --answer-with with --no-answers", why, "Leave one out.")
+    setup = {name: other_server.fitting(context)[name] for name in SETUP}
+    if setup["answer_model"] == OWN:
+        setup["answer_model"] = None
     reports = []
     for sheet in sheets:
         with open_session(sheet.document, Library.open(library_folder), **setup) as session:
             from longctx.core.measure.eval.qa import QuestionTest
 
             by = measuring.names(gather_by) if gather_by else None
+            if session.server is not None:
+                to = session.server.url
+                render.note(f"for each question, the passages gathered for it are sent to {to}")
             wanted = QuestionTest(by, budgets, answers, answer_tokens)
             reports.append(_report(session, sheet, wanted, len(sheets) > 1))
+    if html is not None:
+        from longctx.core.measure.eval.qa_page import qa_page
+
+        pages.write(html, qa_page(reports))
     _print(reports, markdown, json)
 
 

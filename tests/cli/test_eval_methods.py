@@ -8,6 +8,8 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from chat_server import Misbehaving, events, stream
+from page_elements import Elements
 
 from longctx.cli import measuring
 from longctx.cli.eval import COMMANDS
@@ -41,6 +43,42 @@ def test_every_subcommand_has_help_with_examples(longctx):
         assert shown.exit_code == 0
         assert f"longctx eval {name}" in shown.stdout.split("Examples:")[1]
         assert module.run.__doc__.splitlines()[0] in shown.stdout
+
+
+def test_qa_as_a_page(longctx, library, questions, tmp_path):
+    page = tmp_path / "qa.html"
+    given = ("eval", "qa", "book", questions, "--gather", "20,1m", "--device", "cpu", "--json")
+    result = longctx(*given, "--html", page)
+    assert result.exit_code == 0, result.stderr
+    (found,) = json.loads(result.stdout)["documents"]
+    read = Elements(page.read_text("utf-8"))
+    shown = [text for tag, attrs, text in read.inside if str(attrs.get("class")).startswith("r")]
+    assert shown == [f"{rate['rate']:.0%}" for rate in found["rates"]]
+    assert {"where did the keeper write", "who wrote", "the keeper"} <= {*read.texts}
+    for trial in found["trials"]:
+        for by, rank in trial["rank"].items():
+            assert (f"within {rank:,}" if rank else "no") in read.texts
+            assert (trial["answers"][by]["answer"] or "(none)") in "\n".join(read.texts)
+
+
+def test_qa_with_answers_of_another_server(longctx, library, questions, tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("LONGCTX_DECODE", "dense")  # settings are for models here
+    page = tmp_path / "qa.html"
+    with Misbehaving().running() as server:
+        server.give = lambda handler, _: stream(handler, events("it was the keeper"))
+        given = ("eval", "qa", "book", questions, "--gather", "20", "--gather-by", "bm25")
+        result = longctx(*given, "--answer-with", server.url, "--json", "--html", page)
+        assert result.exit_code == 0, result.stderr
+        refused = longctx(*given, "--answer-with", server.url, "--no-answers")
+        assert refused.exit_code == 2
+        assert len(server.asked) == 2
+    assert f"gathered for it are sent to {server.url}/chat/completions" in result.stderr
+    (found,) = json.loads(result.stdout)["documents"]
+    assert [trial["answers"]["bm25"]["contained"] for trial in found["trials"]] == [0, 1]
+    assert found["settings"]["server"]["to"] == f"{server.url}/chat/completions"
+    marked = [text for tag, _, text in Elements(page.read_text("utf-8")).inside if tag == "mark"]
+    assert marked == ["it was the keeper"]
 
 
 def test_names_with_commas_and_policies_with_options():
@@ -264,6 +302,22 @@ def compared(longctx, monkeypatch):
 
     monkeypatch.setattr(compare, "run", run)
     return lambda *options: (longctx("eval", "compare", *options), asked[-1:])
+
+
+def test_compare_as_a_page(compared, tmp_path):
+    page = tmp_path / "compared.html"
+    assert compared("--html", page)[0].exit_code == 0
+    text = page.read_text("utf-8")
+    read = Elements(text)
+    table = list(csv.DictReader(StringIO(compared("--csv")[0].stdout)))
+    cells = [text for tag, _, text in read.inside if tag == "td"]
+    for row in table:
+        assert {value for value in row.values() if value} <= {*cells, *read.texts}
+    rates = [f"{float(row['quality']):.0%}" for row in table if row["quality"]]
+    shown = [text for tag, attrs, text in read.inside if str(attrs.get("class")).startswith("r")]
+    assert sorted(shown) == sorted(rates)
+    assert "<svg" in text
+    assert "script" not in {tag for tag, _ in read.found}
 
 
 def test_compare_in_each_form(compared):

@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import asdict
 
 import pytest
+from page_elements import Elements
 from typer.testing import CliRunner
 
 from longctx.cli import grids
@@ -81,6 +82,35 @@ def test_a_missed_cell_is_exit_code_1_and_listed(call):
     assert rows[1:3] == [["0%", "100%"], ["100%", "50%"]]
     assert "75.0% answered, 100.0% wanted: NOT passed" in result.stdout
     assert ["1,024", "100%", "What?", "12345", "54321", "yes"] in rows
+
+
+def test_a_page_has_grids_with_figures_kinds_and_what_was_missed(call, tmp_path):
+    page = tmp_path / "needles.html"
+    result, _ = call(report(*[True] * 6, False, True), f"--html {page}")
+    assert f"page: {page}" in result.stderr
+    read = Elements(page.read_text("utf-8"))
+    heads = [text for tag, _, text in read.inside if tag == "figcaption"]
+    assert heads == [
+        f"answered, by depth and tokens of the text: {kind}"
+        for kind in ("all kinds", "key", "number")
+    ]
+    cells = [(attrs.get("class"), text) for tag, attrs, text in read.inside if tag == "td"]
+    assert cells.count(("r10", "100%")) == 3 + 3 + 4
+    assert cells.count(("r5", "50%")) == 1
+    assert cells.count(("r0", "0%")) == 1
+    assert [text for tag, _, text in read.inside if tag == "small"][:4] == ["2 of 2"] * 3 + [
+        "1 of 2"
+    ]
+    assert "Not answered: 1" in read.texts
+    assert "87.5% answered, 100.0% wanted: not passed." in read.texts
+    assert {"tiny, method reform", "2 of harbour-book, with 4 needles each"} <= {*read.texts}
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_any_work(call, tmp_path):
+    (tmp_path / "a.html").write_text("mine")
+    result, asked = call(report(True), f"--html {tmp_path / 'a.html'}")
+    assert result.exit_code == 2
+    assert not asked
 
 
 def test_wrong_answers_beyond_ten_are_counted(call, monkeypatch):

@@ -201,6 +201,8 @@ def _settings(session: Session, placed: list[PlacedQuestion], wanted: QuestionTe
         for one in placed
     ]
     other = {} if engine.answerer is None else {"answerer": of_model(engine.answerer)}
+    if session.server is not None and wanted.answers:
+        other = {"server": {"to": session.server.url, "model": model_there(session)}}
     return {
         "eval": "qa",
         "schema": SCHEMA_VERSION,
@@ -216,6 +218,11 @@ def _settings(session: Session, placed: list[PlacedQuestion], wanted: QuestionTe
         **of_model(engine),
         **other,
     }
+
+
+def model_there(session: Session) -> str | None:
+    """The model of another server that answers, where it is named."""
+    return None if session.server is None else session.server.model
 
 
 def _recall_name(by: str, number: int) -> str:

@@ -35,7 +35,8 @@ body {{
 h1 {{ font-size: 1.5rem; line-height: 1.25; margin: 0 0 .5rem }}
 h2 {{ font-size: 1.25rem; line-height: 1.3; margin: 2.5rem 0 .5rem }}
 h3 {{ font-size: 1rem; margin: 1.75rem 0 .5rem }}
-h1, h2, h3, p, td, th, figcaption, li, dd {{ overflow-wrap: anywhere; unicode-bidi: isolate }}
+h1, h2, h3, p, figcaption, li {{ overflow-wrap: anywhere; unicode-bidi: isolate }}
+td, th {{ overflow-wrap: break-word; unicode-bidi: isolate }}
 a {{ color: var(--edge) }}
 .soft {{ color: var(--soft); font-size: .875rem }}
 .answer {{ font-size: 1.125rem; white-space: pre-wrap; margin: .75rem 0 }}
@@ -66,6 +67,8 @@ tbody tr {{ border-top: 1px solid var(--rule) }}
 td.number, th.number {{
   text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap;
 }}
+thead th {{ white-space: nowrap }}
+table.grid thead th + th {{ text-align: center }}
 table.grid td {{ text-align: center; min-width: 3.5rem; border: 1px solid var(--ground) }}
 table.grid small {{ display: block; opacity: .75 }}
 table.facts th {{ color: var(--soft); font-weight: 400; white-space: nowrap }}

@@ -20,6 +20,7 @@ from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError
 from longctx.core.measure.eval import compare
 from longctx.core.measure.eval.compare_rows import make_row
+from longctx.core.report.html import legal
 from longctx.core.retrieve import gather_by
 
 BOOK = "the keeper wrote in his book"
@@ -58,7 +59,7 @@ def test_qa_as_a_page(longctx, library, questions, tmp_path):
     for trial in found["trials"]:
         for by, rank in trial["rank"].items():
             assert (f"within {rank:,}" if rank else "no") in read.texts
-            assert (trial["answers"][by]["answer"] or "(none)") in "\n".join(read.texts)
+            assert legal(trial["answers"][by]["answer"] or "(none)") in read.texts
 
 
 def test_qa_with_answers_of_another_server(longctx, library, questions, tmp_path, monkeypatch):

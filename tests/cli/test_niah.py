@@ -90,17 +90,14 @@ def test_a_page_has_grids_with_figures_kinds_and_what_was_missed(call, tmp_path)
     assert f"page: {page}" in result.stderr
     read = Elements(page.read_text("utf-8"))
     heads = [text for tag, _, text in read.inside if tag == "figcaption"]
-    assert heads == [
-        f"answered, by depth and tokens of the text: {kind}"
-        for kind in ("all kinds", "key", "number")
-    ]
+    what, kinds = "answered, by depth and tokens of the text", ("all kinds", "key", "number")
+    assert heads == [f"{what}: {kind}" for kind in kinds]
     cells = [(attrs.get("class"), text) for tag, attrs, text in read.inside if tag == "td"]
     assert cells.count(("r10", "100%")) == 3 + 3 + 4
     assert cells.count(("r5", "50%")) == 1
     assert cells.count(("r0", "0%")) == 1
-    assert [text for tag, _, text in read.inside if tag == "small"][:4] == ["2 of 2"] * 3 + [
-        "1 of 2"
-    ]
+    figures = [text for tag, _, text in read.inside if tag == "small"]
+    assert figures[:4] == ["2 of 2"] * 3 + ["1 of 2"]
     assert "Not answered: 1" in read.texts
     assert "87.5% answered, 100.0% wanted: not passed." in read.texts
     assert {"tiny, method reform", "2 of harbour-book, with 4 needles each"} <= {*read.texts}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from longctx.core.ask.answer import Answer
     from longctx.core.ask.follow_up import Exchange
     from longctx.core.ask.place import Passage
+    from longctx.core.ask.server.messages import Sent
     from longctx.core.common.errors import (
         Locked,
         LongctxError,
@@ -53,6 +54,7 @@ _PLACES = {
     "NotFound": _ERRORS,
     "Passage": "longctx.core.ask.place",
     "Progress": "longctx.core.ingest.job",
+    "Sent": "longctx.core.ask.server.messages",
     "Shown": "longctx.core.report.answers",
     "StateMismatch": _ERRORS,
     "UnreadableInput": _ERRORS,
@@ -78,6 +80,7 @@ __all__ = [
     "NotFound",
     "Passage",
     "Progress",
+    "Sent",
     "Shown",
     "StateMismatch",
     "UnreadableInput",

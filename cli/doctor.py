@@ -26,6 +26,7 @@ EXTRAS = {
         ("pypdfium2", "zstandard", "openpyxl", "python-oxmsg", "striprtf"),
     ),
     "gguf": ("i-quants and other rare types of GGUF models", ("gguf",)),
+    "mcp": ("`longctx mcp`", ("mcp",)),
 }
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 

@@ -23,6 +23,7 @@ from longctx.cli import (
     import_,
     ingest,
     list,
+    mcp,
     model,
     niah,
     profiles,
@@ -53,6 +54,7 @@ COMMANDS = {
     "bench": bench,
     "calibrate": calibrate,
     "model": model,
+    "mcp": mcp,
     "profiles": profiles,
     "doctor": doctor,
 }

@@ -37,9 +37,22 @@ def given_to(what: str, run: Run) -> Iterator[None]:
     Raises:
         UsageError: another output claims it too.
     """
-    _require_one([what, *_wanted(run)], run)
+    require_free(what, run)
     with standard_output_kept():
         yield
+
+
+def require_free(what: str, run: Run) -> None:
+    """Refuses a run in which another output claims what this one needs.
+
+    Args:
+        what: the option or argument, or whatever else goes there.
+        run: its report and log may claim standard output.
+
+    Raises:
+        UsageError: one does.
+    """
+    _require_one([what, *_wanted(run)], run)
 
 
 def is_terminal() -> bool:

@@ -1,0 +1,144 @@
+"""`longctx mcp` as a process, through the SDK's client over a pipe; and what it refuses to begin."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+
+from longctx.cli import mcp as command
+
+PROGRAM = [sys.executable, "-m", "longctx.cli", "mcp"]
+
+
+@pytest.fixture
+def arguments(library, model_folder):
+    """Its options: a copy of the shelf, and the random model."""
+    return ["--library", str(library), "--model", str(model_folder), "--device", "cpu"]
+
+
+def environment() -> dict[str, str]:
+    """Everything, so that the process imports what this one does, and keeps caches where it does."""
+    return {**os.environ, "PYTHONSAFEPATH": "1"}
+
+
+def test_a_client_over_a_pipe(arguments, tmp_path):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "log.txt").write_text("the keeper wrote that a boat came home\n" * 60)
+    server = StdioServerParameters(
+        command=PROGRAM[0],
+        args=[*PROGRAM[1:], *arguments, "--allow", "docs"],
+        env=environment(),
+        cwd=tmp_path,
+    )
+    told = []
+
+    async def heard(done, total, message):
+        told.append(done)
+
+    async def main():
+        async with Client(server) as client:
+            found = await client.call_tool("find", {"query": "a boat came home"})
+            assert found.structured_content["documents"] == ["book"]
+            read = await client.call_tool(
+                "ingest", {"paths": ["docs/log.txt"]}, progress_callback=heard
+            )
+            assert not read.is_error
+            assert read.structured_content["document"]["name"] == "log"
+            answer = await client.call_tool("ask", {"question": "who?", "documents": ["log"]})
+            assert answer.structured_content["documents"] == ["log"]
+            refused = await client.call_tool("ingest", {"paths": ["config.toml"]})
+            assert refused.is_error
+
+    anyio.run(main)
+    assert told[-1] == (docs / "log.txt").stat().st_size
+
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "0"},
+    },
+}
+
+
+@pytest.fixture
+def started(arguments):
+    """f(*options): the process, with pipes; it is ended at the end."""
+    processes = []
+
+    def run(*options):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(
+            [*PROGRAM, *arguments, *options], env=environment(), text=True, **pipes
+        )
+        processes.append(process)
+        return process
+
+    yield run
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def lines(*messages) -> str:
+    return "".join(json.dumps(message) + "\n" for message in messages)
+
+
+def test_only_the_protocol_is_written_to_standard_output(started):
+    call = {"name": "find", "arguments": {"query": "a boat"}}
+    told = lines(
+        HELLO,
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+    )
+    process = started("-v")
+    process.stdin.write(told)
+    process.stdin.flush()
+    answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+    assert [answer["id"] for answer in answers] == [1, 2]
+    out, err = process.communicate(timeout=60)  # its end of the pipe is closed: the client leaves
+    assert process.returncode == 0
+    assert out == ""
+    assert "info: longctx" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it(started, number):
+    process = started()
+    process.stdin.write(lines(HELLO))
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["id"] == 1
+    process.send_signal(number)
+    assert process.wait(60) == 128 + number
+    assert "interrupted" in process.stderr.read() or number == signal.SIGTERM
+
+
+def test_a_folder_that_is_none_is_refused_at_once(longctx, tmp_path):
+    result = longctx("mcp", "--allow", tmp_path / "nowhere")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no such folder" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--log-file", "--report"])
+def test_nothing_else_may_claim_standard_output(longctx, option):
+    result = longctx("mcp", option, "-")
+    assert result.exit_code == 2
+    assert "both want standard output" in result.stderr
+
+
+def test_without_the_extra_the_command_that_installs_it_is_told(longctx, monkeypatch):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    result = longctx("mcp")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "the package mcp is not installed" in result.stderr
+    assert "pip install 'longctx[mcp]'" in result.stderr

@@ -14,7 +14,7 @@ WHOLE = 16_384  # tokens of a document that is given whole
 
 
 @llm.hookimpl
-def register_fragment_loaders(register) -> None:  # noqa: ANN001 (as llm calls it)
+def register_fragment_loaders(register) -> None:
     """Makes `longctx:` a kind of fragment."""
     register(PREFIX, load)
 

@@ -43,6 +43,8 @@ def test_an_installed_wheel_answers_a_question(tmp_path):
     where = "import importlib.util as u; print(u.find_spec('longctx.core.model.adapter').origin)"
     place = run(sys.executable, "-P", "-c", where, env=env, cwd=away).stdout
     assert place.startswith(str(site))
+    (entries,) = site.glob("longctx-*.dist-info/entry_points.txt")
+    assert "[llm]\nlongctx = longctx.cli.llm_plugin\n" in entries.read_text()
     stated = run(sys.executable, "-P", "-c", "import longctx; print(longctx.__version__)", env=env)
     assert run(*longctx, "--version", env=env).stdout == f"longctx {stated.stdout}"
     read = run(*longctx, "ingest", "note.txt", env=env, cwd=away)

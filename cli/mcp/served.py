@@ -58,7 +58,9 @@ class Served:
         document = self.library.document(name)
         if source not in document.sources:
             told = ", ".join(f"'{known}'" for known in document.sources[:SOURCES])
-            raise NotFound(f"'{name}' has no text '{source}'", f"it has {told}", "Name one of them.")
+            raise NotFound(
+                f"'{name}' has no text '{source}'", f"it has {told}", "Name one of them."
+            )
         lines = document.lines(document.sources.index(source), first, last)
         if not lines:
             why = "it is shorter"

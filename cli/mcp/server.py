@@ -160,7 +160,9 @@ class LibraryServer(MCPServer):
         ] = False,
         units: Annotated[
             bool,
-            Field(description="Read each file by itself: later only what is changed is read again."),
+            Field(
+                description="Read each file by itself: later only what is changed is read again."
+            ),
         ] = False,
     ) -> Annotated[CallToolResult, Ingested]:
         """Reads files into one document of the library, once; this may take minutes.
@@ -169,7 +171,12 @@ class LibraryServer(MCPServer):
         """
         reported = Reported(ctx.report_progress)
         job = partial(
-            self._served.ingest, paths, reported.note, name=name, replace=replace, units=units or None
+            self._served.ingest,
+            paths,
+            reported.note,
+            name=name,
+            replace=replace,
+            units=units or None,
         )
         done = await _tool(self._readings.run(job, reported.tell), told.ingested)
         if not done.is_error:

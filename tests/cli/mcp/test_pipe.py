@@ -1,4 +1,4 @@
-"""`longctx mcp` as a process, through the SDK's client over a pipe; and what it refuses to begin."""
+"""`longctx mcp` as a process, through the SDK's client over a pipe; and what it refuses."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def arguments(library, model_folder):
 
 
 def environment() -> dict[str, str]:
-    """Everything, so that the process imports what this one does, and keeps caches where it does."""
+    """All of ours: the process imports what this one does, and keeps caches where it does."""
     return {**os.environ, "PYTHONSAFEPATH": "1"}
 
 
@@ -56,7 +56,7 @@ def test_a_client_over_a_pipe(arguments, tmp_path):
             assert refused.is_error
 
     anyio.run(main)
-    assert told[-1] == (docs / "log.txt").stat().st_size
+    assert told == sorted({*told})
 
 
 HELLO = {

@@ -148,7 +148,7 @@ def docs(tmp_path, monkeypatch):
     return folder
 
 
-def test_an_allowed_file_is_read_with_progress(connect, docs):
+def test_an_allowed_file_is_read_with_progress(connect, docs, mode):
     told = []
 
     async def heard(done, total, message):
@@ -173,8 +173,9 @@ def test_an_allowed_file_is_read_with_progress(connect, docs):
 
     anyio.run(main)
     size = (docs / "log.txt").stat().st_size
-    assert told[-1][:2] == (size, size)
-    assert "tokens read" in told[-1][2]
+    if mode == "auto":  # in the older protocol, the SDK's client drops what comes with the result
+        assert told[-1][:2] == (size, size)
+        assert "tokens read" in told[-1][2]
     assert [done for done, *_ in told] == sorted({done for done, *_ in told})
 
 
@@ -215,7 +216,9 @@ def test_a_reading_that_is_cancelled_goes_on_from_there(connect, docs):
 
                 await client.call_tool("ingest", read, progress_callback=heard)
             assert scope.cancelled_caught
-            with anyio.fail_after(60):  # the older protocol does not wait for the server's end of it
+            with anyio.fail_after(
+                60
+            ):  # the older protocol does not wait for the server's end of it
                 while (begun := await kept(client, "long")) == ("reading", 0):
                     await anyio.sleep(0.02)
             assert begun[0] == "reading"
@@ -287,14 +290,20 @@ def test_lines_have_to_be_lines(connect, lines):
     assert "lines=12-40" in read(connect, address).message
 
 
-def test_other_programs_may_delete_what_is_idle(connect, longctx, library, monkeypatch):
-    monkeypatch.setattr(server, "REST", 0.02)
+@pytest.mark.parametrize("rest", [None, 0.02])
+def test_other_programs_may_delete_what_is_idle(connect, longctx, monkeypatch, rest):
+    if rest:
+        monkeypatch.setattr(server, "REST", rest)
 
     async def main():
         async with connect() as client:
             await client.call_tool("ask", {"question": "who wrote?"})
             with anyio.fail_after(60):
-                while longctx("rm", "book").exit_code:
+                while code := longctx("rm", "book", "--yes").exit_code:
+                    assert code == 11
+                    if not rest:
+                        return
                     await anyio.sleep(0.02)
+            assert rest
 
     anyio.run(main)

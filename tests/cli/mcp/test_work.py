@@ -16,7 +16,7 @@ def test_the_result_and_the_error_of_a_job():
 
     async def main():
         assert await Work().run(lambda: 3) == 3
-        with pytest.raises(ValueError, match="^why$"):
+        with pytest.raises(ValueError, match=r"^why$"):
             await Work().run(fails)
 
     anyio.run(main)

@@ -7,6 +7,7 @@ a reading.
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -46,17 +47,17 @@ class Work:
         Raises:
             Exception: what the job raises.
         """
-        end = threading.Event()
+        end, future = threading.Event(), Future[T]()
 
-        # An error is handed over as a value: a task group would wrap it, and `Stopped`, which is a
-        # KeyboardInterrupt, would end the server.
-        def done() -> tuple[T, None] | tuple[None, BaseException]:
+        # Errors are kept here: a task group would wrap them, and `Stopped`, a KeyboardInterrupt,
+        # would end the server.
+        def done() -> None:
             self._idle.clear()
             try:
                 with ended_by(end):
-                    return job(), None
+                    future.set_result(job())
             except BaseException as error:
-                return None, error
+                future.set_exception(error)
             finally:
                 self.ended = time.monotonic()
                 self._idle.set()
@@ -65,14 +66,12 @@ class Work:
             group.start_soon(_set_at_end, end)
             if tell is not None:
                 group.start_soon(_often, tell)
-            result, error = await to_thread.run_sync(done, limiter=self._limiter)
+            await to_thread.run_sync(done, limiter=self._limiter)
             await anyio.lowlevel.checkpoint_if_cancelled()
             group.cancel_scope.cancel()
         if tell is not None:
             await tell()
-        if error is not None:
-            raise error
-        return result  # pyright: ignore[reportReturnType] (there is one where there is no error)
+        return future.result()
 
     @property
     def is_idle(self) -> bool:

@@ -10,9 +10,16 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
+import longctx
 from longctx.cli import mcp as command
 
 PROGRAM = [sys.executable, "-m", "longctx.cli", "mcp"]
+
+
+@pytest.fixture
+def run(longctx):
+    """A command line, as `longctx` of other tests, which is the package here."""
+    return longctx
 
 
 @pytest.fixture
@@ -76,7 +83,7 @@ def started(arguments):
     """f(*options): the process, with pipes; it is ended at the end."""
     processes = []
 
-    def run(*options):
+    def begin(*options):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = subprocess.Popen(
             [*PROGRAM, *arguments, *options], env=environment(), text=True, **pipes
@@ -84,10 +91,12 @@ def started(arguments):
         processes.append(process)
         return process
 
-    yield run
+    yield begin
     for process in processes:
         process.kill()
-        process.communicate()
+        process.wait()
+        for pipe in (process.stdout, process.stderr, process.stdin):
+            pipe.close()
 
 
 def lines(*messages) -> str:
@@ -123,22 +132,51 @@ def test_a_signal_ends_it(started, number):
     assert "interrupted" in process.stderr.read() or number == signal.SIGTERM
 
 
-def test_a_folder_that_is_none_is_refused_at_once(longctx, tmp_path):
-    result = longctx("mcp", "--allow", tmp_path / "nowhere")
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM])
+def test_a_reading_is_kept_when_the_server_ends(started, library, tmp_path, number):
+    (tmp_path / "log.txt").write_text("the keeper wrote that a boat came home\n" * 40_000)
+    arguments = {"paths": ["log.txt"], "name": "log"}
+    call = {"name": "ingest", "arguments": arguments, "_meta": {"progressToken": 7}}
+    process = started("--allow", str(tmp_path))
+    process.stdin.write(
+        lines(
+            HELLO,
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+        )
+    )
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["id"] == 1
+    done = 0
+    while not done:
+        done = json.loads(process.stdout.readline())["params"]["progress"]
+    if number is None:
+        process.stdin.close()  # the client leaves
+        assert process.wait(60) == 0
+    else:
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number
+    begun = longctx.Library(library)["log"]
+    assert begun.status == "reading"
+    assert begun.tokens > 0
+
+
+def test_a_folder_that_is_none_is_refused_at_once(run, tmp_path):
+    result = run("mcp", "--allow", tmp_path / "nowhere")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "no such folder" in result.stderr
 
 
 @pytest.mark.parametrize("option", ["--log-file", "--report"])
-def test_nothing_else_may_claim_standard_output(longctx, option):
-    result = longctx("mcp", option, "-")
+def test_nothing_else_may_claim_standard_output(run, option):
+    result = run("mcp", option, "-")
     assert result.exit_code == 2
     assert "both want standard output" in result.stderr
 
 
-def test_without_the_extra_the_command_that_installs_it_is_told(longctx, monkeypatch):
+def test_without_the_extra_the_command_that_installs_it_is_told(run, monkeypatch):
     monkeypatch.setattr(command, "find_spec", lambda name: None)
-    result = longctx("mcp")
+    result = run("mcp")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "the package mcp is not installed" in result.stderr
     assert "pip install 'longctx[mcp]'" in result.stderr

@@ -1,0 +1,148 @@
+"""Around the whole application: who may ask, how much may be sent, and what every response says.
+
+It also notices that a client has left, and then ends what was being done for it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from longctx.cli.serve import errors
+from longctx.cli.serve.errors import Refused
+from longctx.cli.serve.options import Options
+from longctx.cli.serve.security import ALWAYS, Rules
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Any, Receive, Send], Awaitable[None]]
+
+SLOW = 30.0  # seconds for a request in JSON, and for each part of a file
+UPLOADS = "/api/ingest"  # the path that takes files
+HEADERS = [(name.lower().encode(), value.encode()) for name, value in ALWAYS.items()]
+_log = logging.getLogger(__name__)
+
+
+class Guard:
+    """An ASGI application around another.
+
+    Args:
+        app: the one inside.
+        options: the server's.
+        count: is called with the path and the status of every response.
+    """
+
+    def __init__(self, app: App, options: Options, count: Callable[[str, int], None]):
+        self._app, self._options, self._count = app, options, count
+        self._rules = Rules(options)
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] != "http":
+            return
+        request = _Request(scope, receive, send, self._options, self._count)
+        try:
+            self._rules.check(scope["method"], scope["path"], scope["headers"])
+            await request.answer(self._app)
+        except Exception as error:  # the last resort: no fault ends a connection unexplained
+            await request.refuse(errors.refusal(error))
+
+
+class _Request:
+    """One request: its body counted and timed, its response with the headers of all."""
+
+    def __init__(
+        self,
+        scope: Any,
+        receive: Receive,
+        send: Send,
+        options: Options,
+        count: Callable[[str, int], None],
+    ):
+        self._scope, self._receive, self._send, self._count = scope, receive, send, count
+        self._headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self._uploads = scope["path"] == UPLOADS
+        self._room = options.upload if self._uploads else options.body
+        self._until = asyncio.get_running_loop().time() + SLOW
+        self._first: Message | None = None  # what was read before anybody asked for it
+        self._status = 0  # of the response, once it has begun
+        self._complete = False  # the response
+        self._whole = asyncio.Event()  # the request
+        self._gone = asyncio.Event()  # the client
+
+    async def answer(self, app: App) -> None:
+        """Has the application answer, until the client leaves."""
+        self._require_room()
+        if not {b"content-length", b"transfer-encoding"} & {name for name, _ in self._headers}:
+            self._first = await self._read()  # there is no body, and nobody may ask for it
+        answering = asyncio.ensure_future(app(self._scope, self._read, self._write))
+        watching = asyncio.ensure_future(self._watch(answering))
+        try:
+            await answering
+        except asyncio.CancelledError:
+            if not self._gone.is_set():  # it is the server that ends
+                answering.cancel()
+                raise
+        finally:
+            watching.cancel()
+
+    async def refuse(self, refused: Refused) -> None:
+        """Sends an error, if no response has begun."""
+        if self._status:
+            _log.warning("an answer ended early: %s", refused)
+            return
+        refused.headers.setdefault("Connection", "close")  # what it still sends is not read
+        await errors.response(refused)(self._scope, self._read, self._write)
+
+    def _require_room(self) -> None:
+        lengths = [value for name, value in self._headers if name == b"content-length"]
+        if lengths and int(lengths[0]) > self._room:
+            raise self._too_large()
+
+    def _too_large(self) -> Refused:
+        return Refused(413, f"a request may have {self._room:,} bytes", "too_large")
+
+    async def _read(self) -> Message:
+        """The next part of the request; after the last one, waits until the client leaves."""
+        first, self._first = self._first, None
+        if first is not None:
+            return first
+        if self._whole.is_set():
+            await self._gone.wait()
+            return {"type": "http.disconnect"}
+        loop = asyncio.get_running_loop()
+        until = loop.time() + SLOW if self._uploads else self._until
+        try:
+            async with asyncio.timeout_at(until):
+                message = await self._receive()
+        except TimeoutError:
+            raise Refused(408, "the request took too long to arrive", "too_slow") from None
+        if message["type"] == "http.disconnect":
+            self._gone.set()
+            return message
+        self._room -= len(message.get("body", b""))
+        if self._room < 0:
+            raise self._too_large()
+        if not message.get("more_body", False):
+            self._whole.set()
+        return message
+
+    async def _watch(self, answering: "asyncio.Future[None]") -> None:
+        """Cancels the answering where the client leaves after it has sent its request."""
+        await self._whole.wait()
+        await self._receive()
+        if not self._complete:
+            self._gone.set()
+            answering.cancel()
+
+    async def _write(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            given = {name.lower() for name, _ in message.get("headers", [])}
+            more = [(name, value) for name, value in HEADERS if name not in given]
+            message["headers"] = [*message.get("headers", []), *more]
+            self._count(self._scope["path"], self._status)
+        elif message["type"] == "http.response.body":
+            self._complete = not message.get("more_body", False)
+        await self._send(message)

@@ -1,0 +1,167 @@
+"""The socket, and uvicorn on it: connections that stand still are closed, Ctrl-C ends it well."""
+
+import asyncio
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.common.interrupts import ENDING
+
+HEADERS_S = 10.0  # seconds for the head of a request
+STALLED_S = 30.0  # seconds in which a client takes nothing of what is sent
+KEPT_S = 20  # seconds for which a connection is kept for a further request
+ENDING_S = 3  # seconds for answers to end, before they are ended
+HEAD = 16 * 1024  # bytes of a request's head
+BACKLOG = 128
+BESIDE = 256  # connections beside those whose requests wait
+
+
+class Patient(H11Protocol):
+    """A connection, which is closed when its client stands still for too long."""
+
+    _head: asyncio.TimerHandle | None = None
+    _stalled: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Waits for a request, but not for ever."""
+        super().connection_made(transport)
+        self._head = self.loop.call_later(HEADERS_S, self._end)
+
+    def data_received(self, data: bytes) -> None:
+        """A part of a request; the clock runs from its first part to the end of its head."""
+        super().data_received(data)
+        between = self.cycle is None or self.cycle.response_complete
+        if not (between and self.conn.their_state is h11.IDLE):
+            self._stop("_head")
+        elif self._head is None:
+            self._head = self.loop.call_later(HEADERS_S, self._end)
+
+    def pause_writing(self) -> None:
+        """The client does not take what is sent."""
+        super().pause_writing()
+        self._stalled = self.loop.call_later(STALLED_S, self._end)
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        super().resume_writing()
+        self._stop("_stalled")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end."""
+        self._stop("_head")
+        self._stop("_stalled")
+        super().connection_lost(exc)
+
+    def _end(self) -> None:
+        self.transport.abort()
+
+    def _stop(self, name: str) -> None:
+        timer: asyncio.TimerHandle | None = getattr(self, name)
+        if timer is not None:
+            timer.cancel()
+            setattr(self, name, None)
+
+
+class Server(uvicorn.Server):
+    """Serves until Ctrl-C or `kill`, which are an ordinary end of it.
+
+    Args:
+        app: the application.
+        waiting: requests that may wait.
+        ready: is called when it listens.
+    """
+
+    def __init__(self, app: Any, waiting: int, ready: Callable[[], None] = lambda: None):
+        config = uvicorn.Config(
+            app,
+            http=Patient,
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # else a client could say who it is
+            server_header=False,
+            limit_concurrency=waiting + BESIDE,
+            backlog=BACKLOG,
+            timeout_keep_alive=KEPT_S,
+            timeout_graceful_shutdown=ENDING_S,
+            h11_max_incomplete_event_size=HEAD,
+        )
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begins to listen."""
+        await super().startup(sockets)
+        self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The handler of Ctrl-C and `kill`; a second one does not wait for answers."""
+        self.force_exit, self.should_exit = self.should_exit, True
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """The handlers while it serves; unlike uvicorn's, no signal comes again afterwards."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # signals go to the main thread
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in ENDING}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Args:
+        host: a name or an address.
+        port: 0: any free one.
+
+    Raises:
+        UsageError: there is no such address here.
+        LongctxError: the port is taken, or not allowed.
+    """
+    try:
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(
+            f"cannot serve at {host!r}", why, "Give --host an address of this machine."
+        ) from error
+    family, kind, protocol, _, address = found[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        if sys.platform != "win32":  # there it would share the port with another program
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        why, remedy = error.strerror or str(error), "Give another --port, or 0 for any free one."
+        raise LongctxError(f"cannot serve at {host}:{port}", why, remedy) from error
+    listening.setblocking(False)
+    return listening
+
+
+def address_of(listening: socket.socket, host: str) -> str:
+    """The address of the page, for people."""
+    port = listening.getsockname()[1]
+    name = "localhost" if host in ("", "0.0.0.0", "::") else host
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"

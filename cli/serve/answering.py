@@ -1,17 +1,21 @@
 """From a question to an answer in the queue's thread, and what is counted of it."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from longctx.cli.serve.asked import Asked
+from longctx.cli.serve.options import Options
 from longctx.cli.serve.work import Pieces
 
 if TYPE_CHECKING:
-    from longctx import Answer, AnswerStream, Library
+    from longctx import Answer, Document, Library
+    from longctx.core.api.documents import Documents
 
 
-def begun(request: Request, question: Asked) -> "Pieces[Answer]":
+async def begun(request: Request, question: Asked) -> "Pieces[Answer]":
     """Takes a place in the queue for a question.
 
     Raises:
@@ -20,29 +24,42 @@ def begun(request: Request, question: Asked) -> "Pieces[Answer]":
     """
     state = request.app.state
     library: Library = state.library
-    require(library, question.document)
+    await require(library, question.document)
 
-    def begin() -> "AnswerStream":
-        if question.document:
-            document = library.document(question.document)
-            return document.ask(question.question, stream=True, **how)
-        return library.ask(question.question, max_docs=state.options.max_docs, stream=True, **how)
+    def ask(on_text: Callable[[str], None]) -> "Answer":
+        asked = place(library, question.document, state.options)
+        how = {"before": question.before, "on_text": on_text, **question.how}
+        return asked.ask(question.question, **how)
 
-    how = {"before": question.before, **question.how}
-    return state.work.stream(begin, lambda answer: state.counts.answered(*counted(answer)))
+    return state.work.stream(ask, lambda answer: state.counts.answered(*counted(answer)))
 
 
-def require(library: "Library", name: str) -> None:
+async def require(library: "Library", name: str) -> None:
     """Refuses a name that no document has, before anything waits for it.
 
     Args:
         library: the library.
-        name: of a document; empty: all.
+        name: of a document; empty: all, of which it shows later whether there are any.
 
     Raises:
-        NotFound: there is none of this name, or none at all.
+        NotFound: there is none of this name.
     """
-    library.document(name or None)
+    if name:
+        await run_in_threadpool(library.document, name)
+
+
+def place(library: "Library", name: str, options: Options) -> "Document | Documents":
+    """What is asked or searched: a document, or all of them; they stay open for the next question.
+
+    Args:
+        library: the library.
+        name: of a document; empty: all.
+        options: the server's.
+
+    Raises:
+        LongctxError: as `longctx.Library.document`.
+    """
+    return library.document(name) if name else library.together(max_docs=options.max_docs)
 
 
 async def whole(pieces: "Pieces[Answer]") -> "Answer":

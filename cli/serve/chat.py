@@ -29,7 +29,7 @@ async def complete(request: Request) -> Response:
     question = asked(body, messages, longest, request.app.state.options)
     streams = bool(body.flag("stream"))
     shows_usage = bool(body.fields("stream_options").flag("include_usage"))
-    pieces = begun(request, question)
+    pieces = await begun(request, question)
     answer = _Completion(question, base_of(request))
     if not streams:
         return JSONResponse(answer.whole(await whole(pieces)))

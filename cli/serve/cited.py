@@ -5,6 +5,7 @@ from urllib.parse import quote, urlencode
 
 if TYPE_CHECKING:
     from longctx import Answer
+    from longctx.core.ask.place import Place
 
 MOST = 5  # passages that are cited
 
@@ -18,30 +19,36 @@ def citations(answer: "Answer", base: str) -> list[dict[str, Any]]:
 
     Returns:
         The fields of OpenAI's `url_citation`, whose `url` opens the place in the page, and ours:
-        document, source, place, start and end (bytes of the source), text.
+        document, source, place and text as `longctx ask` shows them, start and end (bytes of the
+        source) of the whole sentence or passage.
     """
     sentence = answer.sentence
-    places: list[Any] = [] if sentence is None else [sentence]
-    places += [passage for passage in answer.passages[:MOST] if passage.text.strip()]
+    found: list[tuple[Place, str, str]] = []
+    if sentence is not None:
+        found.append((sentence, sentence.place, sentence.text))
+    for passage in answer.passages[:MOST]:
+        line = passage.best_text.strip()
+        if line and (sentence is None or line not in sentence.text):
+            found.append((passage, passage.best_place, line))
     return [
         {
-            "title": f"{place.source}:{place.place}",
+            "title": f"{place.source}:{at}",
             "url": f"{base}/{_fragment(place)}",
             "start_index": 0,
             "end_index": len(answer.answer),
             "document": place.document,
             "source": place.source,
-            "place": place.place,
+            "place": at,
             "start": place.start,
             "end": place.end,
-            "text": place.text,
+            "text": text,
         }
-        for place in places
+        for place, at, text in found
     ]
 
 
-def _fragment(place: Any) -> str:
+def _fragment(place: "Place") -> str:
     """The part of the address by which the page opens a place."""
     told = {"document": place.document, "source": place.source}
-    told |= {"start": place.start, "end": place.end}
+    told |= {"start": str(place.start), "end": str(place.end)}
     return "#" + urlencode(told, quote_via=quote)

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from longctx.cli.serve.answering import require
+from longctx.cli.serve.answering import place, require
 from longctx.cli.serve.asked import ALL, document_of
 from longctx.cli.serve.fields import read
 
@@ -38,12 +38,10 @@ async def find(request: Request) -> JSONResponse:
     }
     if how["gather"] is not None and how["gather"] < 1:
         body.refuse("gather", "must be 1 or more")
-    require(library, name)
+    await require(library, name)
 
     def found() -> "Findings":
-        if name:
-            return library.document(name).find(query, **how)
-        return library.find(query, max_docs=state.options.max_docs, **how)
+        return place(library, name, state.options).find(query, **how)
 
     findings = await state.work.run(found)
     return JSONResponse(findings.as_dict())

@@ -4,7 +4,6 @@ It also notices that a client has left, and then ends what was being done for it
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -21,7 +20,6 @@ App = Callable[[Any, Receive, Send], Awaitable[None]]
 SLOW = 30.0  # seconds for a request in JSON, and for each part of a file
 UPLOADS = "/api/ingest"  # the path that takes files
 HEADERS = [(name.lower().encode(), value.encode()) for name, value in ALWAYS.items()]
-_log = logging.getLogger(__name__)
 
 
 class Guard:
@@ -46,11 +44,16 @@ class Guard:
             self._rules.check(scope["method"], scope["path"], scope["headers"])
             await request.answer(self._app)
         except Exception as error:  # the last resort: no fault ends a connection unexplained
-            await request.refuse(errors.refusal(error))
+            if not request.status:  # else somebody told of it
+                await request.refuse(errors.refusal(error))
 
 
 class _Request:
-    """One request: its body counted and timed, its response with the headers of all."""
+    """One request: its body counted and timed, its response with the headers of all.
+
+    Attributes:
+        status: of the response, once it has begun; before that 0.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class _Request:
         self._room = options.upload if self._uploads else options.body
         self._until = asyncio.get_running_loop().time() + SLOW
         self._first: Message | None = None  # what was read before anybody asked for it
-        self._status = 0  # of the response, once it has begun
+        self.status = 0
         self._complete = False  # the response
         self._whole = asyncio.Event()  # the request
         self._gone = asyncio.Event()  # the client
@@ -88,10 +91,7 @@ class _Request:
             watching.cancel()
 
     async def refuse(self, refused: Refused) -> None:
-        """Sends an error, if no response has begun."""
-        if self._status:
-            _log.warning("an answer ended early: %s", refused)
-            return
+        """Sends an error."""
         refused.headers.setdefault("Connection", "close")  # what it still sends is not read
         await errors.response(refused)(self._scope, self._read, self._write)
 
@@ -138,11 +138,11 @@ class _Request:
 
     async def _write(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self._status = message["status"]
+            self.status = message["status"]
             given = {name.lower() for name, _ in message.get("headers", [])}
             more = [(name, value) for name, value in HEADERS if name not in given]
             message["headers"] = [*message.get("headers", []), *more]
-            self._count(self._scope["path"], self._status)
+            self._count(self._scope["path"], self.status)
         elif message["type"] == "http.response.body":
             self._complete = not message.get("more_body", False)
         await self._send(message)

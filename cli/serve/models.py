@@ -50,11 +50,9 @@ def _told(name: str, created: int, tokens: int) -> dict[str, Any]:
     return {**told, "tokens": tokens}
 
 
-def _seconds(moment: Any) -> int:
-    """A moment as OpenAI has it: seconds since 1970."""
-    if isinstance(moment, str):
-        moment = datetime.fromisoformat(moment)
-    return int(moment.timestamp())
+def _seconds(moment: datetime | None) -> int:
+    """A moment as OpenAI has it: seconds since 1970; 0: unknown."""
+    return 0 if moment is None else int(moment.timestamp())
 
 
 routes = [

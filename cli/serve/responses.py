@@ -27,7 +27,7 @@ async def respond(request: Request) -> Response:
     question = asked(body, _messages(body), longest, request.app.state.options)
     streams = bool(body.flag("stream"))
     answer = _Response(body, base_of(request))
-    pieces = begun(request, question)
+    pieces = await begun(request, question)
     if not streams:
         return JSONResponse(answer.whole(await whole(pieces)))
     return await sse.streamed(pieces, answer.begin, answer.delta, answer.end, answer.fail)

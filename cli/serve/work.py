@@ -11,12 +11,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from longctx.cli.serve.errors import Refused
+from longctx.core.common.interrupts import Stopped, check, ended_by
 
 T = TypeVar("T")
-Out = TypeVar("Out", covariant=True)
 
 LONGEST_WAIT = 120  # seconds that a client is told to wait, at most
 USUAL_S = 1.0  # seconds of one job, before any was measured
@@ -27,25 +27,7 @@ class Left(Exception):
     """A job's client has left."""
 
 
-class Stream(Protocol[Out]):
-    """What is made piece by piece, as `longctx.AnswerStream`; `close` ends it early."""
-
-    def __iter__(self) -> "Stream[Out]":
-        """Itself."""
-        ...
-
-    def __next__(self) -> str:
-        """The next piece."""
-        ...
-
-    @property
-    def answer(self) -> Out:
-        """The whole, once it has ended."""
-        ...
-
-    def close(self) -> None:
-        """Ends it; from any thread."""
-        ...
+Asks = Callable[[Callable[[str], None]], T]  # makes a whole, and passes its pieces on
 
 
 class Work:
@@ -69,7 +51,10 @@ class Work:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="longctx-model")
 
     async def run(self, call: Callable[[], T]) -> T:
-        """What `call` gives; where its client leaves while it waits, it is never called.
+        """What `call` gives.
+
+        Where this is cancelled, since the client has left, `call` is not begun any more, or ends at
+        its next step.
 
         Raises:
             Refused: too many wait already; 429 with the seconds after which to try again.
@@ -78,18 +63,19 @@ class Work:
         return await job.result(self._put(job, call))
 
     def stream(
-        self, begin: Callable[[], Stream[T]], on_end: Callable[[T], object] = lambda whole: None
+        self, asks: "Asks[T]", on_end: Callable[[T], object] = lambda whole: None
     ) -> "Pieces[T]":
-        """The pieces of what `begin` gives; this takes a place in the queue at once.
+        """The pieces of what is made; this takes a place in the queue at once.
 
         Args:
-            begin: is called in the queue's thread.
+            asks: is called in the queue's thread, with what is to be called with each piece, as
+                `on_text` of `longctx.Document.ask`.
             on_end: gets the whole, if it is completed.
 
         Raises:
             Refused: as `run`.
         """
-        return Pieces(self._put, _Job(self), begin, on_end)
+        return Pieces(self._put, _Job(self), asks, on_end)
 
     def close(self) -> None:
         """Lets the thread go once its job is done; what waits is not begun."""
@@ -133,9 +119,11 @@ class _Job:
         began = time.monotonic()
         self.tell(self._begin)
         try:
-            if self.left.is_set():
-                raise Left
-            return call()
+            with ended_by(self.left):
+                check()
+                return call()
+        except Stopped:
+            raise Left from None
         finally:
             self.tell(self._end, began - self._put_at, time.monotonic() - began)
 
@@ -182,14 +170,13 @@ class Pieces(Generic[T]):
         self,
         put: Callable[[_Job, Callable[[], T]], "Future[T]"],
         job: _Job,
-        begin: Callable[[], Stream[T]],
+        asks: "Asks[T]",
         on_end: Callable[[T], object],
     ):
-        self._job, self._begin, self._on_end = job, begin, on_end
-        self._stream: Stream[T] | None = None
+        self._job, self._on_end = job, on_end
         self.ended = False
         self._made: asyncio.Queue[str | None] = asyncio.Queue()
-        self._future = put(job, self._make)
+        self._future = put(job, lambda: asks(self._tell))
         self._future.add_done_callback(lambda _: job.tell(self._made.put_nowait, None))
 
     @property
@@ -224,18 +211,8 @@ class Pieces(Generic[T]):
             self.close()
 
     def close(self) -> None:
-        """Ends the stream, or takes it out of the queue."""
+        """Ends what makes them at its next step, or takes it out of the queue."""
         self._job.leave(self._future)
-        if self._stream is not None:
-            self._stream.close()
 
-    def _make(self) -> T:
-        self._stream = self._begin()
-        try:
-            for piece in self._stream:
-                if self._job.left.is_set():
-                    raise Left
-                self._job.tell(self._made.put_nowait, piece)
-            return self._stream.answer
-        finally:
-            self._stream.close()
+    def _tell(self, piece: str) -> None:
+        self._job.tell(self._made.put_nowait, piece)

@@ -1,0 +1,109 @@
+"""The command: what it refuses, what it says, and how it ends."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+import longctx.cli.serve as command
+from longctx.core.common.errors import UsageError
+
+TOKEN = "0123456789abcdef"
+
+
+def test_without_the_extra_it_says_what_installs_it(longctx, monkeypatch):
+    monkeypatch.setattr(command, "NEEDED", ("starlette", "no_such_library"))
+    result = longctx("serve")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "needs no_such_library" in result.stderr
+    assert "pip install 'longctx[serve]'" in result.stderr
+
+
+def test_the_extra_and_what_is_needed_agree():
+    from longctx.cli.doctor import EXTRAS
+
+    assert EXTRAS["serve"][1] == command.NEEDED
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "box.example", "192.168.1.2"])
+def test_other_machines_need_a_token(longctx, host):
+    result = longctx("serve", "--host", host)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"cannot serve at '{host}'" in result.stderr
+    assert "LONGCTX_SERVE_TOKEN" in result.stderr
+
+
+@pytest.mark.parametrize("token", ["short", f"{TOKEN} x", f"{TOKEN}\u00e9"])
+def test_tokens_that_are_refused(longctx, token):
+    result = longctx("serve", "--token", token)
+    assert result.exit_code == 2
+    assert "cannot use this token" in result.stderr
+    assert token not in result.stderr
+
+
+def test_the_token_comes_from_the_environment(monkeypatch):
+    monkeypatch.setenv(command.TOKEN, TOKEN)
+    assert command._token("0.0.0.0", None) == TOKEN
+    assert command._token("127.0.0.1", None) == TOKEN
+    assert command._token("127.0.0.1", "") == ""
+    with pytest.raises(UsageError):
+        command._token("0.0.0.0", "")
+
+
+def test_a_port_that_is_taken(longctx):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = longctx("serve", "--port", port)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"cannot serve at 127.0.0.1:{port}" in result.stderr
+    assert "--port" in result.stderr
+
+
+def test_an_address_that_is_not_ours(longctx):
+    result = longctx("serve", "--host", "no.such.host.invalid", "--token", TOKEN)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "cannot serve at 'no.such.host.invalid'" in result.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_it_is_ended(tmp_path, sent):
+    report = tmp_path / "report.json"
+    words = ["serve", "--port", "0", "--token", TOKEN, "--report", str(report)]
+    environment = {**os.environ, "LONGCTX_LIBRARY": str(tmp_path / "library")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "longctx", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        told = process.stderr.readline()
+        assert told.startswith("0 documents at http://127.0.0.1:")
+        with urllib.request.urlopen(f"{told.split()[3]}/health", timeout=60) as response:
+            assert json.load(response) == {"status": "ok"}
+        process.send_signal(sent)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "", "")
+    written = report.read_text("utf-8")
+    assert TOKEN not in written
+    assert json.loads(written)["exit_code"] == 0
+
+
+def test_help_imports_nothing_that_serves():
+    code = (
+        "import sys, contextlib, io\n"
+        "from longctx.cli.main import app\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "    app(['--help'])\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "    app(['serve', '--help'])\n"
+        "print(sorted({'starlette', 'uvicorn', 'anyio', 'h11', 'asyncio'} & {*sys.modules}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

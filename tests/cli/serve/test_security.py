@@ -1,0 +1,256 @@
+"""Who may ask, how much may be sent, and how long it may take."""
+
+import socket
+
+import pytest
+
+from longctx.cli.serve import guard, listening
+from longctx.cli.serve.errors import Refused
+from longctx.cli.serve.options import Options
+from longctx.cli.serve.security import ALWAYS, Rules, is_loopback
+
+TOKEN = "0123456789abcdef"
+FIND = {"query": "marmalade"}
+
+
+def checked(options: Options, path: str = "/v1/models", method: str = "GET", **headers: str):
+    """What the rules say of a request: 200, or the status and the code of the refusal."""
+    given = {"host": "127.0.0.1:8484", **headers}
+    pairs = [(n.replace("_", "-").encode(), v.encode("latin-1")) for n, v in given.items()]
+    try:
+        Rules(options).check(method, path, pairs)
+    except Refused as refused:
+        return refused.status, refused.code
+    return 200
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost:8484", "LOCALHOST.", "[::1]:8484", "127.0.0.1:1"]
+)
+def test_names_of_this_machine(host):
+    assert checked(Options(), host=host) == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example:80",
+        "",
+        "[::2]",
+        "10.0.0.1",
+    ],
+)
+def test_a_page_whose_name_points_here_is_refused(host):
+    assert checked(Options(), host=host) == (403, "wrong_host")
+
+
+def test_one_host_alone():
+    with pytest.raises(Refused, match="one Host"):
+        Rules(Options()).check("GET", "/", [(b"host", b"localhost"), (b"host", b"evil.example")])
+    with pytest.raises(Refused, match="one Host"):
+        Rules(Options()).check("GET", "/", [])
+
+
+def test_names_that_are_allowed():
+    options = Options(hosts=("Box.example",))
+    assert checked(options, host="box.example:443") == 200
+    assert checked(options, host="other.example") == (403, "wrong_host")
+
+
+def test_everywhere_has_addresses_and_its_own_name():
+    options = Options(host="0.0.0.0", token=TOKEN)
+    shown = {"authorization": f"Bearer {TOKEN}"}
+    assert checked(options, host="192.168.7.9:8484", **shown) == 200
+    assert checked(options, host=socket.gethostname(), **shown) == 200
+    assert checked(options, host="evil.example", **shown) == (403, "wrong_host")
+
+
+@pytest.mark.parametrize(
+    ("headers", "passes"),
+    [
+        ({"origin": "http://127.0.0.1:8484"}, True),
+        ({"origin": "http://127.0.0.1:9999"}, False),
+        ({"origin": "http://evil.example"}, False),
+        ({"origin": "null"}, False),
+        ({"origin": ""}, False),
+        ({"sec_fetch_site": "same-origin"}, True),
+        ({"sec_fetch_site": "none"}, True),
+        ({"sec_fetch_site": "cross-site"}, False),
+        ({"sec_fetch_site": "same-site"}, False),
+        ({"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate"}, False),
+    ],
+)
+def test_requests_from_other_pages_are_refused(headers, passes):
+    for method in ("GET", "POST"):
+        expected = 200 if passes else (403, "wrong_origin")
+        assert checked(Options(), method=method, **headers) == expected
+
+
+def test_a_link_may_lead_to_the_page():
+    link = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate"}
+    assert checked(Options(), path="/", **link) == 200
+    assert checked(Options(), path="/", method="POST", **link) == (403, "wrong_origin")
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ["", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer \xe9"],
+)
+def test_a_wrong_token(shown):
+    assert checked(Options(token=TOKEN), authorization=shown) == (401, "invalid_api_key")
+
+
+def test_what_needs_no_token():
+    options = Options(token=TOKEN)
+    for path in ("/", "/health", "/static/page.js"):
+        assert checked(options, path=path) == 200
+        assert checked(options, path=path, method="POST") == (401, "invalid_api_key")
+    for path in ("/metrics", "/v1/models", "/api/documents", "/staticx", "/health/x"):
+        assert checked(options, path=path) == (401, "invalid_api_key")
+        assert checked(options, path=path, authorization=f"bearer {TOKEN}") == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("localhost", True)]
+    + [(host, False) for host in ("0.0.0.0", "", "::", "10.0.0.1", "box.example", "127.0.0.1.x")],
+)
+def test_what_only_this_machine_reaches(host, is_local):
+    assert is_loopback(host) == is_local
+
+
+# --- over a socket ---
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/health", 200),
+        ("GET", "/nothing", 404),
+        ("DELETE", "/health", 405),
+        ("POST", "/v1/find", 415),
+        ("OPTIONS", "/v1/find", 405),
+    ],
+)
+def test_every_response_has_the_headers(served, method, path, status):
+    response = served.http.request(method, path)
+    assert response.status_code == status
+    assert {name: response.headers.get(name) for name in ALWAYS} == ALWAYS
+    assert "access-control-allow-origin" not in response.headers
+    assert "server" not in response.headers
+
+
+def test_refusals_have_them_too(served):
+    for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+        response = served.http.post("/v1/find", json=FIND, headers=headers)
+        assert response.status_code == 403
+        assert response.json()["error"]["type"] == "permission_error"
+        assert {name: response.headers.get(name) for name in ALWAYS} == ALWAYS
+
+
+def test_a_client_with_the_token_is_served(serve):
+    served = serve(token=TOKEN)
+    assert len([*served.openai.models.list()]) == 3
+    refused = served.http.get("/v1/models", headers={"Authorization": "Bearer other"})
+    assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    assert served.http.get("/metrics", headers={"Authorization": ""}).status_code == 401
+    assert served.http.get("/health", headers={"Authorization": ""}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{", "not valid JSON"),
+        (b"[1]", "must be a JSON object"),
+        (b"\xff", "not valid JSON"),
+        (b'{"query": NaN}', "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
+    ],
+)
+def test_what_is_no_json_object(served, content, said):
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    response = served.http.post("/v1/find", content=content, headers=headers)
+    assert response.status_code == 400
+    assert said in response.json()["error"]["message"]
+
+
+def test_forms_of_other_pages_are_no_json(served):
+    response = served.http.post("/v1/find", content=b"{}", headers={"Content-Type": "text/plain"})
+    assert response.status_code == 415
+
+
+def test_a_request_has_a_largest_size(serve):
+    served = serve(body=1000)
+    large = {"query": "x" * 1000}
+    response = served.http.post("/v1/find", json=large)
+    assert (response.status_code, response.json()["error"]["code"]) == (413, "too_large")
+
+    def parts():
+        for _ in range(100):
+            yield b"x" * 100
+
+    headers = {"Content-Type": "application/json"}
+    response = served.http.post("/v1/find", content=parts(), headers=headers)
+    assert response.status_code == 413
+    assert served.http.post("/v1/find", json=FIND).status_code == 200
+
+
+def test_so_have_its_headers(served):
+    raw = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000
+    assert b" 400 " in exchanged(served, raw)
+    served.http.get("/health").raise_for_status()
+
+
+def exchanged(served, data: bytes) -> bytes:
+    """All that the server says to some bytes, until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as connection:
+        connection.sendall(data)
+        got = b""
+        try:
+            while part := connection.recv(65536):
+                got += part
+        except ConnectionResetError:
+            pass
+        return got
+
+
+@pytest.mark.parametrize(
+    "begun", [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: localhost\r\n"]
+)
+def test_who_does_not_finish_a_head_is_cut_off(served, monkeypatch, begun):
+    monkeypatch.setattr(listening, "HEADERS_S", 0.2)
+    assert exchanged(served, begun) == b""
+    served.http.get("/health").raise_for_status()
+
+
+def test_a_second_head_has_to_be_finished_too(served, monkeypatch):
+    monkeypatch.setattr(listening, "HEADERS_S", 0.2)
+    whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    got = exchanged(served, whole + b"GET /hea")
+    assert got.count(b"HTTP/1.1 200") == 1
+
+
+def test_who_does_not_finish_a_body_is_told(served, monkeypatch):
+    monkeypatch.setattr(guard, "SLOW", 0.2)
+    head = b"POST /v1/find HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    got = exchanged(served, head + b"Content-Length: 100\r\n\r\n{")
+    assert got.startswith(b"HTTP/1.1 408 ")
+    assert b"too long to arrive" in got
+
+
+def test_a_post_without_a_body_is_answered(served):
+    head = b"POST /v1/find HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    got = exchanged(served, head + b"Connection: close\r\n\r\n")
+    assert got.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_client_that_takes_nothing_is_cut_off(served, monkeypatch):
+    """It asks again and again, and reads no answer, until the server waits for it."""
+    monkeypatch.setattr(listening, "STALLED_S", 0.2)
+    asked = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as connection:
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            connection.sendall(asked * 200_000)
+    served.http.get("/health").raise_for_status()

@@ -19,6 +19,7 @@ App = Callable[[Any, Receive, Send], Awaitable[None]]
 
 SLOW = 30.0  # seconds for a request in JSON, and for each part of a file
 UPLOADS = "/api/ingest"  # the path that takes files
+CLOSE = {"Connection": "close"}  # what the client still sends is not read
 HEADERS = [(name.lower().encode(), value.encode()) for name, value in ALWAYS.items()]
 
 
@@ -66,7 +67,7 @@ class _Request:
         self._scope, self._receive, self._send, self._count = scope, receive, send, count
         self._headers: list[tuple[bytes, bytes]] = scope["headers"]
         self._uploads = scope["path"] == UPLOADS
-        self._room = options.upload if self._uploads else options.body
+        self._room = self._most = options.upload if self._uploads else options.body
         self._until = asyncio.get_running_loop().time() + SLOW
         self._first: Message | None = None  # what was read before anybody asked for it
         self.status = 0
@@ -92,7 +93,7 @@ class _Request:
 
     async def refuse(self, refused: Refused) -> None:
         """Sends an error."""
-        refused.headers.setdefault("Connection", "close")  # what it still sends is not read
+        refused.headers |= CLOSE
         await errors.response(refused)(self._scope, self._read, self._write)
 
     def _require_room(self) -> None:
@@ -101,7 +102,7 @@ class _Request:
             raise self._too_large()
 
     def _too_large(self) -> Refused:
-        return Refused(413, f"a request may have {self._room:,} bytes", "too_large")
+        return Refused(413, f"a request may have {self._most:,} bytes", "too_large", headers=CLOSE)
 
     async def _read(self) -> Message:
         """The next part of the request; after the last one, waits until the client leaves."""
@@ -117,7 +118,8 @@ class _Request:
             async with asyncio.timeout_at(until):
                 message = await self._receive()
         except TimeoutError:
-            raise Refused(408, "the request took too long to arrive", "too_slow") from None
+            told = "the request took too long to arrive"
+            raise Refused(408, told, "too_slow", headers=CLOSE) from None
         if message["type"] == "http.disconnect":
             self._gone.set()
             return message

@@ -161,8 +161,8 @@ def _client(
     lock: threading.Lock,
 ) -> None:
     """One client: asks, checks, and asks again; where it is told to wait, it waits."""
-    chance = random.Random(number)
-    while time.monotonic() < over:
+    chance, began = random.Random(number), 0.0
+    while not began or time.monotonic() < over:
         question = chance.choice([*alone])
         began = time.monotonic()
         try:

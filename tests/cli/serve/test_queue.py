@@ -130,9 +130,9 @@ async def body(response) -> str:
     return "".join([part async for part in response.body_iterator])
 
 
-def shown(work: Work, asks):
+async def shown(work: Work, asks):
     events = [lambda: "begin ", lambda piece: f"{piece} ", lambda whole: f"end {whole}"]
-    return sse.streamed(work.stream(asks), *events, lambda refused: f"failed: {refused}")
+    return await sse.streamed(work.stream(asks), *events, lambda refused: f"failed: {refused}")
 
 
 def test_an_error_before_the_first_piece_has_its_own_status(work):

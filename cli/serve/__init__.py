@@ -1,12 +1,13 @@
 """`longctx serve`: documents for other programs and for the browser, from this machine."""
 
+import logging
 import os
 from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
-from longctx.cli import options, render
+from longctx.cli import options, progress, render
 from longctx.cli.run import current
 from longctx.cli.settings import library_path
 from longctx.core.common.errors import LongctxError, UsageError
@@ -21,6 +22,7 @@ PORT = 8484
 TOKEN = "LONGCTX_SERVE_TOKEN"
 NEEDED = ("starlette", "uvicorn")
 SHORTEST = 16  # characters of a token
+_log = logging.getLogger(__name__)
 
 
 def run(
@@ -130,7 +132,14 @@ def run(
         threads=threads,
         decode=decode,
     )
-    with bound(host, port) as listening, weights, longctx.Library(place, weights) as documents:
+    if model is not None or answer_model is not None:
+        with progress.status("loading the model"):  # a wrong name is told of now
+            weights.load()
+    with (
+        bound(host, port) as listening,
+        weights,
+        longctx.Library(place, weights, on_note=_log.info) as documents,
+    ):
         address = address_of(listening, host)
 
         def ready() -> None:

@@ -4,15 +4,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import State
 from starlette.requests import Request
 
 from longctx.cli.serve.asked import Asked
-from longctx.cli.serve.options import Options
 from longctx.cli.serve.work import Pieces
 
 if TYPE_CHECKING:
-    from longctx import Answer, Document, Library
-    from longctx.core.api.documents import Documents
+    from longctx import Answer, Document, Documents, Library
 
 
 async def begun(request: Request, question: Asked) -> "Pieces[Answer]":
@@ -23,11 +22,10 @@ async def begun(request: Request, question: Asked) -> "Pieces[Answer]":
         NotFound: there is no such document.
     """
     state = request.app.state
-    library: Library = state.library
-    await require(library, question.document)
+    await require(state.library, question.document)
 
     def ask(on_text: Callable[[str], None]) -> "Answer":
-        asked = place(library, question.document, state.options)
+        asked = place(state, question.document)
         how = {"before": question.before, "on_text": on_text, **question.how}
         return asked.ask(question.question, **how)
 
@@ -48,18 +46,22 @@ async def require(library: "Library", name: str) -> None:
         await run_in_threadpool(library.document, name)
 
 
-def place(library: "Library", name: str, options: Options) -> "Document | Documents":
+def place(state: State, name: str) -> "Document | Documents":
     """What is asked or searched: a document, or all of them; they stay open for the next question.
 
     Args:
-        library: the library.
+        state: the application's.
         name: of a document; empty: all.
-        options: the server's.
 
     Raises:
         LongctxError: as `longctx.Library.document`.
     """
-    return library.document(name) if name else library.together(max_docs=options.max_docs)
+    library: Library = state.library
+    if name:
+        return library.document(name)
+    asked = library.together(max_docs=state.options.max_docs)
+    state.resting.together.add(asked)
+    return asked
 
 
 async def whole(pieces: "Pieces[Answer]") -> "Answer":

@@ -10,6 +10,7 @@ from longctx.cli.serve.errors import Refused
 from longctx.cli.serve.guard import App, Guard
 from longctx.cli.serve.health import Counts
 from longctx.cli.serve.options import Options
+from longctx.cli.serve.resting import Resting
 from longctx.cli.serve.work import Work
 from longctx.core.common.errors import LongctxError
 
@@ -36,6 +37,7 @@ def make_app(library: "Library", options: Options) -> "Guarded":
     state = inside.state
     state.library, state.options, state.counts = library, options, Counts()
     state.work, state.reading = Work(options.waiting), Work(READINGS)
+    state.resting = Resting(library, state.work)
     return Guarded(inside, options)
 
 
@@ -49,7 +51,11 @@ class Guarded(Guard):
     def __init__(self, inside: Starlette, options: Options):
         self.state = inside.state
         app: App = inside
-        super().__init__(app, options, inside.state.counts.request)
+        super().__init__(app, options, self._note)
+
+    def _note(self, path: str, status: int) -> None:
+        self.state.counts.request(path, status)
+        self.state.resting.note(path)
 
     def close(self) -> None:
         """Ends its queues; the library is its maker's."""

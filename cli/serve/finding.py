@@ -11,7 +11,7 @@ from longctx.cli.serve.asked import ALL, document_of
 from longctx.cli.serve.fields import read
 
 if TYPE_CHECKING:
-    from longctx import Findings, Library
+    from longctx import Findings
 
 MOST = 1000  # passages
 
@@ -20,7 +20,6 @@ async def find(request: Request) -> JSONResponse:
     """Searches a document, or all of them."""
     body, state = await read(request), request.app.state
     body.require_known("model", "query", "k", "gather_by", "regexp", "gather", "files")
-    library: Library = state.library
     name = document_of(body, body.text("model") or ALL)
     query, regexp = body.text("query") or "", body.text("regexp")
     if not query.strip() and regexp is None:
@@ -38,10 +37,10 @@ async def find(request: Request) -> JSONResponse:
     }
     if how["gather"] is not None and how["gather"] < 1:
         body.refuse("gather", "must be 1 or more")
-    await require(library, name)
+    await require(state.library, name)
 
     def found() -> "Findings":
-        return place(library, name, state.options).find(query, **how)
+        return place(state, name).find(query, **how)
 
     findings = await state.work.run(found)
     return JSONResponse(findings.as_dict())

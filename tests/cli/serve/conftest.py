@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 import httpx
@@ -90,3 +90,9 @@ def served(documents) -> Iterator[Served]:
     """A server with the usual options."""
     with running(documents, Options()) as found:
         yield found
+
+
+@pytest.fixture
+def run_server() -> Callable[..., AbstractContextManager[Served]]:
+    """The function `running`."""
+    return running

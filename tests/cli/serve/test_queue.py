@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import shutil
 import threading
 import time
 
 import openai
 import pytest
 
-from longctx.cli.serve import sse
+import longctx
+from longctx.cli.serve import resting, sse
 from longctx.cli.serve.errors import Refused
+from longctx.cli.serve.options import Options
 from longctx.cli.serve.work import Left, Work
 from longctx.core.common.interrupts import check
 
@@ -248,3 +251,29 @@ def test_events_are_valid_json(served):
     data = [line.removeprefix("data: ") for line in lines if line]
     assert data[-1] == "[DONE]"
     assert all(json.loads(line)["object"] == "chat.completion.chunk" for line in data[:-1])
+
+
+def test_documents_that_nobody_asks_for_are_closed(run_server, documents, monkeypatch, tmp_path):
+    monkeypatch.setattr(resting, "REST_S", 0.1)
+    folder = shutil.copytree(documents.path, tmp_path / "library")
+    others = longctx.Library(folder)
+    with (
+        longctx.Library(folder, documents.model) as library,
+        run_server(library, Options()) as served,
+    ):
+        library.document("notes").open()
+        with pytest.raises(longctx.Locked):
+            others.remove("notes")
+        for model in ("longctx/notes", "longctx"):
+            asked = {"model": model, "messages": USER, "max_tokens": 1}
+            served.http.post("/v1/chat/completions", json=asked).raise_for_status()
+        until(lambda: is_removed(others, "notes"))
+        until(lambda: is_removed(others, "letter"))
+
+
+def is_removed(library, name: str) -> bool:
+    try:
+        library.remove(name)
+    except longctx.Locked:
+        return False
+    return True

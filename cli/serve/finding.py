@@ -30,7 +30,7 @@ async def find(request: Request) -> JSONResponse:
         body.refuse("k", f"must be from 1 to {MOST}")
     how = {
         "k": most,
-        "gather_by": body.text("gather_by"),
+        "gather_by": body.text("gather_by") or state.options.asked.get("gather_by"),
         "regexp": regexp,
         "gather": body.whole("gather"),
         "files": bool(body.flag("files")),

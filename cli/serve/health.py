@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,7 @@ def _lines(counts: Counts, work: "Work") -> list[str]:
     ]
 
 
-def _metric(name: str, kind: str, text: str, values: dict[str, float]) -> str:
+def _metric(name: str, kind: str, text: str, values: Mapping[str, float]) -> str:
     full = f"longctx_{name}"
     lines = [f"# HELP {full} {text}", f"# TYPE {full} {kind}"]
     lines += [

@@ -77,6 +77,7 @@ def choose(
     source = context.get_parameter_source("docs")
     if everything and docs and source is not None and source.name == GIVEN:
         raise UsageError("cannot take both --doc and --all", "", "Give one of them.")
-    if everything or docs:
-        return library.together(*() if everything else docs, partial=partial, max_docs=max_docs)
+    names = () if everything else docs or ()
+    if everything or names:
+        return library.together(*names, partial=partial, max_docs=max_docs)
     return library.document(partial=partial)

@@ -8,13 +8,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from longctx.cli import progress, render
 from longctx.cli.run import current
 
 if TYPE_CHECKING:
-    from longctx.core.ask.asking import Asking
+    from longctx.core.ask.session import Session
     from longctx.core.engine.choice import Setup
     from longctx.core.store.document import Document as Stored
     from longctx.core.store.library import Library as Store
@@ -38,7 +38,7 @@ def make_setup(**choices: Any) -> "Setup":
 
 
 @contextmanager
-def open_session(document: "Stored", library: "Store", **choices: Any) -> "Iterator[Asking]":
+def open_session(document: "Stored", library: "Store", **choices: Any) -> "Iterator[Session]":
     """Opens a document for a measurement, and tells people what they should know.
 
     Args:
@@ -58,7 +58,7 @@ def open_session(document: "Stored", library: "Store", **choices: Any) -> "Itera
     silence(*named_models(choices))
     with progress.status(f"opening {document.manifest.name}"):
         chosen = Chosen(library, document.manifest)
-        session = open_session(chosen, Setup(**choices), None, render.note)
+        session = cast("Session", open_session(chosen, Setup(**choices), None, render.note))
     with session:
         yield session
 

@@ -17,7 +17,7 @@ from longctx.core.common.errors import UsageError
 from longctx.core.retrieve import gather_by
 
 if TYPE_CHECKING:
-    from longctx.core.ask.asking import Asking
+    from longctx.core.ask.session import Session
     from longctx.core.measure.eval.qa import QuestionReport, QuestionTest
     from longctx.core.measure.eval.qa_places import PlacedQuestion
     from longctx.core.store.document import Document
@@ -213,7 +213,7 @@ def _folders(names: Sequence[str], out: Path | None) -> list[Path | None]:
 
 
 def _report(
-    session: "Asking", sheet: Sheet, wanted: "QuestionTest", several: bool
+    session: "Session", sheet: Sheet, wanted: "QuestionTest", several: bool
 ) -> "QuestionReport":
     from longctx.core.measure.eval.qa import run as run_qa
 

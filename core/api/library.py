@@ -11,6 +11,7 @@ from longctx.core.api.asking import Searching, Wishes
 from longctx.core.api.defaults import library_folder
 from longctx.core.api.document import Document
 from longctx.core.api.documents import Documents
+from longctx.core.api.ingesting import Ingesting, named
 from longctx.core.api.model import Model
 from longctx.core.api.opening import MAX_DOCS, Chosen
 from longctx.core.api.stream import AnswerStream
@@ -20,18 +21,13 @@ from longctx.core.store.library import Library as Store
 
 if TYPE_CHECKING:
     from longctx.core.api.passages import Findings
-    from longctx.core.api.reading import Reading
     from longctx.core.ask.answer import Answer
-    from longctx.core.ingest.ingest import Ingested
-    from longctx.core.ingest.job import Progress
-    from longctx.core.ingest.many import Each, Failed
-    from longctx.core.ingest.plan import Estimate
     from longctx.core.store.manifest import Manifest
 
 TOGETHER = 4  # choices of several documents that are remembered
 
 
-class Library:
+class Library(Ingesting):
     """A folder of documents.
 
     Threads may share it. It prints nothing; what people should know goes to `on_note`.
@@ -188,7 +184,7 @@ class Library:
         """
         from longctx.core.store.shards import FOR_WORDS
 
-        store, called = self._store(), [_named(name) for name in names]
+        store, called = self._store(), [named(name) for name in names]
         if len({*called}) == 1:
             return self.document(called[0], partial)
         chosen = (
@@ -271,141 +267,6 @@ class Library:
         """
         return self.together(*documents or ()).find(query, **wishes)
 
-    def ingest(
-        self,
-        *paths: str | os.PathLike[str],
-        name: str | None = None,
-        replace: bool = False,
-        append: str | Document | None = None,
-        units: bool | None = None,
-        on_progress: "Callable[[Progress], None] | None" = None,
-        **how: "Unpack[Reading]",
-    ) -> Document:
-        """Reads files into one document, or into one that is there and has grown.
-
-        The same call goes on with a reading that was stopped, by an exception of `on_progress` too,
-        and is soon done where nothing has changed. Questions to the same model, of other threads,
-        are answered meanwhile.
-
-        Args:
-            paths: files, folders, archives or patterns; "-" is standard input.
-            name: what the document is called; None: after the first path.
-            replace: replace a document of this name, and what was begun of something else.
-            append: the document to extend, as if all had been read at once.
-            units: read each file by itself, so that a later reading takes over what is unchanged;
-                None: as by default.
-            on_progress: gets a `Progress` after every chunk.
-            how: options of the reading; see `Reading`.
-
-        Raises:
-            UsageError: a file is missing, a name unknown, or an option does not fit.
-            UnreadableInput: no source could be read.
-            Locked: another process reads a document of this name.
-            LongctxError: no room for the model or the state.
-        """
-        from longctx.core.api.reading import reading
-
-        extended = None if append is None else _named(append)
-        with reading(self.path, self._let_go, self._model(how.get("model")), how) as work:
-            done, folder = work.read(paths, name, replace, extended, units, on_progress)
-        document = self[folder]
-        document.ingested = done
-        return document
-
-    def ingest_each(
-        self,
-        *paths: str | os.PathLike[str],
-        replace: bool = False,
-        on_progress: "Callable[..., None] | None" = None,
-        on_done: "Callable[[Ingested | Failed], None] | None" = None,
-        result: "Each | None" = None,
-        **how: "Unpack[Reading]",
-    ) -> "Each":
-        """Makes a document of every file, named after its path, and goes on past failures.
-
-        Args:
-            paths, replace, how: as of `ingest`.
-            on_progress: gets a `Progress` after every chunk, and the name as `document`.
-            on_done: gets what became of each file.
-            result: is filled as files are done, so that it can be used if that is interrupted.
-
-        Raises:
-            LongctxError: as `ingest`, where it would fail for every file.
-        """
-        from longctx.core.api.reading import reading
-
-        with reading(self.path, self._let_go, self._model(how.get("model")), how) as work:
-            return work.each(paths, replace, on_progress, on_done, result)
-
-    def follow(
-        self,
-        *paths: str | os.PathLike[str],
-        name: str | None = None,
-        as_wanted: bool = False,
-        on_progress: "Callable[[Progress], None] | None" = None,
-        on_step: "Callable[[Ingested], None] | None" = None,
-        on_wait: Callable[[Exception], None] | None = None,
-        on_empty: Callable[[Path], None] | None = None,
-        **how: "Unpack[Reading]",
-    ) -> "Ingested":
-        """Reads files, and then what is added to the last one, until Ctrl-C.
-
-        Args:
-            paths, name, on_progress, how: as of `ingest`.
-            as_wanted: a document that is there must have been read as `how` says.
-            on_step: gets what the document holds, at first and after each time that it has grown.
-            on_wait: gets the reason while it waits for readers of the document.
-            on_empty: gets the last file, if it is empty yet.
-
-        Raises:
-            LongctxError: as `ingest`; or the file was rewritten, cut or moved.
-        """
-        from longctx.core.api.reading import reading
-
-        with reading(self.path, self._let_go, self._model(how.get("model")), how) as work:
-            hears = {"done": on_step, "waits": on_wait, "empty": on_empty}
-            return work.follow(paths, name, as_wanted, progress=on_progress, **hears)
-
-    def plan(
-        self,
-        *paths: str | os.PathLike[str],
-        name: str | None = None,
-        replace: bool = False,
-        units: bool | None = None,
-        **how: "Unpack[Reading]",
-    ) -> "Estimate":
-        """What `ingest` would need: tokens, disk, memory and time; nothing is stored.
-
-        Raises:
-            LongctxError: as `ingest`.
-        """
-        from longctx.core.api.reading import reading
-
-        with reading(self.path, self._let_go, self._model(how.get("model")), how) as work:
-            return work.plan(paths, name, replace, units)
-
-    def standing(
-        self,
-        *paths: str | os.PathLike[str],
-        name: str | None = None,
-        append: str | Document | None = None,
-        partial: bool = False,
-    ) -> Document | None:
-        """The document that `ingest` of these would go on with, or find in its way; None: none.
-
-        Args:
-            paths, name, append: as of `ingest`.
-            partial: an unfinished one counts too.
-
-        Raises:
-            NotFound: there is no document to append to.
-        """
-        from longctx.core.api.reading import standing
-
-        extended = None if append is None else _named(append)
-        found = standing(self.path, [*map(os.fspath, paths)], name, extended, partial)
-        return found and self.document(found.folder, partial)
-
     def remove(self, *names: str | Document) -> None:
         """Deletes documents, finished or not; none, unless all are there and not in use elsewhere.
 
@@ -414,7 +275,7 @@ class Library:
             Locked: another process uses or writes one.
         """
         store = self._store()
-        folders = [store.folder_named(_named(name)) for name in names]
+        folders = [store.folder_named(named(name)) for name in names]
         self._let_go(folders)
         store.remove(*folders)
 
@@ -485,11 +346,6 @@ class Library:
 
     def _folders(self) -> set[str]:
         return {folder.name for folder in self._store().folders()}
-
-
-def _named(document: str | Document) -> str:
-    """What a document is called so that nothing else is meant."""
-    return document.folder if isinstance(document, Document) else document
 
 
 def _saved(store: Store, folder: str) -> int:

@@ -1,7 +1,8 @@
 """`longctx.Model`: a model in memory, for many documents and questions."""
 
 import os
-from typing import TYPE_CHECKING, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
 from longctx.core.api.defaults import OWN, usual_answerer, usual_model
 from longctx.core.api.running import Running, importing
@@ -96,7 +97,7 @@ class Model:
         """Lets go of the weights and of all documents opened with them; they are loaded anew."""
         self._running.close()
 
-    def _where(self) -> dict:
+    def _where(self) -> dict[str, Any]:
         return {"device": self.device, "dtype": self.dtype, "threads": self.threads}
 
     def _asks(self, manifest: "Manifest", gather_by: str | None, finding: bool) -> "Setup":
@@ -106,24 +107,18 @@ class Model:
         setup = Setup(self.name, self.profile, self.method, **self._where())
         if finding:
             return setup
+        own = {"decode": self.decode, "answer_profile": self.answer_profile}
         if self.answer_with is not None or self.server_model is not None:
             elsewhere = {"answer_with": self.answer_with, "server_model": self.server_model}
             named = None if self.answers == OWN else self.answers
-            own = {"answer_model": named, "answer_profile": self.answer_profile}
-            return Setup(**vars(setup) | elsewhere | own | {"decode": self.decode})
-        return Setup(
-            **vars(setup)
-            | {
-                "decode": self.decode,
-                "answer_profile": self.answer_profile,
-                "answer_model": usual_answerer(
-                    manifest,
-                    named=self.answers,
-                    as_usual=self.name is self.method is self.profile is None,
-                    gather_by=gather_by,
-                ),
-            }
+            return replace(setup, answer_model=named, **elsewhere, **own)
+        answers = usual_answerer(
+            manifest,
+            named=self.answers,
+            as_usual=self.name is self.method is self.profile is None,
+            gather_by=gather_by,
         )
+        return replace(setup, answer_model=answers, **own)
 
 
 def running(model: Model) -> Running:

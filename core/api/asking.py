@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from longctx.core.ask.asking import Asking
     from longctx.core.ask.based import Based
     from longctx.core.ask.follow_up import Exchange
-    from longctx.core.light.session import LightSession
     from longctx.core.ask.server.messages import Sent
+    from longctx.core.light.session import LightSession
     from longctx.core.profile.sampling import Sampling
     from longctx.core.report.answers import Shown
 

@@ -141,7 +141,7 @@ def run(
         ),
     ] = True,
     partial: options.Partial = False,
-    html: pages.option("the answers, with their passages in context,") = None,
+    html: Annotated[Path | None, pages.option("the answers and their passages")] = None,
     json: options.Json = False,
 ) -> None:
     """Answers questions from one document or several, and cites them.

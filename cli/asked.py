@@ -61,8 +61,8 @@ class Asked:
         """What is asked for; where a server answers, without settings that are for models here."""
         if self._given["answer_with"] is None:
             return wishes
-        dropped = (name for name in other_server.NOT_WITH_IT if name in wishes)
-        return {**wishes, **dict.fromkeys(dropped)}
+        dropped: Wishes = {"decode": None, "quote": None, "top_k": None}
+        return {**wishes, **dropped, "min_p": None, "repetition_penalty": None}
 
     def _require_fit(self) -> None:
         given = self._given

@@ -109,7 +109,7 @@ def run(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
-    html: pages.option("grids, figures and missed needles") = None,
+    html: Annotated[Path | None, pages.option("grids, figures and missed needles")] = None,
     json: options.Json = False,
 ) -> None:
     """Tests whether facts are found at every depth of a long text.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -14,21 +14,18 @@ if TYPE_CHECKING:
 
 
 def option(what: str) -> Any:
-    """The type of `--html`.
+    """The option `--html`.
 
     Args:
         what: what the page shows.
     """
-    return Annotated[
-        Path | None,
-        typer.Option(
-            "--html",
-            metavar="FILE",
-            show_default=False,
-            help=f"Also write {what} as one HTML page, which loads nothing and runs no script; it "
-            "replaces an older page of longctx, and no other file. By default none is written.",
-        ),
-    ]
+    return typer.Option(
+        "--html",
+        metavar="FILE",
+        show_default=False,
+        help=f"Also write {what} as one HTML page, which loads nothing and runs no script; it "
+        "replaces an older page of longctx, and no other file. By default none is written.",
+    )
 
 
 def require_writable(path: Path | None) -> None:

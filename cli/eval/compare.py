@@ -99,7 +99,7 @@ def run(
     markdown: Annotated[
         bool, options.flag("--markdown", "Print a Markdown table; off by default.")
     ] = False,
-    html: pages.option("the table with its figures and lines") = None,
+    html: Annotated[Path | None, pages.option("the table with its figures and lines")] = None,
     json: options.Json = False,
 ) -> None:
     """Compares methods and policies on the same tasks, in one table.

@@ -114,7 +114,7 @@ def run(
     markdown: Annotated[
         bool, options.flag("--markdown", "Print Markdown tables; off by default.")
     ] = False,
-    html: pages.option("the tables and every question") = None,
+    html: Annotated[Path | None, pages.option("the tables and every question")] = None,
     json: options.Json = False,
 ) -> None:
     """Asks files of questions: gather recall, and answers.

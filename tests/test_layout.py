@@ -127,7 +127,7 @@ def test_only_the_store_opens_store_files():
 
 def test_only_the_program_that_parses_imports_what_parses():
     names = ("archive", "made", "packed", "zipped", "markup", "patterns", "parsing", "program")
-    names += ("letters", "mail", "office", "opendocument", "sheets")
+    names += ("asides", "letters", "mail", "office", "opendocument", "sheets")
     parsing = {f"core.sources.{name}" for name in names}
     assert parsing <= set(MODULES)
     for name in {*MODULES} - parsing - {*in_folder("core.sources.formats")}:

@@ -25,6 +25,10 @@ SPACES = {
     "http://purl.oclc.org/ooxml/wordprocessingml/main": "w",
     "http://schemas.openxmlformats.org/drawingml/2006/main": "a",
     "http://purl.oclc.org/ooxml/drawingml/main": "a",
+    "http://schemas.openxmlformats.org/drawingml/2006/chart": "c",
+    "http://purl.oclc.org/ooxml/drawingml/chart": "c",
+    "http://schemas.openxmlformats.org/spreadsheetml/2006/main": "x",
+    "http://purl.oclc.org/ooxml/spreadsheetml/main": "x",
     "http://schemas.openxmlformats.org/presentationml/2006/main": "p",
     "http://purl.oclc.org/ooxml/presentationml/main": "p",
     "http://schemas.openxmlformats.org/officeDocument/2006/relationships": "r",
@@ -32,9 +36,10 @@ SPACES = {
     "http://schemas.openxmlformats.org/markup-compatibility/2006": "mc",
     **{
         f"urn:oasis:names:tc:opendocument:xmlns:{name}:1.0": name
-        for name in ("office", "text", "table", "style", "presentation")
+        for name in ("office", "text", "table", "style", "presentation", "chart")
     },
     "urn:oasis:names:tc:opendocument:xmlns:drawing:1.0": "draw",
+    "http://www.w3.org/1999/xlink": "xlink",
 }
 Read = Callable[[str], bytes]
 

@@ -1,19 +1,16 @@
-"""OpenDocument texts: paragraphs with their notes, tables by rows; then headers and footers.
+"""OpenDocument texts: paragraphs, notes, tables by rows; then comments, charts, headers, footers.
 
-Numbering continues through the headers and footers. Deleted text and comments are left out.
+Numbering continues through these; of a chart come titles and categories. Deleted text is left out.
 """
 
 from collections.abc import Generator
 from typing import BinaryIO
 
 from longctx.core.sources import formats
-from longctx.core.sources.flow import Flow
 from longctx.core.sources.limits import Share
 from longctx.core.sources.office import package
-from longctx.core.sources.opendocument import CONTENT, STYLES, body, flow_on
+from longctx.core.sources.opendocument import CONTENT, MARGINS, STYLES, Asides, paragraphs_in
 from longctx.core.sources.pieces import Piece, tidy
-
-MARGINS = ("style:header", "style:footer")  # and `style:header-left`, ...
 
 
 class Format(formats.Format):
@@ -24,19 +21,10 @@ class Format(formats.Format):
     def convert(self, file: BinaryIO, name: str, share: Share) -> Generator[Piece]:
         """See `formats.Format`."""
         with package(file, name, share) as (names, read):
-            texts = _paragraphs(read(CONTENT), ("office:text",))
-            margins = _paragraphs(read(STYLES), MARGINS) if STYLES in names else []
-        for number, text in enumerate([*texts, *margins], 1):
+            asides = Asides()
+            texts = paragraphs_in(read(CONTENT), ("office:text",), asides)
+            beside = [*asides.lines(read, names)]
+            margins = paragraphs_in(read(STYLES), MARGINS, Asides()) if STYLES in names else []
+        for number, text in enumerate([*texts, *beside, *margins], 1):
             if text:
                 yield Piece(tidy(text), number)
-
-
-def _paragraphs(xml: bytes, within: tuple[str, ...]) -> list[str]:
-    """The paragraphs in elements whose names begin so."""
-    flow, depth = Flow(), 0
-    for event in body(xml):
-        if event.kind != "text" and event.name.startswith(within):
-            depth += 1 if event.kind == "start" else -1
-        elif depth > 0:
-            flow_on(flow, event)
-    return flow.found

@@ -1,13 +1,14 @@
-"""PowerPoint: the text of each slide, its tables and diagrams too; then its notes; no macros.
+"""PowerPoint: the text of each slide, its tables, diagrams, charts; notes, comments; no macros.
 
-Slides are counted as PowerPoint does, hidden ones too. Slide numbers and dates that are filled in,
-charts, pictures and comments are left out.
+Slides are counted as PowerPoint does, hidden ones too. Of a chart come titles and categories. A
+slide's footer is part of its text; slide numbers and dates that are filled in, and pictures, are
+left out.
 """
 
 from collections.abc import Generator
 from typing import BinaryIO
 
-from longctx.core.sources import formats
+from longctx.core.sources import asides, formats
 from longctx.core.sources.limits import Share
 from longctx.core.sources.office import (
     Event,
@@ -23,7 +24,7 @@ from longctx.core.sources.pieces import Piece, plain_lines, tidy
 SLIDES = "ppt/presentation.xml"
 SKIPPED = frozenset({"mc:Fallback", "a:fld"})  # the same again for old programs; what is filled in
 SIGNS = {"a:br": "\n"}
-ASIDE = ("diagramData", "notesSlide")  # parts of a slide that have text, in their order
+ASIDE = ("diagramData", "chart", "notesSlide", "comments")  # parts with text, in their order
 
 
 class Format(formats.Format):
@@ -54,9 +55,15 @@ def _is_slide(event: Event) -> bool:
 
 
 def _slide(read: Read, names: frozenset[str], part: str) -> str:
-    """The text of a slide, of its diagrams and of its notes."""
+    """The text of a slide, of its diagrams and charts, of its notes and the comments on it."""
     beside = sorted(links(read, names, part).values(), key=lambda link: link[1])
-    parts = [own for kind in ASIDE for its, own in beside if its == kind and own in names]
-    return "".join(
-        plain_lines("".join(paragraphs(read(each), "a", SKIPPED, SIGNS))) for each in (part, *parts)
-    )
+    parts = [(kind, own) for kind in ASIDE for its, own in beside if its == kind and own in names]
+    return "".join(plain_lines(_text(read(own), kind)) for kind, own in [("", part), *parts])
+
+
+def _text(xml: bytes, kind: str) -> str:
+    if kind == "chart":
+        return asides.chart(xml)
+    if kind == "comments":
+        return asides.slide_comments(xml)
+    return "".join(paragraphs(xml, "a", SKIPPED, SIGNS))

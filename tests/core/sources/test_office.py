@@ -146,7 +146,8 @@ def test_texts_of_opendocument(opened):
     note = "<text:note><text:note-citation>1</text:note-citation><text:note-body>"
     note += "<text:p>a note</text:p></text:note-body></text:note>"
     deleted = "<text:tracked-changes><text:p>old</text:p></text:tracked-changes>"
-    comment = "<office:annotation><text:p>no</text:p></office:annotation>"
+    comment = '<office:annotation xmlns:dc="http://purl.org/dc/elements/1.1/">'
+    comment += "<dc:creator>Ina</dc:creator><text:p>why?</text:p></office:annotation>"
     body = [
         *(deleted, "<text:h>Head</text:h>", "<text:p/>"),
         f"<text:p>a<text:s text:c='2'/>b<text:tab/>c<text:line-break/>d{note}{comment}</text:p>",
@@ -160,7 +161,8 @@ def test_texts_of_opendocument(opened):
         ("x\t\t", 5),
         ("y\n", 6),
         ("\tz\n", 7),
-        ("Draft\n", 8),
+        ("comment: why?\n", 8),
+        ("Draft\n", 9),
     ]
 
 

@@ -24,7 +24,7 @@ def documents(ctx: typer.Context, incomplete: str) -> list[str]:
 
     try:
         library = Library.open(settings.library_path(_library(ctx)))
-        return _beginning(incomplete, {manifest.name for manifest in library.documents()})
+        return _beginning(incomplete, {facts.name for facts in library.facts()})
     except (LongctxError, OSError):
         return []
 

@@ -358,6 +358,9 @@ def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:
     if left_out:
         asked = f"{counted(len(documents), 'document')} asked, {left_out:,} left out"
         names = state["not_asked"]
+        if left_out > NAMED >= len(documents):  # the few say more than some of the many
+            asked = f"{len(documents):,} of {len(documents) + left_out:,} documents asked"
+            names = documents
         more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
         note(f"{asked}: {', '.join(names[:NAMED])}{more}")
 

@@ -13,9 +13,11 @@ from longctx.core.api.defaults import has_embeddings
 from longctx.core.api.model import Model, asks, running
 from longctx.core.api.opening import Chosen, open_light, open_session
 from longctx.core.api.stream import AnswerStream
+from longctx.core.ask.candidates import Candidates
 from longctx.core.common.errors import UsageError
 from longctx.core.profile.wording import require_text
 from longctx.core.retrieve.gather_by import WORDS, check
+from longctx.core.store.catalogue import MANY
 
 if TYPE_CHECKING:
     from longctx.core.api.passages import Findings
@@ -293,6 +295,12 @@ class Askable(ABC):
             return (gather_by == WORDS and model.method is None) or not query.strip()
         manifests = self._chosen().manifests
         made_again = any(manifest.is_bare for manifest in manifests)
+        if len(manifests) >= MANY and model.method is None and query.strip():
+            self._note(
+                f"{len(manifests):,} documents are searched by words alone (bm25); --gather-by "
+                "hybrid also compares the meaning of some of them"
+            )
+            return True
         if made_again or any(map(has_embeddings, manifests)) or model.method is not None:
             return not query.strip()
         if query.strip():
@@ -320,7 +328,15 @@ class Askable(ABC):
         from longctx.core.api.words_alone import open_for_words
 
         if self._words is None:
-            self._words = self._held.enter_context(open_for_words(self._chosen(), self._note))
+            chosen = self._chosen()
+            several = chosen.documents
+            if isinstance(several, Candidates) and not several.named and len(several) >= MANY:
+                from longctx.core.api.words_of_many import open_many
+
+                opening = open_many(several, self._note)
+            else:
+                opening = open_for_words(chosen, self._note)
+            self._words = self._held.enter_context(opening)
         return self._words
 
     def _note(self, text: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from longctx.core.store.manifest import Manifest
+    from longctx.core.store.facts import Facts
 
 LIBRARY = "LONGCTX_LIBRARY"
 READER = "LONGCTX_DEFAULT_MODEL"
@@ -46,7 +46,7 @@ def usual_model(device: str) -> str:
 
 
 def usual_answerer(
-    manifest: "Manifest",
+    manifest: "Facts",
     *,
     named: str | None,
     as_usual: bool,
@@ -74,6 +74,6 @@ def usual_answerer(
     return small.NAME if small.find_base() else None
 
 
-def has_embeddings(manifest: "Manifest") -> bool:
+def has_embeddings(manifest: "Facts") -> bool:
     """Whether a document keeps what it can be searched by meaning with."""
-    return any(shard.group == EMBEDDINGS for shard in manifest.shards)
+    return EMBEDDINGS in manifest.groups

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from longctx.core.api.asking import Askable
@@ -10,6 +11,7 @@ from longctx.core.api.opening import Chosen
 from longctx.core.api.shelf import Shelf
 from longctx.core.api.told import details, summary
 from longctx.core.common.errors import UsageError
+from longctx.core.store.facts import Facts
 
 if TYPE_CHECKING:
     from longctx.core.ingest.ingest import Ingested
@@ -31,8 +33,7 @@ class Document(Askable):
     def __init__(
         self,
         library: Shelf,
-        manifest: "Manifest",
-        saved_ns: int,
+        known: Facts,
         model: Callable[[Model | str | None], Model],
         note: Callable[[str], None],
         partial: bool = False,
@@ -40,15 +41,20 @@ class Document(Askable):
         super().__init__(model, note)
         self.library = library
         self.ingested: Ingested | None = None
-        self._manifest, self._saved_ns, self._partial = manifest, saved_ns, partial
+        self._known, self._partial = known, partial
 
     def __repr__(self) -> str:
         return f"<longctx.Document {self.name!r}: {self.tokens:,} tokens, {self.status}>"
 
+    @cached_property
+    def _manifest(self) -> "Manifest":
+        """All that is recorded of it, read when it is wanted."""
+        return self.library._store().described(self.folder)
+
     @property
     def name(self) -> str:
         """What it is called, in any script."""
-        return self._manifest.name
+        return self._known.name
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,37 +64,37 @@ class Document(Askable):
     @property
     def folder(self) -> str:
         """The name of its folder in the library."""
-        return self._manifest.folder
+        return self._known.folder
 
     @property
     def status(self) -> str:
         """ "complete", "reading" (unfinished), or "damaged" (`as_dict` says why, as `error`)."""
-        return self._manifest.status
+        return self._known.status
 
     @property
     def tokens(self) -> int:
         """How many tokens it has; of an unfinished one, those that are kept."""
-        return self._manifest.tokens
+        return self._known.tokens
 
     @property
     def bytes(self) -> int:
         """Bytes of its text."""
-        return sum(source.size for source in self._manifest.sources)
+        return self._known.bytes
 
     @property
     def size(self) -> int:
         """Bytes on disk."""
-        return self._manifest.size
+        return self._known.size
 
     @property
     def method(self) -> str:
         """The reading method."""
-        return self._manifest.method
+        return self._known.method
 
     @property
     def model(self) -> str:
         """The name of the model that read it."""
-        return self._manifest.model.get("name", "")
+        return self._known.model.get("name", "")
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -98,18 +104,18 @@ class Document(Askable):
     @property
     def created(self) -> datetime | None:
         """When it was saved; None: unknown."""
-        if not self._saved_ns:
+        if not self._known.saved:
             return None
-        return datetime.fromtimestamp(self._saved_ns // 10**9, UTC)
+        return datetime.fromtimestamp(self._known.saved // 10**9, UTC)
 
-    def _is_of(self, manifest: "Manifest", saved_ns: int) -> bool:
-        """Whether it is what a manifest says that was saved at a moment."""
-        return self._saved_ns == saved_ns and self._manifest == manifest
+    def _is_of(self, known: Facts) -> bool:
+        """Whether it is what is known of a document now."""
+        return self._known == known and self._known.stamp == known.stamp
 
     def summary(self) -> dict[str, Any]:
         """What `longctx list --json` says of it, but for `default`; `bytes` is its text's size."""
         created = self.created
-        return {**summary(self._manifest), "saved": created and created.isoformat()}
+        return {**summary(self._known), "saved": created and created.isoformat()}
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `longctx show --json`."""
@@ -179,7 +185,7 @@ class Document(Askable):
         return stored
 
     def _chosen(self) -> Chosen:
-        return Chosen(self.library._store(), self._manifest, self._partial)
+        return Chosen(self.library._store(), self._known, self._partial)
 
 
 def _start_of(stored: "Stored", source: int, line: int) -> int:

@@ -22,7 +22,7 @@ from longctx.core.store.library import Library as Store
 if TYPE_CHECKING:
     from longctx.core.api.passages import Findings
     from longctx.core.ask.answer import Answer
-    from longctx.core.store.manifest import Manifest
+    from longctx.core.store.facts import Facts
 
 TOGETHER = 4  # choices of several documents that are remembered
 
@@ -111,8 +111,7 @@ class Library(Ingesting):
         """
         if not self.path.exists():
             return []
-        dated = self._store().dated()
-        return [self._document(manifest, saved) for manifest, saved in dated]
+        return [self._document(known) for known in self._store().facts()]
 
     def __iter__(self) -> Iterator[Document]:
         return iter(self.documents())
@@ -141,9 +140,9 @@ class Library(Ingesting):
         """
         store = self._store()
         folder = store.folder_named(name)
-        for manifest, saved in store.dated():
-            if manifest.folder == folder:
-                return self._document(manifest, saved)
+        for known in store.facts():
+            if known.folder == folder:
+                return self._document(known)
         return self.document(name)
 
     def document(self, name: str | None = None, partial: bool = False) -> Document:
@@ -166,7 +165,7 @@ class Library(Ingesting):
         manifest = store.document(folder, partial, FOR_WORDS).manifest
         if name is None:
             self._note(f"document: {manifest.name} (the latest)")
-        return self._document(manifest, _saved(store, folder), partial)
+        return self._document(store.known(folder, manifest), partial)
 
     def together(
         self, *names: str | Document, partial: bool = False, max_docs: int = MAX_DOCS
@@ -331,24 +330,18 @@ class Library(Ingesting):
         with self._lock:
             return self._named.setdefault(name, Model(name))
 
-    def _document(self, manifest: "Manifest", saved_ns: int, partial: bool = False) -> Document:
-        """The document of a manifest: the one that was given before, unless it has changed."""
-        key = manifest.folder, manifest.status == "complete", partial
+    def _document(self, known: "Facts", partial: bool = False) -> Document:
+        """What is known of a document as one: the one given before, unless it has changed."""
+        key = known.folder, known.status == "complete", partial
         with self._lock:
-            known = self._documents.get(key)
-            if known is not None and known._is_of(manifest, saved_ns):
-                return known
-            made = Document(self, manifest, saved_ns, self._model, self._note, partial)
+            before = self._documents.get(key)
+            if before is not None and before._is_of(known):
+                return before
+            made = Document(self, known, self._model, self._note, partial)
             self._documents[key] = made
-        if known is not None:
-            known.close()
+        if before is not None:
+            before.close()
         return made
 
     def _folders(self) -> set[str]:
         return {folder.name for folder in self._store().folders()}
-
-
-def _saved(store: Store, folder: str) -> int:
-    from longctx.core.store.places import age
-
-    return max((age(each) for each in store.folders() if each.name == folder), default=0)

@@ -9,7 +9,7 @@ from longctx.core.api.running import Running, importing
 
 if TYPE_CHECKING:
     from longctx.core.engine.choice import Setup
-    from longctx.core.store.manifest import Manifest
+    from longctx.core.store.facts import Facts
 
 
 class Model:
@@ -100,7 +100,7 @@ class Model:
     def _where(self) -> dict[str, Any]:
         return {"device": self.device, "dtype": self.dtype, "threads": self.threads}
 
-    def _asks(self, manifest: "Manifest", gather_by: str | None, finding: bool) -> "Setup":
+    def _asks(self, manifest: "Facts", gather_by: str | None, finding: bool) -> "Setup":
         """How a document that was read is asked, or searched."""
         from longctx.core.engine.choice import Setup
 
@@ -126,7 +126,7 @@ def running(model: Model) -> Running:
     return model._running
 
 
-def asks(model: Model, manifest: "Manifest", gather_by: str | None, finding: bool) -> "Setup":
+def asks(model: Model, manifest: "Facts", gather_by: str | None, finding: bool) -> "Setup":
     """How a model asks a document that was read, or searches it; for `core/api` alone."""
     return model._asks(manifest, gather_by, finding)
 

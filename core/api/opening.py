@@ -11,6 +11,7 @@ from longctx.core.ask.candidates import Candidates
 from longctx.core.common import cores
 from longctx.core.common.errors import Locked, NotFound, StateMismatch
 from longctx.core.common.read_ahead import ReadAhead
+from longctx.core.store.facts import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,19 +39,19 @@ class Chosen:
     """
 
     store: "Library"
-    documents: "Manifest | Candidates"
+    documents: Facts | Candidates
     partial: bool = False
     max_docs: int = MAX_DOCS
 
     @property
-    def manifests(self) -> "Sequence[Manifest]":
+    def manifests(self) -> "Sequence[Facts]":
         """Those of the documents."""
         if isinstance(self.documents, Candidates):
             return self.documents.manifests
         return (self.documents,)
 
     @property
-    def first(self) -> "Manifest":
+    def first(self) -> "Facts":
         """That of the document, or of the first of several."""
         return self.manifests[0]
 
@@ -89,7 +90,7 @@ def open_session(
             # by its folder: two documents of an older library may have one name
             folder = chosen.documents.folder
             session = Session(chosen.store.path, folder, setup, chosen.partial)
-            manifests = (session.document.manifest,)
+            manifests = (Facts.of(session.document.manifest),)
     for manifest in manifests:
         if manifest.status != "complete":
             note(told_unfinished(manifest))
@@ -144,7 +145,7 @@ def told_left_out(name: str, why: str) -> str:
     return f"{name} is left out: it {why}"
 
 
-def told_unfinished(manifest: "Manifest") -> str:
+def told_unfinished(manifest: "Facts | Manifest") -> str:
     """What to say of a document of which only the beginning was read."""
     return f"{manifest.name} is not finished: only its first {manifest.tokens:,} tokens count"
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from longctx.core.api.passages import Findings, findings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from longctx.core.api.words_alone import Opened
     from longctx.core.ask.asking import Asking
     from longctx.core.light.session import LightSession
@@ -48,21 +50,21 @@ class Search:
         """
         from longctx.core.retrieve.evidence import judged
         from longctx.core.retrieve.finding import SCHEMA_VERSION
-        from longctx.core.retrieve.lexical import PassageIndex
         from longctx.core.retrieve.ranked import by_words
 
         started = time.perf_counter()
-        documents, index = opened.documents, PassageIndex(*opened.documents)
+        documents, index = opened.documents, opened.index
         hits = self._hits(documents, by_words(index, self.query), index)
         found, evidence = judged(index, self.query)
+        opened.look_at([hit.document for hit in hits])
         spent = round(time.perf_counter() - started, 4)
         values = {
             **{"schema_version": SCHEMA_VERSION, "question": self.query},
             **{"found": found, "evidence": evidence},
-            "documents": [document.manifest.name for document in documents],
+            "documents": [facts.name for facts in opened.facts],
             "passages": [hit.as_dict(documents) for hit in hits],
             "tokens": {
-                "document": sum(document.manifest.tokens for document in documents),
+                "document": sum(facts.tokens for facts in opened.facts),
                 "gathered": sum(hit.tokens for hit in hits),
                 **{"question": 0, "answer": 0, "dropped": 0},
             },
@@ -70,7 +72,7 @@ class Search:
                 "load_s": round(opened.load_s, 4),
                 **{"gather_s": spent, "total_s": spent},
             },
-            "state": opened.state(index, [hit.document for hit in hits], [h.tokens for h in hits]),
+            "state": opened.state([hit.document for hit in hits], [hit.tokens for hit in hits]),
         }
         return findings(documents, hits, values, self.around)
 
@@ -94,7 +96,7 @@ class Search:
         return findings(documents, hits, values, self.around)
 
     def _hits(
-        self, documents: "tuple[Document, ...]", ranked: "Ranked", index: "PassageIndex"
+        self, documents: "Sequence[Document]", ranked: "Ranked", index: "PassageIndex"
     ) -> "list[Hit]":
         """The best passages within the limits; the first one whatever its length."""
         from longctx.core.passages.matching import Query

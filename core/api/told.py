@@ -3,23 +3,26 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from longctx.core.store.facts import Facts
+
 if TYPE_CHECKING:
     from longctx.core.store.manifest import Manifest
 
 
-def summary(manifest: "Manifest") -> dict[str, Any]:
+def summary(known: "Manifest | Facts") -> dict[str, Any]:
     """What a list shows of a document; `bytes` is its text's size, `state_bytes` that on disk."""
+    facts = known if isinstance(known, Facts) else Facts.of(known)
     return {
-        "name": manifest.name,
-        "title": manifest.name,
-        "tokens": manifest.tokens,
-        "bytes": sum(source.size for source in manifest.sources),
-        "method": manifest.method,
-        "model": manifest.model.get("name", ""),
-        "status": manifest.status,
-        "state_bytes": manifest.size,
-        "parts": manifest.parts,
-        "error": manifest.report["error"] if manifest.status == "damaged" else None,
+        "name": facts.name,
+        "title": facts.name,
+        "tokens": facts.tokens,
+        "bytes": facts.bytes,
+        "method": facts.method,
+        "model": facts.model.get("name", ""),
+        "status": facts.status,
+        "state_bytes": facts.size,
+        "parts": facts.parts,
+        "error": facts.error or None,
     }
 
 

@@ -1,6 +1,7 @@
 """Documents opened for a search by words, without a model and without importing its libraries."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from longctx.core.api.opening import Chosen, told_changed, told_left_out, told_unfinished
 from longctx.core.ask.candidates import Candidates, none_left, why_gone, without_damaged
+from longctx.core.store.facts import Facts
 
 if TYPE_CHECKING:
     from longctx.core.common.errors import StateMismatch
@@ -23,7 +25,10 @@ class Opened:
     """Documents to search by their words.
 
     Attributes:
-        documents: open; nobody can delete or replace them meanwhile.
+        documents: open, and nobody can delete or replace them meanwhile; of thousands, those that
+            are looked at.
+        facts: what is known of each.
+        index: their words.
         changed: names of their sources whose files have changed.
         skipped: by name, why a document of the library is not among them; None: only one was
             requested.
@@ -32,7 +37,9 @@ class Opened:
         note: is told of that.
     """
 
-    documents: tuple["Document", ...]
+    documents: "Sequence[Document]"
+    facts: list[Facts]
+    index: "PassageIndex"
     changed: list[str]
     skipped: dict[str, str] | None
     load_s: float
@@ -49,47 +56,59 @@ class Opened:
         return without_damaged(attempt, self._leave_out)
 
     def _leave_out(self, error: "StateMismatch") -> None:
-        damaged = [d for d in self.documents if d.manifest.folder == error.document]
-        if self.named or self.skipped is None or not damaged:
+        places = [n for n, facts in enumerate(self.facts) if facts.folder == error.document]
+        if self.named or self.skipped is None or not places:
             raise error
-        name, why = damaged[0].manifest.name, why_gone(error)
+        name, why = self.facts[places[0]].name, why_gone(error)
         self.note(told_left_out(name, why))
         self.skipped[name] = why
-        self.documents = tuple(d for d in self.documents if d is not damaged[0])
-        if not self.documents:
+        if len(self.facts) == 1:
             raise none_left(NOTHING, self.skipped)
+        self._go_without(places[0])
 
-    def state(
-        self, index: "PassageIndex", owners: Sequence[int], tokens: Sequence[int]
-    ) -> dict[str, Any]:
+    def _go_without(self, place: int) -> None:
+        """Leaves out one of the documents."""
+        from longctx.core.retrieve.lexical import PassageIndex
+
+        self.facts = [facts for n, facts in enumerate(self.facts) if n != place]
+        self.documents = tuple(d for n, d in enumerate(self.documents) if n != place)
+        self.index = PassageIndex(*self.documents)
+
+    @property
+    def checked_bytes(self) -> int:
+        """Bytes of the documents that were read and verified."""
+        return sum(document.checked_bytes for document in self.documents)
+
+    def look_at(self, owners: Sequence[int]) -> None:
+        """Told which documents have passages: those of a few have been looked at."""
+
+    def state(self, owners: Sequence[int], tokens: Sequence[int]) -> dict[str, Any]:
         """The JSON fields on the state searched, without model, device and number format.
 
         Args:
-            index: the documents' words.
             owners, tokens: for each hit, the index of its document, and its tokens.
         """
-        manifests = [document.manifest for document in self.documents]
+        facts = self.facts
         told = {
-            "reused_tokens": sum(manifest.tokens for manifest in manifests),
-            "status": max(manifest.status for manifest in manifests),  # "reading" if any is
+            "reused_tokens": sum(each.tokens for each in facts),
+            "status": max(each.status for each in facts),  # "reading" if any is
             "changed_sources": self.changed,
-            "checked_bytes": sum(document.checked_bytes for document in self.documents),
-            "method": ", ".join(dict.fromkeys(manifest.method for manifest in manifests)),
+            "checked_bytes": self.checked_bytes,
+            "method": ", ".join(dict.fromkeys(each.method for each in facts)),
             "gathered_by": "bm25",
             "without_embeddings": [],
-            "counted_again": [*index.counted_again],
-            **{"model": manifests[0].model["name"], "device": None, "dtype": None},
+            "counted_again": [*self.index.counted_again],
+            **{"model": facts[0].model["name"], "device": None, "dtype": None},
         }
         if self.skipped is None:
             return told
         skipped = [{"name": name, "why": why} for name, why in self.skipped.items()]
-        hits = list(zip(owners, tokens, strict=True))
+        gathered: Counter[int] = Counter()
+        for owner, count in zip(owners, tokens, strict=True):
+            gathered[owner] += count
         asked = [
-            {
-                **{"name": manifest.name, "tokens": manifest.tokens},
-                "gathered": sum(count for owner, count in hits if owner == number),
-            }
-            for number, manifest in enumerate(manifests)
+            {"name": each.name, "tokens": each.tokens, "gathered": gathered[number]}
+            for number, each in enumerate(facts)
         ]
         return {**told, "asked": asked, "left_out": 0, "skipped": skipped}
 
@@ -106,6 +125,7 @@ def open_for_words(chosen: Chosen, note: Callable[[str], None]) -> Iterator[Open
         LongctxError: a named document is unavailable or damaged; or all are unavailable.
     """
     from longctx.core.common.errors import Locked, NotFound, StateMismatch
+    from longctx.core.retrieve.lexical import PassageIndex
     from longctx.core.store.sameness import changed_sources
     from longctx.core.store.shards import FOR_WORDS
 
@@ -128,13 +148,15 @@ def open_for_words(chosen: Chosen, note: Callable[[str], None]) -> Iterator[Open
             raise none_left(NOTHING, skipped)
         sources = [source for document in documents for source in document.manifest.sources]
         changed = changed_sources(sources)
-        _tell(documents, changed, note)
+        tell(documents, changed, note)
         load_s = time.perf_counter() - started
         told = skipped if isinstance(several, Candidates) else None
-        yield Opened(tuple(documents), changed, told, load_s, named, note)
+        facts, index = [Facts.of(each.manifest) for each in documents], PassageIndex(*documents)
+        yield Opened(tuple(documents), facts, index, changed, told, load_s, named, note)
 
 
-def _tell(documents: "list[Document]", changed: list[str], note: Callable[[str], None]) -> None:
+def tell(documents: "list[Document]", changed: list[str], note: Callable[[str], None]) -> None:
+    """Tells people what they should know of documents that are searched."""
     for document in documents:
         manifest = document.manifest
         if manifest.status != "complete":

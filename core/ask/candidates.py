@@ -1,14 +1,18 @@
 """Which documents of a library can be asked together: the named ones, or all.
 
-All must have been read with the same model. Only their manifests are consulted: no other file of a
-state is opened, and no model library imported.
+All must have been read with the same model. Only the facts of their manifests are consulted: no
+other file of a state is opened, and no model library imported.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
-from longctx.core.common.errors import LongctxError, NotFound, StateMismatch
+from longctx.core.common.errors import Locked, LongctxError, NotFound, StateMismatch
+from longctx.core.store.facts import Facts
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import FINGERPRINT, Manifest
 
@@ -21,19 +25,22 @@ class Candidates:
 
     Attributes:
         library: where they are.
-        manifests: one for each, in order.
+        manifests: the facts of the manifest of each, in order.
         partial: for an unfinished document, use what its last checkpoint holds.
         named: the user named each; otherwise an unavailable one is skipped and reported.
         skipped: by name, why a document of the library is not among them.
     """
 
     library: Library
-    manifests: tuple[Manifest, ...]
+    manifests: tuple[Facts, ...]
     partial: bool = False
     named: bool = True
     skipped: dict[str, str] = field(default_factory=dict)
 
-    @property
+    def __len__(self) -> int:
+        return len(self.manifests)
+
+    @cached_property
     def folders(self) -> dict[str, str]:
         """Their folders by their names, in order.
 
@@ -44,6 +51,19 @@ class Candidates:
             taken = manifest.name in folders
             folders[manifest.folder if taken else manifest.name] = manifest.folder
         return folders
+
+    def first(self) -> Manifest:
+        """The manifest of the first document that is still there.
+
+        Raises:
+            NotFound: none is.
+        """
+        for facts in self.manifests:
+            with suppress(NotFound, Locked):
+                manifest = self.library.described(facts.folder)
+                if manifest.status != "damaged":
+                    return manifest
+        raise none_left("no document can be asked", self.skipped)
 
 
 def of_names(
@@ -66,7 +86,7 @@ def of_names(
     """
     folders = dict.fromkeys(library.folder_named(name) for name in names)
     opened = (library.document(folder, partial, needed).manifest for folder in folders)
-    manifests = {manifest.folder: manifest for manifest in opened}
+    manifests = {manifest.folder: Facts.of(manifest) for manifest in opened}
     return Candidates(library, _of_one_model(tuple(manifests.values())), partial)
 
 
@@ -78,9 +98,9 @@ def of_all(library: Library, partial: bool = False) -> Candidates:
     Raises:
         NotFound: no document can be asked.
     """
-    found: dict[str, Manifest] = {}  # by folder
+    found: dict[str, Facts] = {}  # by folder
     skipped: dict[str, str] = {}
-    for manifest in library.documents():  # the complete ones come first
+    for manifest in library.facts():  # the complete ones come first
         why = _unfit(manifest, partial)
         if manifest.folder in found:
             continue  # its replacement, still being read
@@ -132,16 +152,16 @@ def without_damaged(attempt: Callable[[], T], leave_out: Callable[[StateMismatch
             leave_out(error)
 
 
-def _unfit(manifest: Manifest, partial: bool) -> str:
+def _unfit(manifest: Facts, partial: bool) -> str:
     if manifest.status == "damaged":
-        return f"is damaged: {manifest.report['error']}"
+        return f"is damaged: {manifest.error}"
     if manifest.status == "reading" and not (partial and manifest.tokens):
         some = f"its first {manifest.tokens:,} tokens were read"
         return f"is not finished: {some if manifest.tokens else 'nothing of it is kept yet'}"
     return ""
 
 
-def _of_one_model(manifests: tuple[Manifest, ...]) -> tuple[Manifest, ...]:
+def _of_one_model(manifests: tuple[Facts, ...]) -> tuple[Facts, ...]:
     first = manifests[0]
     for manifest in manifests[1:]:
         if why := _of_another_model(manifest, first):
@@ -153,16 +173,17 @@ def _of_one_model(manifests: tuple[Manifest, ...]) -> tuple[Manifest, ...]:
     return manifests
 
 
-def _of_the_usual_model(manifests: list[Manifest], skipped: dict[str, str]) -> tuple[Manifest, ...]:
+def _of_the_usual_model(manifests: list[Facts], skipped: dict[str, str]) -> tuple[Facts, ...]:
     """Those of the model that read most of them; the others are added to `skipped`."""
     models = [tuple(manifest.model[part] for part in FINGERPRINT) for manifest in manifests]
-    first = manifests[models.index(max(models, key=models.count))]
+    counted = Counter(models)
+    first = manifests[models.index(max(models, key=counted.__getitem__))]
     whys = {manifest.name: _of_another_model(manifest, first) for manifest in manifests}
     skipped.update({name: why for name, why in whys.items() if why})
     return tuple(manifest for manifest in manifests if not whys[manifest.name])
 
 
-def _of_another_model(manifest: Manifest, first: Manifest) -> str:
+def _of_another_model(manifest: Facts, first: Facts) -> str:
     """Why a document cannot be asked beside the first; empty if it can."""
     differing = [part for part in FINGERPRINT if manifest.model[part] != first.model[part]]
     if not differing:

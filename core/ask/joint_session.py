@@ -27,10 +27,13 @@ from longctx.core.common.telemetry import facts, stage
 from longctx.core.contracts.method import Recallable
 from longctx.core.engine.choice import Setup, recorded
 from longctx.core.engine.setup import Engine, beside, prepare
-from longctx.core.retrieve.document_selection import Terms, best_documents
+from longctx.core.retrieve.document_selection import best_documents, best_of_library
 from longctx.core.retrieve.gather_by import METHOD
 from longctx.core.retrieve.lexical import PassageIndex
+from longctx.core.retrieve.library_words import LibraryWords
+from longctx.core.store.catalogue import MANY
 from longctx.core.store.document import Document
+from longctx.core.store.facts import Facts
 from longctx.core.store.manifest import Manifest
 from longctx.core.store.sameness import changed_sources
 
@@ -78,6 +81,7 @@ class JointSession(Asking):
         self._open: dict[str, tuple[Document, ExitStack]] = {}
         self._changed: dict[str, list[str]] = {}
         self._indexes: dict[tuple[int, ...], PassageIndex] = {}
+        self._all_words: tuple[int, LibraryWords] | None = None
         with ExitStack() as held:
             held.callback(self._close_others, [])
             with stage(
@@ -91,12 +95,9 @@ class JointSession(Asking):
     def _load(self, setup: Setup, gather_by: str | None) -> None:
         """Loads the model, and opens the documents unless there are too many for a question."""
         candidates = self._candidates
-        self.engine = prepare(setup, recorded(candidates.manifests[0]))
+        self.engine = prepare(setup, recorded(candidates.first()))
         self._fingerprint = self.engine.files.fingerprint().as_dict()
         self._require_gathered(gather_by)
-        self._terms = Terms(
-            self.engine.files.tokenizer.backend_tokenizer, self.engine.files.config.vocab_size
-        )
         if len(candidates.manifests) <= self._max_docs:
             self._opened([name for name in candidates.folders if name not in self.skipped])
         if self.server is None:
@@ -124,9 +125,8 @@ class JointSession(Asking):
         if gather_by not in (None, METHOD) or (finding and gather_by is None):
             return
         manifests = self._candidates.manifests
-        recalled = {
-            manifest.name: name for manifest in manifests if (name := self._recall(manifest))
-        }
+        ways = {method: self._recall(method) for method in {each.method for each in manifests}}
+        recalled = {each.name: name for each in manifests if (name := ways[each.method])}
         optional = not self._candidates.named and len(recalled) < len(manifests)
         if self.answers_elsewhere and not finding and not optional:
             refuse_recall(self.engine, manifests, gather_by)
@@ -137,9 +137,9 @@ class JointSession(Asking):
             if document not in self.skipped:
                 self._left_out(document, f"can only be asked alone: {error.why}")
 
-    def _recall(self, manifest: Manifest) -> str:
-        """The method by which a document would be answered from what was kept; empty if none."""
-        name = self.engine.asked_with or manifest.method
+    def _recall(self, method: str) -> str:
+        """The method by which documents read with this one would be recalled; empty if none."""
+        name = self.engine.asked_with or method
         return name if issubclass(methods.load(name).Method, Recallable) else ""
 
     def _way(self, words: str, gather_by: str | None, finding: bool = False) -> Answering:
@@ -167,14 +167,31 @@ class JointSession(Asking):
 
     def _names_for(self, words: str) -> list[str]:
         """The documents that a question is asked of."""
-        ids, scored = self.engine.prompt.question(words)
         names = [name for name in self._candidates.folders if name not in self.skipped]
         if len(names) <= self._max_docs:
             return names
+        if len(names) >= MANY:
+            index = self._library_words()
+            best = best_of_library(index, words, self._max_docs)
+            named = {folder: name for name, folder in self._candidates.folders.items()}
+            return [named[index.documents[number].folder] for number in best]
         looked_at: list[str] = []
-        documents = self._each(names, looked_at)
-        best = best_documents(documents, self._terms.numbered(ids[scored]), self._max_docs)
+        best = best_documents(self._each(names, looked_at), words, self._max_docs)
         return [looked_at[number] for number in best]
+
+    def _library_words(self) -> LibraryWords:
+        """The words of all documents that may be asked; made again when one is left out."""
+        candidates, names = self._candidates, {v: k for k, v in self._candidates.folders.items()}
+        if self._all_words is None or self._all_words[0] != len(self.skipped):
+
+            def leave_out(facts: Facts, error: NotFound | Locked | StateMismatch) -> None:
+                self._skip(names[facts.folder], error)
+
+            wanted = [f for f in candidates.manifests if names[f.folder] not in self.skipped]
+            with stage(_log, "index", f"the words of {len(wanted):,} documents found"):
+                index = LibraryWords(candidates.library, wanted, candidates.partial, leave_out)
+            self._all_words = len(self.skipped), index
+        return self._all_words[1]
 
     def _each(self, names: list[str], looked_at: list[str]) -> Iterator[Document]:
         """Opens documents one after another; their names are added to `looked_at`."""

@@ -19,6 +19,7 @@ from longctx.core.engine.setup import Engine
 from longctx.core.retrieve.gather_by import METHOD, WORDS, check
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.store.document import Document
+from longctx.core.store.facts import Facts
 from longctx.core.store.manifest import Manifest
 
 
@@ -74,12 +75,14 @@ def way_of(
     return Gathering(engine, document, chosen, name, gather_by, index, stored)
 
 
-def refuse_recall(engine: Engine, manifests: Sequence[Manifest], gather_by: str | None) -> None:
+def refuse_recall(
+    engine: Engine, manifests: Sequence[Manifest | Facts], gather_by: str | None
+) -> None:
     """Refuses documents that answer by recall where another model answers; loads no weights.
 
     Args:
         engine: the model that read them, with the one that answers.
-        manifests: the documents'.
+        manifests: the documents', or the facts of them.
         gather_by: the gather source that the user names.
 
     Raises:

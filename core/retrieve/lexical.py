@@ -20,6 +20,7 @@ from longctx.core.tokens.stems import asked, stems
 K1, B = 1.5, 0.75  # how much repeated words and the window's length count
 WINDOW, STRETCH = 2, 8  # units of a window, and of the stretch around one
 LATEST = 64  # stems whose sums are kept
+_LEAST, _NUMBERS = 8, 1 << 23  # of so many stems always; beyond, this many sums of all together
 BEYOND = 1000  # imagined stretches of other texts without a word: rare in a page may be usual
 
 
@@ -69,16 +70,32 @@ class PassageIndex:
         Raises:
             StateMismatch: as `units`.
         """
-        spans = self.units.spans(width)
-        held = _between(_until(self._unit_words), spans)  # words of each window
-        least = K1 * (1 - B + B * held / max(1.0, held.mean())) if len(held) else held
+        spans, held = self.units.spans(width), self.held(width)
+        mean = float(held.mean()) if len(held) else 0.0
         scores = np.zeros(len(spans))
         for stem, times in Counter(asked(words)).items():
             found = self._counts(stem, spans)
             having = np.flatnonzero(found)
-            weight = times * _rarity(len(having), len(spans))
-            scores[having] += weight * found[having] / (found[having] + least[having])
+            scores[having] += weighed(
+                found[having], held[having], mean, len(having), len(spans), times
+            )
         return scores.astype(np.float32)
+
+    def held(self, width: int) -> np.ndarray:
+        """The words of each stretch of `width` units, (S,) float64.
+
+        Raises:
+            StateMismatch: as `units`.
+        """
+        return _between(_until(self._unit_words), self.units.spans(width))
+
+    def counts(self, stem: str, width: int) -> np.ndarray:
+        """How often each stretch of `width` units has a stem, (S,) float64.
+
+        Raises:
+            StateMismatch: as `units`.
+        """
+        return self._counts(stem, self.units.spans(width))
 
     def word_weights(self, words: str) -> dict[str, float]:
         """The rarity of each stem of a question, ln(1 + (W - n + .5) / (n + .5)).
@@ -125,7 +142,7 @@ class PassageIndex:
         found, first = [], 0
         for document in self._documents:
             before = len(self.damaged)
-            for table in _tables(document, self.damaged):
+            for table in tables_of(document, self.damaged):
                 found.append((first, table))
                 first += len(table["sources"])
             if len(self.damaged) > before:
@@ -149,7 +166,7 @@ class PassageIndex:
         A question's stems are needed at two widths and for `found`, so the latest sums are kept.
         """
         if stem not in self._sums:
-            if len(self._sums) >= LATEST:
+            if len(self._sums) >= max(_LEAST, min(LATEST, _NUMBERS // max(1, len(self.units)))):
                 self._sums.clear()
             units, counts = self._postings(stem)
             found = np.zeros(len(self.units))
@@ -171,6 +188,22 @@ class PassageIndex:
         return np.concatenate(units), np.concatenate(counts)
 
 
+def weighed(
+    found: np.ndarray, held: np.ndarray, mean: float, having: int, total: int, times: int
+) -> np.ndarray:
+    """What a stem adds to the scores of windows, (n,) float64.
+
+    Args:
+        found: how often each has it.
+        held: the words of each.
+        mean: words of a window, on average.
+        having, total: how many windows have it, of how many.
+        times: how often the question has it.
+    """
+    least = K1 * (1 - B + B * held / max(1.0, mean))
+    return times * _rarity(having, total) * found / (found + least)
+
+
 def _rarity(having: int, total: int) -> float:
     """The weight of a word that `having` of `total` windows have."""
     return log1p((total - having + 0.5) / (having + 0.5))
@@ -186,7 +219,7 @@ def _between(until: np.ndarray, spans: np.ndarray) -> np.ndarray:
     return until[spans[:, 1] + 1] - until[spans[:, 0]]
 
 
-def _tables(document: Document, damaged: list[str]) -> list[Table]:
+def tables_of(document: Document, damaged: list[str]) -> list[Table]:
     """The tables of a document, stored or else counted; the reasons are added to `damaged`."""
     if not document.word_files:
         return list(word_tables(document))

@@ -61,6 +61,35 @@ class Units:
             np.array([*accumulate(counts, initial=0)], np.int64),
         )
 
+    @classmethod
+    def made(
+        cls,
+        documents: np.ndarray,
+        sources: np.ndarray,
+        lengths: np.ndarray,
+        starts: np.ndarray,
+        tokens: np.ndarray,
+    ) -> "Units":
+        """The units of documents, from what is kept of each unit.
+
+        Args:
+            documents, sources, lengths, starts: (U,) as the attributes, in order.
+            tokens: (D,) of each document.
+        """
+        ends = np.cumsum(lengths, dtype=np.int64)
+        counts = np.bincount(documents, minlength=len(tokens)) if len(tokens) else []
+        documents, sources = documents.astype(np.int32), sources.astype(np.int32)
+        return cls(
+            documents,
+            sources,
+            ends - lengths,
+            lengths.astype(np.int32),
+            _windows(documents, sources),
+            np.concatenate([[0], np.cumsum(tokens, dtype=np.int64)]),
+            np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]),
+            starts.astype(np.int64),
+        )
+
     def __len__(self) -> int:
         return len(self.sources)
 

@@ -128,6 +128,23 @@ class Confined:
         with self._folder() as folder:
             return [self / name for name in sorted(os.listdir(folder))]
 
+    def inside_each(self, file: str) -> "dict[str, os.stat_result | None]":
+        """The status of the file of this name in every folder here; None where there is none.
+
+        One call for each, where ten thousand paths opened step by step would take a second. Only
+        looks: what is not a folder has None, and so has a folder that is a link.
+        """
+        found: dict[str, os.stat_result | None] = {}
+        with self._folder() as folder, os.scandir(folder) as entries:
+            at = folder if isinstance(folder, int) else None
+            for entry in entries:
+                found[entry.name] = None
+                with suppress(OSError):
+                    if entry.is_dir(follow_symlinks=False):
+                        path = f"{entry.name if at is not None else entry.path}/{file}"
+                        found[entry.name] = os.stat(path, dir_fd=at, follow_symlinks=False)
+        return found
+
     def tree(self) -> "Iterator[Confined]":
         """Everything below a folder, recursively; each folder comes before its contents."""
         with suppress(FileNotFoundError, NotADirectoryError):  # deleted meanwhile, or not a folder

@@ -17,9 +17,11 @@ from pathlib import Path
 
 from longctx.core.common.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.common.nearest import nearest
+from longctx.core.store.catalogue import MANY, Catalogue
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.durable import TEMPORARY, make_folder, storing, write_text
+from longctx.core.store.facts import UNKNOWN, Facts, Stamp
 from longctx.core.store.manifest import FORMAT, FORMATS, MANIFEST, Manifest, canonical_json
 from longctx.core.store.naming import (
     NAME,
@@ -81,13 +83,36 @@ class Library:
 
         What a killed reading left before its first checkpoint is none.
         """
-        return [manifest for manifest, _ in self.dated()]
-
-    def dated(self) -> list[tuple[Manifest, int]]:
-        """As `documents`, each with the time (ns) at which its manifest was written; 0: unknown."""
         with _no_collection():
             folders = [folder for folder in self.folders() if not self._is_left(folder)]
-            return [(describe(folder), age(folder)) for folder in folders]
+            return [describe(folder) for folder in folders]
+
+    def facts(self) -> list[Facts]:
+        """The facts of all documents, in the order of `documents`, without reading each manifest.
+
+        Those of the complete ones come from the catalogue, where their manifests are as it says.
+        """
+        with _no_collection():
+            begun = [folder for folder in self._places.folders(UNFINISHED)]
+            unfinished = [_facts(folder) for folder in begun if not self._is_left(folder)]
+            return self._complete() + unfinished
+
+    def _complete(self) -> list[Facts]:
+        """The facts of the documents in their place, by folder."""
+        stamps = self._places.stamps()
+        many = len(stamps) >= MANY
+        catalogue = Catalogue(self._root)
+        known = catalogue.read() if many else {}
+        found = [
+            known[name]
+            if stamp and name in known and known[name].stamp == stamp
+            else _facts(self._places.finished(name), stamp)
+            for name, stamp in stamps.items()
+        ]
+        sound = [facts for facts in found if facts.status == "complete" and facts.stamp != UNKNOWN]
+        if many and [facts.stamp for facts in sound] != [facts.stamp for facts in known.values()]:
+            catalogue.write(sound)
+        return found
 
     def _is_left(self, folder: Confined) -> bool:
         """Whether nothing was kept of a reading, and no process works on it."""
@@ -107,12 +132,14 @@ class Library:
 
     def latest(self) -> str:
         """The folder's name of the document completed last; NotFound where there is none."""
-        folders = self._places.complete()
-        if not folders:
+        waiting = {folder.name: age(folder) for folder in self._places.waiting()}
+        placed = {name: stamp[0] if stamp else 0 for name, stamp in self._places.stamps().items()}
+        saved = waiting | placed
+        if not saved:
             raise NotFound(
                 f"the library '{self.path}' has no document", remedy="Run `longctx ingest` first"
             )
-        return max(folders.values(), key=lambda folder: (age(folder), folder.name)).name
+        return max(saved, key=lambda name: (saved[name], name))
 
     def folder_named(self, text: str) -> str:
         """The name of the folder of the document that a user means.
@@ -161,7 +188,7 @@ class Library:
                 return text
             if by_folder and not (self._is_there(guess) and self._described(guess).name == text):
                 return text
-        titled = {manifest.folder for manifest in self.documents() if manifest.name == name}
+        titled = {facts.folder for facts in self.facts() if facts.name == name}
         if len(titled) > 1:
             raise UsageError(
                 f"{len(titled)} documents are called '{text}'",
@@ -176,11 +203,7 @@ class Library:
             path = str(Path(os.path.expanduser(text)).resolve())
         except (OSError, RuntimeError, ValueError):  # such as a name with a NUL
             return None
-        made = {
-            manifest.folder: manifest.name
-            for manifest in self.documents()
-            if any(source.path == path for source in manifest.sources)
-        }
+        made = {facts.folder: facts.name for facts in self.facts() if path in facts.paths}
         if len(made) > 1:
             raise UsageError(
                 f"{len(made)} documents were made of '{text}'",
@@ -204,6 +227,23 @@ class Library:
         """The name of the document in a folder; the folder's, where there is none."""
         return self._described(folder).name
 
+    def known(self, name: str, manifest: Manifest) -> Facts:
+        """The facts of the document in folder `name`, whose manifest was just read."""
+        stamp = self._places.stamp(name) if manifest.status == "complete" else None
+        folder = self._places.unfinished(name)
+        return Facts.of(manifest, stamp or (age(folder), *UNKNOWN[1:]))
+
+    def described(self, name: str) -> Manifest:
+        """The manifest of the document in folder `name`, also of an unfinished or damaged one.
+
+        Raises:
+            NotFound: there is none.
+        """
+        for folder in (self._places.finished(name), self._places.unfinished(name)):
+            if folder.exists() and not self._is_left(folder):
+                return describe(folder)
+        return self.document(name).manifest
+
     def document(
         self, name: str, partial: bool = False, needed: Collection[str] | None = None
     ) -> Document:
@@ -222,6 +262,12 @@ class Library:
         """
         return Document(self._folder_of(self._existing(name), partial), needed=needed)
 
+    def opened(
+        self, folder: str, partial: bool = False, needed: Collection[str] | None = None
+    ) -> Document:
+        """Open the document in this folder; as `document`, for a folder that is known."""
+        return Document(self._folder_of(folder, partial), needed=needed)
+
     @contextmanager
     def reading(
         self, name: str, partial: bool = False, needed: Collection[str] | None = None
@@ -231,7 +277,14 @@ class Library:
         Raises:
             as `document`; and Locked while it is being replaced or removed.
         """
-        name = self._existing(name)
+        with self.holding(self._existing(name), partial, needed) as document:
+            yield document
+
+    @contextmanager
+    def holding(
+        self, name: str, partial: bool = False, needed: Collection[str] | None = None
+    ) -> Iterator[Document]:
+        """As `reading`, for the name of a folder that is known."""
         folder = self._folder_of(name, partial)
         with self._places.shared(folder):
             if not folder.is_dir():  # published or removed since we looked
@@ -508,7 +561,7 @@ class Library:
             places.delete(places.aside(name), name)
 
     def _no_document(self, name: str) -> NotFound:
-        names = [manifest.name for manifest in self.documents()]
+        names = [facts.name for facts in self.facts()]
         what, why = f"no document '{name}' in the library '{self.path}'", "it holds no document"
         if not names:
             return NotFound(what, why, "Run `longctx ingest` to add one")
@@ -582,6 +635,11 @@ class Library:
                 f"this longctx uses formats {' and '.join(map(str, FORMATS))}",
                 "Name another folder with --library",
             )
+
+
+def _facts(folder: Confined, stamp: Stamp | None = None) -> Facts:
+    """The facts of a document's folder; the stamp was taken before, and may be one too old."""
+    return Facts.of(describe(folder), stamp or (age(folder), *UNKNOWN[1:]))
 
 
 def _umask() -> int:

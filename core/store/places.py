@@ -6,6 +6,8 @@ content this module knows only what the manifest says.
 """
 
 import errno
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -14,6 +16,7 @@ from pathlib import Path
 from longctx.core.common.errors import Locked, LongctxError, StateMismatch
 from longctx.core.store.confined import Confined
 from longctx.core.store.durable import storing, write_text
+from longctx.core.store.facts import Stamp
 from longctx.core.store.locks import Locks
 from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest
 from longctx.core.store.naming import NAME
@@ -73,12 +76,46 @@ class LibraryFolders:
                 "Put a folder in its place that you can read, or name another library with "
                 "--library",
             ) from exc
-        return [path for path in named if path.is_dir() or path.is_link()]
+        return [path for path in named if self._is_a_place(path)]
 
     def complete(self) -> dict[str, Confined]:
         """Folder of every complete document; if its last rename was cut off, it is still aside."""
-        waiting = {p.name: p for p in self.folders(UNFINISHED) if is_complete(p)}
+        waiting = {path.name: path for path in self.waiting()}
         return waiting | {path.name: path for path in self.folders(DOCUMENTS)}
+
+    def waiting(self) -> list[Confined]:
+        """Folders of complete documents that only lack their last rename."""
+        return [path for path in self.folders(UNFINISHED) if is_complete(path)]
+
+    def stamps(self) -> dict[str, Stamp | None]:
+        """The stamp of each manifest in `documents/`, by folder and in their order.
+
+        None: it has none, or is a link, which nothing opens.
+
+        Raises:
+            LongctxError: the place cannot be listed.
+        """
+        try:
+            found = (self.library / DOCUMENTS).inside_each(MANIFEST)
+        except OSError:
+            return {path.name: None for path in self.folders(DOCUMENTS)}  # says what is wrong
+        unsure = [name for name, status in found.items() if status is None]
+        others = {name for name in unsure if not self._is_a_place(self.finished(name))}
+        return {
+            name: stamp_of(status) if (status := found[name]) else None
+            for name in sorted(found)
+            if NAME.fullmatch(name) and name not in others
+        }
+
+    def stamp(self, name: str) -> Stamp | None:
+        """The stamp of the manifest of one complete document; None where there is none."""
+        try:
+            return stamp_of((self.finished(name) / MANIFEST).stat())
+        except OSError:
+            return None
+
+    def _is_a_place(self, folder: Confined) -> bool:
+        return folder.is_dir() or folder.is_link()
 
     @contextmanager
     def shared(self, folder: Confined) -> Iterator[None]:
@@ -195,6 +232,13 @@ def unnamed(folder: Confined, manifest: Manifest) -> list[Confined]:
     """Files in a folder that its manifest does not name; folders are not ours."""
     named = {MANIFEST, *(shard.file for shard in manifest.shards)}
     return [p for p in folder.iterdir() if p.name not in named and not p.is_dir()]
+
+
+def stamp_of(status: os.stat_result) -> Stamp | None:
+    """The stamp of a manifest; None where it is no regular file."""
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 def is_complete(folder: Confined) -> bool:

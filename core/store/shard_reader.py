@@ -176,6 +176,17 @@ _FORMS = {
         "tokens": ("int64", 1),
         "bytes": ("int64", 1),
     },
+    "segment": {
+        "terms": ("uint8", 1),
+        "heads": ("int64", 1),
+        "units": ("int32", 1),
+        "counts": ("uint8", 1),
+        "lengths": ("int32", 1),
+        "documents": ("int32", 1),
+        "sources": ("int32", 1),
+        "tokens": ("int32", 1),
+        "starts": ("int64", 1),
+    },
 }
 
 

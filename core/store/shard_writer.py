@@ -7,7 +7,7 @@ torch is imported only where tensors are handled, so that listing a library does
 import math
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from longctx.core.store.durable import write_file
 from longctx.core.store.shards import DTYPES, ROWLESS, Rows, Shard, is_group, shard_name
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
 SHARD_ROWS = 1 << 16  # rows in one shard, unless they would pass SHARD_BYTES
@@ -57,6 +58,21 @@ def write_tensors(folder: Confined, group: str, name: str, tensors: Rows) -> Sha
     blocks = write_file(folder, name, needed, partial(save_file, _separate(tensors)))
     rows = 0 if group in ROWLESS else len(next(iter(tensors.values())))
     return Shard(name, group, rows, (folder / name).stat().st_size, tuple(blocks))
+
+
+def write_arrays(
+    folder: Confined, group: str, name: str, arrays: "Mapping[str, np.ndarray]"
+) -> Shard:
+    """Write one safetensors file of numpy arrays, of a group without rows; torch is not imported.
+
+    Raises:
+        LongctxError: the file cannot be written.
+    """
+    from safetensors.numpy import save_file
+
+    needed = sum(array.nbytes for array in arrays.values())
+    blocks = write_file(folder, name, needed, partial(save_file, dict(arrays)))
+    return Shard(name, group, 0, (folder / name).stat().st_size, tuple(blocks))
 
 
 def _separate(tensors: Rows) -> Rows:

@@ -25,7 +25,8 @@ AGAIN = "Ingest the document again with --replace"
 FOR_WORDS = frozenset({"text", "lines", "tokens", "marks", "words"})  # what a search by words reads
 SNAPSHOTS = ("memory", "boundary")  # groups of one file of tensors that are not rows
 WORDS = "words"  # the group of the word index: files of tensors that are not rows
-ROWLESS = (*SNAPSHOTS, WORDS)
+SEGMENT = "segment"  # a file of a library's word index, likewise
+ROWLESS = (*SNAPSHOTS, WORDS, SEGMENT)
 PARTS = {"lines": "text", "marks": "tokens", "memory": "cache", "boundary": "cache"}  # for people
 DTYPES = {  # safetensors' name: torch's name, bytes of an element
     "F64": ("float64", 8),

@@ -53,7 +53,7 @@ def upgrade(library: Library, make: MakeWords, names: Sequence[str] = ()) -> Ite
     wanted = [library.folder_named(name) for name in names] or library.names()
     for name in wanted if names else ():
         _require_there(library, name)
-    known = {manifest.folder: manifest.name for manifest in reversed(library.documents())}
+    known = {facts.folder: facts.name for facts in reversed(library.facts())}
     for name in dict.fromkeys(wanted):
         called = known.get(name, name)
         try:

@@ -28,15 +28,17 @@ from xxhash import xxh3_128_hexdigest
 
 from longctx.cli import render
 from longctx.cli import show as show_command
-from longctx.cli.searching import Search
-from longctx.cli.words_alone import Opened
+from longctx.core.api.searching import Search
 from longctx.core.api.told import details, summary
+from longctx.core.api.words_alone import Opened
 from longctx.core.common.errors import StateMismatch
+from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.unit_table import Units
 from longctx.core.retrieve.word_tables import count_tables, read_table
 from longctx.core.sources.encodings import ENCODINGS
 from longctx.core.store import shards
 from longctx.core.store.document import Document
+from longctx.core.store.facts import Facts
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import MANIFEST, Manifest, canonical_json
 from longctx.core.store.marks import marks_before, marks_of
@@ -765,7 +767,8 @@ STEPS: list[Callable[[Document, random.Random], None]] = [
 def searched(document: Document, rng: random.Random) -> None:
     """What `find --gather-by bm25` tells."""
     search = Search(rng.choice([QUERY, "code", "карта мир", '"a map"']), None, 3, None, False)
-    found = search.by_words(Opened((document,), [], None, 0.0))
+    facts, index = [Facts.of(document.manifest)], PassageIndex(document)
+    found = search.by_words(Opened((document,), facts, index, [], None, 0.0))
     json.dumps(found.values, allow_nan=False)
     for hit in found.hits:
         source = document.manifest.sources[hit.source]

@@ -43,6 +43,21 @@ def choose_device(name: str = "auto") -> str:
     return name
 
 
+def choose_devices(names: str) -> tuple[str, ...]:
+    """Torch device names for names with commas between, or `all`: every GPU.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    if names.strip() == "all":
+        count = torch.cuda.device_count()
+        if not count:
+            raise UsageError("no GPU was found for --devices all", "", "Name devices: cpu,cpu.")
+        return tuple(f"cuda:{number}" for number in range(count))
+    chosen = tuple(choose_device(name.strip()) for name in names.split(","))
+    return tuple("cuda:0" if name == "cuda" else name for name in chosen)
+
+
 def choose_dtype(name: str, device: str) -> torch.dtype:
     """The dtype for `auto`, `bf16`, `fp16` or `fp32`, or a name of torch's, on a device.
 

@@ -287,6 +287,36 @@ class Method(Memory, Way, abstract=True):
         return Held()
 
 
+class Staged(Method, abstract=True):
+    """Can be read on several devices: chunks follow one another through stages of layers.
+
+    Each chunk has a memory of its own. A stage takes over its layers from the memory of the chunk
+    before, once that has left it; so what a layer keeps depends on the chunks before alone, and is
+    what one device would have kept.
+    """
+
+    @abstractmethod
+    def following(self, start: int) -> Self:
+        """A memory for one chunk, without any layer yet.
+
+        Args:
+            start: tokens of the input before the chunk.
+        """
+
+    @abstractmethod
+    def take_over(self, before: Self, first: int, end: int, device: str) -> None:
+        """Takes over layers [first, end) of the memory of the chunk before, onto a device."""
+
+    @property
+    @abstractmethod
+    def seen(self) -> int:
+        """Tokens of the input read so far."""
+
+    def become(self, other: Self) -> None:
+        """Turns into another memory, which has read one more chunk and is not used any more."""
+        vars(self).update(vars(other))
+
+
 class Growing(Method, abstract=True):
     """Evicts nothing: the more tokens were read before a chunk, the longer it takes."""
 

@@ -37,6 +37,9 @@ class Setup:
             text; None: none does, and nothing leaves this computer.
         server_model: that model, as the server names it; None: the only one that it has.
         device: auto, cpu, mps, cuda or cuda:N.
+        devices: several devices, with commas, over which the layers are split, or `all` GPUs; None:
+            only `device`.
+        max_memory: bytes of weights that each of these may hold; None: any number.
         dtype: auto, bf16, fp16 or fp32; of this and `kv_dtype`, torch's names become ours.
         threads: CPU threads; None: see `set_threads`.
     """
@@ -54,6 +57,8 @@ class Setup:
     device: str = "auto"
     dtype: str = "auto"
     threads: int | None = None
+    devices: str | None = None
+    max_memory: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtypes.short(self.dtype))

@@ -12,6 +12,7 @@ import torch
 from longctx.core import methods
 from longctx.core.common.device import (
     choose_device,
+    choose_devices,
     choose_dtype,
     device_name,
     dtype_name,
@@ -24,7 +25,7 @@ from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.common.telemetry import facts, stage
 from longctx.core.common.units import show_bytes
 from longctx.core.contracts.memory import Groups, Place, Rows, Snapshot, Stored
-from longctx.core.contracts.method import Method, Way, can_be_made_again
+from longctx.core.contracts.method import Method, Staged, Way, can_be_made_again
 from longctx.core.decode import policies
 from longctx.core.decode.policies import Decoding
 from longctx.core.engine.choice import (
@@ -42,6 +43,7 @@ from longctx.core.model.adapter import Decoder
 from longctx.core.model.describe import describe
 from longctx.core.model.files import BUNDLED, ModelFiles, open_model_files, require_fit
 from longctx.core.model.load import load_decoder
+from longctx.core.model.split import SplitDecoder
 from longctx.core.model.weights import cached_json
 from longctx.core.profile import profile
 from longctx.core.profile.chat import resolve
@@ -69,6 +71,8 @@ class Engine:
         method_name: the reading method.
         options: that method's options.
         device, dtype: where to compute, and in which number format.
+        devices: several devices that the layers are split over; `device` is the first of them.
+        max_memory: bytes of weights that each of these may hold; None: any number.
         prompt: encodes prefix and question.
         window: tokens that the model was trained on.
         asked_with: the way to ask that the user names for a document; None: the usual one.
@@ -93,12 +97,15 @@ class Engine:
     dtype_chosen: bool = False
     answerer: "Engine | None" = None
     lender: "Engine | None" = field(default=None, repr=False)
+    devices: tuple[str, ...] = ()
+    max_memory: int | None = None
     _decoder: Decoder | None = field(default=None, repr=False)
 
     @property
     def key(self) -> tuple[str, str, torch.dtype]:
         """What its weights in memory depend on."""
-        return str(self.files.folder), self.device, self.dtype
+        places = ",".join([*self.devices, str(self.max_memory)]) if self.devices else self.device
+        return str(self.files.folder), places, self.dtype
 
     @property
     def answering(self) -> "Engine":
@@ -122,16 +129,22 @@ class Engine:
         return self._decoder
 
     def _load(self) -> Decoder:
-        require_fit(self.files, self.device, self.dtype, free_memory(self.device))
+        places = dict.fromkeys(self.devices or [self.device])
+        free = [free_memory(place) for place in places]
+        room = None if None in free else sum(count or 0 for count in free)
+        require_fit(self.files, self.device, self.dtype, room)
         folder = self.files.loadable(dtype_name(self.dtype))
         with stage(_log, "load_model", f"model {self.files.name}: weights loaded"):
-            return load_decoder(
+            decoder = load_decoder(
                 str(folder),
                 self.files.config,
-                self.device,
+                "cpu" if self.devices else self.device,  # from there each layer goes to its own
                 self.dtype,
                 cached_json("self-checks.json"),
             )
+            if self.devices:
+                return SplitDecoder(decoder, self.devices, self.max_memory)
+            return decoder
 
     def new_method(
         self,
@@ -148,12 +161,24 @@ class Engine:
             reading: it will continue reading the document; else it is asked.
             tokens: about how many tokens it will hold, if known.
         """
+        if reading and self.devices:
+            self._require_staged()
         layers = self.decoder.layers
         place = Place(self.device, self.dtype, tokens, self._room())
         method = methods.load(self.method_name).Method(self.options, layers, place)
         if snapshot is not None:
             method.restore(snapshot, stored, reading)
         return method
+
+    def _require_staged(self) -> None:
+        """Refuses a method that keeps what stages of layers cannot hand on, before loading."""
+        if not issubclass(methods.load(self.method_name).Method, Staged):
+            able = [n for n in methods.names() if issubclass(methods.load(n).Method, Staged)]
+            raise UsageError(
+                f"{self.method_name!r} cannot be read on several devices",
+                f"{', '.join(able)} can",
+                "Leave --devices out, or give another --method.",
+            )
 
     def method_of(self, document: Document, snapshot: Snapshot | None) -> Method:
         """The memory of a document, ready to be asked.
@@ -299,7 +324,8 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     """
     recorded = recorded or Recorded()
     name = setup.model or recorded.model or BUNDLED
-    device = choose_device(setup.device)
+    devices = _devices(setup)
+    device = devices[0] if devices else choose_device(setup.device)
     dtype = choose_dtype(setup.dtype, device)
     _require_kernels(device)
     set_threads(setup.threads)
@@ -324,6 +350,8 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         decoding=policy(setup.decode, chosen),
         notes=(*told, *notes),
         dtype_chosen=setup.dtype != "auto",
+        devices=devices,
+        max_memory=setup.max_memory,
     )
     other = answering(setup)
     if other is not None:
@@ -333,6 +361,23 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     if _log.isEnabledFor(logging.INFO):
         _tell(engine)
     return engine
+
+
+def _devices(setup: Setup) -> tuple[str, ...]:
+    """Several devices to split layers over; empty: one is used.
+
+    Raises:
+        UsageError: they are not there, or do not go with another option.
+    """
+    if setup.devices is None:
+        if setup.max_memory is not None:
+            why = "it limits each of several devices"
+            raise UsageError("--max-memory needs --devices", why, "Name them, or leave it out.")
+        return ()
+    if setup.device != "auto":
+        raise UsageError("cannot take both --device and --devices", "", "Give one of them.")
+    chosen = choose_devices(setup.devices)
+    return chosen
 
 
 def _tell(engine: Engine) -> None:

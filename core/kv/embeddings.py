@@ -57,7 +57,8 @@ class Taps:
         mean of their cosines.
         """
         whole = [torch.cat(self._states.pop(head)) for head in self._heads]
-        stacked = torch.stack(whole, dim=1)
+        # Where layers are on several devices, so are these.
+        stacked = torch.stack([head.to(whole[-1].device) for head in whole], dim=1)
         stacked = stacked if stacked.dtype == torch.float64 else stacked.float()
         return quantize(torch.nn.functional.normalize(stacked, dim=-1))  # (T, heads, D)
 

@@ -57,6 +57,11 @@ class Cache:
             torch.cat([self.mass, self.mass.new_zeros(G, T)], dim=1),
         )
 
+    def on(self, device: str) -> "Cache":
+        """The same on a device."""
+        tensors = self.keys, self.values, self.positions, self.mass
+        return Cache(*(tensor.to(device, non_blocking=True) for tensor in tensors))
+
     def kept(self, index: Tensor) -> "Cache":
         """Only the tokens at `index` (G, n), ascending in each head."""
         wide = index[..., None].expand(-1, -1, self.keys.shape[-1])  # (G, n, D)
@@ -96,6 +101,15 @@ def heaviest(mass: Tensor, budget: int, first: int, last: int) -> Tensor:
     head = torch.arange(first, device=mass.device).expand(G, -1)
     tail = torch.arange(S - last, S, device=mass.device).expand(G, -1)
     return torch.cat([head, chosen, tail], dim=1)
+
+
+def take_over(
+    caches: list[Cache | None], before: Sequence[Cache | None], first: int, end: int, device: str
+) -> None:
+    """Takes over the caches of layers [first, end) from another memory, onto a device."""
+    for index in range(first, min(end, len(caches))):
+        cache = before[index]
+        caches[index] = cache and cache.on(device)
 
 
 # --- saving ---

@@ -7,14 +7,14 @@ attend to what is left, at consecutive positions from 0.
 import copy
 from abc import abstractmethod
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.memory import HERE, Place, Recalled, Scores, Snapshot, Stored
-from longctx.core.contracts.method import Capabilities, Method, Recallable
+from longctx.core.contracts.method import Capabilities, Recallable, Staged
 from longctx.core.kv import evicted
 from longctx.core.kv.evicted import Cache
 from longctx.core.kv.sizes import Sizes
@@ -24,7 +24,7 @@ from longctx.kernels.door import attention_mass
 LOGITS = 1 << 26  # most attention logits at once where no kernel sums them
 
 
-class Evicting(Method, Recallable, Recalled, abstract=True):
+class Evicting(Staged, Recallable, Recalled, abstract=True):
     """A reading method that keeps `budget` tokens of each layer, and a memory for questions to it.
 
     A method defines `stay`, and `weigh` if it ranks tokens by the attention that they receive.
@@ -125,6 +125,21 @@ class Evicting(Method, Recallable, Recalled, abstract=True):
             seen = min(S, layer.window or S)
             self._looks, self._entries = self._looks + 1, self._entries + seen
             self._most = max(self._most, seen)
+
+    def following(self, start: int) -> Self:
+        """See `Staged.following`."""
+        made = copy.copy(self)
+        made._caches, made._seen = [None] * len(self._caches), start
+        return made
+
+    def take_over(self, before: Self, first: int, end: int, device: str) -> None:
+        """See `Staged.take_over`."""
+        evicted.take_over(self._caches, before._caches, first, end, device)
+
+    @property
+    def seen(self) -> int:
+        """See `Staged.seen`."""
+        return self._seen
 
     # --- saving ---
 

@@ -119,7 +119,7 @@ class Options(contract.MethodOptions):
         return {**ends, "queries": min(self.queries, chunk)}
 
 
-class Method(contract.Method, contract.Scoring):
+class Method(contract.Staged, contract.Scoring):
     """The memory of REFORM.
 
     Differences from the paper, which leaves these open: attention mass is summed over the last
@@ -164,6 +164,22 @@ class Method(contract.Method, contract.Scoring):
         full = self._evicts and self.chunk == T
         self._caches[layer.index] = self._evicted(cache, layer, q, k, lse) if full else cache
         return attended
+
+    def following(self, start: int) -> Self:
+        """See `Staged.following`."""
+        made = copy.copy(self)
+        made._caches, made._seen = [None] * len(self._caches), start
+        made._taps = Taps(self.options.heads, self._layers)
+        return made
+
+    def take_over(self, before: Self, first: int, end: int, device: str) -> None:
+        """See `Staged.take_over`."""
+        evicted.take_over(self._caches, before._caches, first, end, device)
+
+    @property
+    def seen(self) -> int:
+        """See `Staged.seen`."""
+        return self._seen
 
     def rows(self, skip: int = 0) -> Groups:
         """int8 `vectors` (T, heads, D) and float16 `scales` (T, heads) of the last chunk (3.2)."""

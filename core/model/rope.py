@@ -5,6 +5,7 @@ attention scaling (YaRN, longrope) and length-dependent frequencies (dynamic NTK
 there. Knows nothing of methods and memories.
 """
 
+import copy
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -45,6 +46,12 @@ class Rope:
         kind = kind if layer_type is None else kind[layer_type]
         self.length_dependent = str(kind) in LENGTH_DEPENDENT
         self._tables: dict[tuple, tuple[Tensor, Tensor]] = {}
+
+    def copied(self, device: str) -> "Rope":
+        """One like it with a module and tables of its own, on a device."""
+        made = copy.copy(self)
+        made._module, made._tables = copy.deepcopy(self._module).to(device), {}
+        return made
 
     def rotate(self, x: Tensor, positions: Tensor | slice, length: int) -> Tensor:
         """Rotates x to positions inside a window of `length` positions.

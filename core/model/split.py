@@ -1,0 +1,244 @@
+"""A model whose layers are on several devices: as a whole, and as stages that run side by side.
+
+As a whole it is a `Decoder`: hidden states move to the next device where a layer's weights are. A
+stage runs some of its layers by itself, so that one chunk can be in one stage while the next chunk
+is in the one before. Each stage has its own rotary module, and nothing that another changes.
+Embedding table, last norm and head stay on the first device.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from longctx.core.common.errors import LongctxError
+from longctx.core.common.units import show_bytes
+from longctx.core.model.adapter import Attends, Decoder, EarlyExit, Layer, attending, position_free
+from longctx.core.model.architectures import Module
+from longctx.core.model.rope import Rope
+
+
+def even_split(layers: int, devices: int, most: Sequence[int] | None = None) -> list[int]:
+    """How many layers each device gets: as equal as possible, the earlier ones more.
+
+    Layers of one model take about the same time, so stages of as many layers take as long.
+
+    Args:
+        layers: to place, in order.
+        devices: how many.
+        most: the most layers of each device; None: any number.
+
+    Raises:
+        ValueError: they do not fit.
+    """
+    limits = [layers] * devices if most is None else [*most]
+    if sum(limits) < layers:
+        raise ValueError(f"{layers} layers do not fit where {limits} do")
+    counts = [0] * devices
+    for _ in range(layers):
+        free = [n for n in range(devices) if counts[n] < limits[n]]
+        counts[min(free, key=lambda n: (counts[n], n))] += 1
+    return counts
+
+
+class SplitDecoder(Decoder):
+    """A decoder over several devices.
+
+    Args:
+        decoder: it, whole, on the CPU or on the first device; its layers are moved.
+        devices: where to, in order; the same device may be named twice.
+        max_memory: bytes of weights that each device may hold; None: any number.
+
+    Attributes:
+        places: the device of each layer.
+
+    Raises:
+        LongctxError: the layers do not fit.
+    """
+
+    def __init__(self, decoder: Decoder, devices: Sequence[str], max_memory: int | None = None):
+        model = decoder._model
+        self.devices = tuple(devices)
+        counts = _placed(model, self.devices, max_memory)
+        self.places = [d for d, n in zip(self.devices, counts, strict=True) for _ in range(n)]
+        base, home = model.base_model, torch.device(self.devices[0])
+        for name, child in base.named_children():
+            if name != "layers":
+                child.to(home)
+        model.get_output_embeddings().to(home)
+        for layer, place in zip(base.layers, self.places, strict=True):
+            layer.to(place)
+        super().__init__(model, decoder.checks)
+        self.device = home
+        ropes = {place: {} for place in self.devices}
+        self.layers = tuple(
+            _with_own_rope(layer, place, ropes[place])
+            for layer, place in zip(self.layers, self.places, strict=True)
+        )
+        for number, layer in enumerate(base.layers):
+            if torch.device(self.places[number]) != home:
+                layer.register_forward_pre_hook(_moved_to(self.places[number]), with_kwargs=True)
+        for name, child in base.named_children():
+            if name not in ("layers", "rotary_emb") and len({*self.places}) > 1:
+                child.register_forward_pre_hook(_moved_to(str(home)), with_kwargs=True)
+
+    def stages(self, depth: int) -> "list[Stage]":
+        """The first `depth` layers as stages of about as many layers, on as many devices.
+
+        Args:
+            depth: layers to run; with fewer than all, layers are moved so that stages are equal.
+        """
+        counts = even_split(depth, len(self.devices))
+        stages, first, base = [], 0, self._base
+        for device, count in zip(self.devices, counts, strict=True):
+            for number in range(first, first + count):
+                self._place(base.layers[number], number, device)
+            if count:
+                stages.append(Stage(base, self.layers, first, first + count, device))
+            first += count
+        return stages
+
+    def _place(self, layer: Module, number: int, device: str) -> None:
+        """Moves one layer, unless it is there."""
+        if self.places[number] == device:
+            return
+        layer.to(device)
+        self.places[number] = device
+        layer._forward_pre_hooks.clear()
+        layer._forward_pre_hooks_with_kwargs.clear()
+        layer.register_forward_pre_hook(_moved_to(device), with_kwargs=True)
+
+
+class Stage:
+    """Some neighbouring layers of a model on one device, run by themselves.
+
+    Args:
+        base: the whole decoder, whose layers are on their devices.
+        layers: all of them.
+        first, end: which ones run here.
+        device: where they are.
+    """
+
+    def __init__(self, base: Module, layers: tuple[Layer, ...], first: int, end: int, device: str):
+        self.first, self.end, self.device = first, end, device
+        self._given: Tensor | None = None
+        self._gave: Tensor | None = None
+        self._base = copy.copy(base)
+        self._base._modules = {
+            name: _here(name, child, device, first) for name, child in base.named_children()
+        }
+        self._base.layers = nn.ModuleList(base.layers[first:end])
+        own: dict[int, Rope] = {}
+        self._layers = tuple(
+            _with_own_rope(layer, device, own) if first <= layer.index < end else layer
+            for layer in layers
+        )
+
+    @torch.inference_mode()
+    def run(self, given: Tensor, memory: Attends) -> Tensor | None:
+        """Runs T tokens through these layers.
+
+        Args:
+            given: ids (T,) for the first stage; else the hidden states (1, T, E) that the stage
+                before gave, on any device.
+            memory: as for `Decoder.read`.
+
+        Returns:
+            The hidden states (1, T, E); None where the memory ended the pass.
+        """
+        given = given.to(self.device, non_blocking=True)
+        tokens = len(given) if self.first == 0 else given.shape[1]
+        inputs = {"input_ids": given[None]} if self.first == 0 else {"inputs_embeds": given}
+        places = torch.zeros(1, tokens, dtype=torch.long, device=self.device)
+        kept: list[Tensor] = []
+        handles = [self._base.layers[-1].register_forward_hook(_keeping(kept))]
+        if self.first:  # some models scale their embeddings first
+            hook = _replaced_by(given)
+            handles.append(self._base.layers[0].register_forward_pre_hook(hook, with_kwargs=True))
+        try:
+            with attending(memory, self._layers), position_free(self._base):
+                self._base(**inputs, position_ids=places, use_cache=False)
+        except EarlyExit:
+            return None
+        finally:
+            for handle in handles:
+                handle.remove()
+        return kept[0]
+
+
+def _here(name: str, child: Module, device: str, first: int) -> Module:
+    """A part of a decoder for one stage: its own, but for weights that it does not use."""
+    if name == "layers" or (name.startswith("embed") and first):
+        return child
+    if name.startswith("embed"):
+        return child.to(device)
+    part = copy.deepcopy(child).to(device)
+    part._forward_pre_hooks.clear()
+    part._forward_pre_hooks_with_kwargs.clear()
+    return part
+
+
+def _with_own_rope(layer: Layer, device: str, own: dict[int, Any]) -> Layer:
+    """A layer with a rotary embedding of its device; layers that share one share the copy."""
+    if not isinstance(layer.rope, Rope):
+        return layer
+    key = id(layer.rope)
+    if key not in own:
+        own[key] = layer.rope.copied(device)
+    return replace(layer, rope=own[key])
+
+
+def _placed(model: Module, devices: tuple[str, ...], most: int | None) -> list[int]:
+    layers = model.base_model.layers
+    if most is None:
+        return even_split(len(layers), len(devices))
+    each = max(sum(weight.nbytes for weight in layer.parameters()) for layer in layers)
+    inside = {id(weight) for layer in layers for weight in layer.parameters()}
+    ends = sum(weight.nbytes for weight in model.parameters() if id(weight) not in inside)
+    limits = [max(0, most - ends) // each, *(most // each for _ in devices[1:])]
+    try:
+        return even_split(len(layers), len(devices), limits)
+    except ValueError:
+        whole = sum(weight.nbytes for weight in model.parameters())
+        raise LongctxError(
+            f"the model does not fit in {show_bytes(most)} of each of {len(devices)} devices",
+            f"its weights take {show_bytes(whole)}",
+            "Name more devices, raise --max-memory, or use --dtype bf16.",
+        ) from None
+
+
+def _moved_to(device: str) -> Any:
+    """A hook that moves a module's tensors to a device before it runs."""
+
+    def moved(value: Any) -> Any:
+        if torch.is_tensor(value):
+            return value.to(device, non_blocking=True)
+        return tuple(map(moved, value)) if isinstance(value, tuple) else value
+
+    def hook(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        return moved(args), {name: moved(value) for name, value in kwargs.items()}
+
+    return hook
+
+
+def _replaced_by(states: Tensor) -> Any:
+    """A hook that gives a layer these states, whatever it would get."""
+
+    def hook(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        if args:
+            return (states, *args[1:]), kwargs
+        return args, kwargs | {"hidden_states": states}
+
+    return hook
+
+
+def _keeping(kept: list[Tensor]) -> Any:
+    """A hook that keeps what a layer gives."""
+
+    def hook(module: nn.Module, args: object, out: Any) -> None:
+        kept.append(out if torch.is_tensor(out) else out[0])
+
+    return hook

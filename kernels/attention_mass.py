@@ -24,10 +24,7 @@ def refusal(
     softcap: float | None = None,
     sinks: Tensor | None = None,
 ) -> str | None:
-    """Why the kernel does not compute this; None if it does. It supports no soft cap or sinks."""
-    given = {"softcap": softcap, "sinks": sinks}
-    if unknown := [name for name, value in given.items() if value is not None]:
-        return f"it knows no {' and no '.join(unknown)}"
+    """Why the kernel does not compute this; None if it does."""
     if q.dtype != k.dtype or q.dtype not in DTYPES:
         return f"it takes no {q.dtype} queries with {k.dtype} keys"
     if q.shape[-1] > 256:
@@ -42,8 +39,8 @@ def attention_mass(
     k: Tensor,
     scale: float,
     lse: Tensor | None = None,
-    softcap: None = None,
-    sinks: None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """As defined; without `lse` a separate pass computes the log-sum-exps first."""
     (H, W, D), (G, S, _) = q.shape, k.shape
@@ -51,9 +48,12 @@ def attention_mass(
     q = q.contiguous()
     k = k if k.stride(-1) == 1 else k.contiguous()
     tile = {"R": R, **_tile(q)}
-    sizes = (W, S, D, k.stride(0), k.stride(1), scale * LOG2E.value)
+    tile["CAPS"] = softcap is not None
+    sizes = (W, S, D, k.stride(0), k.stride(1), scale, softcap or 1.0)
     if lse is None:
         lse = _log_sum_exps(q, k, sizes, tile)
+        if sinks is not None:
+            lse = torch.logaddexp(lse.view(H, W), sinks[:, None].to(lse.dtype))
     lse = lse.to(torch.float32).contiguous()
     mass = torch.empty(G, S, dtype=torch.float32, device=q.device)
     _mass[triton.cdiv(S, tile["BLOCK_S"]), G](q, k, lse, mass, *sizes, **tile)
@@ -89,8 +89,19 @@ def _rows(base, first, count, stride, D, BLOCK: tl.constexpr, BLOCK_D: tl.conste
 
 
 @triton.jit
+def _logits(queries, tile, scale, cap, CAPS: tl.constexpr):
+    """Scaled and bounded logits, to base 2."""
+    logits = tl.dot(queries, tile, input_precision="ieee") * (scale if CAPS else scale * LOG2E)
+    if CAPS:
+        # tanh(y) = 1 - 2 / (exp(2 y) + 1)
+        power = tl.exp2(tl.minimum(logits * (2.0 * LOG2E / cap), 64.0))
+        logits = (cap - 2.0 * cap / (power + 1.0)) * LOG2E
+    return logits
+
+
+@triton.jit
 def _mass(
-    q, k, lse, mass, W, S, D, k_head, k_row, factor,
+    q, k, lse, mass, W, S, D, k_head, k_row, scale, cap, CAPS: tl.constexpr,
     R: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     first, g = tl.program_id(0) * BLOCK_S, tl.program_id(1).to(tl.int64)
@@ -100,7 +111,7 @@ def _mass(
     for start in tl.range(0, R, BLOCK_R):
         rows = start + tl.arange(0, BLOCK_R)
         queries = _rows(q + g * R * D, start, R, D, D, BLOCK_R, BLOCK_D)
-        logits = tl.dot(queries, tile, input_precision="ieee") * factor  # to base 2
+        logits = _logits(queries, tile, scale, cap, CAPS)
         # Infinity gives the rows beyond R no weight.
         norm = tl.load(lse + g * R + rows, mask=rows < R, other=float("inf")) * LOG2E
         seen = keys[None, :] <= (S - W + rows % W)[:, None]
@@ -110,7 +121,7 @@ def _mass(
 
 @triton.jit
 def _partial_lse(
-    q, k, parts, W, S, D, k_head, k_row, factor, SPAN: tl.constexpr,
+    q, k, parts, W, S, D, k_head, k_row, scale, cap, CAPS: tl.constexpr, SPAN: tl.constexpr,
     R: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     start, part, g = tl.program_id(0) * BLOCK_R, tl.program_id(1), tl.program_id(2).to(tl.int64)
@@ -123,7 +134,7 @@ def _partial_lse(
         first = part * SPAN + step
         keys = first + tl.arange(0, BLOCK_S)
         tile = tl.trans(_rows(k + g * k_head, first, S, k_row, D, BLOCK_S, BLOCK_D))
-        logits = tl.dot(queries, tile, input_precision="ieee") * factor
+        logits = _logits(queries, tile, scale, cap, CAPS)
         logits = tl.where(keys[None, :] <= last[:, None], logits, -float("inf"))
         higher = tl.maximum(highest, tl.max(logits, 1))
         base = tl.where(higher == -float("inf"), 0.0, higher)  # no key of this part seen yet

@@ -21,8 +21,9 @@ def attention_mass(
         q: rotated queries (H, W, D) at the last W of S consecutive positions.
         k: rotated keys (G, S, D); query head h reads key head h // (H/G).
         scale: factor on q·k.
-        lse: log-sum-exps (H, W) of these queries' scaled logits over all keys that they see, if
-            attention returned them: they save the kernel a pass. The definition ignores them.
+        lse: log-sum-exps (H, W) of these queries' logits over all keys that they see and their
+            sinks, if attention returned them: they save the kernel a pass. The definition ignores
+            them.
         softcap: logits are bounded to softcap * tanh(logits / softcap); None: no bound.
         sinks: (H,) logit of each query head that takes attention but is not a key; None: none.
 

@@ -15,15 +15,20 @@ from typing import Any
 
 from longctx.kernels.append_rotated_ref import PAGE, Pages, Store, append_rotated
 from longctx.kernels.attention_mass_ref import attention_mass
+from longctx.kernels.band_attention_ref import band_attention
 from longctx.kernels.best_tokens_ref import best_tokens
 from longctx.kernels.cached_attention_ref import cached_attention
 from longctx.kernels.choice import operations
 from longctx.kernels.fused_attention import fused_attention, window_attention
+from longctx.kernels.gated_product_ref import GELU_TANH, SILU, activated, gated_product
 from longctx.kernels.gather_rows_ref import gather_rows
+from longctx.kernels.kept_rows_ref import heaviest_tokens, kept_rows
 from longctx.kernels.matvec_ref import matvec
 from longctx.kernels.maxsim_windows_ref import maxsim_windows
 from longctx.kernels.page_scores_ref import page_scores
 from longctx.kernels.paged_attention_ref import paged_attention
+from longctx.kernels.residual_norm_ref import FORMS, Scaled, normed, residual_norm
+from longctx.kernels.rotated_chunk_ref import rotated_chunk
 from longctx.kernels.rotated_rows_ref import rotated_rows
 from longctx.kernels.select_window_ref import Window, select_window
 from longctx.kernels.selected_attention_ref import selected_attention

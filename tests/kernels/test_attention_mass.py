@@ -89,6 +89,22 @@ def test_slices_and_large_logits(kernel, device, random_states):
     assert torch.allclose(mass.double(), expected, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.parametrize("softcap", [None, 1.5])
+@pytest.mark.parametrize("sinks", [False, True])
+def test_soft_caps_and_sinks(kernel, device, random_states, softcap, sinks):
+    q, k = random_states(4, 2, 20, 170, 64, device=device)
+    more = {"softcap": softcap, "sinks": torch.linspace(-1, 3, 4).to(device) if sinks else None}
+    given = more | {"sinks": more["sinks"].double() if sinks else None}
+    expected = reference(q.double(), k.double(), 0.2, **given)
+    assert worst(kernel.attention_mass(q, k, 0.2, **more), expected) < WITHIN
+    # With the log-sum-exps of attention, which has counted the sinks.
+    *_, lse = (None, door.band_attention(q, k, k, 0.2, 170, **more)[1])
+    if lse is not None:
+        assert worst(kernel.attention_mass(q, k, 0.2, lse, **more), expected) < WITHIN
+    if softcap or sinks:
+        assert worst(truth(q, k, 0.2), expected) > 0.01
+
+
 def test_the_same_bits_every_time(kernel, device, random_states):
     q, k = random_states(4, 2, 50, 300, 64, torch.float16, device)
     assert torch.equal(kernel.attention_mass(q, k, 0.1), kernel.attention_mass(q, k, 0.1))
@@ -109,8 +125,6 @@ def test_other_tokens_are_kept_only_where_masses_tie(kernel, device, random_stat
 def test_what_it_refuses(kernel, random_states):
     q, k = random_states(2, 1, 3, 9, 64)
     assert kernel.refusal(q, k, 0.1) is None
-    assert "softcap" in kernel.refusal(q, k, 0.1, softcap=50.0)
-    assert "sinks" in kernel.refusal(q, k, 0.1, sinks=torch.zeros(2))
     assert "float64" in kernel.refusal(q.double(), k.double(), 0.1)
     assert "float16" in kernel.refusal(q, k.half(), 0.1)
     assert "257" in kernel.refusal(*random_states(1, 1, 2, 3, 257), 0.1)

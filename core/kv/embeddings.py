@@ -47,8 +47,9 @@ class Taps:
         """Takes the needed heads of one layer: position-free q (H, T, D), k and v (G, T, D)."""
         states = {"q": q, "k": k, "v": v}
         for layer, kind, head in self._heads:
-            if layer == index:
-                self._states.setdefault((layer, kind, head), []).append(states[kind][head])
+            if layer == index:  # copied, or all heads would stay in memory with this one
+                own = states[kind][head].clone()
+                self._states.setdefault((layer, kind, head), []).append(own)
 
     def embeddings(self) -> tuple[Tensor, Tensor]:
         """int8 vectors (T, heads, D) and float16 scales (T, heads); returned only once.

@@ -14,6 +14,7 @@ from longctx.core.common.errors import StateMismatch
 from longctx.core.contracts.memory import Place, Snapshot
 from longctx.core.model.adapter import Layer
 from longctx.core.store.shards import AGAIN
+from longctx.kernels.door import heaviest_tokens, kept_rows
 
 WHAT = "tensors in the snapshot"
 
@@ -24,14 +25,16 @@ class Cache:
 
     Attributes:
         keys, values: (G, C, D), position-free, in input order.
-        positions: (G, C) int64, position of each kept token in the input.
-        mass: (G, C), the attention that decides what stays; 0 where there is none yet.
+        positions: (G, C + T) int64, position of each token in the input.
+        mass: (G, C + T), the attention that decides what stays; 0 where there is none yet.
+        new: keys and values (G, T, D) of a chunk behind them that is not joined; T is 0 if None.
     """
 
     keys: Tensor
     values: Tensor
     positions: Tensor
     mass: Tensor
+    new: tuple[Tensor, Tensor] | None = None
 
     @classmethod
     def empty(cls, layer: Layer, like: Tensor) -> "Cache":
@@ -47,30 +50,59 @@ class Cache:
         return self.positions.shape[1]
 
     def extended(self, keys: Tensor, values: Tensor, start: int) -> "Cache":
-        """The cache with T more tokens, (G, T, D) each, at input positions from `start`."""
-        G, T, _ = keys.shape
-        new = _whole(keys, G, T) + start
+        """The cache with T more tokens behind it, at input positions from `start`.
+
+        Args:
+            keys, values: (G, T, D); they are not copied before they are joined or evicted.
+            start: the first one's position.
+        """
+        (G, T, _), cache = keys.shape, self.joined()
+        places = _whole(keys, G, T) + start
         return Cache(
-            torch.cat([self.keys, keys], dim=1),
-            torch.cat([self.values, values], dim=1),
-            torch.cat([self.positions, new], dim=1),
-            torch.cat([self.mass, self.mass.new_zeros(G, T)], dim=1),
+            cache.keys,
+            cache.values,
+            torch.cat([cache.positions, places], dim=1),
+            torch.cat([cache.mass, cache.mass.new_zeros(G, T)], dim=1),
+            (keys, values),
         )
 
     def on(self, device: str) -> "Cache":
         """The same on a device."""
-        tensors = self.keys, self.values, self.positions, self.mass
+        cache = self.joined()
+        tensors = cache.keys, cache.values, cache.positions, cache.mass
         return Cache(*(tensor.to(device, non_blocking=True) for tensor in tensors))
+
+    def joined(self) -> "Cache":
+        """The same with all keys and values in one piece."""
+        if self.new is None:
+            return self
+        keys, values = (
+            torch.cat(parts, dim=1)
+            for parts in zip((self.keys, self.values), self.new, strict=True)
+        )
+        return Cache(keys, values, self.positions, self.mass)
+
+    def attend(self, layer: Layer, q: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Attends the chunk behind the cache to both, at consecutive positions from 0.
+
+        Args:
+            layer: the layer.
+            q: position-free queries (H, T, D).
+
+        Returns:
+            Rotated q, rotated keys (G, C + T, D), attention (H, T, D), and log-sum-exps (H, T) if
+            known.
+        """
+        assert self.new is not None
+        keys, values = self.new
+        q, k = layer.rotate_chunk(q, keys, self.keys)
+        return q, k, *layer.attention_lse(q, k, (self.values, values))
 
     def kept(self, index: Tensor) -> "Cache":
         """Only the tokens at `index` (G, n), ascending in each head."""
-        wide = index[..., None].expand(-1, -1, self.keys.shape[-1])  # (G, n, D)
-        return Cache(
-            self.keys.gather(1, wide),
-            self.values.gather(1, wide),
-            self.positions.gather(1, index),
-            self.mass.gather(1, index),
-        )
+        new = self.new or (self.keys[:, :0], self.values[:, :0])
+        keys, values = kept_rows(self.keys, self.values, *new, index)
+        return Cache(keys, values, self.positions.gather(1, index), self.mass.gather(1, index))
 
     def latest(self, count: int) -> "Cache":
         """At most the last `count` tokens: the window of a sliding layer."""
@@ -94,10 +126,7 @@ def heaviest(mass: Tensor, budget: int, first: int, last: int) -> Tensor:
         (G, budget) ascending; ties go to the earlier token.
     """
     G, S = mass.shape
-    middle = mass[:, first : S - last]
-    # A stable descending sort leaves equal entries in input order.
-    order = middle.argsort(dim=1, descending=True, stable=True)
-    chosen = order[:, : budget - first - last].sort(dim=1).values + first
+    chosen = heaviest_tokens(mass[:, first : S - last], budget - first - last) + first
     head = torch.arange(first, device=mass.device).expand(G, -1)
     tail = torch.arange(S - last, S, device=mass.device).expand(G, -1)
     return torch.cat([head, chosen, tail], dim=1)

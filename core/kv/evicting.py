@@ -86,13 +86,12 @@ class Evicting(Staged, Recallable, Recalled, abstract=True):
         T, S = q.shape[1], cache.length
         self._require_room(layer, S, T)
         self._count(layer, S)
-        q = layer.rotate(q, slice(S - T, S), S)
-        k = layer.rotate(cache.keys, slice(0, S), S)
-        attended, lse = layer.attention_lse(q, k, cache.values)
+        q, k, attended, lse = cache.attend(layer, q)
         if layer.window is None:
             cache = replace(cache, mass=self.weigh(cache.mass, layer, q, k, lse))
         # Evicting now rather than after all layers keeps only one layer's chunk in memory.
-        self._caches[layer.index] = self._evicted(layer, cache) if self._evicts(T) else cache
+        cache = self._evicted(layer, cache) if self._evicts(T) else cache
+        self._caches[layer.index] = cache.joined()
         if layer.index == self.depth - 1:
             self._seen += T
         return attended

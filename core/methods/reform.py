@@ -156,13 +156,11 @@ class Method(contract.Staged, contract.Scoring):
             raise EarlyExit
         cache = self._caches[layer.index] or Cache.empty(layer, k)
         cache = cache.extended(k, v, self._seen)
-        T, S = q.shape[1], cache.length
-        q = layer.rotate(q, slice(S - T, S), S)
-        k = layer.rotate(cache.keys, slice(0, S), S)
-        attended, lse = layer.attention_lse(q, k, cache.values)
+        q, k, attended, lse = cache.attend(layer, q)
         # Evicting now rather than after all layers keeps only one layer's chunk in memory.
-        full = self._evicts and self.chunk == T
-        self._caches[layer.index] = self._evicted(cache, layer, q, k, lse) if full else cache
+        full = self._evicts and self.chunk == q.shape[1]
+        cache = self._evicted(cache, layer, q, k, lse) if full else cache
+        self._caches[layer.index] = cache.joined()
         return attended
 
     def following(self, start: int) -> Self:

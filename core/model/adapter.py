@@ -19,10 +19,13 @@ from longctx.core.common import libraries
 from longctx.core.common.errors import UsageError
 from longctx.core.common.foreign import REMEDY
 from longctx.core.model.architectures import Adapter, Module, adapter_of
-from longctx.core.model.attention import causal_attention_lse
+from longctx.core.model.attention import Values, causal_attention_lse
+from longctx.core.model.chunk_parts import chunk_parts_of
+from longctx.core.model.chunk_pass import FEWEST, ChunkPass, agrees, tell, wanted
 from longctx.core.model.fused_weights import Parts, Trace, beginning_from, parts_of
 from longctx.core.model.plain import ATTENTIONS, Output, Plain, PlainBase
 from longctx.core.model.rope import NoRope, Rope
+from longctx.kernels.door import rotated_chunk
 
 ATTENTION = "longctx"  # our attention function; "flash" in the name would mean something else
 
@@ -63,11 +66,28 @@ class Layer:
         """Rotates x (heads, n, D) to n positions of a window of `length`; see `Rope.rotate`."""
         return self.rope.rotate(x, positions, length)
 
-    def attention(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def rotate_chunk(self, q: Tensor, k: Tensor, cached: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotates T queries and keys that follow C cached keys, and these; see `rotated_chunk`.
+
+        Args:
+            q, k: position-free (H, T, D) and (G, T, D).
+            cached: position-free (G, C, D).
+
+        Returns:
+            Queries (H, T, D), and all keys (G, C + T, D).
+        """
+        C, S = cached.shape[1], cached.shape[1] + q.shape[1]
+        tables = self.rope.half_tables(S, q)
+        if tables is not None:
+            return rotated_chunk(q, k, cached, *tables)
+        keys = self.rotate(torch.cat([cached, k], dim=1), slice(0, S), S)
+        return self.rotate(q, slice(C, S), S), keys
+
+    def attention(self, q: Tensor, k: Tensor, v: Values) -> Tensor:
         """This layer's attention (H, T, D) of rotated q to rotated k; see `causal_attention`."""
         return self.attention_lse(q, k, v)[0]
 
-    def attention_lse(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
+    def attention_lse(self, q: Tensor, k: Tensor, v: Values) -> tuple[Tensor, Tensor | None]:
         """The same with its log-sum-exps, if available; see `causal_attention_lse`."""
         return causal_attention_lse(q, k, v, self.scale, self.window, self.softcap, self.sinks)
 
@@ -102,6 +122,8 @@ class Decoder:
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         self.checks: MutableMapping[str, bool] = {} if checks is None else checks
+        self._pass: ChunkPass | None = None
+        self._tried = self._watched = False
 
     @property
     def config(self) -> Any:
@@ -124,9 +146,11 @@ class Decoder:
         handles = [
             layer.register_forward_hook(note(i)) for i, layer in enumerate(self._base.layers)
         ]
+        self._watched = True
         try:
             yield
         finally:
+            self._watched = False
             for handle in handles:
                 handle.remove()
 
@@ -155,12 +179,32 @@ class Decoder:
             self._require_known(ids)
         # A GPU may still be computing the last chunk: the next copy is queued.
         ids = ids[None].to(self.device, non_blocking=self.device.type == "cuda")
+        own = self._watched or ids.shape[1] < FEWEST or not wanted(self.device)
+        chunks = None if own else self.chunk_pass()
         try:
+            if chunks is not None:
+                return chunks.read(ids, memory, depth)
             return run(self._base, self.layers, memory, depth, input_ids=ids)
         except EarlyExit:
             if depth is None:
                 raise
             return None
+
+    def chunk_pass(self) -> ChunkPass | None:
+        """What runs chunks in few operations; None: the model's own layers do. See `agrees`."""
+        if self._tried:
+            return self._pass
+        self._tried, parts = True, chunk_parts_of(self._base)
+        if parts is None:
+            tell("the model's own layers", "they are made of other parts")
+            return None
+        found = ChunkPass(parts, self.layers, lambda ids: embedded(self._base, ids))
+        if not agrees(found, self):
+            tell("the model's own layers", "they compute something else with their parts")
+            return None
+        tell("few operations", f"the parts of {self.config.model_type}")
+        self._pass = found
+        return found
 
     def _require_known(self, ids: Tensor) -> None:
         """Refuses tokens for which there are no weights: a GPU would fail irrecoverably.
@@ -198,8 +242,9 @@ class Decoder:
         Returns:
             What went through the layers, and the last norm's output (T, E) for its states.
         """
+        given = ids[None].to(self.device)
         with beginning_from(self._base, states) as trace:
-            return trace, self.read(ids, memory)
+            return trace, run(self._base, self.layers, memory, None, input_ids=given)
 
     @contextmanager
     def as_it_is(self) -> Iterator[nn.Module]:
@@ -347,6 +392,28 @@ def firstlayers_of(base: Module, depth: int | None) -> Iterator[None]:
         yield
     finally:
         base.layers = whole
+
+
+class _Embedded(Exception):
+    """Ends a pass before the first layer; its only argument is that layer's input."""
+
+
+def embedded(base: Module, ids: Tensor) -> Tensor:
+    """The first layer's input (T, E) for ids (1, T): some models scale their embeddings."""
+
+    def end(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        raise _Embedded(args[0] if args else kwargs["hidden_states"])
+
+    handle = base.norm.register_forward_pre_hook(end, with_kwargs=True)
+    positions = torch.zeros(ids.shape, dtype=torch.long, device=ids.device)
+    try:
+        with firstlayers_of(base, 0):
+            base(input_ids=ids, position_ids=positions, use_cache=False)
+    except _Embedded as found:
+        return found.args[0][0]
+    finally:
+        handle.remove()
+    raise RuntimeError("the model has no last norm")
 
 
 def run(

@@ -13,11 +13,13 @@ from torch import Tensor
 from longctx.kernels.band_attention_ref import band, masked
 from longctx.kernels.door import band_attention, fused_attention
 
+Values = Tensor | tuple[Tensor, Tensor]
+
 
 def causal_attention(
     q: Tensor,
     k: Tensor,
-    v: Tensor,
+    v: Values,
     scale: float,
     window: int | None = None,
     softcap: float | None = None,
@@ -28,7 +30,7 @@ def causal_attention(
     Args:
         q: rotated queries (H, T, D).
         k: rotated keys (G, S, D); query head h reads key/value head h // (H/G).
-        v: values (G, S, D).
+        v: values (G, S, D), or those of the cache (G, S - T, D) and of the chunk (G, T, D).
         scale: factor on q·k.
         window: a query at position p sees keys above p - window; None for all before it.
         softcap: logits are bounded to softcap * tanh(logits / softcap); None if unbounded.
@@ -43,7 +45,7 @@ def causal_attention(
 def causal_attention_lse(
     q: Tensor,
     k: Tensor,
-    v: Tensor,
+    v: Values,
     scale: float,
     window: int | None = None,
     softcap: float | None = None,
@@ -52,17 +54,16 @@ def causal_attention_lse(
     """The same with each query's log-sum-exp (H, T), or None if no fused operator gave it."""
     T, S = q.shape[1], k.shape[1]
     reach = S if window is None else min(window, S)
-    if reach < S or softcap is not None or (sinks is not None and T == 1):
+    plain = reach == S and softcap is None
+    if plain and T > 1:
+        attended = fused_causal(q, k, v, scale)
+        if attended is not None:
+            return attended if sinks is None else with_sinks(*attended, sinks)
+    v = v if torch.is_tensor(v) else torch.cat(v, dim=1)
+    if not plain or sinks is not None:
         return band_attention(q, k, v, scale, reach, softcap, sinks)
-    if T == 1:
-        return _sdpa(q, k, v, scale), None
-    attended = fused_causal(q, k, v, scale)
-    if attended is not None:
-        return attended if sinks is None else with_sinks(*attended, sinks)
-    if sinks is not None:
-        return band_attention(q, k, v, scale, reach, softcap, sinks)
-    if T == S:
-        return _sdpa(q, k, v, scale, is_causal=True), None
+    if T in (1, S):
+        return _sdpa(q, k, v, scale, is_causal=T > 1), None
     return masked(q, k, v, scale, band(T, S, S, q.device)), None
 
 
@@ -75,16 +76,17 @@ def _sdpa(q: Tensor, k: Tensor, v: Tensor, scale: float, **how) -> Tensor:
 # --- fused --------------------------------------------------------------------------------------
 
 
-def fused_causal(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor] | None:
+def fused_causal(q: Tensor, k: Tensor, v: Values, scale: float) -> tuple[Tensor, Tensor] | None:
     """Attention of T queries at the last T of S positions, with its log-sum-exps.
 
     All of the cache and the chunk causally, merged; None if no fused operator is available.
     """
     C = k.shape[1] - q.shape[1]
-    own = fused_attention(q, k[:, C:], v[:, C:], scale, causal=True)
+    cached, new = (v[:, :C], v[:, C:]) if torch.is_tensor(v) else v
+    own = fused_attention(q, k[:, C:], new, scale, causal=True)
     if own is None or not C:
         return own
-    past = fused_attention(q, k[:, :C], v[:, :C], scale, causal=False)
+    past = fused_attention(q, k[:, :C], cached, scale, causal=False)
     return None if past is None else merged(*past, *own)
 
 

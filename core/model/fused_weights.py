@@ -63,7 +63,7 @@ class Parts:
     head: Matrix
 
 
-class _Unusual(Exception):
+class Unusual(Exception):
     """A module is missing or of an unusual kind."""
 
 
@@ -79,86 +79,95 @@ def parts_of(model: Module) -> Parts | None:
     try:
         for layer in base.layers:  # check all layers before changing any
             _require_usual(layer)
-        norm, head = _norm(base, "norm"), _matrix(_linear(model.get_output_embeddings()))
+        norm, head = _norm(base, "norm"), matrix_of(plain_linear(model.get_output_embeddings()))
         layers = tuple(_layer_parts(layer) for layer in base.layers)
-    except _Unusual:
+    except Unusual:
         return None
     return Parts(model.get_input_embeddings().weight, layers, norm, head)
 
 
 def _require_usual(layer: Module) -> None:
-    attention, mlp = _part(layer, "self_attn"), _part(layer, "mlp")
+    attention, mlp = part_of(layer, "self_attn"), part_of(layer, "mlp")
     for name in ("input_layernorm", "post_attention_layernorm"):
         _norm(layer, name)
-    ends = [_part(attention, "o_proj"), _part(mlp, "down_proj")]
-    for module in [*_qkv(attention), *_gate_up(mlp), *ends]:
-        _linear(module)
+    ends = [part_of(attention, "o_proj"), part_of(mlp, "down_proj")]
+    for module in [*qkv_of(attention), *gate_up_of(mlp), *ends]:
+        plain_linear(module)
 
 
 def _layer_parts(layer: Module) -> LayerParts:
     attention, mlp = layer.self_attn, layer.mlp
     return LayerParts(
         attention_norm=_norm(layer, "input_layernorm"),
-        qkv=_laid_together(_qkv(attention)),
+        qkv=laid_together(qkv_of(attention)),
         q_norm=getattr(attention, "q_norm", None),
         k_norm=getattr(attention, "k_norm", None),
-        out=_matrix(attention.o_proj),
+        out=matrix_of(attention.o_proj),
         mlp_norm=_norm(layer, "post_attention_layernorm"),
-        gate_up=_laid_together(_gate_up(mlp)),
-        down=_matrix(mlp.down_proj),
+        gate_up=laid_together(gate_up_of(mlp)),
+        down=matrix_of(mlp.down_proj),
     )
 
 
-def _qkv(attention: Module) -> list[Module]:
+def qkv_of(attention: Module) -> list[Module]:
+    """The projections to queries, keys and values, in one or in three; raises Unusual."""
     if hasattr(attention, "qkv_proj"):
         return [attention.qkv_proj]
-    return [_part(attention, name) for name in ("q_proj", "k_proj", "v_proj")]
+    return [part_of(attention, name) for name in ("q_proj", "k_proj", "v_proj")]
 
 
-def _gate_up(mlp: Module) -> list[Module]:
+def gate_up_of(mlp: Module) -> list[Module]:
+    """The projections to gate and up, in one or in two; raises Unusual."""
     if hasattr(mlp, "gate_up_proj"):
         return [mlp.gate_up_proj]
-    return [_part(mlp, name) for name in ("gate_proj", "up_proj")]
+    return [part_of(mlp, name) for name in ("gate_proj", "up_proj")]
 
 
-def _part(module: Module, name: str) -> Module:
+def part_of(module: Module, name: str) -> Module:
+    """A module inside another; raises Unusual if it is not there."""
     part = getattr(module, name, None)
     if not isinstance(part, nn.Module):
-        raise _Unusual
+        raise Unusual
     return part
 
 
 def _norm(module: Module, name: str) -> Norm:
-    norm = _part(module, name)
+    norm = part_of(module, name)
     weight, eps = getattr(norm, "weight", None), getattr(norm, "variance_epsilon", None)
     if weight is None or eps is None:
-        raise _Unusual
+        raise Unusual
     return Norm(weight, eps)
 
 
-def _linear(module: Any) -> nn.Linear:
+def plain_linear(module: Any) -> nn.Linear:
     """A plain projection: subclasses, such as quantized ones, compute differently."""
     if type(module) is not nn.Linear:
-        raise _Unusual
+        raise Unusual
     return module
 
 
-def _matrix(linear: nn.Linear) -> Matrix:
+def matrix_of(linear: nn.Linear) -> Matrix:
+    """The weight and bias of a projection."""
     return Matrix(linear.weight, linear.bias)
 
 
 @torch.inference_mode(False)
 @torch.no_grad()
-def _laid_together(linears: list[nn.Linear]) -> Matrix:
-    """One matrix with the rows of several projections, which become views of it."""
+def laid_together(linears: list[nn.Linear]) -> Matrix:
+    """One matrix with the rows of several projections, which become views of it.
+
+    What lies together already stays where it is.
+    """
     if len(linears) == 1:
-        return _matrix(linears[0])
-    weight = torch.cat([linear.weight for linear in linears])
+        return matrix_of(linears[0])
     rows = [len(linear.weight) for linear in linears]
-    for linear, own in zip(linears, weight.split(rows), strict=True):
-        linear.weight.data = own
-    if weight.device.type == "cuda":  # no freed block has the size of the next ones
-        torch.cuda.empty_cache()
+    weight = _together([linear.weight for linear in linears])
+    if weight is None:
+        weight = torch.cat([linear.weight for linear in linears])
+        for linear, own in zip(linears, weight.split(rows), strict=True):
+            linear.weight.data = own
+        if weight.device.type == "cuda":  # no freed block has the size of the next ones
+            torch.cuda.empty_cache()
     if all(linear.bias is None for linear in linears):
         return Matrix(weight, None)
     biases = [weight.new_zeros(n) for n in rows]
@@ -166,6 +175,19 @@ def _laid_together(linears: list[nn.Linear]) -> Matrix:
         if linear.bias is not None:
             bias.copy_(linear.bias)
     return Matrix(weight, torch.cat(biases))
+
+
+def _together(weights: list[Tensor]) -> Tensor | None:
+    """The matrix of which these are all rows, in this order; None if there is none."""
+    first, columns = weights[0], weights[0].shape[1]
+    place = first.data_ptr()
+    for weight in weights:
+        same = weight.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        if not (same and weight.is_contiguous() and weight.data_ptr() == place):
+            return None
+        place += weight.numel() * weight.element_size()
+    rows = sum(len(weight) for weight in weights)
+    return first.data.as_strided((rows, columns), (columns, 1))
 
 
 # --- for testing what a model does with its parts -----------------------------------------------

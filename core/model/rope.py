@@ -46,6 +46,7 @@ class Rope:
         kind = kind if layer_type is None else kind[layer_type]
         self.length_dependent = str(kind) in LENGTH_DEPENDENT
         self._tables: dict[tuple, tuple[Tensor, Tensor]] = {}
+        self._doubled: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
 
     def copied(self, device: str) -> "Rope":
         """One like it with a module and tables of its own, on a device."""
@@ -112,6 +113,29 @@ class Rope:
         whole, part = (self._turns_halves(cos, sin, extra) for extra in (0, 2))
         return whole is True and part is not False
 
+    @cached_property
+    def _half_wide(self) -> bool:
+        """Whether `rotate` is `rotate_half` of these tables side by side with themselves."""
+        like = torch.empty(0)
+        cos, sin = (torch.cat([x, x], dim=-1) for x in self.tables(PROBED, like))
+        return self._turns_halves(cos, sin, 0) is True
+
+    def half_tables(self, length: int, like: Tensor) -> tuple[Tensor, Tensor] | None:
+        """cos and sin (>= length, R) for `rotate_half`; None if it does not rotate like that.
+
+        Args:
+            length, like: as of `tables`.
+        """
+        tables = self.tables(length, like)
+        if self.half_split:
+            return tables
+        if not self._half_wide:
+            return None
+        if self._doubled is None or self._doubled[0] is not tables[0]:
+            cos, sin = (torch.cat([x, x], dim=-1) for x in tables)
+            self._doubled = tables[0], (cos, sin)
+        return self._doubled[1]
+
     def _turns_halves(self, cos: Tensor, sin: Tensor, extra: int) -> bool | None:
         """Whether heads with `extra` more dimensions rotate so; None if that width is refused."""
         generator = torch.Generator().manual_seed(0)
@@ -175,4 +199,8 @@ class NoRope:
 
     def tables(self, length: int, like: Tensor) -> tuple[None, None]:
         """No tables."""
+        return None, None
+
+    def half_tables(self, length: int, like: Tensor) -> tuple[None, None]:
+        """No tables: nothing rotates."""
         return None, None

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from longctx.core.model.adapter import Attends, Decoder, Layer
+from longctx.core.model.agreement import Mixture, apart
 from longctx.core.model.fused_weights import LayerParts, Parts
 from longctx.core.model.load import check_key
 from longctx.kernels.door import matvec
@@ -17,7 +18,6 @@ from longctx.kernels.door import matvec
 FORM = 1  # raise it when the computation changes: checks of another form do not apply
 SCALES = (5e-4, 1.0)  # of the states tried: where the norms' epsilon counts, and a usual one
 LARGE = 32.0  # factor on the head's states that reveals a cap on logits
-TOLERANCE, HALF = 1e-4, 4.0  # of the largest entry; in half precision, in roundings
 
 
 class OneToken:
@@ -112,20 +112,6 @@ def _wide(logits: Tensor) -> Tensor:
 # --- is it the decoder? -------------------------------------------------------------------------
 
 
-class _Mixture:
-    """A memory whose output depends on every entry of q, k and v, so that any error shows.
-
-    Args:
-        scales: (T, 1) of each token's output; a large sum would hide the next norm's epsilon.
-    """
-
-    def __init__(self, scales: Tensor):
-        self._scales = scales
-
-    def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return self._scales * (q + torch.repeat_interleave(2 * k - 3 * v, len(q) // len(k), dim=0))
-
-
 def _fits(parts: Parts, layers: tuple[Layer, ...]) -> bool:
     """Whether projections and norms fit the heads of attention."""
     for part, layer in zip(parts.layers, layers, strict=True):
@@ -147,7 +133,7 @@ def agrees(ours: OneToken, decoder: Decoder) -> bool:
     shape = (len(decoder.layers) + 1, *begun.shape)
     scales = torch.tensor(SCALES)[:, None].to(begun)
     states = torch.randn(shape, generator=generator).to(begun) * scales
-    trace, hidden = decoder.traced(ids, _Mixture(scales), states)
+    trace, hidden = decoder.traced(ids, Mixture(scales), states)
     gave = [_layer(ours, index, states[index], scales) for index in range(len(decoder.layers))]
     large = LARGE * hidden[-1:]
     pairs = [
@@ -156,17 +142,10 @@ def agrees(ours: OneToken, decoder: Decoder) -> bool:
         (torch.cat([ours.logits(state[None]) for state in states[-1]]), decoder.logits(hidden)),
         (ours.unbounded(large), decoder.logits(large)),
     ]
-    return all(_near(one, other, begun.dtype) for one, other in pairs)
+    return not any(bool(apart(one, other, begun.dtype).any()) for one, other in pairs)
 
 
 def _layer(ours: OneToken, index: int, states: Tensor, scales: Tensor) -> Tensor:
     """A layer's output for states (T, E), one at a time."""
     each = zip(states, scales, strict=True)
-    return torch.stack([ours.through(index, state, _Mixture(scale)) for state, scale in each])
-
-
-def _near(a: Tensor, b: Tensor, dtype: torch.dtype) -> bool:
-    """Whether no entry of any row differs by more than rounding explains."""
-    within = HALF * torch.finfo(dtype).eps if dtype.itemsize < 4 else TOLERANCE
-    apart, largest = (a - b).abs().amax(-1), b.abs().amax(-1)
-    return bool((apart <= within * largest).all())  # False for NaN
+    return torch.stack([ours.through(index, state, Mixture(scale)) for state, scale in each])

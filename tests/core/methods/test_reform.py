@@ -282,13 +282,13 @@ class OriginalPositions(Watched):
             kv_heads, head_dim = layer.kv_heads, layer.head_dim
             softcap, sinks, attention_lse = layer.softcap, layer.sinks, layer.attention_lse
 
-            def rotate(self, x, positions, length):
+            def rotate_chunk(self, q, k, cached):
                 # The cached keys stay where they were, the chunk moves on.
-                start = positions.start + (gone if positions.start else 0)
-                places = torch.arange(start, start + x.shape[1])
-                if not positions.start:
-                    places[len(places) - q.shape[1] :] += gone
-                return layer.rotate(x, places, length + gone)
+                C, S = cached.shape[1], cached.shape[1] + q.shape[1]
+                places = torch.arange(S)
+                places[C:] += gone
+                keys = layer.rotate(torch.cat([cached, k], dim=1), places, S + gone)
+                return layer.rotate(q, places[C:], S + gone), keys
 
         return super().attend(Shifted(), q, k, v)
 

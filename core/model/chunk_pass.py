@@ -1,0 +1,155 @@
+"""A chunk through a model's layers in few operations: products, and one pass between them.
+
+The products of a layer are four; sum and norm, gate, and the rotation are one operation each
+(`kernels/door.py`), attention is the memory's. Each step is rounded as the model's own layers round
+it. Whether this computes what they do is tested layer by layer, whatever the model is called;
+where it does not, they are used.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from longctx.core.model.agreement import Mixture, apart
+from longctx.core.model.chunk_parts import ChunkLayer, ChunkParts, Gated
+from longctx.kernels.door import Scaled, gated_product, residual_norm
+
+VARIABLE, OWN = "LONGCTX_CHUNKS", "model"  # the model's own layers read
+FORM = 1  # of the computation; raise it when its bits change
+FEWEST = 16  # tokens of a chunk; fewer go through the model's own layers
+SCALES = (5e-4, 0.05, 1.0, 4.0)  # of the states tried: where the norms' epsilon counts, and usual
+ROWS = 16  # states tried
+FLIPPED = ROWS // 4  # rows that may go to other experts, where two are as good
+
+_log = logging.getLogger(__name__)
+
+Embed = Callable[[Tensor], Tensor]
+
+
+class ChunkPass:
+    """The layers of a decoder, for chunks.
+
+    Args:
+        parts: what they are made of.
+        layers: what memories must know about each; see `Layer`.
+        embed: the first layer's input (T, E) for ids (1, T).
+    """
+
+    def __init__(self, parts: ChunkParts, layers: tuple, embed: Embed):
+        self._parts, self._layers, self._embed = parts, layers, embed
+
+    def read(self, ids: Tensor, memory, depth: int | None) -> Tensor:
+        """Runs ids (1, T) through the first `depth` layers; None: all of them.
+
+        Returns:
+            The states (T, E) after the last norm.
+
+        Raises:
+            EarlyExit: the memory needs nothing above some layer's projections.
+        """
+        parts = self._parts.layers[:depth]
+        state = self._embed(ids)
+        norm = state if not parts else first_norm(state, parts[0].attention.before)
+        for index, part in enumerate(parts):
+            last = index + 1 == len(parts)
+            then = self._parts.norm if last else parts[index + 1].attention.before
+            state, norm = self.through(index, part, state, norm, memory, then)
+        return norm if parts else first_norm(state, self._parts.norm)
+
+    def through(
+        self, index: int, part: ChunkLayer, state: Tensor, norm: Tensor, memory, then: Scaled | None
+    ) -> tuple[Tensor, Tensor]:
+        """A chunk's states after a layer, and their norm.
+
+        Args:
+            index, part: the layer.
+            state, norm: its input (T, E), and the norm of that.
+            memory: what attends.
+            then: the norm before the next layer, or after the last.
+        """
+        q, k, v = _heads(F.linear(norm, *part.qkv), part, self._layers[index])
+        attended = memory.attend(self._layers[index], q, k, v).transpose(0, 1)  # (T, H, D)
+        added = F.linear(attended.reshape(len(state), -1), *part.out)
+        around = part.attention
+        state, norm = residual_norm(state, added, around.after, around.factor, part.mlp.before)
+        added = inner(part, norm)
+        return residual_norm(state, added, part.mlp.after, part.mlp.factor, then)
+
+
+def first_norm(state: Tensor, norm: Scaled | None) -> Tensor:
+    """The norm of states; they themselves if there is none."""
+    return state if norm is None else residual_norm(state, before=norm)[1]
+
+
+def inner(part: ChunkLayer, states: Tensor) -> Tensor:
+    """What the MLP makes of states (T, E)."""
+    mlp = part.inner
+    if isinstance(mlp, Gated):
+        gated = gated_product(F.linear(states, *mlp.gate_up), mlp.activation)
+        return F.linear(gated, *mlp.down)
+    out = mlp(states[None])  # a mixture of experts may return more than the states
+    return (out if torch.is_tensor(out) else out[0])[0]
+
+
+def _heads(qkv: Tensor, part: ChunkLayer, layer) -> tuple[Tensor, Tensor, Tensor]:
+    """q (H, T, D), k and v (G, T, D) of a chunk, with their norms if the layer has them."""
+    H, G, D = layer.query_heads, layer.kv_heads, layer.head_dim
+    q, k, v = qkv.split([H * D, G * D, G * D], dim=-1)
+    q, k = _normed(q, part.q_norm, D), _normed(k, part.k_norm, D)
+    q, k, v = (x.view(len(x), -1, D).transpose(0, 1) for x in (q, k, v))
+    return q, k, v
+
+
+def _normed(x: Tensor, norm: Scaled | None, D: int) -> Tensor:
+    """Queries or keys (T, n) normed, each head by itself or all of a token's as one."""
+    if norm is None:
+        return x
+    rows = x if len(norm.weight) == x.shape[1] else x.view(len(x), -1, D)
+    return first_norm(rows, norm).view(len(x), -1)
+
+
+# --- is it the model? ---------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def agrees(ours: ChunkPass, decoder) -> bool:
+    """Whether each layer computes what the decoder's own does, from ids to the last norm.
+
+    Args:
+        ours: the pass.
+        decoder: a `Decoder` with the same layers.
+    """
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, decoder.config.vocab_size, (ROWS,), generator=generator)
+    scales = torch.tensor(SCALES).repeat(ROWS // len(SCALES))[:, None]
+    begun = ours._embed(ids[None].to(decoder.device))
+    scales = scales.to(begun)
+    shape = (len(decoder.layers) + 1, *begun.shape)
+    states = torch.randn(shape, generator=generator).to(begun) * scales
+    trace, hidden = decoder.traced(ids, Mixture(scales), states)
+    if apart(begun, trace.given[0], begun.dtype).any():
+        return False
+    for index, (part, own) in enumerate(zip(ours._parts.layers, trace.gave, strict=True)):
+        norm = first_norm(states[index], part.attention.before)
+        found, _ = ours.through(index, part, states[index], norm, Mixture(scales), None)
+        allowed = 0 if isinstance(part.inner, Gated) else FLIPPED
+        if int(apart(found, own, begun.dtype).sum()) > allowed:
+            return False
+    found = first_norm(states[-1], ours._parts.norm)
+    return not bool(apart(found, hidden, begun.dtype).any())
+
+
+def wanted(device: torch.device) -> bool:
+    """Whether chunks pass through the layers like this on a device, if the model allows."""
+    return device.type == "cuda" and os.environ.get(VARIABLE) != OWN
+
+
+@cache
+def tell(choice: str, why: str) -> None:
+    """Logs by what chunks are read; `cache` makes it happen once."""
+    _log.info("chunks: %s (%s)", choice, why)

@@ -108,9 +108,19 @@ def chunk_parts_of(base: Module) -> ChunkParts | None:
         for layer in base.layers:  # check all layers before changing any
             _require_known(layer)
         norm = _norm(base.norm)
-        return ChunkParts(tuple(_layer(layer) for layer in base.layers), norm)
+        parts = ChunkParts(tuple(_layer(layer) for layer in base.layers), norm)
     except (Unusual, AttributeError):
         return None
+    kinds = {(weight.dtype, weight.device) for part in parts.layers for weight in _weights(part)}
+    return parts if len(kinds) == 1 else None
+
+
+def _weights(part: ChunkLayer) -> list[Tensor]:
+    """All weights of a layer but those of the model's own modules."""
+    around = part.attention.before, part.attention.after, part.mlp.before, part.mlp.after
+    norms = [norm for norm in (*around, part.q_norm, part.k_norm) if norm is not None]
+    inner = [part.inner.gate_up, part.inner.down] if isinstance(part.inner, Gated) else []
+    return [one.weight for one in (*norms, part.qkv, part.out, *inner)]
 
 
 def _require_known(layer: Module) -> None:

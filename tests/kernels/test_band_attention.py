@@ -80,10 +80,16 @@ def test_what_it_refuses(kernel, device):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("D", [64, 96, 128, 256])
 @pytest.mark.parametrize("window", [128, 4096, 9000])
-@pytest.mark.parametrize(("softcap", "sinks"), [(50.0, False), (None, True), (None, False)])
+@pytest.mark.parametrize(
+    ("D", "dtype", "softcap", "sinks"),
+    [
+        (256, torch.bfloat16, 50.0, False),
+        (64, torch.bfloat16, None, True),
+        (128, torch.bfloat16, None, False),
+        (96, torch.float16, 30.0, True),
+    ],
+)
 def test_real_chunks(kernel, dtype, D, window, softcap, sinks):
     q, k, v, scale = given((8, 4, 2048, 9000, D), dtype, "cuda")
     more = softcap, torch.linspace(-2, 3, 8).to("cuda") if sinks else None

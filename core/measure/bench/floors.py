@@ -101,9 +101,16 @@ def projection_flop(config: Any, layer: Layer) -> int:
 
 
 def layer_flop(config: Any, layer: Layer) -> int:
-    """Operations of all matrices of a layer for one token; a gated MLP has three."""
+    """Operations of all matrices of a layer for one token; a gated MLP has three.
+
+    Of a mixture of experts those that a token goes to count, each a gated MLP.
+    """
     output = 2 * config.hidden_size * layer.query_heads * layer.head_dim
-    mlp = 2 * 3 * config.hidden_size * config.intermediate_size
+    experts = getattr(config, "num_experts_per_tok", None)
+    width = config.intermediate_size
+    if experts is not None:
+        width = experts * (getattr(config, "moe_intermediate_size", None) or width)
+    mlp = 2 * 3 * config.hidden_size * width
     return projection_flop(config, layer) + output + mlp
 
 

@@ -40,6 +40,7 @@ from longctx.core.engine.choice import (
 from longctx.core.engine.encode import encode
 from longctx.core.engine.staying import staying
 from longctx.core.model.adapter import Decoder
+from longctx.core.model.chunk_pass import computed_by
 from longctx.core.model.describe import describe
 from longctx.core.model.files import BUNDLED, ModelFiles, open_model_files, require_fit
 from longctx.core.model.load import load_decoder
@@ -245,12 +246,14 @@ class Engine:
 
     def recorded(self) -> dict[str, str]:
         """How this engine computes; recorded in the manifest, not part of the model's identity."""
-        return {
+        found = {
             "device": self.device,
             "dtype": dtype_name(self.dtype),
             "torch": torch.__version__,
             "transformers": metadata.version("transformers"),
         }
+        kernels = computed_by(self.device)
+        return found if kernels is None else {**found, "kernels": kernels}
 
 
 class _Made:

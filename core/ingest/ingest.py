@@ -36,6 +36,7 @@ from longctx.core.ingest.reading import SourceReading, Unit
 from longctx.core.ingest.resume import (
     as_begun,
     begun_of,
+    computed_otherwise,
     difference,
     header,
     is_unchanged,
@@ -184,6 +185,9 @@ def read_sources(
     expected = expected_in_room(store, name, engine, sources, job.max_size)
     differs = partial(difference, engine, sources, units)
     anew = job.replace or (bool(old) and is_outdated(store, name, sources, engine))
+    if why := computed_otherwise(store, name, sources, engine, units):
+        anew, differs = True, lambda begun: why
+        engine = replace(engine, notes=(*engine.notes, why))
     fields = {**header(engine), "title": title, "units": units}
     with store.writer(name, fields, anew, differs, updates=bool(old)) as writer:
         old = as_opened(store, old)

@@ -129,6 +129,28 @@ def begun_of(store: Library, name: str) -> Manifest | None:
         return None
 
 
+def computed_otherwise(
+    store: Library, name: str, sources: list[Source], engine: Engine, units: str
+) -> str:
+    """Why a stopped reading is begun anew: other kernels give other bits; empty: it goes on.
+
+    A reading that goes on on another kind of device is not whole either, but that is chosen.
+    """
+    begun = begun_of(store, name)
+    if begun is None:
+        return ""
+    own, now = begun.recorded, engine.recorded()
+    same_place = str(own.get("device")).split(":")[0] == engine.device.split(":")[0]
+    if own.get("kernels") == now.get("kernels") or not same_place:
+        return ""
+    if difference(engine, sources, units, begun):
+        return ""
+    before = own.get("kernels", "those of an older version")
+    return (
+        f"begun anew: its reading was begun with other kernels ({before}; now {now.get('kernels')})"
+    )
+
+
 def told_dtype(engine: Engine) -> Engine:
     """The same, with a note if its number format is not this device's default."""
     own, usual = engine.dtype, choose_dtype("auto", engine.device)

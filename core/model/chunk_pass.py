@@ -17,6 +17,7 @@ from torch import Tensor
 
 from longctx.core.model.agreement import Mixture, apart
 from longctx.core.model.chunk_parts import ChunkLayer, ChunkParts, Gated
+from longctx.kernels import choice
 from longctx.kernels.door import Scaled, gated_product, residual_norm
 
 VARIABLE, OWN = "LONGCTX_CHUNKS", "model"  # the model's own layers read
@@ -147,6 +148,16 @@ def agrees(ours: ChunkPass, decoder) -> bool:
 def wanted(device: torch.device) -> bool:
     """Whether chunks pass through the layers like this on a device, if the model allows."""
     return device.type == "cuda" and os.environ.get(VARIABLE) != OWN
+
+
+def computed_by(device: str) -> str | None:
+    """What computes chunks on a device; another value may give other bits. None: PyTorch alone."""
+    place = torch.device(device)
+    if place.type != "cuda":
+        return None
+    asked = choice.asked_for()
+    kind = "fused" if wanted(place) else OWN
+    return f"{kind}-{FORM}" if asked is None else f"{kind}-{FORM}-{asked}"
 
 
 @cache

@@ -177,6 +177,25 @@ def test_the_cache_is_kept_in_the_dtype_of_the_computation(library, book, setup_
     assert ingest(library, [str(book)], setup).reused_tokens == 319
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "reused"),
+    [("fused-1", "fused-1", 319), ("fused-1", "model-1", 0), (None, "fused-1", 0)],
+)
+def test_what_other_kernels_began_is_begun_anew_and_said(
+    library, book, setup_random, monkeypatch, before, now, reused
+):
+    monkeypatch.setattr("longctx.core.engine.setup.computed_by", lambda device: before)
+    start(library, [str(book)], setup_random, 300)
+    monkeypatch.setattr("longctx.core.engine.setup.computed_by", lambda device: now)
+    report = ingest(library, [str(book)], setup_random)
+    assert report.reused_tokens == reused
+    notes = [note for note in report.notes if "other kernels" in note]
+    of = before or "those of an older version"
+    expected = f"begun anew: its reading was begun with other kernels ({of}; now {now})"
+    assert notes == ([] if reused else [expected])
+    assert Library.open(library).document("book").manifest.recorded["kernels"] == now
+
+
 # --- standard input ---
 
 

@@ -249,15 +249,17 @@ def at_original_positions(cls):
             cache = self._caches[layer.index]
             gone = 0 if cache is None else self._seen - cache.length
 
-            def rotate(x, places, length):
-                moved = torch.arange(places.start, places.stop)
-                moved[len(moved) - q.shape[1] :] += gone  # the new tokens, not those in the cache
-                return layer.rotate(x, moved, length + gone)
+            def rotate_chunk(q, k, cached):
+                C, S = cached.shape[1], cached.shape[1] + q.shape[1]
+                moved = torch.arange(S)
+                moved[C:] += gone  # the new tokens, not those in the cache
+                keys = layer.rotate(torch.cat([cached, k], dim=1), moved, S + gone)
+                return layer.rotate(q, moved[C:], S + gone), keys
 
             names = ["index", "scale", "window", "kv_heads", "query_heads", "head_dim"]
             names += ["softcap", "sinks", "attention_lse"]
             own = {name: getattr(layer, name) for name in names}
-            return super().attend(SimpleNamespace(rotate=rotate, **own), q, k, v)
+            return super().attend(SimpleNamespace(rotate_chunk=rotate_chunk, **own), q, k, v)
 
     return Shifted
 

@@ -25,12 +25,12 @@ from longctx.core.model.adapter import (
     as_transformers,
     layers_of,
     register,
-    run,
 )
 from longctx.core.model.architectures import Adapter, Module, adapter_of
 from longctx.core.model.known import versions
 from longctx.core.model.plain import load_plain
 from longctx.core.model.plain_config import PlainConfig
+from longctx.core.model.running import run
 from longctx.core.model.weights import loaded_files, tensors_of
 
 _log = logging.getLogger(__name__)

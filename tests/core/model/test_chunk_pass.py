@@ -9,7 +9,7 @@ from torch import nn
 from longctx.core.decode.stepping.one_token import OneToken
 from longctx.core.kv.prompt import Prompt
 from longctx.core.methods.reform import Method, Options
-from longctx.core.model import adapter, chunk_parts, chunk_pass
+from longctx.core.model import adapter, chunk_parts, chunk_pass, running
 from longctx.core.model.adapter import Decoder, EarlyExit
 from longctx.core.model.chunk_parts import Gated, chunk_parts_of
 from longctx.core.model.chunk_pass import agrees
@@ -64,7 +64,7 @@ def test_half_precision_is_rounded_as_the_model_rounds(architecture, make_model,
         own, ours = [], []
         with decoder.watched(lambda i, name, states: own.append(states[0])):
             decoder.read(IDS, Prompt(len(IDS)))
-        begun = adapter.embedded(decoder._base, IDS[None])
+        begun = running.embedded(decoder._base, IDS[None])
         for index, part in enumerate(found._parts.layers):
             given = begun if index == 0 else own[index - 1]
             norm = chunk_pass.first_norm(given, part.attention.before)

@@ -19,12 +19,21 @@ from longctx.kernels.band_attention_ref import band_attention
 from longctx.kernels.best_tokens_ref import best_tokens
 from longctx.kernels.cached_attention_ref import cached_attention
 from longctx.kernels.choice import operations
+from longctx.kernels.expert_sum_ref import expert_sum
 from longctx.kernels.fused_attention import fused_attention, window_attention
-from longctx.kernels.gated_product_ref import GELU_TANH, SILU, activated, gated_product
+from longctx.kernels.gated_product_ref import (
+    CLAMPED,
+    GELU_TANH,
+    SILU,
+    Activation,
+    Biases,
+    gated_product,
+)
 from longctx.kernels.gather_rows_ref import gather_rows
 from longctx.kernels.kept_rows_ref import heaviest_tokens, kept_rows
 from longctx.kernels.matvec_ref import matvec
 from longctx.kernels.maxsim_windows_ref import maxsim_windows
+from longctx.kernels.merged_attention_ref import merged_attention, with_sinks
 from longctx.kernels.page_scores_ref import page_scores
 from longctx.kernels.paged_attention_ref import paged_attention
 from longctx.kernels.residual_norm_ref import FORMS, Scaled, normed, residual_norm

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from longctx.core.kv.evicting import received
 from longctx.core.model.adapter import Layer
-from longctx.core.model.attention import fused_causal, merged, with_sinks
-from longctx.kernels.door import fused_attention
+from longctx.core.model.attention import fused_causal
+from longctx.kernels.door import fused_attention, merged_attention, with_sinks
 
 LOGITS = 1 << 24  # most attention logits at once where no fused operator computes them
 
@@ -135,7 +135,7 @@ def one_after_another(near: Near, q: Tensor, k: Tensor, v: Tensor, length: int) 
 def _both(near: Near, q: Tensor, k: Tensor, v: Tensor) -> Both:
     """Attention to far tokens too, with q and k rotated."""
     out, lse = attention_lse(near.layer, q, k, v, causal=False)
-    return Both(near.layer, q, k, *merged(out, lse, near.out, near.lse))
+    return Both(near.layer, q, k, *merged_attention(out, lse, near.out, near.lse))
 
 
 def attention_lse(

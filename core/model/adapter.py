@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, overload
 
 import torch
@@ -198,7 +199,8 @@ class Decoder:
         if parts is None:
             tell("the model's own layers", "they are made of other parts")
             return None
-        found = ChunkPass(parts, self.layers, lambda ids: embedded(self._base, ids))
+        # Nothing of it refers to the decoder: else both would stay after their last use.
+        found = ChunkPass(parts, self.layers, partial(embedded, self._base))
         if not agrees(found, self):
             tell("the model's own layers", "they compute something else with their parts")
             return None

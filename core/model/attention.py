@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from longctx.kernels.band_attention_ref import band, masked
-from longctx.kernels.door import band_attention, fused_attention
+from longctx.kernels.door import band_attention, fused_attention, merged_attention, with_sinks
 
 Values = Tensor | tuple[Tensor, Tensor]
 
@@ -56,9 +56,9 @@ def causal_attention_lse(
     reach = S if window is None else min(window, S)
     plain = reach == S and softcap is None
     if plain and T > 1:
-        attended = fused_causal(q, k, v, scale)
+        attended = fused_causal(q, k, v, scale, sinks)
         if attended is not None:
-            return attended if sinks is None else with_sinks(*attended, sinks)
+            return attended
     v = v if torch.is_tensor(v) else torch.cat(v, dim=1)
     if not plain or sinks is not None:
         return band_attention(q, k, v, scale, reach, softcap, sinks)
@@ -76,7 +76,9 @@ def _sdpa(q: Tensor, k: Tensor, v: Tensor, scale: float, **how) -> Tensor:
 # --- fused --------------------------------------------------------------------------------------
 
 
-def fused_causal(q: Tensor, k: Tensor, v: Values, scale: float) -> tuple[Tensor, Tensor] | None:
+def fused_causal(
+    q: Tensor, k: Tensor, v: Values, scale: float, sinks: Tensor | None = None
+) -> tuple[Tensor, Tensor] | None:
     """Attention of T queries at the last T of S positions, with its log-sum-exps.
 
     All of the cache and the chunk causally, merged; None if no fused operator is available.
@@ -85,18 +87,6 @@ def fused_causal(q: Tensor, k: Tensor, v: Values, scale: float) -> tuple[Tensor,
     cached, new = (v[:, :C], v[:, C:]) if torch.is_tensor(v) else v
     own = fused_attention(q, k[:, C:], new, scale, causal=True)
     if own is None or not C:
-        return own
+        return own if own is None or sinks is None else with_sinks(*own, sinks)
     past = fused_attention(q, k[:, :C], cached, scale, causal=False)
-    return None if past is None else merged(*past, *own)
-
-
-def merged(past: Tensor, past_lse: Tensor, own: Tensor, own_lse: Tensor) -> tuple[Tensor, Tensor]:
-    """Merges attention (H, T, D) to two sets of keys, each with its log-sum-exps, into one."""
-    share = torch.sigmoid(past_lse - own_lse).to(own.dtype)[..., None]  # (H, T, 1)
-    return own.lerp(past, share), torch.logaddexp(past_lse, own_lse)
-
-
-def with_sinks(out: Tensor, lse: Tensor, sinks: Tensor) -> tuple[Tensor, Tensor]:
-    """Gives each sink its share of the attention, and adds it to the log-sum-exp."""
-    sink = sinks[:, None].to(lse.dtype)  # (H, 1)
-    return out * torch.sigmoid(lse - sink).to(out.dtype)[..., None], torch.logaddexp(lse, sink)
+    return None if past is None else merged_attention(*past, *own, sinks)

@@ -3,7 +3,8 @@
 A layer is two parts, attention and MLP, each with a norm before it, after it, or both, and each
 added to its input. Which norm stands where is told by the modules' names; in which form a norm
 rounds, and which activation a gate has, is found by trying. Whether all this is the model is tested
-by `chunk_pass.py`. A mixture of experts stays the model's own module.
+by `chunk_pass.py`. A mixture of experts is the model's own module, with its products grouped
+(`experts.py`).
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from longctx.core.model.architectures import Module
+from longctx.core.model.experts import experts_of
 from longctx.core.model.fused_weights import (
     Matrix,
     Unusual,
@@ -24,7 +26,7 @@ from longctx.core.model.fused_weights import (
     plain_linear,
     qkv_of,
 )
-from longctx.kernels.door import FORMS, GELU_TANH, SILU, Scaled, activated, normed
+from longctx.kernels.door import FORMS, GELU_TANH, SILU, Activation, Scaled, gated_product, normed
 
 # Names of the norms before and after attention, and before and after the MLP.
 ARRANGEMENTS: tuple[tuple[str | None, str | None, str | None, str | None], ...] = (
@@ -66,7 +68,7 @@ class Gated:
 
     gate_up: Matrix
     down: Matrix
-    activation: str
+    activation: Activation
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class ChunkLayer:
         q_norm, k_norm: of queries and keys, for each head or for all heads of a token as one row,
             by the width of their weights; None: none.
         out: output projection of attention.
-        inner: the MLP, or the model's own module for states (1, T, E).
+        inner: the MLP, or what stands for the model's own module with states (1, T, E).
     """
 
     attention: Around
@@ -182,20 +184,22 @@ def _norm(module: Module) -> Scaled:
 
 @torch.inference_mode()
 def _inner(mlp: Module) -> Gated | Callable[[Tensor], Any]:
-    """A gated MLP of plain projections; anything else as it is."""
+    """A gated MLP of plain projections, or experts; anything else as it is."""
     activation = getattr(mlp, "act_fn", getattr(mlp, "activation_fn", None))
     try:
         gate_up, down = gate_up_of(mlp), plain_linear(part_of(mlp, "down_proj"))
         for module in gate_up:
             plain_linear(module)
     except Unusual:
-        return mlp
+        return experts_of(mlp) or mlp
     if activation is None:
         activation = nn.functional.silu  # `plain.py` calls the function
     x = _tried(64, down.weight)
     for name in (SILU, GELU_TANH):
-        if torch.equal(activation(x), activated(x, name)):
-            return Gated(laid_together(gate_up), matrix_of(down), name)
+        found = Activation(name)
+        both = torch.cat([x, torch.ones_like(x)], dim=-1)
+        if torch.equal(activation(x), gated_product.definition(both, found)):
+            return Gated(laid_together(gate_up), matrix_of(down), found)
     return mlp
 
 

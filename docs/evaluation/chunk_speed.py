@@ -12,6 +12,7 @@ they are.
 """
 
 import argparse
+import gc
 import json
 import os
 import time
@@ -37,6 +38,8 @@ PARTS = {  # what can be switched off: the kernels' modules
     "gate": ("gated_product",),
     "rotation": ("rotated_chunk",),
     "eviction": ("kept_rows",),
+    "merging": ("merged_attention",),
+    "experts": ("expert_sum",),
     "bands": ("band_attention",),
 }
 EVERYTHING = tuple(name for part in PARTS.values() for name in part)
@@ -110,6 +113,11 @@ def operations(T: int = 8192, E: int = 4096) -> dict[str, Callable[[], object]]:
     mass = torch.rand(8, 2 * T).pow(8)
     q, k, v = qkv[:32], qkv[32:40], qkv[40:]
     index = door.heaviest_tokens(mass, T)
+    beside, lse = half(T, 32, 128).transpose(0, 1), torch.randn(32, T)
+    experts = torch.randint(32, (4 * T,))
+    biases = door.Biases(half(32, 2 * 2880), experts.sort().values)
+    clamped = half(4 * T, 2 * 2880), door.Activation(door.CLAMPED, 1.702, 7.0), biases
+    summed = half(4 * T, 2880), torch.randperm(4 * T).view(T, 4), half(T, 4)
     found = {
         "sum and norm": lambda: door.residual_norm(x, added, before=norm),
         "norm": lambda: door.residual_norm(x, before=norm),
@@ -117,7 +125,10 @@ def operations(T: int = 8192, E: int = 4096) -> dict[str, Callable[[], object]]:
             q.transpose(0, 1), before=door.Scaled(weight[:128], 1e-5)
         ),
         "gate": lambda: door.gated_product(wide),
-        "gate of Gemma": lambda: door.gated_product(wide, door.GELU_TANH),
+        "gate of Gemma": lambda: door.gated_product(wide, door.Activation(door.GELU_TANH)),
+        "gate of GPT-OSS": lambda: door.gated_product(*clamped),
+        "experts' sum": lambda: door.expert_sum(*summed),
+        "merging": lambda: door.merged_attention(beside, lse, beside, lse[:32]),
         "rotation": lambda: door.rotated_chunk(q, k, cached, cos, sin),
         "rows": lambda: door.kept_rows(cached, cached, k, v, index),
         "heaviest": lambda: door.heaviest_tokens(mass[:, 256:-256], T - 512),
@@ -203,9 +214,10 @@ def chunk(run: Run, shape: str, size: int, each: bool) -> None:
             peak_gib=torch.cuda.max_memory_allocated() / 2**30,
             fused=engine.decoder.chunk_pass() is not None,
         )  # fmt: skip
-    if each:
+    if run.left() > 20:
         profile(run, engine, shape, size)
-    del engine
+    del engine, method
+    gc.collect()
     empty_cache("cuda")
 
 
@@ -231,7 +243,7 @@ def profile(run: Run, engine, shape: str, size: int) -> None:
 def documents(run: Run, size: int, tokens: list[int], before: bool) -> None:
     """Whole documents, with the state written."""
     with without(*(EVERYTHING if before else ()), own=before):
-        report = ingest(Wanted(device="cuda"), tokens, [(size, size)])
+        report = ingest(Wanted(device="cuda"), tokens, [(size, size)], on_note=print)
     for one in report.readings:
         run.tell(
             stage="documents", before=before, size=size, tokens=one.tokens, seconds=one.seconds,

@@ -1,5 +1,7 @@
 """A chunk in few operations is what the model's own layers make of it, or they are used."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -13,7 +15,8 @@ from longctx.core.model import adapter, chunk_parts, chunk_pass, running
 from longctx.core.model.adapter import Decoder, EarlyExit
 from longctx.core.model.chunk_parts import Gated, chunk_parts_of
 from longctx.core.model.chunk_pass import agrees
-from longctx.kernels.door import FORMS
+from longctx.core.model.experts import Experts
+from longctx.kernels.door import CLAMPED, FORMS, GELU_TANH, SILU, Activation
 
 IDS = torch.randint(0, 61, (80,), generator=torch.Generator().manual_seed(7))
 # Layers whose norms subtract the mean, or in which attention and MLP have the same input.
@@ -38,8 +41,9 @@ def test_every_row_of_these_parts_is_read_so(architecture, make_model):
     assert (found is None) == (family(architecture) in OTHERS)
     if found is None:
         return
-    gated = [isinstance(layer.inner, Gated) for layer in found._parts.layers]
-    assert all(gated) == (family(architecture) not in EXPERTS)
+    kinds = {type(layer.inner) for layer in found._parts.layers}
+    dense = {Gated} if family(architecture) == "qwen2_moe" else set()
+    assert kinds == dense | ({Experts} if family(architecture) in EXPERTS else {Gated})
     with torch.inference_mode():
         ours, own = both(decoder, IDS, lambda: Prompt(len(IDS)))
         assert (ours - own).abs().max() < 1e-5 * own.abs().max()
@@ -156,7 +160,7 @@ MUTATIONS = {
     "eps": lambda p: {"mlp": replace(p.mlp, before=p.mlp.before._replace(eps=1e-2))},
     "q norm": lambda p: {"q_norm": None},
     "k norm": lambda p: {"k_norm": p.k_norm._replace(weight=p.k_norm.weight + 0.1)},
-    "activation": lambda p: {"inner": replace(p.inner, activation="silu")},
+    "activation": lambda p: {"inner": replace(p.inner, activation=Activation(SILU))},
     "gate for up": lambda p: {
         "inner": replace(
             p.inner, gate_up=p.inner.gate_up._replace(weight=p.inner.gate_up.weight.roll(48, 0))
@@ -201,6 +205,49 @@ def test_another_activation_is_the_models(make_model, act):
     with torch.inference_mode():
         ours, own = both(decoder, IDS, lambda: Prompt(80))
     assert (ours - own).abs().max() < 1e-5 * own.abs().max()
+
+
+# --- experts ---
+
+
+@pytest.mark.parametrize("name", ["mixtral-window", "gpt_oss", "qwen2_moe", "qwen3_moe"])
+def test_experts_are_the_models_own(make_model, name):
+    """The same states to the same experts, some of which get no token."""
+    model = make_model(name)
+    parts = chunk_parts_of(model.base_model)
+    mlp, part = model.model.layers[0].mlp, parts.layers[0].inner
+    assert part.block is mlp
+    assert part.activation.name == (CLAMPED if name == "gpt_oss" else SILU)
+    states = torch.randn(1, 3, 32, generator=torch.Generator().manual_seed(3)) * 3
+    with torch.inference_mode():
+        ours, own = part(states), mlp(states)
+    for one, other in zip(ours, own, strict=True):
+        assert (one - other).abs().max() < 1e-5
+    assert "forward" not in vars(mlp.experts)
+
+
+def test_experts_with_an_unknown_gate_are_the_modules(make_model):
+    decoder = Decoder(make_model("qwen3_moe", hidden_act="relu"))
+    inner = decoder.chunk_pass()._parts.layers[0].inner
+    assert inner is decoder._base.layers[0].mlp
+    wrong = Activation(GELU_TANH)
+    decoder = Decoder(make_model("qwen3_moe"))
+    ours = decoder.chunk_pass()
+    part = ours._parts.layers[0]
+    ours._parts = changed(ours._parts, inner=replace(part.inner, activation=wrong))
+    assert not agrees(ours, decoder)
+
+
+def test_a_decoder_is_let_go_with_its_last_use(make_model):
+    decoder = Decoder(make_model("llama-default"))
+    assert decoder.chunk_pass() is not None
+    gone = weakref.ref(decoder)
+    gc.disable()
+    try:
+        del decoder
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 # --- weights ---

@@ -25,7 +25,7 @@ def refusal(x: Tensor, activation: Activation = PLAIN, biases: Biases | None = N
         return f"it knows no {activation.name}"
     if x.ndim != 2 or x.shape[1] % 2 or not x.numel() or x.stride(1) != 1:
         return f"it takes no halves of {tuple(x.shape)}, or rows are not contiguous"
-    if biases is not None and not (biases.rows.is_contiguous() and biases.index.is_contiguous()):
+    if biases is not None and not (biases.rows.is_contiguous() and biases.which.is_contiguous()):
         return "biases are not contiguous"
     if x.device.type == "cpu" and x.dtype == torch.bfloat16:
         return "Triton's interpreter rounds to no bfloat16"

@@ -27,10 +27,10 @@ class Activation(NamedTuple):
 
 
 class Biases(NamedTuple):
-    """What is added to each row: row `index[r]` (S,) of `rows` (X, 2 I)."""
+    """What is added to each row: of `rows` (X, 2 I) the one whose number `which` (S,) says."""
 
     rows: Tensor
-    index: Tensor
+    which: Tensor
 
 
 PLAIN = Activation()
@@ -51,7 +51,7 @@ def gated_product(
         (S, I); every step is rounded to the dtype of x.
     """
     if biases is not None:
-        x = x + biases.rows[biases.index]
+        x = x + biases.rows[biases.which]
     if activation.name != CLAMPED:
         gate, up = x.chunk(2, dim=-1)
         if activation.name == SILU:

@@ -64,7 +64,7 @@ def _computed_by(module: Module, function: Any) -> Iterator[None]:
 def experts_of(mlp: Module) -> Experts | None:
     """The experts of an MLP, if they can be computed here; None if not."""
     module = getattr(mlp, "experts", None)
-    weights = [getattr(module, name, None) for name in ("gate_up_proj", "down_proj")]
+    weights: list[Any] = [getattr(module, name, None) for name in ("gate_up_proj", "down_proj")]
     if not isinstance(module, nn.Module) or not all(
         isinstance(weight, Tensor) and weight.ndim == 3 for weight in weights
     ):
@@ -135,5 +135,5 @@ def _product(rows: Tensor, weights: Tensor, ends: Tensor, module: Module) -> Ten
         spans = pairwise(starts)
         parts = [rows[a:b] @ weight for (a, b), weight in zip(spans, weights, strict=True)]
         return torch.cat(parts)
-    grouped = getattr(nn.functional, "grouped_mm", None) or torch._grouped_mm
+    grouped: Any = getattr(nn.functional, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
     return grouped(rows, weights, offs=ends)

@@ -303,10 +303,11 @@ def test_reform_reads_and_scores_alike_with_kernels(device, make_model, monkeypa
         assert steps <= (0 if device == "cpu" else 1)
     assert torch.allclose(scores.raw, kernel_scores.raw, atol=1e-6 if device == "cpu" else 1e-2)
     assert torch.equal(kernel_scores.pooled.cpu(), pooled(kernel_scores.raw.cpu()))
-    assert {line.split(" (")[0] for line in log() if "Triton" in line} == {
-        "attention_mass: the Triton kernel",
-        "similarity_max: the Triton kernel",
-    }
+    ran = {line.split(":")[0] for line in log() if "the Triton kernel" in line}
+    reads = {"rotated_chunk", "merged_attention", "attention_mass", "kept_rows"}
+    more = {"residual_norm", "gated_product"} if device == "cuda" else set()
+    assert ran >= reads | {"similarity_max"}
+    assert ran <= reads | {"similarity_max"} | more
 
 
 def pooled(raw):

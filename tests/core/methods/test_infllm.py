@@ -25,7 +25,7 @@ from longctx.core.kv.streaming_window import Both, attention_lse
 from longctx.core.methods import infllm
 from longctx.core.methods.infllm import Method, Options
 from longctx.core.model.adapter import Decoder
-from longctx.core.model.attention import merged
+from longctx.kernels.merged_attention_ref import merged_attention as merged
 
 SIZES = {"first": 5, "local": 16, "block": 4, "chunk": 8, "retrieved": 3, "cached": 5, "gather": 40}
 OPTIONS = Options(**SIZES, vectors=2, run=0, in_order=False)  # as in the paper

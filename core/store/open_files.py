@@ -8,12 +8,15 @@ import io
 import os
 import threading
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import pairwise
 
 from longctx.core.store.confined import Confined
 
 MOST = 64  # files; a process may have some hundreds
+THREADS = 8  # that read one large span
 
 
 class OpenFile:
@@ -43,11 +46,35 @@ class OpenFile:
             OSError: they cannot be read.
         """
         done = 0
+        if hasattr(os, "preadv"):  # it moves no position, so threads can read at once
+            while part := os.preadv(self._file.fileno(), [data[done:]], start + done):
+                done += part
+            return done
         with self._turn:
             self._file.seek(start)
             while part := self._file.readinto(data[done:]):  # one call reads 2 GiB at most
                 done += part
         return done
+
+
+def each_part(start: int, end: int, size: int, work: Callable[[int, int], None]) -> None:
+    """Calls `work` with the begin and end of each part of [start, end), on several threads.
+
+    Args:
+        start, end: a span of bytes; parts are cut at multiples of `size`.
+        size: of a part; up to two are done in this thread.
+        work: what is done with one; the error of the earliest part that fails is raised.
+    """
+    cuts = [start, *range((start // size + 1) * size, end, size), end]
+    parts = [*pairwise(cuts)]
+    threads = min(THREADS, len(parts) // 2, os.cpu_count() or 1)
+    if threads < 2:
+        for part in parts:
+            work(*part)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="read-part") as pool:
+        for done in [pool.submit(work, *part) for part in parts]:
+            done.result()
 
 
 @lru_cache(MOST)

@@ -18,7 +18,7 @@ from xxhash import xxh3_128_hexdigest
 from longctx.core.common.errors import StateMismatch
 from longctx.core.store import shards
 from longctx.core.store.confined import Confined
-from longctx.core.store.open_files import opened
+from longctx.core.store.open_files import OpenFile, each_part, opened
 from longctx.core.store.shards import AGAIN, DTYPES, Shard
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _DIMENSIONS = 16  # most dimensions of a tensor
 _ELEMENTS = 1 << 60  # most elements of a tensor, counting dimensions of 0 as 1: torch's limit
 _SMALL = 1 << 16  # bytes up to which a read uses Python's own memory
 _OF_NUMPY = {"bfloat16": "int16"}  # numpy has types for all others
+PART_BLOCKS = 8  # of a large read that one thread reads and checks at a time
 _GAP = 1 << 16  # reading this many unneeded bytes is cheaper than another read
 
 
@@ -66,13 +67,23 @@ class ShardFile:
         if new:  # whole blocks that are not verified yet
             low = min(low, new[0] * shards.BLOCK)
             high = max(high, min((new[-1] + 1) * shards.BLOCK, self.shard.size))
-        data = self._read(low, high - low)
-        for block in new:
-            begin = block * shards.BLOCK - low
-            if xxh3_128_hexdigest(data[begin : begin + shards.BLOCK]) != self.shard.blocks[block]:
-                raise self._damaged(f"block {block} does not have the recorded checksum")
-            self._verified.add(block)
+        data = _room(high - low)
+        file, unverified = self._opened(), frozenset(new)
+
+        def fill(begin: int, end: int) -> None:
+            part = data[begin - low : end - low]
+            self._fill(file, begin, part)
+            for block in range(-(-begin // shards.BLOCK), -(-end // shards.BLOCK)):
+                if block in unverified:
+                    self._verify(block, part[block * shards.BLOCK - begin :][: shards.BLOCK])
+
+        each_part(low, high, PART_BLOCKS * shards.BLOCK, fill)
         return data[start - low : start - low + size]
+
+    def _verify(self, block: int, data: memoryview) -> None:
+        if xxh3_128_hexdigest(data) != self.shard.blocks[block]:
+            raise self._damaged(f"block {block} does not have the recorded checksum")
+        self._verified.add(block)
 
     @property
     def checked_bytes(self) -> int:
@@ -82,21 +93,32 @@ class ShardFile:
 
     def _read(self, start: int, size: int) -> memoryview:
         data = _room(size)
+        self._fill(self._opened(), start, data)
+        return data
+
+    def _opened(self) -> OpenFile:
+        """The file, if it is still the one whose size was checked."""
         try:
             file = opened(self.path, self._stamp)
-            if _stamp(file.status()) != self._stamp:
-                raise StateMismatch(
-                    f"'{self.path}' is not the file that was opened",
-                    "the document was replaced meanwhile",
-                    "Run the command again",
-                    self.path.parent.name,
-                )
+            found = _stamp(file.status())
+        except OSError as exc:
+            raise self._unreadable(exc) from exc
+        if found != self._stamp:
+            raise StateMismatch(
+                f"'{self.path}' is not the file that was opened",
+                "the document was replaced meanwhile",
+                "Run the command again",
+                self.path.parent.name,
+            )
+        return file
+
+    def _fill(self, file: OpenFile, start: int, data: memoryview) -> None:
+        try:
             found = file.read_into(start, data)
         except OSError as exc:
             raise self._unreadable(exc) from exc
-        if found != size:
+        if found != len(data):
             raise self._damaged(f"it ends at byte {start + found:,}")
-        return data
 
     def _unreadable(self, exc: OSError) -> StateMismatch:
         return StateMismatch(

@@ -7,7 +7,7 @@ Every result is a line of JSON, written when it is known. A stage that would beg
 is left out, and said so. `chunk` reads chunks over full caches, by REFORM with random weights, once
 with everything, once without each part, and once as it was before all of them: the model's own
 layers, and every operation by its definition. `documents` reads whole documents as `longctx bench
-ingest` does. Attention with windows, caps and sinks is measured beside its definition, products as
+ingest` does, `ask` is `longctx bench ask`. Attention with windows, caps and sinks is measured beside its definition, products as
 they are.
 """
 
@@ -250,13 +250,29 @@ def documents(run: Run, size: int, tokens: list[int], before: bool) -> None:
             tokens_per_s=one.tokens_per_s, over_floor=one.over_floor, floor_s=one.floor.seconds,
             peak_gib=(one.peak_memory or 0) / 2**30, processor=report.machine.processor,
         )  # fmt: skip
+    gc.collect()
+    empty_cache("cuda")
+
+
+def asking(run: Run) -> None:
+    """Questions to a document of a million tokens."""
+    from longctx.core.measure.bench.answering import ask
+
+    report = ask(Wanted(device="cuda"), [1048576], [(SIZES["8k"], SIZES["8k"])], gather=8192)
+    for one in report.answers:
+        run.tell(
+            stage="ask", cache=one.cache, by=one.gathered_by, open_s=one.open_s,
+            gather_s=one.gather_s, first_token_s=one.first_token_s,
+            decode_tokens_per_s=one.decode_tokens_per_s,
+        )  # fmt: skip
+    gc.collect()
     empty_cache("cuda")
 
 
 def main() -> None:
     """Runs the stages in order."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--stages", default="kernels,chunk,documents,others,before,long")
+    parser.add_argument("--stages", default="kernels,documents,chunk,ask,others,long,before")
     parser.add_argument("--limit", type=float, default=500, help="seconds")
     parser.add_argument("--out", default=None, help="file for the lines")
     given = parser.parse_args()
@@ -265,6 +281,7 @@ def main() -> None:
         "kernels": (40, lambda: kernels(run)),
         "chunk": (60, lambda: chunk(run, "llama-3.1-8b", SIZES["8k"], True)),
         "documents": (75, lambda: documents(run, SIZES["8k"], [131072, 1048576], False)),
+        "ask": (60, lambda: asking(run)),
         "others": (60, lambda: [chunk(run, one, SIZES["8k"], False) for one in OTHERS] and None),
         "before": (80, lambda: documents(run, SIZES["8k"], [131072, 1048576], True)),
         "long": (100, lambda: documents(run, SIZES["32k"], [131072, 1048576], False)),

@@ -7,8 +7,7 @@ Every result is a line of JSON, written when it is known. A stage that would beg
 is left out, and said so. `chunk` reads chunks over full caches, by REFORM with random weights, once
 with everything, once without each part, and once as it was before all of them: the model's own
 layers, and every operation by its definition. `documents` reads whole documents as `longctx bench
-ingest` does, `ask` is `longctx bench ask`. Attention with windows, caps and sinks is measured beside its definition, products as
-they are.
+ingest` does, `ask` is `longctx bench ask`.
 """
 
 import argparse

@@ -78,7 +78,8 @@ class RowForm:
     def code(self, x: Tensor) -> Coded:
         """Rows (n, G, D) as they are stored."""
         if self.stored != torch.int8:
-            return Coded(x.to(self.stored))
+            # A part of a product with more in it would keep all of that in memory.
+            return Coded(x.to(self.stored).contiguous())
         wide = torch.promote_types(x.dtype, torch.float32)
         return Coded(*quantize(x.to(wide)))
 

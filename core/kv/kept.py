@@ -131,7 +131,7 @@ class KeptLayers(ABC, Generic[L]):
         if layer.index in self._tails:
             k, v = (torch.cat(x, dim=1) for x in zip(self._tails[layer.index], (k, v), strict=True))
         n = layer.within(k.shape[1])
-        self._tails[layer.index] = k[:, -n:], v[:, -n:]
+        self._tails[layer.index] = k[:, -n:].clone(), v[:, -n:].clone()
         return k, v
 
     def _count(self, layer: Layer, k: Tensor) -> None:

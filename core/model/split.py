@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from longctx.core.common.errors import LongctxError
 from longctx.core.common.units import show_bytes
-from longctx.core.model.adapter import Attends, Decoder, EarlyExit, Layer, attending, position_free
+from longctx.core.model.adapter import Attends, Decoder, EarlyExit, Layer
 from longctx.core.model.architectures import Module
 from longctx.core.model.rope import Rope
+from longctx.core.model.running import attending, position_free
 
 
 def even_split(layers: int, devices: int, most: Sequence[int] | None = None) -> list[int]:

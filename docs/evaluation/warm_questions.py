@@ -38,7 +38,8 @@ KEYS = 20
 SIZES = {"k": 1_000, "m": 1_000_000}
 READER = "tiny"
 SYSTEM = "Answer the question from the document, in a few words."
-ROOM = 256  # tokens of llama's window beside the document
+WINDOW = 8192  # tokens that the model was trained on
+ROOM = 256  # of these for the question and the answer
 
 
 @dataclass(frozen=True)
@@ -126,16 +127,11 @@ def of_llama(text: Text, questions: int, most: int, cores: int) -> None:
     from llama_cpp import Llama
 
     weights = str(small.require_base().path)
-    window = Llama(weights, vocab_only=True, verbose=False)
+    llama = Llama(weights, n_ctx=WINDOW, n_threads=cores, n_threads_batch=cores, verbose=False)
     before = f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n{text.text}\n"
-    prompt = window.tokenize(before.encode(), add_bos=False, special=True)
-    llama = Llama(
-        weights,
-        n_ctx=len(prompt) + ROOM,
-        n_threads=cores,
-        n_threads_batch=cores,
-        verbose=False,
-    )
+    prompt = llama.tokenize(before.encode(), add_bos=False, special=True)
+    if len(prompt) + ROOM > WINDOW:
+        raise SystemExit(f"{len(prompt):,} tokens do not fit its window of {WINDOW:,}")
     spent, _ = seconds(lambda: llama.eval(prompt))
     print(f"  read in {spent:.1f} s: {len(prompt):,} of its tokens", flush=True)
     state = llama.save_state()

@@ -86,7 +86,7 @@ class Llama:
             normal = self._norm(states, f"{_layer(index)}post_attention_layernorm")
             gate = self._linear(normal, f"{_layer(index)}mlp.gate_proj")
             up = self._linear(normal, f"{_layer(index)}mlp.up_proj")
-            inner = gate / (1 + np.exp(-gate)) * up
+            inner = gate / (np.float32(1) + np.exp(-gate)) * up
             states = states + self._linear(inner, f"{_layer(index)}mlp.down_proj")
 
     def rotate(self, x: Floats, first: int) -> Floats:

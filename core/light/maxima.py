@@ -64,7 +64,7 @@ def maxima(question: Rows, pieces: Iterable[Rows], units: Units) -> Maxima:
     first = 0
     for piece in pieces:
         for start in range(0, len(piece.vectors), BLOCK):
-            rows = Rows(*(part[start : start + BLOCK] for part in piece))
+            rows = piece.chosen(slice(start, start + BLOCK))
             low = int(np.searchsorted(ends, first, side="right"))
             inside = np.maximum(units.tokens[low:] - first, 0)
             inside = inside[: int(np.searchsorted(inside, len(rows.vectors)))]

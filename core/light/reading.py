@@ -23,6 +23,10 @@ class Rows(NamedTuple):
     vectors: NDArray[np.int8]
     scales: NDArray[np.float16]
 
+    def chosen(self, which: "slice | NDArray[np.bool_]") -> "Rows":
+        """Some of them."""
+        return Rows(self.vectors[which], self.scales[which])
+
 
 @dataclass(frozen=True)
 class Options:
@@ -74,8 +78,9 @@ class Reading:
             self._read(tokens[start : start + chunk], evicts=len(tokens) - start >= chunk)
             for start in range(0, len(tokens), chunk)
         ]
-        joined = Rows(*map(np.concatenate, zip(*parts, strict=True)))
-        return Rows(joined.vectors[len(prefix) :], joined.scales[len(prefix) :])
+        vectors = np.concatenate([part.vectors for part in parts])
+        joined = Rows(vectors, np.concatenate([part.scales for part in parts]))
+        return joined.chosen(slice(len(prefix), None))
 
     def question(self, ids: NDArray[np.int64]) -> Rows:
         """The embeddings of a question (T,); it is no longer than a chunk, and changes nothing."""

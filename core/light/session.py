@@ -134,7 +134,7 @@ class LightSession:
             with stage(_log, "read_again", f"{self.document.manifest.name}: its cache made again"):
                 made = reading.document(prefix, self._ids())
         question = reading.question(np.array(ids, np.int64))
-        asked = Rows(*(part[np.array(own)] for part in question))
+        asked = question.chosen(np.array(own))
         self._require_numbers(asked.scales)
         if self.document.manifest.is_bare and made is not None:
             pieces = iter([made])

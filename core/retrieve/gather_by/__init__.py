@@ -8,21 +8,36 @@ this loads no model libraries.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from longctx.core.common.contract import Contract
 from longctx.core.common.errors import UsageError
 from longctx.core.common.registry import Registry
 
 if TYPE_CHECKING:
-    from longctx.core.retrieve.late_interaction import Maxima
+    import numpy as np
+
     from longctx.core.retrieve.lexical import PassageIndex
     from longctx.core.retrieve.ranked import Ranked
+    from longctx.core.retrieve.unit_table import Units
 
 METHOD = "method"  # the rule of the document's own method
 USUAL = "hybrid"  # finds most: docs/benchmarks/accuracy.md, "Gather recall"
 WORDS = "bm25"  # needs no embeddings
 _registry = Registry(__name__, "gather source")
+
+
+class Maxima(Protocol):
+    """The best cosine of each question token in each unit; see `late_interaction.py`."""
+
+    @property
+    def units(self) -> "Units":
+        """Those of the documents."""
+        ...
+
+    def scores(self, width: int) -> "np.ndarray":
+        """Standardised MaxSim of each stretch of `width` units, (S,) float64."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ class GatherSource(gather_by.GatherSource):
         meaning = maxima.scores(width) if maxima else None
         windows, stretches = units.spans(width), units.spans(STRETCH)
         around = _both(
-            sought.index.window_scores(sought.words, STRETCH), maxima and maxima.scores(STRETCH)
+            sought.index.window_scores(sought.words, STRETCH),
+            maxima.scores(STRETCH) if maxima else None,
         )
         near = z_scores(_means(units.best_of(around, stretches), windows))
         return Ranked(units, windows, _both(words, meaning) + near, words, meaning)

@@ -148,7 +148,8 @@ def read(job: Job, observer: Observer = NOBODY) -> Ingested:
         Locked: another process is reading a document of this name.
         LongctxError: no room for the model or the state.
     """
-    sources, engine = open_sources(job.paths, job.rules), job.engine or prepare(job.setup)
+    sources = open_sources(job.paths, job.rules, job.passing)
+    engine = job.engine or prepare(job.setup)
     return read_sources(job, observer, engine, sources, job.called)
 
 

@@ -1,6 +1,6 @@
 """What is to be read, into which document and how; and who hears how it goes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,8 @@ class Job:
             an unfinished reading of this name is of something else.
         cadence: when to write a checkpoint.
         max_size: bytes that the library may have; None: no limit but the disk.
+        passing: by path, what files of `paths` that will not stay are called, such as those that
+            were sent to a server; their paths are not recorded.
         rules: what is read from folders and archives, and how.
         engine: the engine that `setup` gives, if already made.
         units: each source is read by itself, so that a later reading takes over what is unchanged;
@@ -42,6 +44,7 @@ class Job:
     replace: bool = False
     cadence: Cadence = field(default_factory=Cadence)
     max_size: int | None = None
+    passing: Mapping[str, str] = field(default_factory=dict)
     rules: Rules = field(default_factory=Rules)
     engine: "Engine | None" = None
     units: bool | None = None
@@ -49,7 +52,9 @@ class Job:
     @property
     def called(self) -> str:
         """The document's name; UsageError where it cannot have the one that the user gives."""
-        return called_after(self.paths[0]) if self.name is None else require_name(self.name)
+        if self.name is not None:
+            return require_name(self.name)
+        return called_after(self.passing.get(self.paths[0], self.paths[0]))
 
 
 @dataclass(frozen=True)

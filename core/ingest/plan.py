@@ -80,7 +80,8 @@ def plan(job: Job) -> Estimate:
     Raises:
         UsageError, UnreadableInput, LongctxError: as `read`.
     """
-    sources, engine = open_sources(job.paths, job.rules), job.engine or prepare(job.setup)
+    sources = open_sources(job.paths, job.rules, job.passing)
+    engine = job.engine or prepare(job.setup)
     by_source = units_for(job, engine.method_name) == BY_SOURCE
     started = time.perf_counter()
     count = _Count(engine, sources)

@@ -125,7 +125,8 @@ class SourceReading:
         """
         found = self._found()
         # A thread that waits for a stream cannot be stopped.
-        files = all(ahead.source.file or ahead.source.refused for ahead in self._waiting)
+        waiting = [ahead.source for ahead in self._waiting]
+        files = all(source.file or source.passing or source.refused for source in waiting)
         ahead = files and self._behind.beside
         with prefetched(found, AHEAD) if ahead else closing(found) as taken:
             try:

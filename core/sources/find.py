@@ -7,8 +7,10 @@ named; in a folder, by the bytes of their paths; in an archive, in its own order
 import glob
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from longctx.core.common.errors import UnreadableInput, UsageError
 from longctx.core.common.regular_files import NO_FILE, is_regular
@@ -23,24 +25,35 @@ from longctx.core.sources.rules import Rules
 from longctx.core.sources.walk import walk
 
 USUAL = Rules()
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
-def open_sources(paths: Sequence[str], rules: Rules = USUAL) -> list[Source]:
+def open_sources(
+    paths: Sequence[str], rules: Rules = USUAL, passing: Mapping[str, str] = NONE
+) -> list[Source]:
     """The sources of a command, in order; those known to be unreadable are marked as refused.
 
     Args:
         paths: files, folders, patterns; "-" is standard input.
         rules: which files in folders and archives are read, and how.
+        passing: by path, what a file that will not stay is called.
 
     Raises:
         UsageError: see `check`.
         UnreadableInput: a folder holds nothing to read.
     """
-    check(paths, rules)
-    return [source for path in paths for source in _sources(path, rules)]
+    check(paths, rules, passing)
+    sources: list[Source] = []
+    for path in paths:
+        if path in passing:
+            found = of_file(passing[path], Path(path), False, rules)
+            sources += (replace(source, passing=True) for source in found)
+        else:
+            sources += _sources(path, rules)
+    return sources
 
 
-def check(paths: Sequence[str], rules: Rules = USUAL) -> None:
+def check(paths: Sequence[str], rules: Rules = USUAL, passing: Mapping[str, str] = NONE) -> None:
     """Refuses invalid paths without opening anything.
 
     Raises:
@@ -50,25 +63,28 @@ def check(paths: Sequence[str], rules: Rules = USUAL) -> None:
     if list(paths).count("-") > 1:
         raise UsageError("cannot read '-' twice", "standard input ends once", "Name it once.")
     for path in paths:
+        if path in passing:
+            _check_one(path, rules, passing[path])
+            continue
         names = [] if path == "-" else _named(path)
         for name in names:
             # Anything else that a pattern matches is skipped.
             if names == [path] or is_regular(name):
-                _check_one(name, rules)
+                _check_one(name, rules, name)
 
 
-def _check_one(path: str, rules: Rules) -> None:
+def _check_one(path: str, rules: Rules, called: str) -> None:
     if os.path.isdir(path):
         return
     mode = os.stat(path).st_mode
     if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not path.startswith(("/dev/fd", "/dev/std"))):
-        raise UsageError(f"cannot read '{path}'", "it is a device", "Name a file.")
-    stem, how = layers(path)
+        raise UsageError(f"cannot read '{called}'", "it is a device", "Name a file.")
+    stem, how = layers(called)
     form = "" if rules.raw or kind_of(stem) else formats.of(stem)
     needed = [*map(needs, how), formats.load(form).needs if form else ""]
     for library in filter(is_missing, needed):
         raise UsageError(
-            f"cannot read '{path}'",
+            f"cannot read '{called}'",
             f"that needs {library}, which is not installed",
             "Run: pip install 'longctx[documents]'.",
         )

@@ -95,6 +95,7 @@ class Source:
         found: it was found in a folder or archive, not named by the user.
         header: text that the model sees before it; not part of the source.
         part: its path inside the file, for a member of an archive; empty if it is the whole file.
+        passing: the file will not stay, as one that was sent: its path is not recorded.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Source:
     found: bool = False
     header: str = ""
     part: str = ""
+    passing: bool = False
     size: int = field(default=0, init=False)
     sha256: str = field(default="", init=False)
     undecodable: int = field(default=0, init=False)
@@ -130,7 +132,9 @@ class Source:
 
     @cached_property
     def file(self) -> str | None:
-        """The path under which it is recorded; None if it can be read only once."""
+        """The path under which it is recorded; None if it can be read only once, or will not stay."""
+        if self.passing:
+            return None
         return str(self.path.resolve()) if self.path and self.path.is_file() else None
 
     @property

@@ -132,7 +132,7 @@ class Source:
 
     @cached_property
     def file(self) -> str | None:
-        """The path under which it is recorded; None if it can be read only once, or will not stay."""
+        """The path under which it is recorded; None if it is read only once or does not stay."""
         if self.passing:
             return None
         return str(self.path.resolve()) if self.path and self.path.is_file() else None

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from longctx.core.light.session import LightSession
     from longctx.core.profile.sampling import Sampling
     from longctx.core.report.answers import Shown
+    from longctx.core.report.strip import Strip
 
 
 class Wishes(TypedDict, total=False):
@@ -288,6 +289,52 @@ class Askable(ABC):
                     return search.by_model(light, gather_by)
             session = self._session(named, gather_by, finding=True)
             return session.without_damaged(lambda: search.by_model(session, gather_by))
+
+    def strip(
+        self,
+        query: str = "",
+        bins: int = 200,
+        *,
+        gather_by: str | None = None,
+        model: Model | str | None = None,
+    ) -> "Strip":
+        """Where in the text the scores of a query lie, from 0 to 1.
+
+        Args:
+            query: what to look for; empty: only the sources with their bytes, without bins.
+            bins: equal parts of the text, of which each shows its best score; at most 2,000.
+            gather_by, model: as of `ask`.
+
+        Raises:
+            UsageError: an argument is wrong.
+            LongctxError: as `ask`.
+        """
+        from longctx.core.report.strip import outline, strip
+        from longctx.core.retrieve.lexical import PassageIndex
+        from longctx.core.retrieve.ranked import by_words
+
+        def of_words() -> "Strip":
+            index = PassageIndex(*opened.documents)
+            return strip(by_words(index, query), opened.documents, bins)
+
+        def of_model() -> "Strip":
+            looked = session.look(query, gather_by)
+            return strip(looked.ranked, looked.documents, bins)
+
+        if gather_by is not None:
+            check(gather_by)
+        named = self._model(model)
+        if not query.strip():
+            with self._lock:
+                return outline(self._for_words().documents)
+        require_text(query)
+        if self._by_words_alone(named, gather_by, query):
+            with self._lock:
+                opened = self._for_words()
+                return opened.without_damaged(of_words)
+        with running(named).turn():
+            session = self._session(named, gather_by, finding=True)
+            return session.without_damaged(of_model)
 
     def _by_words_alone(self, model: Model, gather_by: str | None, query: str) -> bool:
         """Whether no model is needed: ranking is by words alone, or there is none."""

@@ -1,6 +1,6 @@
 """`longctx.Document`: what was read under one name, to be asked, searched and shown."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,11 @@ from longctx.core.store.facts import Facts
 
 if TYPE_CHECKING:
     from longctx.core.ingest.ingest import Ingested
+    from longctx.core.passages.excerpt import Excerpt
     from longctx.core.store.document import Document as Stored
     from longctx.core.store.manifest import Manifest
+
+SIDE = 4000  # bytes of an excerpt on each side of its place
 
 
 class Document(Askable):
@@ -175,6 +178,40 @@ class Document(Askable):
             text = self.text(start, end, source)
         lines = text.removesuffix("\n").split("\n")
         return [(number, line.removesuffix("\r")) for number, line in enumerate(lines, first)]
+
+    def excerpt(
+        self,
+        source: int = 0,
+        place: tuple[int, int] = (0, 0),
+        *,
+        line: int | None = None,
+        before: int = SIDE,
+        after: int = SIDE,
+        marks: Sequence[tuple[int, int]] = (),
+        within: Sequence[tuple[int, tuple[int, int]]] = (),
+    ) -> "Excerpt":
+        """Whole lines of a source at a place and around it, for reading on and back from there.
+
+        Args:
+            source: the index of the source.
+            place: bytes [start, end) of it; cut to what there is, and to 64 KiB.
+            line: a line in place of that.
+            before, after: bytes on each side, at most 64 KiB.
+            marks: bytes [start, end) of the source to mark.
+            within: the same, as characters [start, end) of the text that begins at a byte.
+
+        Raises:
+            UsageError: it has no such source.
+            LongctxError: as `ask`.
+        """
+        from longctx.core.passages.excerpt import excerpt
+
+        with self._lock:
+            stored = self._stored(source)
+            if line is not None:
+                first, behind = (_start_of(stored, source, number) for number in (line, line + 1))
+                place = first, behind
+            return excerpt(stored, source, place, before, after, marks, within)
 
     def _stored(self, source: int) -> "Stored":
         """The open document; under the lock."""

@@ -1,7 +1,7 @@
 """Reading files into a library: what can be chosen, and the work itself."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -43,6 +43,7 @@ class Reading(TypedDict, total=False):
         max_parser_time: a time such as "90s", or a number of seconds.
         checkpoint: how often to save: a number of tokens ("64k") or a time ("90s").
         shared: a library that is made now has the usual rights, and is not its owner's alone.
+        passing: by path, what files that will not stay are called; their paths are not recorded.
     """
 
     model: Model | str | None
@@ -62,6 +63,7 @@ class Reading(TypedDict, total=False):
     max_size: str | int | None
     checkpoint: str | int | None
     shared: bool
+    passing: Mapping[str, str]
 
 
 MODEL = ("profile", "method", "device", "dtype", "threads")  # also of `Model`
@@ -204,6 +206,7 @@ class Work:
             max_size=_number(most, parse_bytes),
             rules=rules(self.how),
             units=units,
+            passing=self.how.get("passing", {}),
         )
 
     def _checked(self, paths: Paths) -> list[str]:
@@ -213,7 +216,7 @@ class Work:
         files = [fspath(path) for path in paths]
         if not files:
             raise UsageError("nothing to read", "no file is named", "Name files or folders.")
-        check(files, rules(self.how))
+        check(files, rules(self.how), self.how.get("passing", {}))
         return files
 
     @contextmanager

@@ -292,7 +292,9 @@ class _Ahead:
 
     @property
     def mtime_ns(self) -> int | None:
-        """The file's last modification before it was opened; None for a stream."""
+        """The file's last modification before it was opened; None for what does not stay."""
+        if self.source.passing:
+            return None
         return self._opened.st_mtime_ns if self._opened else self.source.mtime_ns
 
     def go_on(self, document: Document) -> None:

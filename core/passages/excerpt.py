@@ -44,15 +44,28 @@ class Excerpt:
     """Neighbouring lines of a source.
 
     Attributes:
-        source: its index.
-        start, end: bytes of the source. An excerpt that begins at `end` goes on with the text.
+        source, name: of the source, its index and its name.
+        size: bytes of the source.
+        start, end: its own bytes of the source. One that begins at `end` goes on with the text.
         lines: in order; none where there are no bytes.
     """
 
     source: int
+    name: str
+    size: int
     start: int
     end: int
     lines: tuple[Line, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object of an excerpt; `first` and `last` are the numbers of its lines."""
+        lines = [line.as_dict() for line in self.lines]
+        ends = (lines[0]["line"], lines[-1]["line"]) if lines else (0, 0)
+        return {
+            **{"source": self.source, "name": self.name, "size": self.size},
+            **{"start": self.start, "end": self.end, "first": ends[0], "last": ends[1]},
+            "lines": lines,
+        }
 
 
 def excerpt(
@@ -78,7 +91,8 @@ def excerpt(
     Raises:
         StateMismatch: the text is damaged.
     """
-    size = document.manifest.sources[source].size
+    info = document.manifest.sources[source]
+    size = info.size
     start = min(max(0, place[0]), size)
     end = min(max(start, place[1]), size, start + MOST)
     before, after = min(max(0, before), MOST), min(max(0, after), MOST)
@@ -91,7 +105,7 @@ def excerpt(
             begin = snippet.since(byte)
             spans.append((begin + first, begin + last))
     lines = tuple(_lines(document, source, snippet, low, high, spans))
-    return Excerpt(source, snippet.byte(low), snippet.byte(high), lines)
+    return Excerpt(source, info.name, size, snippet.byte(low), snippet.byte(high), lines)
 
 
 def _cut(snippet: Snippet, size: int, place: Span, before: int, after: int) -> Span:

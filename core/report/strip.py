@@ -50,6 +50,7 @@ class Strip:
     Attributes:
         bins: from the first byte to the last, each of the same length but for rounding; 1 is the
             best window, 0 one no better than the middle one. None: no window there could be chosen.
+            Empty where nothing was looked for.
         parts: the sources, in order; empty ones too.
         total: bytes of all of them.
     """
@@ -62,6 +63,12 @@ class Strip:
         """The JSON object of the strip."""
         sources = [part.as_dict() for part in self.parts]
         return {"bins": [*self.bins], "sources": sources, "total": self.total}
+
+
+def outline(documents: Sequence[Document]) -> Strip:
+    """What a strip is over, without scores: no bins."""
+    parts = _parts(documents)
+    return Strip((), parts, parts[-1].end if parts else 0)
 
 
 def strip(ranked: Ranked, documents: Sequence[Document], bins: int = BINS) -> Strip:
@@ -78,10 +85,10 @@ def strip(ranked: Ranked, documents: Sequence[Document], bins: int = BINS) -> St
     """
     if not 1 <= bins <= MOST_BINS:
         raise UsageError(f"a strip has 1 to {MOST_BINS:,} bins, not {bins:,}")
-    parts = _parts(documents)
-    total = parts[-1].end if parts else 0
+    bare = outline(documents)
+    parts, total = bare.parts, bare.total
     if total == 0:
-        return Strip((), parts, 0)
+        return bare
     count = min(bins, total)
     start, end = _bytes(placed(documents, ranked.units), documents, parts)
     scores = ranked.units.best_of(_relative(ranked), ranked.windows)

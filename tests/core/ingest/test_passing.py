@@ -40,7 +40,8 @@ def test_it_is_called_after_what_was_sent(sent, tmp_path, setup_random):
     folder = tmp_path / "library" / "documents" / folder_of("my letters")
     manifest = (folder / "manifest.json").read_bytes()
     assert b"upload" not in manifest
-    assert json.loads(manifest)["sources"][0]["path"] is None
+    (source,) = json.loads(manifest)["sources"]
+    assert (source["path"], source["mtime_ns"]) == (None, None)
 
 
 def test_the_state_is_that_of_the_file_itself(sent, tmp_path, setup_random):

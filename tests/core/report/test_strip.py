@@ -7,7 +7,7 @@ import pytest
 from word_documents import write_texts
 
 from longctx.core.common.errors import UsageError
-from longctx.core.report.strip import strip
+from longctx.core.report.strip import outline, strip
 from longctx.core.retrieve import unit_table
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.ranked import Ranked, by_words
@@ -111,6 +111,7 @@ def test_sources_are_told_with_their_bytes(library):
     found = strip(ranked, [first, second]).as_dict()
     total = sum(source.size for d in (first, second) for source in d.manifest.sources)
     assert found["total"] == total == len(found["bins"])  # never more bins than bytes
+    assert outline([first, second]).as_dict() == {**found, "bins": []}
     names = [(part["document"], part["source"], part["name"]) for part in found["sources"]]
     expected = [
         (d.manifest.name, number, source.name)

@@ -45,6 +45,9 @@ def test_an_installed_wheel_answers_a_question(tmp_path):
     assert place.startswith(str(site))
     (entries,) = site.glob("longctx-*.dist-info/entry_points.txt")
     assert "[llm]\nlongctx = longctx.cli.llm_plugin\n" in entries.read_text()
+    page = site / "longctx" / "cli" / "serve" / "page"
+    files = {file.name for file in (ROOT / "cli" / "serve" / "page").iterdir()}
+    assert {file.name for file in page.iterdir()} == files > {"index.html", "style.css", "main.js"}
     stated = run(sys.executable, "-P", "-c", "import longctx; print(longctx.__version__)", env=env)
     assert run(*longctx, "--version", env=env).stdout == f"longctx {stated.stdout}"
     read = run(*longctx, "ingest", "note.txt", env=env, cwd=away)

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import threading
+import webbrowser
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -66,6 +68,12 @@ def run(
             "given several times. By default localhost and the address served at.",
         ),
     ] = None,
+    open_page: Annotated[
+        bool,
+        typer.Option(
+            "--open", show_default=False, help="Open the page in the browser; off by default."
+        ),
+    ] = False,
     waiting: Annotated[
         int,
         options.setting(
@@ -97,7 +105,7 @@ def run(
     gather_by: options.GatherBy = None,
     decode: options.Decode = None,
 ) -> None:
-    """Serves documents to programs and browsers.
+    """Serves documents to programs, and a page for people in the browser.
 
     Programs that speak OpenAI's interface (/v1/chat/completions, /v1/responses, /v1/models) ask a
     document by the model name longctx/NAME, and all by longctx; /v1/find finds passages. Answers
@@ -144,6 +152,8 @@ def run(
 
         def ready() -> None:
             render.note(f"{len(documents):,} documents at {address} (Ctrl-C ends it)")
+            if open_page:  # in a thread: there are browsers that keep who opens them waiting
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
         app = make_app(documents, chosen)
         try:

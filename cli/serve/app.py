@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
-from longctx.cli.serve import chat, errors, finding, health, models, responses
+from longctx.cli.serve import chat, errors, finding, health, models, page_routes, responses
 from longctx.cli.serve.errors import Refused
 from longctx.cli.serve.guard import App, Guard
 from longctx.cli.serve.health import Counts
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from longctx import Library
 
 ROUTES = [*health.routes, *models.routes, *chat.routes, *responses.routes, *finding.routes]
+ROUTES += page_routes.routes
 READINGS = 4  # files that may wait to be read
 
 

@@ -23,6 +23,14 @@ LETTER = """\
 Dear Phil, the regatta was won by Adela Thrupp in the green boat.
 The marmalade on the island is made from carrots. Your loving M.
 """
+LINES = [f"On day {i} the lamp was lit at {i % 12} and the wind was noted." for i in range(1, 81)]
+LINES[49] = "The code of the oil-store padlock is 58204."
+BOOK = "".join(f"{line}\n" for line in LINES)
+NAMED = "<b>signs & co"
+MARKUP = (
+    "The sign on the quay said: <script>window.stolen = 1</script> and no more.\n"
+    'Below it hung a picture <img src="x" onerror="window.stolen = 1"> of a boat &amp; a gull.\n'
+)
 
 
 @dataclass
@@ -72,6 +80,47 @@ def running(library: longctx.Library, options: Options) -> Iterator[Served]:
                 server.should_exit = True
                 thread.join()
                 app.close()
+
+
+@pytest.fixture(scope="module")
+def own_library(documents, tmp_path_factory) -> Iterator[longctx.Library]:
+    """A library that a module's tests may change: a book, and what looks like markup."""
+    folder = tmp_path_factory.mktemp("changing")
+    (folder / "book.txt").write_text(BOOK, "utf-8")
+    (folder / "markup.html.txt").write_text(MARKUP, "utf-8")
+    with longctx.Library(folder / "library", documents.model) as library:
+        library.ingest(folder / "book.txt")
+        library.ingest(folder / "markup.html.txt", name=NAMED)
+        yield library
+
+
+@pytest.fixture(scope="module")
+def changing(own_library) -> Iterator[Served]:
+    """A server of that library."""
+    with running(own_library, Options()) as found:
+        yield found
+
+
+@pytest.fixture
+def empty(documents, tmp_path) -> Iterator[Served]:
+    """A server of a library that is not there yet."""
+    with (
+        longctx.Library(tmp_path / "none", documents.model) as library,
+        running(library, Options()) as found,
+    ):
+        yield found
+
+
+@pytest.fixture(scope="session")
+def book() -> str:
+    """The text of that library's book."""
+    return BOOK
+
+
+@pytest.fixture(scope="session")
+def marked_name() -> str:
+    """The name of the document with what looks like markup."""
+    return NAMED
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 
 import pytest
@@ -68,6 +69,30 @@ def test_an_address_that_is_not_ours(longctx):
     result = longctx("serve", "--host", "no.such.host.invalid", "--token", TOKEN)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "cannot serve at 'no.such.host.invalid'" in result.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM")
+def test_it_opens_the_page_if_asked_to(tmp_path):
+    opened, script = tmp_path / "opened", tmp_path / "browser.py"
+    script.write_text("import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])")
+    environment = {**os.environ, "LONGCTX_LIBRARY": str(tmp_path / "library")}
+    environment["BROWSER"] = f"{sys.executable} {script} {opened} %s"
+    words = ["serve", "--port", "0", "--open"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "longctx", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        address = process.stderr.readline().split()[3]
+        until = time.monotonic() + 60
+        while not (opened.exists() and opened.read_text()) and time.monotonic() < until:
+            time.sleep(0.05)
+        with urllib.request.urlopen(opened.read_text(), timeout=60) as response:
+            assert b"<title>longctx</title>" in response.read()
+        process.terminate()
+        process.communicate(timeout=60)
+    assert opened.read_text() == address
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")

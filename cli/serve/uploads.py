@@ -1,0 +1,149 @@
+"""`POST /api/ingest`: a file that is sent is read into a document; how far is told meanwhile.
+
+It lies in a folder of its own among the system's temporary ones, under a name of ours, and goes
+when it was read. The document's sources are called after the file as its sender calls it.
+"""
+
+import shutil
+import tempfile
+import time
+import unicodedata
+import weakref
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from longctx.cli.serve import errors, sse
+from longctx.cli.serve.errors import Refused
+from longctx.core.ingest.identity import CannotGoOn
+from longctx.core.store.naming import called_after
+
+if TYPE_CHECKING:
+    from longctx import Document, Library, Progress
+
+PREFIX = "longctx-upload-"  # of a folder among the system's temporary ones
+LONGEST = 255  # characters of a file's name
+PACE = 0.1  # seconds between two events of progress
+
+
+async def ingest(request: Request) -> Response:
+    """Reads a file: events `progress`, then `done` with the document's name.
+
+    Where the client leaves, the reading ends; the same file sent again goes on from its last
+    checkpoint.
+
+    Raises:
+        Refused: 400 for a name that no file has, 409 where there is a document of this name, 429
+            where too many wait.
+        UnreadableInput: nothing in it is text.
+    """
+    state = request.app.state
+    name = _file_name(request.query_params.get("name", ""))
+    replace = request.query_params.get("replace") == "1"
+    if not replace:
+        await run_in_threadpool(_require_new, state.library, called_after(name))
+    folder = _Folder()
+    path = folder.path / "file"
+    with path.open("xb") as file:
+        async for piece in request.stream():
+            await run_in_threadpool(file.write, piece)
+
+    def read(tell: Callable[[str], None]) -> "Document":
+        library: Library = state.library
+        how = {"name": called_after(name), "replace": replace, "passing": {str(path): name}}
+        read_it = partial(library.ingest, path, on_progress=_paced(tell), **how)
+        try:
+            return read_it()
+        except CannotGoOn as error:
+            if replace:
+                return read_it()  # what was begun of another text is dropped by now
+            raise Refused(409, str(error), "exists") from error
+        finally:
+            folder.remove()
+
+    return await sse.streamed(
+        state.reading.stream(read),
+        begin=lambda: sse.ALIVE,
+        show=lambda event: event,
+        end=lambda document: sse.event(_done(document), "done"),
+        fail=lambda refused: sse.event(errors.as_dict(refused)["error"], "error"),
+    )
+
+
+class _Folder:
+    """A folder that goes with the last who holds this, if it is not removed before.
+
+    Attributes:
+        path: the folder.
+        remove: deletes it.
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def _paced(tell: Callable[[str], None]) -> "Callable[[Progress], None]":
+    """What passes progress on as events, but not faster than anybody looks.
+
+    Before anything was read there is none, so that an error has a status of its own.
+    """
+    told_at = -PACE
+
+    def on_progress(state: "Progress") -> None:
+        nonlocal told_at
+        if state.processed > state.cache and time.monotonic() - told_at >= PACE:
+            told_at = time.monotonic()
+            tell(sse.event(progress(state), "progress"))
+
+    return on_progress
+
+
+def progress(state: "Progress") -> dict[str, Any]:
+    """How far a reading is.
+
+    Returns:
+        `done` and `total` bytes (null: unknown), `rate` in bytes a second and `left_s` in seconds
+        (null: unknown), `tokens`.
+    """
+    seconds, new = state.time_ms / 1000, state.processed - state.cache
+    rate = new / seconds if seconds and new else None
+    left = None
+    if rate is not None and state.total is not None:
+        left = round(max(0, state.total - state.processed) / rate, 1)
+    return {
+        **{"done": state.processed, "total": state.total, "tokens": state.tokens},
+        **{"rate": rate and round(rate, 1), "left_s": left},
+    }
+
+
+def _done(document: "Document") -> dict[str, Any]:
+    return {"document": document.name, "tokens": document.tokens}
+
+
+def _file_name(given: str) -> str:
+    """The name of a file, without the folders that some programs put before it.
+
+    Raises:
+        Refused: 400, no file is called so.
+    """
+    name = given.replace("\\", "/").rpartition("/")[2].strip()
+    controls = any(unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") for sign in name)
+    if name in ("", ".", "..") or len(name) > LONGEST or controls:
+        raise Refused(400, "give the file's name, as ?name=book.txt", "invalid_value", "name")
+    return name
+
+
+def _require_new(library: "Library", name: str) -> None:
+    """Refuses to read into a document that is there.
+
+    Raises:
+        Refused: 409.
+    """
+    if any(each.name == name and each.status == "complete" for each in library):
+        raise Refused(409, f"There is a document {name!r} already.", "exists")

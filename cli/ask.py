@@ -82,6 +82,8 @@ def run(
     profile: options.ProfileName = None,
     method: options.AskWith = None,
     device: options.Device = "auto",
+    devices: options.Devices = None,
+    max_memory: options.MaxMemory = None,
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
     answer_model: options.AnswerModel = None,

@@ -50,6 +50,8 @@ class Asked:
             answer_profile=given["answer_profile"],
             method=given["method"],
             device=given["device"],
+            devices=given["devices"],
+            max_memory=given["max_memory"],
             dtype=given["dtype"],
             threads=given["threads"],
             decode=given["decode"],

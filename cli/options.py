@@ -158,6 +158,23 @@ Device = Annotated[
         metavar="DEVICE",
     ),
 ]
+Devices = Annotated[
+    str | None,
+    setting(
+        "--devices",
+        "Split the model's layers over several devices: cuda:0,cuda:1 or all; chunks are read "
+        "through them one behind the other. By default one device.",
+        metavar="DEVICES",
+    ),
+]
+MaxMemory = Annotated[
+    str | None,
+    setting(
+        "--max-memory",
+        "Most memory for weights on each of --devices (40GB); by default any.",
+        metavar="SIZE",
+    ),
+]
 Dtype = Annotated[
     str,
     setting(

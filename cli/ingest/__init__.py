@@ -100,6 +100,8 @@ def run(
     library: options.LibraryDir = None,
     shared: options.Shared = False,
     device: options.Device = "auto",
+    devices: options.Devices = None,
+    max_memory: options.MaxMemory = None,
     dtype: options.Dtype = "auto",
     threads: options.Threads = None,
     replace: Annotated[
@@ -140,7 +142,8 @@ def run(
     converted. Of a folder that changed, the same command reads what is new (see --units).
     """
     require_fit(ctx, paths)
-    where = {"device": device, "dtype": dtype, "threads": threads}
+    where = {"device": device, "devices": devices, "max_memory": max_memory}
+    where |= {"dtype": dtype, "threads": threads}
     choices = {"profile": profile, "method": method, **where}
     with stoppable(json) as stop, interface.opened(library, model, **choices) as opened:
         how = understood(ctx, opened)

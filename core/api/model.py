@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from longctx.core.api.defaults import OWN, usual_answerer, usual_model
 from longctx.core.api.running import Running, importing
+from longctx.core.common.units import parse_bytes
 
 if TYPE_CHECKING:
     from longctx.core.engine.choice import Setup
@@ -29,6 +30,10 @@ class Model:
         device: "auto", "cpu", "mps", "cuda" or "cuda:N".
         dtype: "auto", "bf16", "fp16" or "fp32".
         threads: CPU threads; None: as PyTorch chooses.
+        devices: several devices with commas between, such as "cuda:0,cuda:1", over which the
+            model's layers are split, or "all": every GPU; None: only `device`.
+        max_memory: bytes of weights that each of these may hold, or a text such as "40GB"; None:
+            any number.
         decode: the decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the profile's.
         answer_with: the address of a server of the chat completions protocol, whose model answers
             in place of one here: the passages that are gathered are sent there, and the question.
@@ -50,12 +55,16 @@ class Model:
         decode: str | None = None,
         answer_with: str | None = None,
         server_model: str | None = None,
+        devices: str | None = None,
+        max_memory: int | str | None = None,
     ):
         self.name, self.answers = _expanded(name), _expanded(answers)
         self.profile, self.answer_profile = _expanded(profile), _expanded(answer_profile)
         self.method, self.decode = method, decode
         self.device, self.dtype, self.threads = device, dtype, threads
         self.answer_with, self.server_model = answer_with, server_model
+        self.devices = devices
+        self.max_memory = parse_bytes(max_memory) if isinstance(max_memory, str) else max_memory
         self._running = Running()
 
     def __repr__(self) -> str:
@@ -98,7 +107,8 @@ class Model:
         self._running.close()
 
     def _where(self) -> dict[str, Any]:
-        return {"device": self.device, "dtype": self.dtype, "threads": self.threads}
+        own = ("device", "dtype", "threads", "devices", "max_memory")
+        return {name: getattr(self, name) for name in own}
 
     def _asks(self, manifest: "Facts", gather_by: str | None, finding: bool) -> "Setup":
         """How a document that was read is asked, or searched."""

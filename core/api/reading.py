@@ -33,7 +33,7 @@ class Reading(TypedDict, total=False):
     Attributes:
         model: the model that reads; by default the library's, else the document's own, or the usual
             one for a new document.
-        profile, method, device, dtype, threads: as of `Model`, whose values they replace.
+        profile, method, device, dtype, threads, devices: as of `Model`, whose values they replace.
         keep_kv: keep the keys and values of every token too.
         kv_dtype: how keys and values are kept: "bf16", "fp16", "fp32" or "int8".
         hidden: read hidden files of folders too.
@@ -52,6 +52,7 @@ class Reading(TypedDict, total=False):
     device: str
     dtype: str
     threads: int | None
+    devices: str | None
     keep_kv: bool
     kv_dtype: str | None
     hidden: bool
@@ -66,7 +67,7 @@ class Reading(TypedDict, total=False):
     passing: Mapping[str, str]
 
 
-MODEL = ("profile", "method", "device", "dtype", "threads")  # also of `Model`
+MODEL = ("profile", "method", "device", "dtype", "threads", "devices", "max_memory")  # of `Model`
 KEPT = ("keep_kv", "kv_dtype")
 
 

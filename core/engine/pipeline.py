@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from longctx.core.common.interrupts import check
 from longctx.core.contracts.method import Staged
 from longctx.core.model.split import Stage
 
@@ -132,6 +133,7 @@ def encode_in_stages(
                     pipeline.put(passing)
             if not waiting:
                 return
+            check()
             chunk, passing = waiting.popleft()
             full = len(chunk) == size
             before(max(0, read + len(chunk)) if full else None)

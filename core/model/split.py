@@ -79,12 +79,11 @@ class SplitDecoder(Decoder):
             _with_own_rope(layer, place, ropes[place])
             for layer, place in zip(self.layers, self.places, strict=True)
         )
-        for number, layer in enumerate(base.layers):
-            if torch.device(self.places[number]) != home:
-                layer.register_forward_pre_hook(_moved_to(self.places[number]), with_kwargs=True)
+        for layer, place in zip(base.layers, self.places, strict=True):
+            _brings_to(layer, place)
         for name, child in base.named_children():
-            if name not in ("layers", "rotary_emb") and len({*self.places}) > 1:
-                child.register_forward_pre_hook(_moved_to(str(home)), with_kwargs=True)
+            if name not in ("layers", "rotary_emb"):
+                _brings_to(child, str(home))
 
     def stages(self, depth: int) -> "list[Stage]":
         """The first `depth` layers as stages of about as many layers, on as many devices.
@@ -108,9 +107,7 @@ class SplitDecoder(Decoder):
             return
         layer.to(device)
         self.places[number] = device
-        layer._forward_pre_hooks.clear()
-        layer._forward_pre_hooks_with_kwargs.clear()
-        layer.register_forward_pre_hook(_moved_to(device), with_kwargs=True)
+        _brings_to(layer, device)
 
 
 class Stage:
@@ -177,8 +174,7 @@ def _here(name: str, child: Module, device: str, first: int) -> Module:
     if name.startswith("embed"):
         return child.to(device)
     part = copy.deepcopy(child).to(device)
-    part._forward_pre_hooks.clear()
-    part._forward_pre_hooks_with_kwargs.clear()
+    _brings_to(part, device)
     return part
 
 
@@ -209,6 +205,17 @@ def _placed(model: Module, devices: tuple[str, ...], most: int | None) -> list[i
             f"its weights take {show_bytes(whole)}",
             "Name more devices, raise --max-memory, or use --dtype bf16.",
         ) from None
+
+
+def _brings_to(module: Module, device: str) -> None:
+    """Has what a module is given moved to its device first, in place of an earlier one."""
+    hooks = module._forward_pre_hooks
+    for number in [number for number, hook in hooks.items() if hasattr(hook, "longctx_device")]:
+        del hooks[number]
+        module._forward_pre_hooks_with_kwargs.pop(number, None)
+    hook = _moved_to(device)
+    hook.longctx_device = device
+    module.register_forward_pre_hook(hook, with_kwargs=True)
 
 
 def _moved_to(device: str) -> Any:

@@ -1,0 +1,126 @@
+"""How fast one document is read on one GPU and on several: the layers are split, chunks flow.
+
+    python docs/evaluation/several_gpus.py [--minutes N] [--tokens N,N] [--devices 1,2]
+
+Random weights in the shape of Llama 3.1 8B, REFORM with its published sizes, random tokens; the
+state is written, as `ingest` does. First a short document is read on each number of GPUs and the
+states are compared, byte for byte. JSON lines, each as soon as it is known; what does not fit in
+`--minutes` any more is left out, the longest documents last. On a machine without GPUs, `--on cpu
+--shape tiny` tries it.
+"""
+
+import argparse
+import filecmp
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from longctx.core.common.device import peak_memory, reset_peak_memory, synchronize
+from longctx.core.ingest.checkpoints import Cadence
+from longctx.core.ingest.ingest import DocumentReading
+from longctx.core.ingest.resume import header
+from longctx.core.measure.bench.reading import NAME, RandomReading, warm_up
+from longctx.core.measure.bench.shapes import Wanted, open_engine
+from longctx.core.model.split import SplitDecoder
+from longctx.core.store.behind import WriterBehind
+from longctx.core.store.library import Library
+
+
+def main() -> None:
+    """Compares the states, then measures."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--tokens", default="131072,1048576")
+    parser.add_argument("--devices", default="1,2")
+    parser.add_argument("--shape", default="llama-3.1-8b")
+    parser.add_argument("--method", default="reform")
+    parser.add_argument("--on", default="cuda")
+    given = parser.parse_args()
+    until = time.monotonic() + 60 * given.minutes
+    counts = [int(count) for count in given.devices.split(",")]
+    engine = open_engine(Wanted(shape=given.shape, method=given.method, device=given.on))
+    whole, alone = engine.decoder, dict[int, float]()
+    with tempfile.TemporaryDirectory(prefix="longctx-gpus-") as place:
+        folder = Path(place)
+        for count in counts:
+            split(engine, whole, given.on, count)
+            read(engine, folder / str(count), 4 * engine.options.reading.chunk + 100)
+        tell("same bytes", devices=counts, same=all_same([folder / str(n) for n in counts]))
+        for tokens in sorted(int(text) for text in given.tokens.split(",")):
+            for count in counts:
+                measure(engine, whole, given.on, count, tokens, folder / "timed", until, alone)
+
+
+def measure(engine, whole, on, count, tokens, folder, until, alone) -> None:
+    """One reading, unless the time for it has run out; seconds are of the whole reading."""
+    rate = max(alone.values(), default=0.0)
+    if time.monotonic() + (tokens / rate if rate else 0) > until:
+        tell("left out", devices=count, tokens=tokens, why="no time is left for it")
+        return
+    split(engine, whole, on, count)
+    warm_up(engine, tokens)
+    seconds = read(engine, folder, tokens)
+    alone.setdefault(count, tokens / seconds)
+    Library.open(folder).remove(NAME)
+    names = places(on, count)
+    tell(
+        "read",
+        devices=names,
+        tokens=tokens,
+        seconds=round(seconds, 3),
+        tokens_per_s=round(tokens / seconds, 1),
+        peak_bytes=[peak_memory(name) for name in names],
+    )
+
+
+def places(on: str, count: int) -> list[str]:
+    """The names of so many devices."""
+    return [on if on == "cpu" else f"{on}:{number}" for number in range(count)]
+
+
+def split(engine, whole, on: str, count: int) -> None:
+    """Puts the model's layers on so many devices."""
+    names = places(on, count)
+    engine.devices, engine.device = (tuple(names) if count > 1 else ()), names[0]
+    # one device too: layers come back from where an earlier split has put them
+    engine._decoder = SplitDecoder(whole, names)
+    for name in names:
+        reset_peak_memory(name)
+
+
+def read(engine, folder: Path, tokens: int) -> float:
+    """Reads a document of random tokens into a library; seconds until it is complete."""
+    library = Library.open(folder, create=True)
+    with library.writer(NAME, header(engine)) as writer:
+        behind = WriterBehind(writer, engine.device)
+        reading = RandomReading(tokens, engine.files.config.vocab_size, behind)
+        run = DocumentReading(engine, reading, behind, Cadence(), expected=tokens)
+        began = time.perf_counter()
+        run.read()
+        for name in engine.devices or [engine.device]:
+            synchronize(name)
+        return time.perf_counter() - began
+
+
+def all_same(libraries: list[Path]) -> bool:
+    """Whether the documents of all libraries have the same files with the same bytes."""
+    first, *others = (library / "documents" / NAME for library in libraries)
+    names = sorted(path.name for path in first.iterdir())
+    for other in others:
+        _, different, missing = filecmp.cmpfiles(first, other, names, shallow=False)
+        if different or missing or sorted(path.name for path in other.iterdir()) != names:
+            return False
+    return True
+
+
+def tell(what: str, **values: object) -> None:
+    """A line of results."""
+    machine = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    print(json.dumps({"what": what, "machine": machine, **values}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -180,8 +180,7 @@ class Decoder:
             self._require_known(ids)
         # A GPU may still be computing the last chunk: the next copy is queued.
         ids = ids[None].to(self.device, non_blocking=self.device.type == "cuda")
-        own = self._watched or ids.shape[1] < FEWEST or not wanted(self.device)
-        chunks = None if own else self.chunk_pass()
+        chunks = self.chunks_by(ids.shape[1])
         try:
             if chunks is not None:
                 return chunks.read(ids, memory, depth)
@@ -190,6 +189,11 @@ class Decoder:
             if depth is None:
                 raise
             return None
+
+    def chunks_by(self, tokens: int) -> ChunkPass | None:
+        """What computes a chunk of so many tokens; None: the model's own layers do."""
+        own = self._watched or tokens < FEWEST or not wanted(self.device)
+        return None if own else self.chunk_pass()
 
     def chunk_pass(self) -> ChunkPass | None:
         """What runs chunks in few operations; None: the model's own layers do. See `agrees`."""

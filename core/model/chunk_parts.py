@@ -92,10 +92,15 @@ class ChunkLayer:
     mlp: Around
     inner: Gated | Callable[[Tensor], Any]
 
+    @property
+    def place(self) -> torch.device:
+        """The device of its weights."""
+        return self.qkv.weight.device
+
 
 @dataclass(frozen=True)
 class ChunkParts:
-    """The layers of a model, and the norm after the last one."""
+    """The layers of a model, each on one device, and the norm after the last one."""
 
     layers: tuple[ChunkLayer, ...]
     norm: Scaled
@@ -104,7 +109,8 @@ class ChunkParts:
 def chunk_parts_of(base: Module) -> ChunkParts | None:
     """The parts of a decoder without its head; None if its layers are made of others.
 
-    Projections that are one product here become views of one matrix; see `laid_together`.
+    Projections that are one product here become views of one matrix; see `laid_together`. Layers
+    that move to another device afterwards need new parts.
     """
     try:
         for layer in base.layers:  # check all layers before changing any
@@ -113,8 +119,9 @@ def chunk_parts_of(base: Module) -> ChunkParts | None:
         parts = ChunkParts(tuple(_layer(layer) for layer in base.layers), norm)
     except (Unusual, AttributeError):
         return None
-    kinds = {(weight.dtype, weight.device) for part in parts.layers for weight in _weights(part)}
-    return parts if len(kinds) == 1 else None
+    weights = [(part.place, weight) for part in parts.layers for weight in _weights(part)]
+    together = all(weight.device == place for place, weight in weights)
+    return parts if together and len({weight.dtype for _, weight in weights}) == 1 else None
 
 
 def _weights(part: ChunkLayer) -> list[Tensor]:

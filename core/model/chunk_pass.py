@@ -36,13 +36,13 @@ class ChunkPass:
     """The layers of a decoder, for chunks.
 
     Args:
-        parts: what they are made of.
+        parts: what they are made of; different layers may be on different devices.
         layers: what memories must know about each; see `Layer`.
         embed: the first layer's input (T, E) for ids (1, T).
     """
 
     def __init__(self, parts: ChunkParts, layers: tuple, embed: Embed):
-        self._parts, self._layers, self._embed = parts, layers, embed
+        self._parts, self._layers, self.embed = parts, layers, embed
 
     def read(self, ids: Tensor, memory, depth: int | None) -> Tensor:
         """Runs ids (1, T) through the first `depth` layers; None: all of them.
@@ -53,14 +53,37 @@ class ChunkPass:
         Raises:
             EarlyExit: the memory needs nothing above some layer's projections.
         """
-        parts = self._parts.layers[:depth]
-        state = self._embed(ids)
-        norm = state if not parts else first_norm(state, parts[0].attention.before)
-        for index, part in enumerate(parts):
-            last = index + 1 == len(parts)
-            then = self._parts.norm if last else parts[index + 1].attention.before
+        end, norm = len(self._parts.layers[:depth]), self._parts.norm
+        state = self.run(self.embed(ids), memory, 0, end)
+        return first_norm(state.to(norm.weight.device, non_blocking=True), norm)
+
+    def run(self, state: Tensor, memory, first: int, end: int) -> Tensor:
+        """Runs states (T, E) through layers [first, end), each on the device of its weights.
+
+        Where a run of layers ends changes no bit: the states between layers are rounded to their
+        dtype before they are normed, in the same operation or in another.
+
+        Returns:
+            The states (T, E) after these layers.
+
+        Raises:
+            EarlyExit: see `read`.
+        """
+        parts, norm, place = self._parts.layers, state, None
+        for index in range(first, end):
+            part = parts[index]
+            if part.place != place:  # the first one, or the first on its device
+                place = part.place
+                state = state.to(place, non_blocking=True)
+                norm = first_norm(state, part.attention.before)
+            near = index + 1 < end and parts[index + 1].place == place
+            then = parts[index + 1].attention.before if near else None
             state, norm = self.through(index, part, state, norm, memory, then)
-        return norm if parts else first_norm(state, self._parts.norm)
+        return state
+
+    def over(self, layers: tuple, embed: Embed) -> "ChunkPass":
+        """The same parts with other `layers` and `embed`."""
+        return ChunkPass(self._parts, layers, embed)
 
     def through(
         self, index: int, part: ChunkLayer, state: Tensor, norm: Tensor, memory, then: Scaled | None
@@ -71,7 +94,7 @@ class ChunkPass:
             index, part: the layer.
             state, norm: its input (T, E), and the norm of that.
             memory: what attends.
-            then: the norm before the next layer, or after the last.
+            then: the norm before the next layer; None: the states themselves are returned twice.
         """
         q, k, v = _heads(F.linear(norm, *part.qkv), part, self._layers[index])
         attended = memory.attend(self._layers[index], q, k, v).transpose(0, 1)  # (T, H, D)
@@ -123,12 +146,12 @@ def agrees(ours: ChunkPass, decoder) -> bool:
 
     Args:
         ours: the pass.
-        decoder: a `Decoder` with the same layers.
+        decoder: a `Decoder` with the same layers, which may be on several devices.
     """
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(0, decoder.config.vocab_size, (ROWS,), generator=generator)
     scales = torch.tensor(SCALES).repeat(ROWS // len(SCALES))[:, None]
-    begun = ours._embed(ids[None].to(decoder.device))
+    begun = ours.embed(ids[None].to(decoder.device))
     scales = scales.to(begun)
     shape = (len(decoder.layers) + 1, *begun.shape)
     states = torch.randn(shape, generator=generator).to(begun) * scales
@@ -136,12 +159,14 @@ def agrees(ours: ChunkPass, decoder) -> bool:
     if apart(begun, trace.given[0], begun.dtype).any():
         return False
     for index, (part, own) in enumerate(zip(ours._parts.layers, trace.gave, strict=True)):
-        norm = first_norm(states[index], part.attention.before)
-        found, _ = ours.through(index, part, states[index], norm, Mixture(scales), None)
+        state = states[index].to(part.place)
+        norm = first_norm(state, part.attention.before)
+        found, _ = ours.through(index, part, state, norm, Mixture(scales), None)
         allowed = 0 if isinstance(part.inner, Gated) else FLIPPED
         if int(apart(found, own, begun.dtype).sum()) > allowed:
             return False
-    found = first_norm(states[-1], ours._parts.norm)
+    last = ours._parts.norm
+    found = first_norm(states[-1].to(last.weight.device), last)
     return not bool(apart(found, hidden, begun.dtype).any())
 
 

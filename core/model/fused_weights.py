@@ -218,10 +218,12 @@ def beginning_from(base: Module, states: Tensor) -> Iterator[Trace]:
 
     def begin(state: Tensor) -> Callable:
         def hook(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-            trace.given.append((args[0] if args else kwargs["hidden_states"])[0])
+            given = args[0] if args else kwargs["hidden_states"]
+            trace.given.append(given[0])
+            here = state[None].to(given.device)  # layers may be on several devices
             if args:
-                return (state[None], *args[1:]), kwargs
-            return args, kwargs | {"hidden_states": state[None]}
+                return (here, *args[1:]), kwargs
+            return args, kwargs | {"hidden_states": here}
 
         return hook
 

@@ -9,6 +9,7 @@ Embedding table, last norm and head stay on the first device.
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,8 +19,9 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.common.units import show_bytes
 from longctx.core.model.adapter import Attends, Decoder, EarlyExit, Layer
 from longctx.core.model.architectures import Module
+from longctx.core.model.chunk_pass import FEWEST
 from longctx.core.model.rope import Rope
-from longctx.core.model.running import attending, position_free
+from longctx.core.model.running import attending, embedded, position_free
 
 
 def even_split(layers: int, devices: int, most: Sequence[int] | None = None) -> list[int]:
@@ -92,14 +94,15 @@ class SplitDecoder(Decoder):
             depth: layers to run; with fewer than all, layers are moved so that stages are equal.
         """
         counts = even_split(depth, len(self.devices))
-        stages, first, base = [], 0, self._base
+        spans, first = [], 0
         for device, count in zip(self.devices, counts, strict=True):
             for number in range(first, first + count):
-                self._place(base.layers[number], number, device)
+                self._place(self._base.layers[number], number, device)
             if count:
-                stages.append(Stage(base, self.layers, first, first + count, device))
+                spans.append((first, first + count, device))
             first += count
-        return stages
+        self.chunks_by(FEWEST)  # makes what stages use, before they run side by side
+        return [Stage(self, *span) for span in spans]
 
     def _place(self, layer: Module, number: int, device: str) -> None:
         """Moves one layer, unless it is there."""
@@ -108,22 +111,23 @@ class SplitDecoder(Decoder):
         layer.to(device)
         self.places[number] = device
         _brings_to(layer, device)
+        self._pass, self._tried = None, False  # its weights are where they were
 
 
 class Stage:
     """Some neighbouring layers of a model on one device, run by themselves.
 
+    What computes a chunk is chosen as for the whole model, so the states have the same bits.
+
     Args:
-        base: the whole decoder, whose layers are on their devices.
-        layers: all of them.
+        decoder: the whole model, whose layers are on their devices.
         first, end: which ones run here.
         device: where they are.
     """
 
-    def __init__(self, base: Module, layers: tuple[Layer, ...], first: int, end: int, device: str):
+    def __init__(self, decoder: Decoder, first: int, end: int, device: str):
         self.first, self.end, self.device = first, end, device
-        self._given: Tensor | None = None
-        self._gave: Tensor | None = None
+        self._decoder, base = decoder, decoder._base
         self._base = copy.copy(base)
         self._base._modules = {
             name: _here(name, child, device, first) for name, child in base.named_children()
@@ -132,7 +136,7 @@ class Stage:
         own: dict[int, Rope] = {}
         self._layers = tuple(
             _with_own_rope(layer, device, own) if first <= layer.index < end else layer
-            for layer in layers
+            for layer in decoder.layers
         )
 
     @torch.inference_mode()
@@ -146,9 +150,26 @@ class Stage:
 
         Returns:
             The hidden states (1, T, E); None where the memory ended the pass.
+
+        Raises:
+            UsageError: ids on the host for which there are no weights.
         """
+        if self.first == 0 and given.device.type == "cpu" and len(given):
+            self._decoder._require_known(given)
         given = given.to(self.device, non_blocking=True)
         tokens = len(given) if self.first == 0 else given.shape[1]
+        chunks = self._decoder.chunks_by(tokens)
+        try:
+            if chunks is None:
+                return self._by_the_model(given, tokens, memory)
+            chunks = chunks.over(self._layers, partial(embedded, self._base))
+            state = given[0] if self.first else chunks.embed(given[None])
+            return chunks.run(state, memory, self.first, self.end)[None]
+        except EarlyExit:
+            return None
+
+    def _by_the_model(self, given: Tensor, tokens: int, memory: Attends) -> Tensor:
+        """The hidden states that the model's own layers give."""
         inputs = {"input_ids": given[None]} if self.first == 0 else {"inputs_embeds": given}
         places = torch.zeros(1, tokens, dtype=torch.long, device=self.device)
         kept: list[Tensor] = []
@@ -159,8 +180,6 @@ class Stage:
         try:
             with attending(memory, self._layers), position_free(self._base):
                 self._base(**inputs, position_ids=places, use_cache=False)
-        except EarlyExit:
-            return None
         finally:
             for handle in handles:
                 handle.remove()

@@ -54,6 +54,21 @@ def test_a_form_is_what_a_model_computes_to_the_bit(form, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_sum_that_is_handed_on_has_the_same_norm_to_the_bit(kernel, device, shape, dtype):
+    """A stage of layers gets the states alone, and norms them itself; `chunk_pass.py`."""
+    x, added = drawn(shape, dtype, device)
+    for after, before in product((None, *FORMS), FORMS):
+        norm = norm_of(shape[-1], before, dtype, device)
+        more = {"after": after and norm_of(shape[-1], after, dtype, device), "factor": 0.3}
+        for compute in (kernel.residual_norm, reference):
+            total, at_once = compute(x, added, **more, before=norm)
+            alone, _ = compute(x, added, **more)
+            assert torch.equal(alone, total)
+            assert torch.equal(compute(alone, before=norm)[1], at_once)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_it_is_the_definition(kernel, device, shape, dtype):
     x, added = drawn(shape, dtype, device)
     for after, before, factor in product((None, *FORMS), (None, *FORMS), (1.0, 0.3)):

@@ -109,6 +109,9 @@ def run(
     generated. JSON has the whole passages.
     """
 
+    from longctx.core.profile.wording import require_text
+
+    require_text(query)
     model_choices = {"profile": profile, "method": method}
     where = {"device": device, "dtype": dtype, "threads": threads}
     with interface.opened(library, model, **model_choices, **where) as opened:

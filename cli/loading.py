@@ -52,12 +52,13 @@ def open_session(document: "Stored", library: "Store", **choices: Any) -> "Itera
     from longctx.core.api.opening import Chosen, open_session
     from longctx.core.common import cores
     from longctx.core.engine.choice import Setup
+    from longctx.core.store.facts import Facts
 
     cores.note()
     choices = expanded(choices)
     silence(*named_models(choices))
     with progress.status(f"opening {document.manifest.name}"):
-        chosen = Chosen(library, document.manifest)
+        chosen = Chosen(library, Facts.of(document.manifest))
         session = cast("Session", open_session(chosen, Setup(**choices), None, render.note))
     with session:
         yield session

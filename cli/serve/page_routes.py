@@ -82,8 +82,8 @@ async def text(request: Request) -> Response:
 
     def shown() -> dict[str, Any]:
         document = _named(request)
-        at = {"place": span} if line is None else {"line": line}
-        return document.excerpt(source, **at, **around, marks=marks, within=within).as_dict()
+        told = document.excerpt(source, span, line=line, **around, marks=marks, within=within)
+        return told.as_dict()
 
     return JSONResponse(await run_in_threadpool(shown))
 

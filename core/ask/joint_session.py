@@ -22,7 +22,7 @@ from longctx.core.ask.joint import Joint, alone
 from longctx.core.ask.kept_rows import KeptRows
 from longctx.core.ask.server.address import server_of
 from longctx.core.ask.ways import refuse_recall
-from longctx.core.common.errors import Locked, NotFound, StateMismatch
+from longctx.core.common.errors import Locked, LongctxError, NotFound, StateMismatch
 from longctx.core.common.telemetry import facts, stage
 from longctx.core.contracts.method import Recallable
 from longctx.core.engine.choice import Setup, recorded
@@ -184,7 +184,7 @@ class JointSession(Asking):
         candidates, names = self._candidates, {v: k for k, v in self._candidates.folders.items()}
         if self._all_words is None or self._all_words[0] != len(self.skipped):
 
-            def leave_out(facts: Facts, error: NotFound | Locked | StateMismatch) -> None:
+            def leave_out(facts: Facts, error: LongctxError) -> None:
                 self._skip(names[facts.folder], error)
 
             wanted = [f for f in candidates.manifests if names[f.folder] not in self.skipped]
@@ -247,7 +247,7 @@ class JointSession(Asking):
                 return
         raise error
 
-    def _skip(self, name: str, error: NotFound | Locked | StateMismatch) -> None:
+    def _skip(self, name: str, error: LongctxError) -> None:
         """Skips a document that is unavailable or damaged, unless the user named it."""
         if self._candidates.named:
             raise error

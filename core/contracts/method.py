@@ -304,7 +304,7 @@ class Staged(Method, abstract=True):
         """
 
     @abstractmethod
-    def take_over(self, before: Self, first: int, end: int, device: str) -> None:
+    def take_over(self, before: Any, first: int, end: int, device: str) -> None:
         """Takes over layers [first, end) of the memory of the chunk before, onto a device."""
 
     @property

@@ -68,9 +68,13 @@ class Cache:
 
     def on(self, device: str) -> "Cache":
         """The same on a device."""
+
+        def there(tensor: Tensor) -> Tensor:
+            return tensor.to(device, non_blocking=True)
+
         cache = self.joined()
-        tensors = cache.keys, cache.values, cache.positions, cache.mass
-        return Cache(*(tensor.to(device, non_blocking=True) for tensor in tensors))
+        keys, values = there(cache.keys), there(cache.values)
+        return Cache(keys, values, there(cache.positions), there(cache.mass))
 
     def joined(self) -> "Cache":
         """The same with all keys and values in one piece."""

@@ -21,6 +21,7 @@ from longctx.core.profile import profile
 from longctx.core.profile.profile import PromptTemplate
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.core.store.document import Document
+from longctx.core.store.facts import Facts
 from longctx.core.store.manifest import UNITS, Manifest
 
 READ_BY = "reform"  # the method whose memory is in `reading.py`
@@ -60,12 +61,12 @@ class Case:
     window: int
 
 
-def may_be(setup: Setup, manifest: Manifest, gather_by: str | None) -> bool:
+def may_be(setup: Setup, manifest: Manifest | Facts, gather_by: str | None) -> bool:
     """Whether a search may be covered, by what is known before anything is opened.
 
     Args:
         setup: the user's choices.
-        manifest: of the document.
+        manifest: of the document, or its facts.
         gather_by: the gather source that the user names.
     """
     return (

@@ -23,6 +23,7 @@ from longctx.core.retrieve.gather_by import Sought
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.ranked import Ranked
 from longctx.core.store.document import Document
+from longctx.core.store.facts import Facts
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import Manifest
 from longctx.core.store.sameness import changed_sources
@@ -212,13 +213,17 @@ class LightSession:
 
 
 def opened(
-    library: Path, manifest: Manifest, question: str, gather_by: str | None, setup: Setup
+    library: Path,
+    manifest: Manifest | Facts,
+    question: str,
+    gather_by: str | None,
+    setup: Setup,
 ) -> LightSession | None:
     """A document ready to be searched, or None where torch must do it.
 
     Args:
         library: the library's folder.
-        manifest: of the document.
+        manifest: of the document, or its facts.
         question: what will be looked for.
         gather_by: the gather source that the user names.
         setup: the user's choices.

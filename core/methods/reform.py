@@ -166,7 +166,7 @@ class Method(contract.Staged, contract.Scoring):
     def following(self, start: int) -> Self:
         """See `Staged.following`."""
         made = copy.copy(self)
-        made._caches, made._seen = [None] * len(self._caches), start
+        made._caches, made._seen = [None for _ in self._caches], start
         made._taps = Taps(self.options.heads, self._layers)
         return made
 

@@ -223,7 +223,9 @@ class LibraryWords(PassageIndex):
             before += int(live.keep.sum())
         return Units.made(
             np.concatenate(documents),
-            *map(self._of_units, ("sources", "tokens", "starts")),
+            self._of_units("sources"),
+            self._of_units("tokens"),
+            self._of_units("starts"),
             np.array([facts.tokens for facts in self.documents], np.int64),
         )
 

@@ -224,7 +224,7 @@ def _sorted(
 def _nothing() -> Part:
     """The words of a document without tokens."""
     none = np.empty(0, np.int64)
-    of_units = dict.fromkeys(OF_UNITS, none)
+    of_units: dict[str, np.ndarray] = {name: none for name in OF_UNITS}
     return Part([], np.zeros(1, np.int64), none, none.astype(np.uint8), of_units, 1)
 
 

@@ -10,7 +10,7 @@ or of another version, all manifests are read. It says nothing that they do not.
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from xxhash import xxh3_128_hexdigest
 
@@ -105,6 +105,7 @@ def _model(value: Any) -> dict[str, str]:
 def _facts(row: Any, models: list[dict[str, str]]) -> Facts:
     """The facts of a row; ValueError or TypeError where it cannot be one."""
     _require(type(row) is list and len(row) == _FIELDS)
+    row = cast("list[Any]", row)
     folder, stamp, title, status, tokens, size, method, model, groups, one_text, paths = row
     _require(type(folder) is str and NAME.fullmatch(folder) is not None)
     _require(title is None or (type(title) is str and is_title(title)))

@@ -240,5 +240,5 @@ def test_such_a_document_is_not_made_longer(tmp_path, setup_random):
     library = read(tmp_path, setup_random, LONG)
     by_source(library, "book")
     (tmp_path / "book.txt").write_text(LONG + SHORT)
-    with pytest.raises(UsageError, match="read by itself"):
+    with pytest.raises(UsageError, match="read whole"):
         append(Job(library.path, [str(tmp_path / "book.txt")], setup_random, "book"))

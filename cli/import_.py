@@ -11,7 +11,6 @@ import typer
 from longctx.cli import options, progress, render
 from longctx.cli.settings import library_path
 from longctx.cli.text import size
-from longctx.core.api.told import summary
 from longctx.core.common.errors import UsageError
 
 EXAMPLES = """\
@@ -54,6 +53,7 @@ def run(
     only when it is whole. A truncated, changed or malicious file is refused, and the library stays
     as it was.
     """
+    from longctx.core.api.told import summary
     from longctx.core.common.units import parse_bytes
     from longctx.core.store.archive import receive
 

@@ -128,7 +128,8 @@ class Evicting(Staged, Recallable, Recalled, abstract=True):
     def following(self, start: int) -> Self:
         """See `Staged.following`."""
         made = copy.copy(self)
-        made._caches, made._seen = [None for _ in self._caches], start
+        nothing: list[Cache | None] = [None] * len(self._caches)
+        made._caches, made._seen = nothing, start
         return made
 
     def take_over(self, before: Self, first: int, end: int, device: str) -> None:

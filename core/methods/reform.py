@@ -166,7 +166,8 @@ class Method(contract.Staged, contract.Scoring):
     def following(self, start: int) -> Self:
         """See `Staged.following`."""
         made = copy.copy(self)
-        made._caches, made._seen = [None for _ in self._caches], start
+        nothing: list[Cache | None] = [None] * len(self._caches)
+        made._caches, made._seen = nothing, start
         made._taps = Taps(self.options.heads, self._layers)
         return made
 

@@ -16,6 +16,7 @@ EXAMPLES = """\
   longctx ingest src/ "docs/**/*.md" --name project
   longctx ingest src/ --name code
   longctx ingest letters/ --each
+  longctx ingest letters/ --each --workers 4 --threads 1
   zcat log.gz | longctx ingest - --name log
   longctx ingest book.txt --model ~/models/Qwen2.5-7B --dry-run
   longctx ingest book.txt --keep-kv --kv-dtype int8
@@ -70,6 +71,35 @@ def run(
             "off by default.",
         ),
     ] = False,
+    workers: Annotated[
+        int,
+        options.setting(
+            "--workers",
+            "With --each: processes that read at the same time, each with a model of its own and, "
+            "of several --devices, one device; by default 1.",
+            metavar="N",
+            min=1,
+        ),
+    ] = 1,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            help="With --each: read only the I-th of N parts of the files, for N commands, on "
+            "several machines too, that share the work; by default all.",
+        ),
+    ] = None,
+    retry: Annotated[
+        int,
+        typer.Option(
+            "--retry",
+            metavar="N",
+            min=0,
+            show_default=False,
+            help="With --each: how often a file that failed is tried again; by default 0.",
+        ),
+    ] = 0,
     units: Annotated[
         bool | None,
         options.flag(
@@ -153,7 +183,8 @@ def run(
                 planned = opened.plan(*paths, **into, **how)
             show = partial(results.show_plan, planned)
         elif each:
-            many = observe.read_each(opened, paths, stop, json, replace=replace, **how)
+            share = {"workers": workers, "shard": shard, "retry": retry}
+            many = observe.read_each(opened, paths, stop, json, replace=replace, **share, **how)
             show = partial(results.show_many, many)
         elif follow:
             wanted = says_how_to_read(ctx)

@@ -89,12 +89,19 @@ class Ingesting(ABC):
         on_progress: "Callable[..., None] | None" = None,
         on_done: "Callable[[Ingested | Failed], None] | None" = None,
         result: "Each | None" = None,
+        workers: int = 1,
+        shard: str | None = None,
+        retry: int = 0,
         **how: "Unpack[Reading]",
     ) -> "Each":
         """Makes a document of every file, named after its path, and goes on past failures.
 
         Args:
             paths, replace, how: as of `ingest`.
+            workers: processes that read at the same time, each with a model of its own; a script
+                that asks for several needs `if __name__ == "__main__":` around what it does.
+            shard: "i/n": only the i-th of n parts, for n calls that share the work.
+            retry: how often a file that failed is tried again.
             on_progress: gets a `Progress` after every chunk, and the name as `document`.
             on_done: gets what became of each file.
             result: is filled as files are done, so that it can be used if that is interrupted.
@@ -105,7 +112,7 @@ class Ingesting(ABC):
         from longctx.core.api.reading import reading
 
         with reading(self.path, self._let_go, self._model(how.get("model")), how) as work:
-            return work.each(paths, replace, on_progress, on_done, result)
+            return work.each(paths, replace, on_progress, on_done, result, workers, shard, retry)
 
     def follow(
         self,

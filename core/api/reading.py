@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -129,15 +129,26 @@ class Work:
         on_progress: Callable[..., None] | None = None,
         on_done: Callable[..., None] | None = None,
         result: "Each | None" = None,
+        workers: int = 1,
+        shard: str | None = None,
+        retry: int = 0,
     ) -> "Each":
         """Makes a document of every file; see `Library.ingest_each`."""
-        files = self._checked(paths)
+        files, part = self._checked(paths), _part(shard)
+        if workers < 1 or retry < 0:
+            what = f"cannot use {workers} workers and {retry} tries more"
+            raise UsageError(what, "", "Give 1 or more workers, and no tries below 0.")
         setup = self.setup(None, False)
-        job = self.job(files, None, setup, replace_it)
+        job = replace(self.job(files, None, setup, replace_it), shard=part)
         with self._turn() as run:
+            hears = observer(run, progress=on_progress, done=on_done)
+            if workers > 1 or retry:
+                from longctx.core.ingest.fleet import read_with_workers
+
+                return read_with_workers(job, workers, retry, hears, result)
             from longctx.core.ingest.many import read_each
 
-            return read_each(job, observer(run, progress=on_progress, done=on_done), result)
+            return read_each(job, hears, result)
 
     def follow(
         self, paths: Paths, name: str | None, as_wanted: bool, **hears: Callable[..., None] | None
@@ -275,6 +286,18 @@ def standing(
         if append:
             raise
         return None
+
+
+def _part(text: str | None) -> tuple[int, int]:
+    """The i-th of n parts, from `i/n`; None: the only one.
+
+    Raises:
+        UsageError: it is no such part.
+    """
+    first, _, last = (text or "1/1").partition("/")
+    if first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last):
+        return int(first), int(last)
+    raise UsageError(f"cannot use the shard {text!r}", "", "Write 1/4, 2/4, 3/4 or 4/4.")
 
 
 def rules(how: Reading) -> "Rules":

@@ -48,6 +48,7 @@ class Job:
     rules: Rules = field(default_factory=Rules)
     engine: "Engine | None" = None
     units: bool | None = None
+    shard: tuple[int, int] = (1, 1)
 
     @property
     def called(self) -> str:

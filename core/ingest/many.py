@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from longctx.core.common.errors import LongctxError, UnreadableInput
-from longctx.core.engine.setup import prepare
+from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.ingest import Ingested, read_sources
 from longctx.core.ingest.job import NOBODY, Job, Observer
 from longctx.core.sources.detect import NotText
@@ -56,9 +56,22 @@ class Each:
     left_out: list[str] = field(default_factory=list)
     interrupted: bool = False
 
+    def add(self, outcome: "Outcome") -> None:
+        """Notes what became of one more file."""
+        if isinstance(outcome, Failed):
+            self.failed.append(outcome)
+        elif isinstance(outcome, str):
+            self.left_out.append(outcome)
+        else:
+            self.documents.append(outcome)
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `ingest --each`."""
         return asdict(self)
+
+
+# What became of a file: a document, a failure, or why it is left out.
+Outcome = Ingested | Failed | str
 
 
 def read_each(job: Job, observer: Observer = NOBODY, result: Each | None = None) -> Each:
@@ -76,27 +89,42 @@ def read_each(job: Job, observer: Observer = NOBODY, result: Each | None = None)
         LongctxError: something that would fail for every file.
     """
     result = Each() if result is None else result
-    named, engine = named_sources(job.paths, job.rules), job.engine or prepare(job.setup)
+    named = named_sources(job.paths, job.rules, job.shard)
+    engine = job.engine or prepare(job.setup)
     for name, source in named.items():
-        source.header = ""  # the only source needs no header
         hears = replace(observer, progress=partial(observer.progress, document=name))
-        of_it = replace(job, paths=[str(source.path) if source.path else "-"])
-        try:
-            _look_into(source)
-            done = read_sources(of_it, hears, engine, [source], name)
-            result.documents.append(done)
-            observer.done(done)
-        except NotText as error:
-            result.left_out.append(str(error))
-        except LongctxError as error:
-            if type(error) is LongctxError:
-                raise
-            failed = Failed(source.name, error.exit_code, str(error))
-            result.failed.append(failed)
-            observer.done(failed)
+        outcome = read_one(job, hears, engine, source, name)
+        result.add(outcome)
+        if not isinstance(outcome, str):
+            observer.done(outcome)
     if not result.documents and not result.failed:
         raise UnreadableInput("nothing to read", " ".join(result.left_out[:3]))
     return result
+
+
+def read_one(job: Job, observer: Observer, engine: Engine, source: Source, name: str) -> "Outcome":
+    """Reads one file into a document.
+
+    Args:
+        job, engine: as of all.
+        observer: hears about progress.
+        source: the file.
+        name: of the document.
+
+    Raises:
+        LongctxError: something that would fail for every file.
+    """
+    source.header = ""  # the only source needs no header
+    of_it = replace(job, paths=[str(source.path) if source.path else "-"])
+    try:
+        _look_into(source)
+        return read_sources(of_it, observer, engine, [source], name)
+    except NotText as error:
+        return str(error)
+    except LongctxError as error:
+        if type(error) is LongctxError:
+            raise
+        return Failed(source.name, error.exit_code, str(error))
 
 
 def _look_into(source: Source) -> None:
@@ -117,8 +145,15 @@ def _look_into(source: Source) -> None:
         raise UnreadableInput(error.what, error.why, error.remedy) from error
 
 
-def named_sources(paths: list[str], rules: Rules) -> dict[str, Source]:
+def named_sources(
+    paths: list[str], rules: Rules, shard: tuple[int, int] = (1, 1)
+) -> dict[str, Source]:
     """The sources of a command by the names of their documents, all different.
+
+    Args:
+        paths: what the user names.
+        rules: what is read from folders and archives.
+        shard: (i, n): only the i-th of n parts, which their names decide.
 
     A name is the path from the folder, pattern or file that the user named; in an English one `-`
     stands for slashes, blanks and the like. If it is too long or taken, it ends in a hash of the
@@ -136,7 +171,13 @@ def named_sources(paths: list[str], rules: Rules) -> dict[str, Source]:
                 mark = hashlib.sha256(f"{path}\0{label}".encode("utf-8", "replace")).hexdigest()[:8]
                 name = f"{name[: longest - 9]}-{mark}"
             named[name] = source
-    return named
+    part, parts = shard
+    return {name: source for name, source in named.items() if _part_of(name, parts) == part - 1}
+
+
+def _part_of(name: str, parts: int) -> int:
+    """In which of so many parts a name is, from 0; the same on every machine."""
+    return int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:8]) % parts
 
 
 def _has_lost(label: str, name: str) -> bool:

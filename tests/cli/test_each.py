@@ -196,3 +196,29 @@ def test_what_is_done_is_known_while_others_are_read(folder, setup_random, tmp_p
     )
     assert returned is result
     assert set(seen) == {("top-a.md", 0), ("top-b.md", 1)}
+
+
+# --- several processes ---
+
+
+@pytest.mark.slow
+def test_workers_read_what_one_process_reads(each, folder):
+    done = each("--workers", "2", "--threads", "1", "--json")
+    assert done.exit_code == 0
+    told = json.loads(done.stdout)
+    assert {document["name"] for document in told["documents"]} == {"top-a.md", "top-b.md"}
+    assert json.loads(each("--json").stdout)["documents"][0]["status"] == "unchanged"
+
+
+@pytest.mark.parametrize("options", [("--shard", "3/2"), ("--shard", "a"), ("--shard", "0/1")])
+def test_a_shard_that_is_none(each, options):
+    done = each(*options)
+    assert done.exit_code == 2
+    assert "cannot use the shard" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--shard", "--retry", "--workers"])
+def test_what_is_about_many_documents(longctx, folder, option):
+    done = longctx("ingest", "top", option, "2/2" if option == "--shard" else "2")
+    assert done.exit_code == 2
+    assert f"{option} needs --each" in done.stderr

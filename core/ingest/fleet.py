@@ -1,0 +1,213 @@
+"""Many documents read by several processes of one machine, each with a model of its own.
+
+The parent hands out names, the largest file first, to whichever worker is idle; what a worker does
+with one is what `many.py` does. A worker that is killed loses nothing: its document goes to another
+one, which goes on from the last checkpoint, and a new worker takes its place. Documents do not
+depend on one another, so the library has the bytes that one process would have made.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections import Counter, deque
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from longctx.core.common.errors import LongctxError, UnreadableInput, UsageError
+from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
+from longctx.core.ingest.many import Each, Failed, Outcome, named_sources, read_one
+from longctx.core.sources.reader import Source
+
+KILLS = 3  # workers that may die over one document before it counts as failed
+_PATIENCE = 60.0  # seconds in which a worker saves what it has read, when the work ends early
+
+
+@dataclass
+class _Worker:
+    """A process that reads documents.
+
+    Attributes:
+        process: it.
+        connection: to it; it gets names, and sends what happens.
+        number: its place among the workers, from 0.
+        name: of the document that it is reading; None: it is idle.
+    """
+
+    process: Any
+    connection: Connection
+    number: int
+    name: str | None = None
+
+
+def read_with_workers(
+    job: Job,
+    workers: int,
+    retry: int = 0,
+    observer: Observer = NOBODY,
+    result: Each | None = None,
+) -> Each:
+    """Reads each file into a document of its own, with several processes.
+
+    Args:
+        job: as for `read_each`. Where its setup names several devices, each worker has one.
+        workers: processes.
+        retry: how often a file that failed is tried again.
+        observer, result: as for `read_each`.
+
+    Raises:
+        UsageError: standard input is to be read, or as `read_each`.
+        LongctxError: as `read_each`.
+    """
+    if "-" in job.paths:
+        raise UsageError("cannot read standard input with --workers", "", "Name files.")
+    named = named_sources(job.paths, job.rules, job.shard)
+    fleet = _Fleet(job, retry, observer, Each() if result is None else result, named)
+    fleet.run(min(workers, max(1, len(named))))
+    if not fleet.result.documents and not fleet.result.failed:
+        raise UnreadableInput("nothing to read", " ".join(fleet.result.left_out[:3]))
+    return fleet.result
+
+
+class _Fleet:
+    """The work, and who is at it."""
+
+    def __init__(
+        self, job: Job, retry: int, observer: Observer, result: Each, named: dict[str, Source]
+    ):
+        self._job, self._retry, self._observer, self.result = job, retry, observer, result
+        sizes = {name: source.expected_size or 0 for name, source in named.items()}
+        self._names = deque(sorted(sizes, key=lambda name: (-sizes[name], name)))
+        self._sources = {name: source.name for name, source in named.items()}
+        self._kills, self._failures = Counter[str](), Counter[str]()
+        self._workers: list[_Worker] = []
+        # A fresh interpreter: a forked one would share what libraries have started.
+        self._context = multiprocessing.get_context("spawn")
+
+    def run(self, count: int) -> None:
+        """Reads everything; workers have ended when this returns or raises."""
+        try:
+            for number in range(count):
+                self._hire(number, count)
+            while self._workers:
+                for worker in [each for each in self._workers if each.name is None]:
+                    self._give(worker)
+                self._hear(count)
+        finally:
+            self._end()
+
+    def _hire(self, number: int, count: int) -> None:
+        ours, theirs = self._context.Pipe()
+        setup = _own_setup(self._job, number, count)
+        job = replace(self._job, setup=setup, engine=None)
+        process = self._context.Process(target=_work, args=(job, theirs), daemon=False)
+        process.start()
+        theirs.close()
+        self._workers.append(_Worker(process, ours, number))
+
+    def _give(self, worker: _Worker) -> None:
+        """The next document for an idle worker; without one it ends."""
+        if self._names:
+            worker.name = self._names.popleft()
+            with suppress(OSError):  # it has died: `_hear` will see that
+                worker.connection.send(worker.name)
+        elif not any(each.name for each in self._workers):
+            self._workers.remove(worker)
+            with suppress(OSError):
+                worker.connection.send(None)
+            worker.process.join()
+
+    def _hear(self, count: int) -> None:
+        """Waits for news of any worker, and takes it in."""
+        busy = {each.connection: each for each in self._workers if each.name}
+        for connection in wait([*busy]) if busy else ():
+            worker = busy[connection]  # type: ignore[index]
+            try:
+                kind, told = worker.connection.recv()
+            except (EOFError, OSError):
+                self._bury(worker, count)
+                continue
+            if kind == "progress":
+                self._observer.progress(told, document=worker.name)
+            elif kind == "raised":
+                raise LongctxError(*told)
+            else:
+                self._done(worker, told)
+
+    def _bury(self, worker: _Worker, count: int) -> None:
+        """A worker has died: another one takes its place, and its document."""
+        name = worker.name or ""
+        worker.process.join()
+        self._workers.remove(worker)
+        self._kills[name] += 1
+        if self._kills[name] < KILLS:
+            self._names.appendleft(name)
+        else:
+            why = f"the process that read it ended {KILLS} times (exit {worker.process.exitcode})"
+            self._record(Failed(self._sources[name], LongctxError.exit_code, why))
+        self._hire(worker.number, count)
+
+    def _done(self, worker: _Worker, outcome: Outcome) -> None:
+        name, worker.name = worker.name or "", None
+        if isinstance(outcome, Failed) and self._failures[name] < self._retry:
+            self._failures[name] += 1
+            self._names.append(name)
+            return
+        self._record(outcome)
+
+    def _record(self, outcome: Outcome) -> None:
+        self.result.add(outcome)
+        if not isinstance(outcome, str):
+            self._observer.done(outcome)
+
+    def _end(self) -> None:
+        """Ends what still runs; each worker saves what it has read."""
+        for worker in self._workers:
+            if worker.process.is_alive():
+                with suppress(OSError):
+                    os.kill(worker.process.pid, signal.SIGINT)
+            worker.connection.close()
+        for worker in self._workers:
+            worker.process.join(_PATIENCE)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+
+
+def _own_setup(job: Job, number: int, count: int) -> Any:
+    """The setup of one worker: a device of its own, and its share of the cores."""
+    setup = job.setup
+    if setup.devices and setup.devices != "all":
+        names = [name.strip() for name in setup.devices.split(",")]
+        setup = replace(setup, device=names[number % len(names)], devices=None)
+    if setup.threads is None:
+        setup = replace(setup, threads=max(1, (os.cpu_count() or 1) // count))
+    return setup
+
+
+def _work(job: Job, connection: Connection) -> None:
+    """A worker: reads the documents whose names come, until none comes any more."""
+    from longctx.core.engine.setup import prepare
+    from longctx.core.sources import parser
+
+    if hasattr(os, "setsid"):
+        os.setsid()  # Ctrl-C at the terminal is the parent's, which passes it on once
+    try:
+        named, engine = named_sources(job.paths, job.rules, job.shard), None
+        while (name := connection.recv()) is not None:
+            engine = engine or prepare(job.setup)
+            observer = Observer(partial(_tell, connection))
+            connection.send(("done", read_one(job, observer, engine, named[name], name)))
+    except LongctxError as error:
+        with suppress(OSError):
+            connection.send(("raised", (error.what, error.why, error.remedy)))
+    except (EOFError, OSError, KeyboardInterrupt):
+        return  # the parent is gone, or has ended the work; what was read is saved
+    finally:
+        parser.end()
+
+
+def _tell(connection: Connection, progress: Progress, **more: Any) -> None:
+    connection.send(("progress", progress))

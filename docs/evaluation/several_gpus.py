@@ -6,7 +6,7 @@ Random weights in the shape of Llama 3.1 8B, REFORM with its published sizes, ra
 state is written, as `ingest` does. First a short document is read on each number of GPUs and the
 states are compared, byte for byte. JSON lines, each as soon as it is known; what does not fit in
 `--minutes` any more is left out, the longest documents last. On a machine without GPUs, `--on cpu
---shape tiny` tries it.
+--shape tiny --chunk 256 --tokens 3000` tries it.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from longctx.core.ingest.ingest import DocumentReading
 from longctx.core.ingest.resume import header
 from longctx.core.measure.bench.reading import NAME, RandomReading, warm_up
 from longctx.core.measure.bench.shapes import Wanted, open_engine
+from longctx.core.measure.bench.workbench import sized
 from longctx.core.model.split import SplitDecoder
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.library import Library
@@ -37,11 +38,13 @@ def main() -> None:
     parser.add_argument("--devices", default="1,2")
     parser.add_argument("--shape", default="llama-3.1-8b")
     parser.add_argument("--method", default="reform")
+    parser.add_argument("--chunk", type=int, help="tokens of a chunk, and of each layer's cache")
     parser.add_argument("--on", default="cuda")
     given = parser.parse_args()
     until = time.monotonic() + 60 * given.minutes
     counts = [int(count) for count in given.devices.split(",")]
     engine = open_engine(Wanted(shape=given.shape, method=given.method, device=given.on))
+    engine.options = sized(engine.options, given.chunk, given.chunk)
     whole, alone = engine.decoder, dict[int, float]()
     with tempfile.TemporaryDirectory(prefix="longctx-gpus-") as place:
         folder = Path(place)

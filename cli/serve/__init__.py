@@ -105,7 +105,7 @@ def run(
     gather_by: options.GatherBy = None,
     decode: options.Decode = None,
 ) -> None:
-    """Serves documents to programs, and a page for people in the browser.
+    """Serves documents to programs, and a page in the browser.
 
     Programs that speak OpenAI's interface (/v1/chat/completions, /v1/responses, /v1/models) ask a
     document by the model name longctx/NAME, and all by longctx; /v1/find finds passages. Answers

@@ -99,7 +99,7 @@ class _Fleet:
             self._end()
 
     def _hire(self, number: int, count: int) -> None:
-        ours, theirs = self._context.Pipe()
+        ours, theirs = multiprocessing.Pipe()
         setup = _own_setup(self._job, number, count)
         job = replace(self._job, setup=setup, engine=None)
         process = self._context.Process(target=_work, args=(job, theirs), daemon=False)

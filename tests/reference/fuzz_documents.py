@@ -770,7 +770,7 @@ def searched(document: Document, rng: random.Random) -> None:
     facts, index = [Facts.of(document.manifest)], PassageIndex(document)
     found = search.by_words(Opened((document,), facts, index, [], None, 0.0))
     json.dumps(found.values, allow_nan=False)
-    for hit in found.hits:
-        source = document.manifest.sources[hit.source]
-        assert 0 <= hit.start <= hit.end <= source.size
-        assert 0 <= hit.match.start <= hit.match.end <= source.size
+    for hit in found:
+        size = max(each.size for each in document.manifest.sources if each.name == hit.source)
+        assert 0 <= hit.start <= hit.end <= size
+        assert 0 <= hit.match.start <= hit.match.end <= size

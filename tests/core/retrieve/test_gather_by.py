@@ -257,8 +257,8 @@ def test_what_there_is_not_is_refused(opened):
 
 
 def test_words_are_counted_once_for_all_questions(opened, monkeypatch):
-    counted, count = [], lexical._tables
-    monkeypatch.setattr(lexical, "_tables", lambda *given: counted.append(1) or count(*given))
+    counted, count = [], lexical.tables_of
+    monkeypatch.setattr(lexical, "tables_of", lambda *given: counted.append(1) or count(*given))
     session = opened()
     session.ask(QUESTION, sampling=FEW, gather_by="bm25")
     session.find("boat", gather_by="bm25")

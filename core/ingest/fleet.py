@@ -13,7 +13,7 @@ from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from typing import Any
 
 from longctx.core.common.errors import LongctxError, UnreadableInput, UsageError
@@ -37,7 +37,7 @@ class _Worker:
     """
 
     process: Any
-    connection: Connection
+    connection: Any
     number: int
     name: str | None = None
 
@@ -187,7 +187,7 @@ def _own_setup(job: Job, number: int, count: int) -> Any:
     return setup
 
 
-def _work(job: Job, connection: Connection) -> None:
+def _work(job: Job, connection: Any) -> None:
     """A worker: reads the documents whose names come, until none comes any more."""
     from longctx.core.engine.setup import prepare
     from longctx.core.sources import parser
@@ -209,5 +209,5 @@ def _work(job: Job, connection: Connection) -> None:
         parser.end()
 
 
-def _tell(connection: Connection, progress: Progress, **more: Any) -> None:
+def _tell(connection: Any, progress: Progress, **more: Any) -> None:
     connection.send(("progress", progress))

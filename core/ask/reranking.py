@@ -22,6 +22,7 @@ from longctx.core.store.document import Document
 
 WEIGHT = 4.0  # of what the model says, beside the score by which passages were found
 LONGEST = 384  # tokens of a passage that are read: a line may be very long
+ROOM = 64  # tokens of a question behind a passage that is kept
 SURE = 1e-6  # probabilities nearer to 0 and 1 are not told apart
 
 
@@ -60,8 +61,17 @@ def _log_odds(composer: Composer, run: Run, question: Tensor) -> float:
     """How likely the model finds it that a passage has the answer, as log odds."""
     check()
     engine = composer.engine
-    ids = torch.cat([engine.prompt.prefix(), composer.ids_of(run)[:LONGEST], question])
-    hidden = engine.decoder.read(ids, Prompt(len(ids)))[-1:]
+    ids = torch.cat([engine.prompt.prefix(), composer.ids_of(run)[:LONGEST]])
+
+    def read() -> Prompt:
+        prompt = Prompt(len(ids) + max(len(question), ROOM))
+        engine.decoder.read(ids, prompt)
+        return prompt
+
+    # A later question to the same passage goes on from there; the first one does so too, because
+    # the same answer, to the bit, is worth more than what two passes cost instead of one.
+    prompt = read() if len(question) > ROOM else engine.kept_prompts.of(ids, read)
+    hidden = engine.decoder.read(question, prompt)[-1:]
     likely = torch.softmax(engine.decoder.logits(hidden)[0].float(), -1)
     lacks = float(likely[first_tokens(engine.files.tokenizer)].sum())
     lacks = min(max(lacks, SURE), 1 - SURE)

@@ -39,6 +39,7 @@ from longctx.core.engine.choice import (
 )
 from longctx.core.engine.encode import encode
 from longctx.core.engine.staying import staying
+from longctx.core.kv.kept_prompts import KeptPrompts
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.chunk_pass import computed_by
 from longctx.core.model.describe import describe
@@ -101,6 +102,7 @@ class Engine:
     devices: tuple[str, ...] = ()
     max_memory: int | None = None
     _decoder: Decoder | None = field(default=None, repr=False)
+    _kept_prompts: KeptPrompts = field(default_factory=KeptPrompts, repr=False, compare=False)
 
     @property
     def key(self) -> tuple[str, str, torch.dtype]:
@@ -112,6 +114,11 @@ class Engine:
     def answering(self) -> "Engine":
         """The engine of the model that answers."""
         return self.answerer or self
+
+    @property
+    def kept_prompts(self) -> KeptPrompts:
+        """Prompts that the model has read, for later questions."""
+        return self.lender.kept_prompts if self.lender is not None else self._kept_prompts
 
     @property
     def decoder(self) -> Decoder:
@@ -197,16 +204,41 @@ class Engine:
         return self.new_method(snapshot, document)
 
     def _snapshot_again(self, document: Document) -> Snapshot:
-        method, prefix = self.new_method(), self._prefix_of(document)
-        whole = document.manifest.units == UNITS[0]
-        ids = self._ids_of(document) if whole else ()
-        made = _Made()
-        with stage(_log, "read_again", f"{document.manifest.name}: its snapshot made again"):
-            for _ in encode(self.decoder, method, prefix, ids, made):
-                pass
-        if document.manifest.is_bare:
-            document.lend(made.groups())
+        manifest = document.manifest
+        whole = manifest.units == UNITS[0]
+        if manifest.is_bare and not whole:
+            self.make_again(document)
+        spans = [(0, manifest.tokens)] if whole else [(0, 0)]
+        with stage(_log, "read_again", f"{manifest.name}: its snapshot made again"):
+            method, rows = self._read_again(document, spans)
+        if whole and manifest.is_bare:
+            document.lend(rows)
         return {name: tensor.cpu() for name, tensor in method.snapshot().items()}
+
+    def make_again(self, document: Document) -> None:
+        """Gives a bare document whose sources were read one by one the rows that it lacks.
+
+        Raises:
+            StateMismatch: the document is damaged.
+        """
+        records = document.manifest.sources
+        spans = [(s.first_token, s.first_token + s.tokens) for s in records if s.tokens]
+        with stage(_log, "read_again", f"{document.manifest.name}: its sources read again"):
+            _, rows = self._read_again(document, spans)
+        document.lend(rows)
+
+    def _read_again(
+        self, document: Document, spans: list[tuple[int, int]]
+    ) -> tuple[Method, Groups]:
+        """Reads parts of a document, each behind the prefix: the last one's memory, all rows."""
+        prefix, made = self._prefix_of(document), _Made()
+        for first, last in spans:
+            method = self.new_method()
+            for _ in encode(
+                self.decoder, method, prefix, self._ids_of(document, first, last), made
+            ):
+                pass
+        return method, made.groups()
 
     def _prefix_of(self, document: Document) -> torch.Tensor:
         """The prefix that was read before a document; the user may ask with another profile."""
@@ -216,8 +248,8 @@ class Engine:
         template = profile.parse(own, "the document's profile").prompt
         return PromptEncoder(resolve(template, self.files.tokenizer), self.files.tokenizer).prefix()
 
-    def _ids_of(self, document: Document) -> Iterator[torch.Tensor]:
-        for _, rows in document.rows("tokens", ("ids",)):
+    def _ids_of(self, document: Document, first: int, last: int) -> Iterator[torch.Tensor]:
+        for rows in document.rows_between("tokens", first, last):
             ids = rows["ids"].long()
             if ((ids < 0) | (ids >= self.files.config.vocab_size)).any():
                 why = "it has tokens that the model does not have"

@@ -75,6 +75,8 @@ def append(job: Job, observer: Observer = NOBODY) -> Ingested:
             return as_it_was(document)
         boundary = end_of(document) if by_source else _boundary(document)
         engine = job.engine or engine_for(document, job.setup)
+        if by_source and document.manifest.is_bare:
+            engine.make_again(document)
         sizes, before = more.sizes(), document.manifest.tokens
         expected = expected_in_room(
             store, document.manifest.folder, engine, sizes, job.max_size, before

@@ -42,7 +42,7 @@ from longctx.core.ingest.resume import (
     is_unchanged,
     standing,
 )
-from longctx.core.ingest.units import BY_SOURCE, gone, kept_units, units_for
+from longctx.core.ingest.units import BY_SOURCE, gone, kept_units, tokens_again, units_for
 from longctx.core.ingest.update import (
     as_opened,
     engine_to_update,
@@ -229,6 +229,8 @@ def read_in(
         behind = WriterBehind(writer, engine.device)
         stream = TokenStream(engine.files.tokenizer)
         kept = kept_units(old, sources, stream) if old else {}
+        if old and kept and old.manifest.is_bare:
+            engine.make_again(old)
         reading = SourceReading(sources, stream, behind, kept)
         within = partial(require_size, job.library, job.max_size)
         run = DocumentReading(
@@ -348,14 +350,17 @@ class DocumentReading:
         """Writes the rest, and publishes the document."""
         snapshot, boundary, arrive = self._snapshots()
         arrive()
-        tokens = len(self.engine.prompt.prefix()) + self.reading.tokens
-        if self._method is None:  # the sources were read one by one
-            snapshot = None
-        elif self.engine.can_leave_out(self._method, tokens):
+        prefix, writer = len(self.engine.prompt.prefix()), self.behind.writer
+        method, tokens = self._method, prefix + self.reading.tokens
+        if self._by_source:
+            snapshot, method = None, self.engine.new_method()
+            tokens = tokens_again([source.tokens for source in writer.sources], prefix)
+        bare = method is not None and self.engine.can_leave_out(method, tokens)
+        if bare and not self._by_source:
             snapshot, boundary = None, Boundary(0, {}, 0)
         words = WORD_BYTES * self.reading.tokens
-        self.require_size(self.behind.writer.growth(snapshot, boundary) + words)
-        self.behind.writer.complete(snapshot, boundary, word_tables, report=self.reading.report())
+        self.require_size(writer.growth(snapshot, boundary, bare) + words)
+        writer.complete(snapshot, boundary, word_tables, bare, report=self.reading.report())
 
     def _snapshots(self) -> "Saved":
         """The method's snapshot and the last boundary, being copied to the CPU."""

@@ -18,7 +18,7 @@ from longctx.core.contracts.method import Growing
 from longctx.core.engine.disk import TOKEN_BYTES, holds, stored_token_bytes
 from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.job import Job
-from longctx.core.ingest.units import BY_SOURCE, units_for
+from longctx.core.ingest.units import BY_SOURCE, tokens_again, units_for
 from longctx.core.retrieve.word_sizes import SAMPLE, word_bytes
 from longctx.core.sources.detect import NotText
 from longctx.core.sources.find import open_sources
@@ -88,8 +88,10 @@ def plan(job: Job) -> Estimate:
     counted = time.perf_counter() - started
     trial = _Trial(engine, count.tokens, count.unsafe)
     if by_source:
-        # Each source had a snapshot of its own, and the rows are not made again.
-        trial.snapshot_bytes, trial.kept_bytes = 0, trial.row_bytes
+        # Each source had a snapshot of its own.
+        again = tokens_again(count.of_sources, len(engine.prompt.prefix()))
+        trial.snapshot_bytes = 0
+        trial.kept_bytes = 0 if trial.can_leave_out(again) else trial.row_bytes
     row = TOKEN_BYTES + trial.row_bytes
     disk = count.text_bytes + count.word_bytes + MANIFEST_BYTES + trial.snapshot_bytes
     disk += count.tokens * (count.token_bytes + trial.kept_bytes)
@@ -129,6 +131,7 @@ class _Count:
     """Tokens of the sources, how many of the last are not safe, bytes of text and words stored.
 
     Attributes:
+        of_sources: tokens of each source.
         token_bytes: bytes stored of each token.
     """
 
@@ -136,6 +139,7 @@ class _Count:
         self.tokens, self.text_bytes, self.bytes, self.unsafe, self._read = 0, 0, 0, 0, 0
         self.skipped: list[str] = []
         self.left_out: list[str] = []
+        self.of_sources: list[int] = []
         self._waiting, self._first = bytearray(), bytearray()
         self._last_id = self._largest = 0  # the last id in the vocabulary that occurs; a source
         stream = TokenStream(engine.files.tokenizer)
@@ -148,11 +152,13 @@ class _Count:
         self.word_bytes = word_bytes(bytes(self._first), self._read, self.tokens)
 
     def _add(self, source: Source, stream: TokenStream) -> None:
+        before = self.tokens
         try:
             for piece in stream.read(source, self._take):
                 self.tokens += len(piece.ids)
                 self._last_id = max(self._last_id, int(piece.ids.max(initial=0)))
                 self.unsafe = len(piece.ids)  # of the last piece: more text may change them
+            self.of_sources.append(self.tokens - before)
             self.bytes += source.size
             self._largest = max(self._largest, source.size)
         except UnreadableInput as error:
@@ -204,12 +210,16 @@ class _Trial:
             seconds, size = (took, rest) if not seconds else (seconds, size)
         self.snapshot_bytes += self._growth(done, total)
         self.snapshot_bytes *= 1 + more
-        if engine.can_leave_out(method, total):
+        if self.can_leave_out(total):
             self.snapshot_bytes = self.kept_bytes = 0
         now, end = method.held_bytes(done), method.held_bytes(total)
         self.held = Held(end.device - now.device, end.host - now.host)
         self.peak = peak_memory(engine.device)  # before memory is filled for measurements
         self.seconds = (seconds + self._slower(seconds, done, total) / 2) * total / size
+
+    def can_leave_out(self, tokens: int) -> bool:
+        """See `Engine.can_leave_out`."""
+        return self._engine.can_leave_out(self._method, tokens)
 
     def _growth(self, done: int, total: int) -> int:
         """Bytes by which the snapshot grows from `done` to `total` if nothing is evicted."""

@@ -6,6 +6,7 @@ wherever they stand in it. Nothing here depends on the method.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from longctx.core.store.sameness import Now, compare
 from longctx.core.tokens.tokens import RUN, TokenStream
 
 BY_SOURCE = UNITS[1]
+LEAST = 64  # tokens: a shorter source takes as long to read
 
 
 def units_for(job: Job, method: str, known: Manifest | None = None) -> str:
@@ -60,6 +62,16 @@ def _require_by_source(method: str) -> None:
         "what it keeps of a source depends on the sources before it, or a question needs all of it",
         f"Leave it out, or use --method {' or '.join(able)}.",
     )
+
+
+def tokens_again(counts: Sequence[int], prefix: int) -> int:
+    """About as many tokens of one text take as long as reading sources one by one again.
+
+    Args:
+        counts: tokens of each source.
+        prefix: tokens before each.
+    """
+    return sum(max(LEAST, prefix + count) for count in counts)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,11 @@ class Prompt(Memory):
         return next(iter(self.caches.values())).length
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of its buffers of keys and values."""
+        return sum(cache.keys.nbytes + cache.values.nbytes for cache in self.caches.values())
+
+    @property
     def windows(self) -> dict[int, int | None]:
         """Windows of the layers by their index, in tokens; None: full attention."""
         return {index: cache.layer.window for index, cache in self.caches.items()}

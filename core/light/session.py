@@ -25,7 +25,7 @@ from longctx.core.retrieve.ranked import Ranked
 from longctx.core.store.document import Document
 from longctx.core.store.facts import Facts
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import Manifest
+from longctx.core.store.manifest import UNITS, Manifest
 from longctx.core.store.sameness import changed_sources
 from longctx.core.store.shards import AGAIN
 
@@ -133,7 +133,7 @@ class LightSession:
         if self._case.caches is None:
             prefix = np.array(self._case.prompt.prefix_ids(), np.int64)
             with stage(_log, "read_again", f"{self.document.manifest.name}: its cache made again"):
-                made = reading.document(prefix, self._ids())
+                made = self._read_again(reading, prefix)
         question = reading.question(np.array(ids, np.int64))
         asked = question.chosen(np.array(own))
         self._require_numbers(asked.scales)
@@ -143,10 +143,23 @@ class LightSession:
             pieces = self._rows()
         return maxima(asked, pieces, index.units)
 
-    def _ids(self) -> np.ndarray:
-        """The tokens that are read again: all of a short document, none of any other."""
-        count = self.document.manifest.tokens if self.document.manifest.is_bare else 0
-        ids = self.document.array_take("tokens", np.arange(count), "ids").astype(np.int64)
+    def _read_again(self, reading: Reading, prefix: np.ndarray) -> Rows:
+        """Rows of a short document; the memory afterwards is what a question meets."""
+        manifest = self.document.manifest
+        if manifest.units == UNITS[0]:
+            return reading.document(prefix, self._ids(0, manifest.tokens))
+        parts = []
+        sources = manifest.sources if manifest.is_bare else ()
+        for source in (source for source in sources if source.tokens):
+            alone = Reading(self._case.model, self._case.options, None)
+            ids = self._ids(source.first_token, source.first_token + source.tokens)
+            parts.append(alone.document(prefix, ids))
+        parts.append(reading.document(prefix, self._ids(0, 0)))
+        return Rows(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+    def _ids(self, first: int, last: int) -> np.ndarray:
+        """Tokens [first, last) of the document."""
+        ids = self.document.array_take("tokens", np.arange(first, last), "ids").astype(np.int64)
         if ((ids < 0) | (ids >= self._case.files.config.vocab_size)).any():
             raise self._damaged("it has tokens that the model does not have")
         return ids

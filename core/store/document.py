@@ -259,7 +259,8 @@ class Document:
     @property
     def groups(self) -> list[str]:
         """The groups that have a row for each token."""
-        return sorted(self._groups.keys() - {"lines", "marks", *shards.SNAPSHOTS})
+        stored = self._groups.keys() - {"lines", "marks", *shards.SNAPSHOTS}
+        return sorted(stored | self._lent.keys())
 
     @property
     def has_marks(self) -> bool:
@@ -268,11 +269,16 @@ class Document:
 
     def first_rows(self, group: str, number: int, rows: int) -> Rows:
         """The part of a group's first `rows` rows in its file `number`, which has the last one."""
+        if lent := self._lent.get(group):
+            return {name: tensor[:rows] for name, tensor in lent.items()}
         first, file = self._files(group)[number]
         return {name: file.rows(name, 0, rows - first) for name in file.slots}
 
     def rows_between(self, group: str, first: int, last: int) -> Iterator[Rows]:
         """Rows [first, last) of a group, in a piece for each of its files that has some."""
+        if lent := self._lent.get(group):
+            yield {name: tensor[first:last] for name, tensor in lent.items()}
+            return
         for start, file in self._files(group):
             low, high = max(first - start, 0), min(last - start, file.shard.rows)
             if low < high:
@@ -280,6 +286,8 @@ class Document:
 
     def full(self, group: str, rows: int) -> list[Shard]:
         """The leading files of a group that are full and hold only the first `rows` rows."""
+        if group in self._lent:
+            return []
         files = self._files(group)
         ends = [first for first, _ in files[1:]]  # the last file need not be full
         return [file.shard for end, (_, file) in zip(ends, files, strict=False) if end <= rows]

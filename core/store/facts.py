@@ -87,7 +87,7 @@ class Facts:
     @property
     def is_bare(self) -> bool:
         """As `Manifest.is_bare`."""
-        return self.status == "complete" and self.one_text and self.groups.keys() <= FOR_WORDS
+        return self.status == "complete" and self.groups.keys() <= FOR_WORDS
 
     @property
     def parts(self) -> dict[str, int]:

@@ -133,8 +133,8 @@ class Manifest:
     @property
     def is_bare(self) -> bool:
         """Whether it keeps nothing of its method, because reading its tokens again makes it."""
-        as_one = self.status == "complete" and self.units == UNITS[0]
-        return as_one and {shard.group for shard in self.shards} <= shards.FOR_WORDS
+        complete = self.status == "complete"
+        return complete and {shard.group for shard in self.shards} <= shards.FOR_WORDS
 
     @property
     def size(self) -> int:

@@ -19,7 +19,6 @@ from longctx.core.store.durable import link_files, storing
 from longctx.core.store.manifest import (
     FORMAT,
     MANIFEST,
-    UNITS,
     Manifest,
     Origin,
     SourceRecord,
@@ -200,16 +199,17 @@ class Writer:
         snapshot: Rows | None,
         boundary: Boundary | None = None,
         words: MakeWords | None = None,
+        bare: bool = False,
         **changes: Any,
     ) -> Manifest:
         """Write the rest and publish the document under documents/.
 
         Args:
             snapshot: what the method needs to answer questions; None: it can be made again by
-                reading the tokens, or the prefix where sources were read one by one. The method's
-                rows are kept in the second case alone: the tokens are not read again there.
+                reading the tokens, or the prefix where sources were read one by one.
             boundary: as in `checkpoint`.
             words: gives the tables of the word index; None: the document has none.
+            bare: the method's rows are left out, since reading the tokens again makes them.
             **changes: fields of the manifest.
 
         Raises:
@@ -218,14 +218,16 @@ class Writer:
         """
         if so_far := self._source_so_far():
             raise ValueError(f"source {so_far[0].name!r} is still open")
-        manifest = self._save("complete", snapshot, boundary, None, changes, words)
+        manifest = self._save("complete", snapshot, boundary, None, changes, words, bare)
         self._publish()
         return manifest
 
-    def growth(self, snapshot: Rows | None, boundary: Boundary | None = None) -> int:
+    def growth(
+        self, snapshot: Rows | None, boundary: Boundary | None = None, bare: bool = False
+    ) -> int:
         """Bytes that `complete` would add to the folder, without headers and the word index."""
         self._settle()
-        rows = self._kept_groups(snapshot).values()
+        rows = self._kept_groups(bare).values()
         snapshot = snapshot or {}
         kept = folded(boundary.snapshot, snapshot) if boundary else {}
         files = [file.held_bytes for file in (self._text, *rows)]
@@ -237,6 +239,11 @@ class Writer:
     def units(self) -> str:
         """What is read as one text, as the manifest says it."""
         return self._manifest.units
+
+    @property
+    def sources(self) -> tuple[SourceRecord, ...]:
+        """The sources that have ended."""
+        return tuple(self._sources)
 
     @property
     def keeps_nothing(self) -> bool:
@@ -291,8 +298,9 @@ class Writer:
         checkpoint: int | None,
         changes: dict,
         words: MakeWords | None = None,
+        bare: bool = False,
     ) -> Manifest:
-        kept = self._kept_groups(snapshot)
+        kept = self._kept_groups(bare)
         tensors = {} if snapshot is None else {"memory": snapshot}
         if boundary:
             report = changes.get("report", self._manifest.report)
@@ -322,9 +330,8 @@ class Writer:
         sweep(self._folder, written)
         return written
 
-    def _kept_groups(self, snapshot: Rows | None) -> dict[str, GroupWriter]:
+    def _kept_groups(self, bare: bool) -> dict[str, GroupWriter]:
         """The groups of rows that are kept: all, or where reading makes them again, no method's."""
-        bare = snapshot is None and self.units == UNITS[0]
         return {n: rows for n, rows in self._groups.items() if not bare or n in FOR_WORDS}
 
     def _write_words(self, words: MakeWords) -> list[Shard]:

@@ -30,21 +30,24 @@ ASKED = Setup(device="cpu")
 BOOK = Path(samples.__file__).parent / "harbour-book.md"
 QUERIES = ("who kept the lamp at night", "what is the code of the oil-store padlock", "a storm")
 LENGTHS = {"short": 300, "chunks": 11_000, "long": 21_000}  # characters
+FOLDERS = {"few": 3_300, "files": 6_000}  # characters of each of three files
 pytestmark = pytest.mark.usefixtures("models_loaded_once")
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory) -> Path:
-    """Documents that are read again (of one chunk, and of several), stored, and read by files."""
+    """Documents that are read again (of one chunk, and of several), stored, and two by files."""
     place = tmp_path_factory.mktemp("light")
     text = BOOK.read_text("utf-8")
     for name, length in LENGTHS.items():
         (place / f"{name}.txt").write_text(text[:length], "utf-8")
         ingest(place / "library", [str(place / f"{name}.txt")], SETUP, name)
-    (place / "files").mkdir()
-    for number in range(3):
-        (place / "files" / f"{number}.txt").write_text(text[number * 900 :][:900], "utf-8")
-    ingest(place / "library", [str(place / "files")], SETUP, "files")
+    for name, size in FOLDERS.items():
+        (place / name).mkdir()
+        for number in range(3):
+            part = text[number * size :][:size]
+            (place / name / f"{number}.txt").write_text(part, "utf-8")
+        ingest(place / "library", [str(place / name)], SETUP, name)
     return place / "library"
 
 
@@ -66,17 +69,21 @@ def hits_of(looked, query: str) -> list[tuple[int, int, int]]:
 
 def test_the_documents_are_of_every_kind(library):
     chunk = 1024
-    short, chunks, long, files = (manifest_of(library, n) for n in (*LENGTHS, "files"))
+    names = (*LENGTHS, *FOLDERS)
+    short, chunks, long, few, files = (manifest_of(library, name) for name in names)
     assert short.is_bare
     assert short.tokens < chunk
     assert chunks.is_bare
     assert 2 * chunk < chunks.tokens
     assert not long.is_bare
     assert "memory" in {shard.group for shard in long.shards}
-    assert files.units == "source"
+    assert few.units == files.units == "source"
+    assert few.is_bare
+    assert few.size < 400_000  # of 10 kB of text
+    assert not files.is_bare
 
 
-@pytest.mark.parametrize("name", [*LENGTHS, "files"])
+@pytest.mark.parametrize("name", [*LENGTHS, *FOLDERS])
 @pytest.mark.parametrize("gather_by", [None, "maxsim"])
 def test_the_same_is_found_in_the_same_order(library, name, gather_by):
     with Session(library, name, SETUP) as asking:

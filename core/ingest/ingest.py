@@ -22,7 +22,7 @@ from longctx.core.common.errors import LongctxError, UnreadableInput
 from longctx.core.common.interrupts import Held
 from longctx.core.common.telemetry import stage
 from longctx.core.contracts.memory import Snapshot
-from longctx.core.contracts.method import Method
+from longctx.core.contracts.method import Method, Staged
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.disk import WORD_BYTES, expected_in_room
 from longctx.core.engine.encode import encode
@@ -313,6 +313,7 @@ class DocumentReading:
         self._kept = self._reused
         self._held = Held()
         self._whole = True  # the method has read what is stored, no more and no less
+        self._copied: tuple[Snapshot, Snapshot, Callable] | None = None  # as it is now
         self._ready: Saved | None = None  # what was whole before a slow chunk, or the last one
         self._slow = False  # the last chunk was
         self._started = self._stepped = time.perf_counter()
@@ -364,15 +365,26 @@ class DocumentReading:
 
     def _snapshots(self) -> "Saved":
         """The method's snapshot and the last boundary, being copied to the CPU."""
-        snapshot = self._method.snapshot() if self._method else {}
-        host, arrive = to_host(snapshot)
+        if self._copied is None:
+            snapshot = self._method.snapshot() if self._method else {}
+            self._copied = snapshot, *to_host(snapshot, self._still)
+        snapshot, host, arrive = self._copied
         boundary = self._boundaries.latest(snapshot) if self._boundaries else None
         if boundary is None:
             return host, None, arrive
         if boundary.snapshot is snapshot:
             return host, replace(boundary, snapshot=host), arrive
-        kept, arrive_too = to_host(boundary.snapshot)
+        kept, arrive_too = to_host(boundary.snapshot, self._still)
         return host, replace(boundary, snapshot=kept), lambda: (arrive(), arrive_too())
+
+    @property
+    def _still(self) -> bool:
+        """Whether nothing changes what a snapshot holds: methods in stages make it anew."""
+        return isinstance(self._method, Staged)
+
+    def _moved(self, method: Method | None) -> None:
+        """All that was read is in a method, or between two sources in none."""
+        self._whole, self._method, self._copied = True, method, None
 
     def _read(self, pieces: "Iterator[tuple[Unit, Tensor]]") -> None:
         if self._method:
@@ -402,7 +414,7 @@ class DocumentReading:
                 self.checkpoints.skip(unit.tokens)
             end += unit.tokens
             self.reading.store(end)
-            self._whole, self._method = True, None
+            self._moved(None)
             self._stepped_on()
 
     def _read_on(self, method: Method, ids: Iterator[Tensor], begun: bool) -> None:
@@ -423,7 +435,7 @@ class DocumentReading:
         )
         for read in steps:
             self.reading.store(first + read)
-            self._whole, self._method = True, method
+            self._moved(method)
             self._require_room(method)
             self._stepped_on()
 
@@ -454,6 +466,7 @@ class DocumentReading:
     @contextmanager
     def _stoppable(self) -> Iterator[None]:
         """A chunk runs through the model; Ctrl-C waits for its end only to lose nothing."""
+        self._copied = None
         if self._ready is None and self.reading.tokens > self._kept:
             yield
             return

@@ -5,11 +5,15 @@ from the device without making the caller wait.
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from longctx.core.common.background import Behind
 from longctx.core.store.shards import Rows
 from longctx.core.store.writer import Writer
+
+if TYPE_CHECKING:
+    import torch
 
 DEPTH = 4  # calls that may be queued: the rows, tokens and text of a chunk, and the next one's rows
 
@@ -49,7 +53,7 @@ class WriterBehind(Behind):
 
     def append(self, group: str, rows: Rows) -> None:
         """Appends rows to a group; nobody may change them afterwards."""
-        rows, arrive = to_host(rows)
+        rows, arrive = to_host(rows, still=True)
 
         def write() -> None:
             arrive()
@@ -58,18 +62,50 @@ class WriterBehind(Behind):
         self.do(write)
 
 
-def to_host(rows: Rows) -> tuple[Rows, Callable[[], object]]:
+def to_host(rows: Rows, still: bool = False) -> tuple[Rows, Callable[[], object]]:
     """Starts copying rows to the CPU.
+
+    Args:
+        rows: tensors on any device.
+        still: nothing changes them afterwards, so the device goes on computing meanwhile.
 
     Returns:
         The copies, and a callable that waits for them; call it before using them.
     """
-    import torch
-
     devices = {tensor.device for tensor in rows.values() if tensor.is_cuda}
     if not devices:
         return {name: tensor.cpu() for name, tensor in rows.items()}, lambda: None
     # The copies are in pinned memory, which the device fills by itself.
-    copies = {name: tensor.to("cpu", non_blocking=True) for name, tensor in rows.items()}
-    copied = [torch.cuda.current_stream(device).record_event() for device in devices]
+    streams = {device: _copying(device, still) for device in devices}
+    copies = {name: _copied(tensor, streams.get(tensor.device)) for name, tensor in rows.items()}
+    copied = [stream.record_event() for stream in streams.values()]
     return copies, lambda: [event.synchronize() for event in copied]
+
+
+def _copied(tensor: "torch.Tensor", stream: "torch.cuda.Stream | None") -> "torch.Tensor":
+    import torch
+
+    if stream is None:
+        return tensor.cpu()
+    with torch.cuda.stream(stream):
+        tensor.record_stream(stream)  # its memory is not given away before it is copied
+        return tensor.to("cpu", non_blocking=True)
+
+
+def _copying(device: "torch.device", still: bool) -> "torch.cuda.Stream":
+    """The stream in which copies from a device are made, after what it computes now."""
+    import torch
+
+    computing = torch.cuda.current_stream(device)
+    if not still:
+        return computing
+    stream = _aside(device)
+    stream.wait_stream(computing)
+    return stream
+
+
+@cache
+def _aside(device: "torch.device") -> "torch.cuda.Stream":
+    import torch
+
+    return torch.cuda.Stream(device)

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -133,14 +134,33 @@ def link_files(source: Confined, folder: Confined, files: Iterable[Shard]) -> No
     """
     with storing(folder):
         for shard in files:
-            try:
-                (source / shard.file).require_file()
-                (source / shard.file).link_to(folder / shard.file)
-            except OSError as exc:
-                if exc.errno not in _NO_LINKS:
-                    raise
-                write_file(folder, shard.file, shard.size, partial(_copy, source / shard.file))
+            _link(source / shard.file, folder / shard.file, shard)
         folder.sync()
+
+
+def linked(folder: Confined, shard: Shard, name: str) -> Shard:
+    """Gives a file a second name in its folder; copies it where the file system has no links.
+
+    Returns:
+        Its record under that name.
+
+    Raises:
+        LongctxError: it cannot be made.
+    """
+    with storing(folder / name, shard.size):
+        _link(folder / shard.file, folder / name, shard)
+        folder.sync()
+    return replace(shard, file=name)
+
+
+def _link(source: Confined, target: Confined, shard: Shard) -> None:
+    try:
+        source.require_file()
+        source.link_to(target)
+    except OSError as exc:
+        if exc.errno not in _NO_LINKS:
+            raise
+        write_file(target.parent, target.name, shard.size, partial(_copy, source))
 
 
 def _copy(source: Confined, target: Path) -> None:

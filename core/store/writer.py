@@ -5,8 +5,10 @@ methods or tokenizers: rows are tensors, options are JSON.
 """
 
 import hashlib
-from collections.abc import Callable
-from contextlib import suppress
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
-from longctx.core.store.durable import link_files, storing
+from longctx.core.store.durable import link_files, linked, storing
 from longctx.core.store.manifest import (
     FORMAT,
     MANIFEST,
@@ -72,6 +74,8 @@ class Writer:
         self._open: SourceRecord | None = None
         self._sha256 = hashlib.sha256()
         self._checkpoints = 0
+        self._snapshots: dict[str, _Saved] = {}  # the last one of each group
+        self._fold: tuple[Boundary, Rows | None, Rows] | None = None
         self._manifest = Manifest(
             format=FORMAT,
             status="reading",
@@ -228,10 +232,10 @@ class Writer:
         """Bytes that `complete` would add to the folder, without headers and the word index."""
         self._settle()
         rows = self._kept_groups(bare).values()
-        snapshot = snapshot or {}
-        kept = folded(boundary.snapshot, snapshot) if boundary else {}
+        kept = self._folded(boundary, snapshot) if boundary else {}
         files = [file.held_bytes for file in (self._text, *rows)]
-        snapshots = sum(tensor.nbytes for tensor in (*snapshot.values(), *kept.values()))
+        tensors = *(snapshot or {}).values(), *kept.values()
+        snapshots = sum(tensor.nbytes for tensor in tensors)
         tails = [s.size for s in self._manifest.shards if s.checkpoint is not None]
         return sum(files) + snapshots - sum(tails)
 
@@ -306,29 +310,52 @@ class Writer:
             report = changes.get("report", self._manifest.report)
             changes = {**changes, "report": {**report, "boundary": boundary.told()}}
         if boundary and boundary.tokens:
-            tensors["boundary"] = folded(boundary.snapshot, snapshot or {})
-        entries = [
-            *(
-                write_tensors(self._folder, group, shard_name(group, 0, checkpoint), rows)
-                for group, rows in tensors.items()
-            ),
-            *self._text.shards(checkpoint),
-            *(shard for rows in kept.values() for shard in rows.shards(checkpoint)),
-        ]
-        self._manifest = replace(
-            self._manifest,
-            status=status,
-            tokens=self._groups["tokens"].rows,
-            sources=(*self._sources, *self._source_so_far()),
-            shards=in_order(entries),
-            **changes,
-        )
-        if words:
-            files = self._write_words(words)
-            self._manifest = replace(self._manifest, shards=in_order([*entries, *files]))
+            tensors["boundary"] = self._folded(boundary, snapshot)
+        with self._meanwhile() as start:  # words are counted while a large snapshot is written
+            snapshots = [start(self._snapshot, *given, checkpoint) for given in tensors.items()]
+            files = [
+                *self._text.shards(checkpoint),
+                *(shard for rows in kept.values() for shard in rows.shards(checkpoint)),
+            ]
+            self._manifest = replace(
+                self._manifest,
+                status=status,
+                tokens=self._groups["tokens"].rows,
+                sources=(*self._sources, *self._source_so_far()),
+                shards=in_order(files),
+                **changes,
+            )
+            files += self._write_words(words) if words else []
+            files = [*(written.result() for written in snapshots), *files]
+        self._manifest = replace(self._manifest, shards=in_order(files))
         written = write_manifest(self._folder, self._manifest)
         sweep(self._folder, written)
         return written
+
+    @contextmanager
+    def _meanwhile(self) -> Iterator[Callable[..., Future[Shard]]]:
+        """What starts calls: in another thread if files are written so, or at once."""
+        if self._beside:
+            with ThreadPoolExecutor(1, "longctx-snapshots") as disk:
+                yield disk.submit
+        else:
+            yield _done
+
+    def _snapshot(self, group: str, rows: Rows, checkpoint: int | None) -> Shard:
+        """The file of a snapshot; one that the last checkpoint has gets another name."""
+        name, known = shard_name(group, 0, checkpoint), self._snapshots.get(group)
+        if known and known.holds(rows):
+            shard = linked(self._folder, known.shard, name)
+        else:
+            shard = write_tensors(self._folder, group, name, rows)
+        self._snapshots[group] = _Saved(shard, rows)
+        return shard
+
+    def _folded(self, boundary: Boundary, snapshot: Rows | None) -> Rows:
+        """What is stored of a boundary's snapshot; `growth` and `complete` ask for the same."""
+        if not self._fold or self._fold[0] is not boundary or self._fold[1] is not snapshot:
+            self._fold = boundary, snapshot, folded(boundary.snapshot, snapshot or {})
+        return self._fold[2]
 
     def _kept_groups(self, bare: bool) -> dict[str, GroupWriter]:
         """The groups of rows that are kept: all, or where reading makes them again, no method's."""
@@ -356,3 +383,23 @@ class Writer:
     def _closed_now(self, source: SourceRecord) -> SourceRecord:
         tokens = self._groups["tokens"].rows - source.first_token
         return replace(source, sha256=self._sha256.hexdigest(), tokens=tokens)
+
+
+class _Saved:
+    """A file that was written, and of which tensors; it does not keep them."""
+
+    def __init__(self, shard: Shard, rows: Rows):
+        self.shard = shard
+        self._rows = {name: weakref.ref(tensor) for name, tensor in rows.items()}
+
+    def holds(self, rows: Rows) -> bool:
+        """Whether it has these very tensors, which nobody changes."""
+        known = self._rows
+        return known.keys() == rows.keys() and all(known[name]() is rows[name] for name in rows)
+
+
+def _done(call: Callable[..., Shard], *args: Any) -> Future[Shard]:
+    """What a call returned; it raises here."""
+    future: Future[Shard] = Future()
+    future.set_result(call(*args))
+    return future

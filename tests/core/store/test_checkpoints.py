@@ -1,5 +1,7 @@
 """Going on from a checkpoint: a document of many runs is, byte for byte, that of one run."""
 
+import errno
+import os
 import random
 
 import pytest
@@ -154,3 +156,45 @@ def test_all_was_there_but_the_end(library):
     with library.writer("book", HEADER, shard_rows=4) as writer:
         writer.complete(SNAPSHOT, report={"forced_splits": 0})
     assert files_of(library.path / "documents" / "book") == finish(library, "whole")
+
+
+# ---- a snapshot that is written already
+
+
+def saved_then_completed(library, name, beside, again):
+    """A document whose end is a checkpoint too; the inodes of its snapshot before and after."""
+    snapshot = {"seen": torch.tensor(4), "keys": torch.arange(4.0)}
+    with library.writer(name, HEADER) as writer:
+        if beside:
+            writer.work_beside()
+        writer.begin_source("a")
+        ids = torch.arange(4, dtype=torch.int32)
+        writer.append("tokens", {"ids": ids, "starts": torch.arange(4)})
+        writer.add_bytes(FIRST)
+        end_source(writer, FIRST)
+        writer.checkpoint(snapshot)
+        [before] = (library.path / "unfinished" / name).glob("memory-*")
+        kept = before.stat().st_ino
+        writer.complete({**snapshot, "seen": torch.tensor(4)} if again else snapshot)
+    return kept, (library.path / "documents" / name / "memory-00000.safetensors").stat().st_ino
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_last_checkpoints_snapshot_is_not_written_again_at_the_end(library, beside):
+    """Only where it is of the very tensors: equal ones may have been made by later tokens."""
+    kept, found = saved_then_completed(library, "book", beside, again=False)
+    assert kept == found
+    kept, found = saved_then_completed(library, "other", beside, again=True)
+    assert kept != found
+    documents = [files_of(library.path / "documents" / name) for name in ("book", "other")]
+    assert documents[0]["memory-00000.safetensors"] == documents[1]["memory-00000.safetensors"]
+
+
+def test_a_snapshot_is_copied_where_the_file_system_has_no_links(library, monkeypatch):
+    def refused(*_, **__):
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    kept, found = saved_then_completed(library, "book", False, again=False)
+    assert kept != found
+    library.document("book").verify()

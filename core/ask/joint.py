@@ -92,8 +92,9 @@ class Joint(Gatherer):
     def _each(self, ask: Callable[[Gathering], T]) -> Iterator[T]:
         """Restores the documents' states one after another, and asks each."""
         for engine, document in self._states:
+            device = "cpu" if engine.devices else engine.device
             try:
-                method = engine.method_of(document, saved_snapshot(document))
+                method = engine.method_of(document, saved_snapshot(document, device))
                 found = ask(self._way(engine, document, method))
             except StateMismatch as error:  # a method does not know whose rows it has
                 error.document = document.manifest.folder

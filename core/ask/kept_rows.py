@@ -83,8 +83,7 @@ class _Held:
             return
         keeping: list[tuple[int, Rows]] = []
         has_room = self._kept.make_room(self._document)
-        for first, block in self._document.rows(group):
-            block = {name: tensor.to(self._kept.device) for name, tensor in block.items()}
+        for first, block in self._document.rows_on(group, self._kept.device):
             if has_room:
                 keeping.append((first, block))
             yield first, block

@@ -16,6 +16,7 @@ from longctx.core.ask.by_words import by_words
 from longctx.core.ask.kept_rows import KeptRows
 from longctx.core.ask.server.address import server_of
 from longctx.core.ask.ways import refuse_recall, way_of
+from longctx.core.common.device import choose_device
 from longctx.core.common.errors import LongctxError
 from longctx.core.common.read_ahead import ReadAhead
 from longctx.core.common.telemetry import facts, stage
@@ -91,8 +92,9 @@ class Session(Asking):
     def _load(self, setup: Setup) -> None:
         """Loads the model while reading what it will need of the document."""
         with ReadAhead() as ahead:
-            reread = partial(saved_snapshot, self.document)
             alone = setup.answer_model is None and self.server is None
+            device = choose_device(setup.device) if alone and not setup.devices else "cpu"
+            reread = partial(saved_snapshot, self.document, device)
             snapshot = ahead.submit(reread) if alone else None
             ahead.warm(self.document.read_whole(), Confined.open)
             self.engine = prepare(setup, recorded(self.document.manifest))

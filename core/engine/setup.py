@@ -307,16 +307,23 @@ class _Made:
         }
 
 
-def saved_snapshot(document: Document) -> Snapshot | None:
+def saved_snapshot(document: Document, device: str = "cpu") -> Snapshot | None:
     """A document's snapshot; None where a question needs none, or it can be rebuilt.
 
     A checkpoint of a document whose sources are read one by one has the snapshot of one source.
 
+    Args:
+        document: the open document.
+        device: of the model. The snapshot is put there at once if all of it belongs there, as the
+            caches of methods in stages do; else it is on the CPU.
+
     Raises:
         StateMismatch: the document is damaged.
     """
-    of_all = document.manifest.units == UNITS[0]
-    return document.snapshot() if of_all and document.has_snapshot else None
+    if document.manifest.units != UNITS[0] or not document.has_snapshot:
+        return None
+    staged = issubclass(methods.load(document.manifest.method).Method, Staged)
+    return document.snapshot(device if staged else "cpu")
 
 
 @contextmanager

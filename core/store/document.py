@@ -121,6 +121,17 @@ class Document:
         for first, file in self._files(group):
             yield first, {name: file.tensor(name) for name in names or file.slots}
 
+    def rows_on(self, group: str, device: str) -> Generator[tuple[int, Rows]]:
+        """A group's shards in order, as `rows`, on a device."""
+        from longctx.core.store.on_device import on_device
+
+        if group in self._lent or not device.startswith("cuda"):
+            for first, block in self.rows(group):
+                yield first, {name: tensor.to(device) for name, tensor in block.items()}
+            return
+        for first, file in self._files(group):
+            yield first, on_device(file, device)
+
     def take(self, group: str, rows: "torch.Tensor", names: tuple[str, ...] | None = None) -> Rows:
         """Selected rows of a group; only the blocks that hold them are read.
 
@@ -156,9 +167,13 @@ class Document:
         """Whether the method's snapshot is stored; if not, the tokens must be read again."""
         return "memory" in self._groups
 
-    def snapshot(self) -> Rows:
-        """The method's whole snapshot."""
+    def snapshot(self, device: str = "cpu") -> Rows:
+        """The method's whole snapshot, on a device."""
         _, file = self._files("memory")[0]
+        if device.startswith("cuda"):
+            from longctx.core.store.on_device import on_device
+
+            return on_device(file, device)
         return {name: file.tensor(name) for name in file.slots}
 
     def snapshot_arrays(self) -> "dict[str, tuple[str, np.ndarray]]":

@@ -18,7 +18,7 @@ from xxhash import xxh3_128_hexdigest
 from longctx.core.common.errors import StateMismatch
 from longctx.core.store import shards
 from longctx.core.store.confined import Confined
-from longctx.core.store.open_files import OpenFile, each_part, opened
+from longctx.core.store.open_files import THREADS, OpenFile, each_part, opened
 from longctx.core.store.shards import AGAIN, DTYPES, Shard
 
 if TYPE_CHECKING:
@@ -68,17 +68,27 @@ class ShardFile:
             low = min(low, new[0] * shards.BLOCK)
             high = max(high, min((new[-1] + 1) * shards.BLOCK, self.shard.size))
         data = _room(high - low)
-        file, unverified = self._opened(), frozenset(new)
+        self._fill_checked(low, data, frozenset(new), PART_BLOCKS)
+        return data[start - low : start - low + size]
+
+    def fill(self, start: int, data: memoryview) -> None:
+        """Fills `data` with verified bytes from `start` on; both ends are those of blocks."""
+        blocks = range(start // shards.BLOCK, -(-(start + len(data)) // shards.BLOCK))
+        new = frozenset(blocks) - self._verified
+        self._fill_checked(start, data, new, max(1, len(blocks) // (2 * THREADS)))
+
+    def _fill_checked(self, low: int, data: memoryview, new: frozenset[int], blocks: int) -> None:
+        """Fills `data` from byte `low` on and verifies what are new blocks, so many in a thread."""
+        file = self._opened()
 
         def fill(begin: int, end: int) -> None:
             part = data[begin - low : end - low]
             self._fill(file, begin, part)
             for block in range(-(-begin // shards.BLOCK), -(-end // shards.BLOCK)):
-                if block in unverified:
+                if block in new:
                     self._verify(block, part[block * shards.BLOCK - begin :][: shards.BLOCK])
 
-        each_part(low, high, PART_BLOCKS * shards.BLOCK, fill)
-        return data[start - low : start - low + size]
+        each_part(low, low + len(data), blocks * shards.BLOCK, fill)
 
     def _verify(self, block: int, data: memoryview) -> None:
         if xxh3_128_hexdigest(data) != self.shard.blocks[block]:

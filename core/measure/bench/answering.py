@@ -22,7 +22,7 @@ from longctx.core.common.device import empty_cache, peak_memory, reset_peak_memo
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.method import Growing, Recallable, Way
 from longctx.core.decode.decode import Generation
-from longctx.core.engine.setup import Engine
+from longctx.core.engine.setup import Engine, saved_snapshot
 from longctx.core.kv.embeddings import GROUP as EMBEDDINGS
 from longctx.core.measure.bench.ceilings import Ceilings, Clock, forget, remember
 from longctx.core.measure.bench.floors import entry_bytes, weight_bytes
@@ -219,7 +219,7 @@ class _Asker:
         empty_cache(engine.device)
         clock = Clock(engine.device)
         document = library.document(NAME)
-        method = engine.new_method(document.snapshot(), document)
+        method = engine.new_method(saved_snapshot(document, engine.device), document)
         kept, index = KeptRows(engine.device), PassageIndex(document)
         kept.warm(document)
         _ = index.units  # as a session does, while the model is loaded

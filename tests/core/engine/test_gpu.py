@@ -39,7 +39,7 @@ def test_rows_that_nobody_waits_for_are_the_same(tmp_path, setup_random, monkeyp
     for name, cadence in (("behind", Cadence()), ("checkpoints", every_chunk)):
         ingest(tmp_path / name, [str(book)], cuda, cadence=cadence)
 
-    def waited(rows):
+    def waited(rows, still=False):
         return {name: tensor.cpu() for name, tensor in rows.items()}, lambda: None
 
     monkeypatch.setattr("longctx.core.store.behind.to_host", waited)

@@ -8,7 +8,7 @@ Nothing here knows any method.
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -315,6 +315,30 @@ class Staged(Method, abstract=True):
     def become(self, other: Self) -> None:
         """Turns into another memory, which has read one more chunk and is not used any more."""
         vars(self).update(vars(other))
+
+
+class Replayable(Staged, abstract=True):
+    """Does the same work for each whole chunk once its memory is full, so that can be recorded.
+
+    Nothing on the host decides then what is computed, but for how many tokens were read.
+    """
+
+    @abstractmethod
+    def states(self) -> list[Tensor]:
+        """All tensors that the next chunk depends on, in an order of their own; none: not yet."""
+
+    @abstractmethod
+    def replaying(self, states: Sequence[Tensor], seen: Tensor) -> Self:
+        """A memory for one chunk with these states.
+
+        Args:
+            states: as `states` gives them.
+            seen: () int64, tokens of the input read before, on the device.
+        """
+
+    @abstractmethod
+    def hold(self, states: Sequence[Tensor], seen: int) -> None:
+        """Goes on from states that later chunks change in place; snapshots are copies then."""
 
 
 class Growing(Method, abstract=True):

@@ -13,6 +13,7 @@ from torch import Tensor
 from longctx.core.common.interrupts import check
 from longctx.core.contracts.memory import Rows
 from longctx.core.contracts.method import Method, Staged
+from longctx.core.engine.chunk_graphs import ChunkReader
 from longctx.core.engine.pipeline import encode_in_stages
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.split import SplitDecoder
@@ -58,14 +59,15 @@ def encode(
         stages, cut = decoder.stages(method.depth), chunks(prefix, document, lambda: method.chunk)
         yield from encode_in_stages(stages, method, cut, read, sink, before, during)
         return
+    reader = ChunkReader(decoder, method)
     for chunk in chunks(prefix, document, lambda: method.chunk):
         check()
         size = method.chunk
         before(max(0, read + len(chunk)) if len(chunk) == size else None)
         with during():
-            decoder.read(chunk, method, method.depth)
+            reader.read(chunk)
         # Rows of the prefix do not belong to the document.
-        for group, rows in method.rows(skip=min(len(chunk), max(0, -read))).items():
+        for group, rows in reader.rows(skip=min(len(chunk), max(0, -read))).items():
             sink.append(group, rows)
         read += len(chunk)
         if len(chunk) == size:

@@ -49,7 +49,7 @@ class Cache:
         """Tokens that each head keeps."""
         return self.positions.shape[1]
 
-    def extended(self, keys: Tensor, values: Tensor, start: int) -> "Cache":
+    def extended(self, keys: Tensor, values: Tensor, start: int | Tensor) -> "Cache":
         """The cache with T more tokens behind it, at input positions from `start`.
 
         Args:
@@ -143,6 +143,18 @@ def take_over(
     for index in range(first, min(end, len(caches))):
         cache = before[index]
         caches[index] = cache and cache.on(device)
+
+
+def tensors_of(caches: Sequence[Cache | None]) -> list[Tensor]:
+    """All that caches hold, for `of_tensors`; nothing while one of them is missing."""
+    found = [cache for cache in caches if cache is not None]
+    whole = len(found) == len(caches)
+    return [x for c in found for x in (c.keys, c.values, c.positions, c.mass)] if whole else []
+
+
+def of_tensors(tensors: Sequence[Tensor]) -> list[Cache | None]:
+    """The caches of layers 0, 1, ... that `tensors_of` was given."""
+    return [Cache(*tensors[first : first + 4]) for first in range(0, len(tensors), 4)]
 
 
 # --- saving ---

@@ -6,7 +6,7 @@ the gathered tokens through the whole model.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -119,7 +119,7 @@ class Options(contract.MethodOptions):
         return {**ends, "queries": min(self.queries, chunk)}
 
 
-class Method(contract.Staged, contract.Scoring):
+class Method(contract.Replayable, contract.Scoring):
     """The memory of REFORM.
 
     Differences from the paper, which leaves these open: attention mass is summed over the last
@@ -143,8 +143,8 @@ class Method(contract.Staged, contract.Scoring):
         self._taps = Taps(options.heads, layers)
         self._layers = layers[: self._taps.depth]
         self._caches: list[Cache | None] = [None] * (self.depth - 1)
-        self._seen = 0  # tokens of the input read so far
-        self._evicts = True
+        self._seen: Any = 0  # tokens of the input read so far; a tensor where that is recorded
+        self._evicts, self._shares = True, False
 
     # --- reading ---
 
@@ -152,7 +152,7 @@ class Method(contract.Staged, contract.Scoring):
         """Attends the chunk to [kept cache | chunk], then evicts; see `Memory.attend`."""
         self._taps.tap(layer.index, q, k, v)
         if layer.index == self.depth - 1:
-            self._seen += q.shape[1]
+            self._seen = self._seen + q.shape[1]
             raise EarlyExit
         cache = self._caches[layer.index] or Cache.empty(layer, k)
         cache = cache.extended(k, v, self._seen)
@@ -180,6 +180,21 @@ class Method(contract.Staged, contract.Scoring):
         """See `Staged.seen`."""
         return self._seen
 
+    def states(self) -> list[Tensor]:
+        """See `Replayable.states`."""
+        return evicted.tensors_of(self._caches)
+
+    def replaying(self, states: Sequence[Tensor], seen: Tensor) -> Self:
+        """See `Replayable.replaying`."""
+        made = copy.copy(self)
+        made._caches, made._seen = evicted.of_tensors(states), seen
+        made._taps = Taps(self.options.heads, self._layers)
+        return made
+
+    def hold(self, states: Sequence[Tensor], seen: int) -> None:
+        """See `Replayable.hold`."""
+        self._caches, self._seen, self._shares = evicted.of_tensors(states), seen, True
+
     def rows(self, skip: int = 0) -> Groups:
         """int8 `vectors` (T, heads, D) and float16 `scales` (T, heads) of the last chunk (3.2)."""
         return {GROUP: self._taps.rows(skip)}
@@ -204,7 +219,8 @@ class Method(contract.Staged, contract.Scoring):
 
     def snapshot(self) -> Snapshot:
         """The cache of each layer below the last tapped one, with tail, and the tokens read."""
-        return evicted.saved(self._caches, self._seen, self.options.accumulate)
+        found = evicted.saved(self._caches, self._seen, self.options.accumulate)
+        return {name: x.clone() for name, x in found.items()} if self._shares else found
 
     def restore(
         self, snapshot: Snapshot, stored: Stored | None = None, reading: bool = True

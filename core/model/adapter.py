@@ -177,7 +177,7 @@ class Decoder:
         if depth == 0:
             return None
         if ids.device.type == "cpu" and len(ids):
-            self._require_known(ids)
+            self.require_known(ids)
         # A GPU may still be computing the last chunk: the next copy is queued.
         ids = ids[None].to(self.device, non_blocking=self.device.type == "cuda")
         chunks = self.chunks_by(ids.shape[1])
@@ -212,7 +212,7 @@ class Decoder:
         self._pass = found
         return found
 
-    def _require_known(self, ids: Tensor) -> None:
+    def require_known(self, ids: Tensor) -> None:
         """Refuses tokens for which there are no weights: a GPU would fail irrecoverably.
 
         Args:

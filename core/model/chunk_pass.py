@@ -81,6 +81,19 @@ class ChunkPass:
             state, norm = self.through(index, part, state, norm, memory, then)
         return state
 
+    def layer_weights(self) -> int | None:
+        """The most weights that a layer multiplies with; None: its MLP is the model's own module.
+
+        Such a module may wait for the device.
+        """
+        counts = []
+        for part in self._parts.layers:
+            if not isinstance(part.inner, Gated):
+                return None
+            products = part.qkv, part.out, part.inner.gate_up, part.inner.down
+            counts.append(sum(product.weight.numel() for product in products))
+        return max(counts, default=None)
+
     def over(self, layers: tuple, embed: Embed) -> "ChunkPass":
         """The same parts with other `layers` and `embed`."""
         return ChunkPass(self._parts, layers, embed)

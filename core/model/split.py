@@ -155,7 +155,7 @@ class Stage:
             UsageError: ids on the host for which there are no weights.
         """
         if self.first == 0 and given.device.type == "cpu" and len(given):
-            self._decoder._require_known(given)
+            self._decoder.require_known(given)
         given = given.to(self.device, non_blocking=True)
         tokens = len(given) if self.first == 0 else given.shape[1]
         chunks = self._decoder.chunks_by(tokens)

@@ -12,6 +12,7 @@ what the parts of writing a snapshot take alone: pinned memory, the file, its sy
 
 import argparse
 import json
+import logging
 import os
 import tempfile
 import time
@@ -27,6 +28,7 @@ from safetensors.torch import save_file
 from xxhash import xxh3_128_hexdigest
 
 from longctx.core.common.units import parse_tokens
+from longctx.core.engine import chunk_graphs
 from longctx.core.ingest import ingest as reading
 from longctx.core.ingest.ingest import DocumentReading
 from longctx.core.measure.bench import ingesting
@@ -192,19 +194,24 @@ def main() -> None:
     parser.add_argument("--sizes", default="8k", help="8k or 32k, of chunk and cache")
     parser.add_argument("--shape", default="llama-3.1-8b")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--direct", action="store_true", help="no chunk is replayed from a graph")
+    parser.add_argument("--chunk", type=parse_tokens, help="of chunk and cache, instead of --sizes")
     parser.add_argument("--disk", action="store_true", help="the parts of writing, alone")
     parser.add_argument("--out", default=None, help="file for the lines")
     given = parser.parse_args()
     OUT.extend([Path(given.out)] if given.out else [])
     if given.disk:
         disk()
-    size, phases = SIZES[given.sizes], Phases()
-    with phases.watched():
+    size, phases = given.chunk or SIZES[given.sizes], Phases()
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger(chunk_graphs.__name__).setLevel(logging.INFO)  # says whether it replays
+    most = 0 if given.direct else chunk_graphs.MOST
+    with phases.watched(), patch.object(chunk_graphs, "MOST", most):
         wanted = Wanted(shape=given.shape, device=given.device)
         report = ingesting.ingest(wanted, given.tokens or [131072], [(size, size)], on_note=print)
     for one in report.readings:
         tell(
-            shape=given.shape, size=given.sizes, tokens=one.tokens, seconds=one.seconds,
+            shape=given.shape, size=size, direct=given.direct, tokens=one.tokens, seconds=one.seconds,
             floor_s=round(one.floor.seconds, 3), over_floor=one.over_floor,
             checkpoint_s=one.checkpoint_s, peak_gib=round((one.peak_memory or 0) / 2**30, 2),
             processor=report.machine.processor,

@@ -334,7 +334,7 @@ def test_a_step_that_has_a_kind_never_waits_for_the_device(make_model, monkeypat
     monkeypatch.setattr(refresh, "cached_attention", by_mask)
     monkeypatch.setattr("longctx.core.kv.prompt.cached_attention", by_mask)
     # Tokens from the host are looked at there; those of an answer are on the device.
-    monkeypatch.setattr(type(decoder), "_require_known", lambda *_: None)
+    monkeypatch.setattr(type(decoder), "require_known", lambda *_: None)
     for name in ("__int__", "__bool__", "__float__", "item", "tolist", "nonzero", "cpu"):
         monkeypatch.setattr(torch.Tensor, name, waits)
     found = [step(decoder, policy, token) for token in ANSWER[:9]]

@@ -1,0 +1,93 @@
+"""Chunks that are recorded and replayed leave what the layers leave; here recording only notes."""
+
+import pytest
+import torch
+
+from longctx.core import methods
+from longctx.core.engine import chunk_graphs
+from longctx.core.engine.encode import encode
+from longctx.core.model.adapter import Decoder
+from longctx.kernels import choice
+
+IDS = torch.randint(0, 61, (330,), generator=torch.Generator().manual_seed(3))
+HEADS = ((0, "v", 0), (1, "q", 1), (3, "k", 0))
+OPTIONS = {"heads": HEADS, "first": 2, "last": 2, "queries": 8, "pool": 2, "chunk": 16}
+
+
+class Rows:
+    """Keeps the rows that come, as they are."""
+
+    def __init__(self):
+        self.kept: list[torch.Tensor] = []
+
+    def append(self, group, rows) -> None:
+        self.kept += rows.values()
+
+
+def read(decoder: Decoder, budget: int = 20, accumulate: bool = False) -> list[torch.Tensor]:
+    """The rows of a reading, and what a snapshot had after each chunk and at the end."""
+    module = methods.load("reform")
+    options = module.Options(**OPTIONS, budget=budget, accumulate=accumulate)
+    method, rows, found = module.Method(options, decoder.layers), Rows(), []
+    for _ in encode(decoder, method, IDS[:5], IDS.split(23), rows):
+        found += method.snapshot().values()
+    return [*rows.kept, *found, *method.snapshot().values()]
+
+
+@pytest.fixture
+def replays(monkeypatch):
+    """How often recorded work has run, the first time to compare; recording runs nothing."""
+    ran = [0]
+
+    def capture(work, generator):
+        def replay():
+            ran[0] += 1
+            work()
+
+        return replay
+
+    monkeypatch.setattr(chunk_graphs, "capture_of", lambda decoder, method: capture)
+    return ran
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_a_replayed_reading_leaves_the_same(make_model, replays, accumulate):
+    replayed = read(Decoder(make_model("llama-default")), accumulate=accumulate)
+    assert replays == [20 - chunk_graphs.SETTLED - 2]  # the first two chunks fill the cache
+    assert_same(replayed, read_directly(make_model, accumulate))
+
+
+def read_directly(make_model, accumulate=False) -> list[torch.Tensor]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunk_graphs, "capture_of", lambda decoder, method: None)
+        return read(Decoder(make_model("llama-default")), accumulate=accumulate)
+
+
+def assert_same(ours, theirs) -> None:
+    assert len(ours) == len(theirs)
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+
+
+def test_a_cache_that_still_grows_is_not_recorded(make_model, replays):
+    read(Decoder(make_model("llama-default")), budget=400)
+    assert replays == [0]
+
+
+@pytest.mark.parametrize("fails", ["recording", "replaying"])
+def test_what_cannot_be_replayed_is_read_directly(make_model, monkeypatch, fails):
+    def capture(work, generator):
+        if fails == "recording":
+            choice.broken["kernel", torch.device("cpu")] = "it cannot be recorded"
+            raise RuntimeError("not here")
+        return lambda: None  # leaves other bits
+
+    monkeypatch.setattr(chunk_graphs, "capture_of", lambda decoder, method: capture)
+    assert_same(read(Decoder(make_model("llama-default"))), read_directly(make_model))
+    assert ("kernel", torch.device("cpu")) not in choice.broken
+
+
+def test_a_cpu_waits_for_no_launches(make_model):
+    module = methods.load("reform")
+    decoder = Decoder(make_model("llama-default"))
+    method = module.Method(module.Options(**OPTIONS, budget=20), decoder.layers)
+    assert chunk_graphs.capture_of(decoder, method) is None

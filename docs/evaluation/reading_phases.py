@@ -211,8 +211,8 @@ def main() -> None:
         report = ingesting.ingest(wanted, given.tokens or [131072], [(size, size)], on_note=print)
     for one in report.readings:
         tell(
-            shape=given.shape, size=size, direct=given.direct, tokens=one.tokens, seconds=one.seconds,
-            floor_s=round(one.floor.seconds, 3), over_floor=one.over_floor,
+            shape=given.shape, size=size, direct=given.direct, tokens=one.tokens,
+            seconds=one.seconds, floor_s=round(one.floor.seconds, 3), over_floor=one.over_floor,
             checkpoint_s=one.checkpoint_s, peak_gib=round((one.peak_memory or 0) / 2**30, 2),
             processor=report.machine.processor,
         )  # fmt: skip

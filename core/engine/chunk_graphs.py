@@ -19,7 +19,7 @@ from longctx.core.model.split import SplitDecoder
 from longctx.kernels import choice
 
 SETTLED = 6  # whole chunks of equal shapes, before one is recorded
-MOST = 1 << 37  # weights of a layer times tokens of a chunk, up to which the device would wait
+MOST = 1 << 39  # weights of a layer times tokens of a chunk, up to which the device would wait
 
 _log = logging.getLogger(__name__)
 

@@ -137,6 +137,13 @@ def _number(device: str) -> int:
     return torch.cuda.current_device() if number is None else number
 
 
+def held(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor; its memory is not given away before its device's current stream is done."""
+    if tensor.is_cuda:
+        tensor.record_stream(torch.cuda.current_stream(tensor.device))
+    return tensor
+
+
 def peak_memory(device: str) -> int | None:
     """The most bytes that this process has held on a device; None if unknown."""
     if device.startswith("cuda"):

@@ -7,7 +7,7 @@ tokens, L layers, H query heads, G key/value heads, D head dimension, S position
 
 from abc import abstractmethod
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import torch
@@ -39,6 +39,10 @@ class Place:
     def put(self, tensor: Tensor) -> Tensor:
         """The tensor on this device; a floating-point one in this dtype."""
         return tensor.to(self.device, self.dtype if tensor.is_floating_point() else tensor.dtype)
+
+    def of(self, layer: Layer) -> "Place":
+        """The place of what one layer keeps: where the layer computes."""
+        return self if layer.device is None else replace(self, device=layer.device)
 
 
 HERE = Place()

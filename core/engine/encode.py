@@ -14,7 +14,7 @@ from longctx.core.common.interrupts import check
 from longctx.core.contracts.memory import Rows
 from longctx.core.contracts.method import Method, Staged
 from longctx.core.engine.chunk_graphs import ChunkReader
-from longctx.core.engine.pipeline import encode_in_stages
+from longctx.core.engine.pipeline import encode_in_stages, stages_of
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.split import SplitDecoder
 
@@ -56,7 +56,7 @@ def encode(
     """
     read = -len(prefix)
     if isinstance(decoder, SplitDecoder) and isinstance(method, Staged):
-        stages, cut = decoder.stages(method.depth), chunks(prefix, document, lambda: method.chunk)
+        stages, cut = stages_of(decoder, method), chunks(prefix, document, lambda: method.chunk)
         yield from encode_in_stages(stages, method, cut, read, sink, before, during)
         return
     reader = ChunkReader(decoder, method)

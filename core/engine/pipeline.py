@@ -17,9 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from longctx.core.common.device import held
 from longctx.core.common.interrupts import check
 from longctx.core.contracts.method import Staged
-from longctx.core.model.split import Stage
+from longctx.core.engine.lanes import Lanes, Mark
+from longctx.core.model.balance import Reading
+from longctx.core.model.split import SplitDecoder, Stage
 
 
 @dataclass
@@ -30,13 +33,16 @@ class _Passing:
         given: its tokens, then its hidden states.
         memory: its own.
         before: that of the chunk before.
-        passed: for each stage, set when it has left it.
+        arrived: when its hidden states are on the next device.
+        marks: when each stage that it has left has computed it.
         done: set at the end, or at an error.
     """
 
     given: Tensor | None
     memory: Staged
     before: Staged
+    arrived: Mark = None
+    marks: list[Mark] = field(default_factory=list)
     error: BaseException | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -46,10 +52,13 @@ class Pipeline:
 
     Args:
         stages: of the model, in order.
+
+    Attributes:
+        lanes: what moves between devices does so there.
     """
 
     def __init__(self, stages: list[Stage]):
-        self._stages = stages
+        self._stages, self.lanes = stages, Lanes(stage.device for stage in stages)
         self._queues: list[Queue[_Passing | None]] = [Queue() for _ in stages]
         self._broken = threading.Event()
         self._threads = [
@@ -83,8 +92,7 @@ class Pipeline:
                 if self._broken.is_set():
                     raise InterruptedError("the reading has ended")
                 passing.memory.take_over(passing.before, stage.first, stage.end, stage.device)
-                if passing.given is not None:
-                    passing.given = stage.run(passing.given, passing.memory)
+                self._run(number, passing)
             except BaseException as error:  # the main thread raises it
                 passing.error = error
                 self._broken.set()
@@ -95,6 +103,23 @@ class Pipeline:
             else:
                 passing.given = None
                 passing.done.set()
+
+    def _run(self, number: int, passing: _Passing) -> None:
+        """A chunk through one stage, and on its way to the next device."""
+        stage, given = self._stages[number], passing.given
+        if given is not None:
+            passing.given = stage.run(self.lanes.receive(given, passing.arrived), passing.memory)
+        passing.marks.append(self.lanes.mark(stage.device))
+        if passing.given is not None and number + 1 < len(self._stages):
+            to = self._stages[number + 1].device
+            passing.given, passing.arrived = self.lanes.send(passing.given, to)
+
+
+def stages_of(decoder: SplitDecoder, method: Staged) -> list[Stage]:
+    """The stages of a model for a method, which take about the same time for a chunk of it."""
+    reading = method.options.reading
+    cached, part = reading.budget or method.chunk, method.capabilities.last_in_part
+    return decoder.stages(Reading(method.depth, method.chunk, cached, part))
 
 
 def encode_in_stages(
@@ -142,8 +167,11 @@ def encode_in_stages(
             if passing.error:
                 raise passing.error
             method.become(passing.memory)
-            for group, rows in method.rows(skip=min(len(chunk), max(0, -read))).items():
-                sink.append(group, rows)
+            skip = min(len(chunk), max(0, -read))
+            # What a method keeps of the prefix is used later, by whatever is current then.
+            with nullcontext() if skip else pipeline.lanes.beside(passing.marks):
+                for group, rows in method.rows(skip=skip).items():
+                    sink.append(group, {name: held(x) for name, x in rows.items()})
             read += len(chunk)
             if full:
                 yield max(0, read)

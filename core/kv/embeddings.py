@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from longctx.core.common.device import held
 from longctx.core.common.errors import StateMismatch, UsageError
 from longctx.core.contracts.memory import Rows, Scores
 from longctx.core.model.adapter import Layer
@@ -57,7 +58,9 @@ class Taps:
         Each head's state is L2-normalised separately, so that the mean of their dot products is the
         mean of their cosines.
         """
-        whole = [torch.cat(self._states.pop(head)) for head in self._heads]
+        # Other streams than those that computed them may be current.
+        states = [[held(x) for x in self._states.pop(head)] for head in self._heads]
+        whole = [torch.cat(parts) for parts in states]
         # Where layers are on several devices, so are these.
         stacked = torch.stack([head.to(whole[-1].device) for head in whole], dim=1)
         stacked = stacked if stacked.dtype == torch.float64 else stacked.float()

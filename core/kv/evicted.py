@@ -192,7 +192,7 @@ def restored(
     seen = int(snapshot["seen"])
     if not seen:
         return [None] * len(layers), 0
-    return [_cache(snapshot, index, place) for index in range(len(layers))], seen
+    return [_cache(snapshot, n, place.of(layer)) for n, layer in enumerate(layers)], seen
 
 
 def _cache(snapshot: Snapshot, index: int, place: Place) -> Cache:

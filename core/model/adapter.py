@@ -47,6 +47,7 @@ class Layer:
         rope: the model's own rotary embedding for this layer.
         softcap: bound of the attention logits; None if unbounded.
         sinks: (H,) logit of each query head that takes attention but has no value; None if none.
+        device: where it computes, if the layers of the model are on several devices.
     """
 
     index: int
@@ -58,6 +59,7 @@ class Layer:
     rope: Rope | NoRope
     softcap: float | None = None
     sinks: Tensor | None = field(default=None, compare=False)
+    device: str | None = field(default=None, compare=False)
 
     def within(self, tokens: int) -> int:
         """How many of the latest tokens a token attends to at most, itself included."""

@@ -10,6 +10,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -19,32 +20,10 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.common.units import show_bytes
 from longctx.core.model.adapter import Attends, Decoder, EarlyExit, Layer
 from longctx.core.model.architectures import Module
+from longctx.core.model.balance import Reading, balanced, costs_of
 from longctx.core.model.chunk_pass import FEWEST
 from longctx.core.model.rope import Rope
 from longctx.core.model.running import attending, embedded, position_free
-
-
-def even_split(layers: int, devices: int, most: Sequence[int] | None = None) -> list[int]:
-    """How many layers each device gets: as equal as possible, the earlier ones more.
-
-    Layers of one model take about the same time, so stages of as many layers take as long.
-
-    Args:
-        layers: to place, in order.
-        devices: how many.
-        most: the most layers of each device; None: any number.
-
-    Raises:
-        ValueError: they do not fit.
-    """
-    limits = [layers] * devices if most is None else [*most]
-    if sum(limits) < layers:
-        raise ValueError(f"{layers} layers do not fit where {limits} do")
-    counts = [0] * devices
-    for _ in range(layers):
-        free = [n for n in range(devices) if counts[n] < limits[n]]
-        counts[min(free, key=lambda n: (counts[n], n))] += 1
-    return counts
 
 
 class SplitDecoder(Decoder):
@@ -57,6 +36,7 @@ class SplitDecoder(Decoder):
 
     Attributes:
         places: the device of each layer.
+        limits: the most layers of each device.
 
     Raises:
         LongctxError: the layers do not fit.
@@ -65,8 +45,11 @@ class SplitDecoder(Decoder):
     def __init__(self, decoder: Decoder, devices: Sequence[str], max_memory: int | None = None):
         model = decoder._model
         self.devices = tuple(devices)
-        counts = _placed(model, self.devices, max_memory)
-        self.places = [d for d, n in zip(self.devices, counts, strict=True) for _ in range(n)]
+        self._capped = max_memory is not None
+        self.limits = _limits(model, self.devices, max_memory)
+        whole = Reading(len(model.base_model.layers))
+        costs = costs_of(decoder, model.base_model.layers, whole)
+        self.places = self._spread(balanced(costs, self.limits))
         base, home = model.base_model, torch.device(self.devices[0])
         for name, child in base.named_children():
             if name != "layers":
@@ -87,30 +70,40 @@ class SplitDecoder(Decoder):
             if name not in ("layers", "rotary_emb"):
                 _brings_to(child, str(home))
 
-    def stages(self, depth: int) -> "list[Stage]":
-        """The first `depth` layers as stages of about as many layers, on as many devices.
+    def stages(self, reading: Reading) -> "list[Stage]":
+        """The layers that a method runs, as stages that take about the same time, one a device.
+
+        Layers are moved for this, within the limits; those above get the room that is left.
 
         Args:
-            depth: layers to run; with fewer than all, layers are moved so that stages are equal.
+            reading: what runs.
         """
-        counts = even_split(depth, len(self.devices))
-        spans, first = [], 0
-        for device, count in zip(self.devices, counts, strict=True):
-            for number in range(first, first + count):
-                self._place(self._base.layers[number], number, device)
-            if count:
-                spans.append((first, first + count, device))
-            first += count
+        costs = costs_of(self, self._base.layers, reading)
+        counts = balanced(costs, self.limits)
+        above = _above(counts, self.limits, len(self.layers) - len(costs))
+        self._place([*self._spread(counts), *self._spread(above)])
+        ends = [*accumulate(counts)]
+        spans = [*zip([0, *ends], ends, self.devices, strict=False)]
         self.chunks_by(FEWEST)  # makes what stages use, before they run side by side
-        return [Stage(self, *span) for span in spans]
+        return [Stage(self, *span) for span in spans if span[0] < span[1]]
 
-    def _place(self, layer: Module, number: int, device: str) -> None:
-        """Moves one layer, unless it is there."""
-        if self.places[number] == device:
+    def _spread(self, counts: Sequence[int]) -> list[str]:
+        """The device of each of so many layers."""
+        return [d for d, n in zip(self.devices, counts, strict=True) for _ in range(n)]
+
+    def _place(self, places: list[str]) -> None:
+        """Moves each layer to its device, unless it is there."""
+        moved = [n for n, place in enumerate(places) if place != self.places[n]]
+        if not moved:
             return
-        layer.to(device)
-        self.places[number] = device
-        _brings_to(layer, device)
+        for number in moved if self._capped else ():  # so no device ever holds more than in the end
+            self._base.layers[number].to("cpu")
+        layers = [*self.layers]
+        for number in moved:
+            self._base.layers[number].to(places[number])
+            _brings_to(self._base.layers[number], places[number])
+            layers[number] = replace(layers[number], device=places[number])
+        self.layers, self.places = tuple(layers), places
         self._pass, self._tried = None, False  # its weights are where they were
 
 
@@ -200,30 +193,39 @@ def _here(name: str, child: Module, device: str, first: int) -> Module:
 def _with_own_rope(layer: Layer, device: str, own: dict[int, Any]) -> Layer:
     """A layer with a rotary embedding of its device; layers that share one share the copy."""
     if not isinstance(layer.rope, Rope):
-        return layer
+        return replace(layer, device=device)
     key = id(layer.rope)
     if key not in own:
         own[key] = layer.rope.copied(device)
-    return replace(layer, rope=own[key])
+    return replace(layer, rope=own[key], device=device)
 
 
-def _placed(model: Module, devices: tuple[str, ...], most: int | None) -> list[int]:
+def _limits(model: Module, devices: tuple[str, ...], most: int | None) -> list[int]:
+    """The most layers of each device, of which the first one has embeddings and head too."""
     layers = model.base_model.layers
     if most is None:
-        return even_split(len(layers), len(devices))
+        return [len(layers)] * len(devices)
     each = max(sum(weight.nbytes for weight in layer.parameters()) for layer in layers)
     inside = {id(weight) for layer in layers for weight in layer.parameters()}
     ends = sum(weight.nbytes for weight in model.parameters() if id(weight) not in inside)
     limits = [max(0, most - ends) // each, *(most // each for _ in devices[1:])]
-    try:
-        return even_split(len(layers), len(devices), limits)
-    except ValueError:
+    if sum(limits) < len(layers):
         whole = sum(weight.nbytes for weight in model.parameters())
         raise LongctxError(
             f"the model does not fit in {show_bytes(most)} of each of {len(devices)} devices",
             f"its weights take {show_bytes(whole)}",
             "Name more devices, raise --max-memory, or use --dtype bf16.",
-        ) from None
+        )
+    return limits
+
+
+def _above(counts: Sequence[int], limits: Sequence[int], layers: int) -> list[int]:
+    """How many of the layers above each device gets, so that all hold as many as possible alike."""
+    held = [*counts]
+    for _ in range(layers):
+        free = [n for n in range(len(held)) if held[n] < limits[n]]
+        held[min(free, key=held.__getitem__)] += 1
+    return [now - before for now, before in zip(held, counts, strict=True)]
 
 
 def _brings_to(module: Module, device: str) -> None:

@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--method", default="reform")
     parser.add_argument("--chunk", type=int, help="tokens of a chunk, and of each layer's cache")
     parser.add_argument("--on", default="cuda")
+    parser.add_argument("--same", type=int, default=0, help="tokens whose bytes are compared")
     given = parser.parse_args()
     until = time.monotonic() + 60 * given.minutes
     counts = [int(count) for count in given.devices.split(",")]
@@ -50,8 +51,14 @@ def main() -> None:
         folder = Path(place)
         for count in counts:
             split(engine, whole, given.on, count)
-            read(engine, folder / str(count), 4 * engine.options.reading.chunk + 100)
-        tell("same bytes", devices=counts, same=all_same([folder / str(n) for n in counts]))
+            same = given.same or 4 * engine.options.reading.chunk + 100
+            read(engine, folder / str(count), same)
+        tell(
+            "same bytes",
+            devices=counts,
+            tokens=same,
+            same=all_same([folder / str(n) for n in counts]),
+        )
         for tokens in sorted(int(text) for text in given.tokens.split(",")):
             for count in counts:
                 measure(engine, whole, given.on, count, tokens, folder / "timed", until, alone)

@@ -17,7 +17,7 @@ from longctx.core.ingest.ingest import ingest
 from longctx.core.model import split
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.load import _WholeWindow
-from longctx.core.model.split import SplitDecoder, even_split
+from longctx.core.model.split import SplitDecoder
 
 IDS = torch.randint(0, 61, (150,), generator=torch.Generator().manual_seed(3))
 SIZES = {"chunk": 16, "budget": 20}
@@ -127,14 +127,6 @@ def test_as_a_whole_it_is_the_same_model(architecture, make_model):
     hidden = alone.read(IDS, _WholeWindow())
     assert torch.equal(whole.read(IDS, _WholeWindow()), hidden)
     assert torch.equal(whole.logits(hidden[-1:]), alone.logits(hidden[-1:]))
-
-
-@pytest.mark.parametrize(
-    ("given", "counts"),
-    [((5, 2), [3, 2]), ((4, 2), [2, 2]), ((2, 3), [1, 1, 0]), ((5, 2, [1, 9]), [1, 4])],
-)
-def test_how_layers_are_split(given, counts):
-    assert even_split(*given) == counts
 
 
 def test_layers_that_do_not_fit_are_refused(make_model):

@@ -19,6 +19,7 @@ from longctx.core.store import shards
 from longctx.core.store.boundary import Boundary, unfolded
 from longctx.core.store.confined import Confined
 from longctx.core.store.manifest import FINGERPRINT, MANIFEST, Manifest, by_group
+from longctx.core.store.scattered import take_rows
 from longctx.core.store.shard_reader import ShardFile, TensorFile, TextFile
 from longctx.core.store.shards import Rows, Shard, damaged
 
@@ -259,6 +260,8 @@ class Document:
         count = sum(file.shard.rows for _, file in files)
         if (np.diff(rows) < 0).any() or (rows < 0).any() or (rows >= count).any():
             raise ValueError(f"rows of {group!r} must ascend within {count}")
+        if not keep and (group, name) not in shards.NARROW:
+            return take_rows(files, rows, name)
         bounds = [*np.searchsorted(rows, [first for first, _ in files]).tolist(), len(rows)]
         parts = [files[0][1].array_rows(name, 0, 0)]
         for (first, file), (low, high) in zip(files, pairwise(bounds), strict=True):

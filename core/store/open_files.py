@@ -8,15 +8,29 @@ import io
 import os
 import threading
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 
 from longctx.core.store.confined import Confined
 
-MOST = 64  # files; a process may have some hundreds
-THREADS = 8  # that read one large span
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
+FEW, MANY = 64, 512  # files that stay open: at least, and at most
+THREADS = 8  # that read one large span, or many small ones
+
+
+def _most() -> int:
+    """A quarter of the files that this process may have open, between FEW and MANY."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if resource else 0
+    return MANY if allowed < 0 else max(FEW, min(MANY, allowed // 4))  # below 0: no limit
+
+
+MOST = _most()  # a document of a million tokens may have some hundreds
 
 
 class OpenFile:
@@ -67,13 +81,23 @@ def each_part(start: int, end: int, size: int, work: Callable[[int, int], None])
     """
     cuts = [start, *range((start // size + 1) * size, end, size), end]
     parts = [*pairwise(cuts)]
-    threads = min(THREADS, len(parts) // 2, os.cpu_count() or 1)
+    in_threads([partial(work, *part) for part in parts], 2)
+
+
+def in_threads(calls: Sequence[Callable[[], object]], each: int = 1) -> None:
+    """Makes calls that read, on several threads if there are some for each of two.
+
+    Args:
+        calls: in any order; the error of the earliest that fails is raised.
+        each: calls that are worth a thread; a single thread's are made in this one.
+    """
+    threads = min(THREADS, len(calls) // each, os.cpu_count() or 1)
     if threads < 2:
-        for part in parts:
-            work(*part)
+        for call in calls:
+            call()
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="read-part") as pool:
-        for done in [pool.submit(work, *part) for part in parts]:
+        for done in [pool.submit(call) for call in calls]:
             done.result()
 
 

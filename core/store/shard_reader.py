@@ -315,6 +315,21 @@ class TensorFile(ShardFile):
             [self.array_rows(name, int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs]
         )
 
+    def fill_verified(self, name: str, first: int, data: memoryview) -> bool:
+        """Reads rows from `first` on into `data` if they were verified; whether they were."""
+        slot = self._find(name)
+        start = slot.start + first * slot.row_bytes
+        last = (start + len(data) - 1) // shards.BLOCK
+        known = all(b in self._verified for b in range(start // shards.BLOCK, last + 1))
+        if known:
+            self._fill(self._opened(), start, data)
+        return known
+
+    def fill(self, name: str, first: int, data: memoryview) -> None:
+        """Reads rows from `first` on into `data`, and verifies the blocks that they are in."""
+        slot = self._find(name)
+        data[:] = self.read(slot.start + first * slot.row_bytes, len(data))
+
     def _find(self, name: str) -> _Slot:
         if name not in self.slots:
             raise self._damaged(f"it has no tensor {name!r}")

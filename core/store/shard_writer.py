@@ -7,6 +7,7 @@ torch is imported only where tensors are handled, so that listing a library does
 import math
 import struct
 import zlib
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 SHARD_ROWS = 1 << 16  # rows in one shard, unless they would pass SHARD_BYTES
 SHARD_BYTES = 1 << 27  # bounds the memory that a group's buffer takes
+WRITERS = 3  # shards written at once: one is synced while another is copied to the page cache
 
 _GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")  # deflate, no flags, no time, unknown system
 
@@ -136,20 +138,20 @@ class GroupWriter:
         self._shard_rows, self._held = shard_rows, 0
         self._full = list(full)
         self._disk: ThreadPoolExecutor | None = None
-        self._writing: Future[Shard] | None = None
-        self._spare: Rows | None = None  # the buffer that is or was being written
+        self._writing: deque[tuple[Future[Shard], Rows]] = deque()  # with their buffers, in order
+        self._spares: list[Rows] = []  # buffers that have been written
 
     def work_beside(self) -> None:
-        """Writes full shards in another thread while the next one is collected.
+        """Writes up to WRITERS full shards in other threads while the next one is collected.
 
         An error there is raised by the next call that needs the thread or the shard.
         """
-        self._disk = ThreadPoolExecutor(1, "longctx-shards")
+        self._disk = ThreadPoolExecutor(WRITERS, "longctx-shards")
 
     @property
     def rows(self) -> int:
         """Rows appended so far."""
-        return (len(self._full) + (self._writing is not None)) * self._shard_rows + self._held
+        return (len(self._full) + len(self._writing)) * self._shard_rows + self._held
 
     @property
     def held_bytes(self) -> int:
@@ -174,32 +176,43 @@ class GroupWriter:
         self.settle()
         if self._held or not self._full:
             held = {name: tensor[: self._held] for name, tensor in self._buffer.items()}
-            return [*self._full, self._write(held, checkpoint)]
+            return [*self._full, self._write(held, len(self._full), checkpoint)]
         return list(self._full)
 
     def settle(self) -> None:
-        """Waits for the shard that is being written; LongctxError if that failed."""
-        if self._writing is not None:
-            writing, self._writing = self._writing, None
-            self._full.append(writing.result())
+        """Waits for the shards that are being written; LongctxError if that failed."""
+        while self._writing:
+            self._settle_first()
+
+    def _settle_first(self) -> None:
+        """Waits for the earliest of the shards that are being written."""
+        writing, buffer = self._writing[0]
+        self._full.append(writing.result())  # one that failed stays the first, and fails again
+        self._spares.append(buffer)
+        self._writing.popleft()
 
     def _flush(self) -> None:
         if self._held != self._shard_rows:
             return
-        self.settle()
+        number = len(self._full) + len(self._writing)
         if self._disk:
             import torch
 
+            while self._writing and (len(self._writing) == WRITERS or self._writing[0][0].done()):
+                self._settle_first()
             full = self._buffer
-            self._writing = self._disk.submit(self._write, full, None)
-            spare = self._spare or {name: torch.empty_like(x) for name, x in full.items()}
-            self._buffer, self._spare = spare, full
+            self._writing.append((self._disk.submit(self._write, full, number, None), full))
+            self._buffer = (
+                self._spares.pop()
+                if self._spares
+                else {name: torch.empty_like(x) for name, x in full.items()}
+            )
         else:
-            self._full.append(self._write(self._buffer, None))
+            self._full.append(self._write(self._buffer, number, None))
         self._held = 0
 
-    def _write(self, rows: Rows, checkpoint: int | None) -> Shard:
-        name = shard_name(self._group, len(self._full), checkpoint)
+    def _write(self, rows: Rows, number: int, checkpoint: int | None) -> Shard:
+        name = shard_name(self._group, number, checkpoint)
         return write_tensors(self._folder, self._group, name, narrowed(self._group, rows))
 
     def _check(self, rows: Rows) -> int:

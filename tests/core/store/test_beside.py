@@ -1,7 +1,10 @@
 """Full shards that are written in another thread: the same files, and no error is lost."""
 
+import threading
+
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from longctx.core.common.errors import LongctxError
 from longctx.core.store import shard_writer
@@ -37,6 +40,24 @@ def test_the_files_are_the_same(tmp_path):
         assert files[0] == files[1]
 
 
+def test_several_shards_are_written_at_once_and_stay_in_order(tmp_path, monkeypatch):
+    writer, started = GroupWriter(tmp_path, "some", LIKE, 4), threading.Barrier(3)
+    own = shard_writer.write_tensors
+
+    def together(*given):
+        started.wait(10)  # until two others are being written
+        return own(*given)
+
+    monkeypatch.setattr(shard_writer, "write_tensors", together)
+    writer.work_beside()
+    writer.append(rows(0, 12))
+    writer.settle()
+    assert [shard.number for shard in writer._full] == [0, 1, 2]
+    for number, shard in enumerate(writer._full):
+        stored = load_file(tmp_path / shard.file)
+        assert torch.equal(stored["rows"], rows(4 * number, 4)["rows"])
+
+
 @pytest.mark.parametrize("call", ["append", "shards", "settle"])
 def test_a_write_that_fails_is_told_by_the_next_call_that_needs_it(tmp_path, monkeypatch, call):
     writer = GroupWriter(tmp_path, "some", LIKE, 4)
@@ -47,7 +68,9 @@ def test_a_write_that_fails_is_told_by_the_next_call_that_needs_it(tmp_path, mon
 
     monkeypatch.setattr(shard_writer, "write_tensors", full)
     writer.append(rows(0, 4))  # is written meanwhile
-    given = {"append": (rows(4, 4),), "shards": (None,), "settle": ()}[call]
+    given = {"append": (rows(4, 4 * shard_writer.WRITERS),), "shards": (None,), "settle": ()}[call]
     with pytest.raises(LongctxError, match="no room"):
         getattr(writer, call)(*given)
+    with pytest.raises(LongctxError, match="no room"):  # no later one takes its place
+        writer.settle()
     assert not list(tmp_path.iterdir())

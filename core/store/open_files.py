@@ -61,12 +61,14 @@ class OpenFile:
         """
         done = 0
         if hasattr(os, "preadv"):  # it moves no position, so threads can read at once
-            while part := os.preadv(self._file.fileno(), [data[done:]], start + done):
+            number = self._file.fileno()
+            while done < len(data) and (part := os.preadv(number, [data[done:]], start + done)):
                 done += part
             return done
         with self._turn:
             self._file.seek(start)
-            while part := self._file.readinto(data[done:]):  # one call reads 2 GiB at most
+            # One call reads 2 GiB at most.
+            while done < len(data) and (part := self._file.readinto(data[done:])):
                 done += part
         return done
 

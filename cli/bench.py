@@ -21,6 +21,7 @@ EXAMPLES = """\
   longctx bench decode --tokens 128K --decode dense --decode recycled:budget=2048
   longctx bench ingest --shapes tiny --tokens 16k --device cpu
 """
+RUNS = 3  # of everything that is measured
 PROFILE = ("--profile needs --model", "shapes have settings of their own", "Leave it out.")
 GATHER = ("--gather is for `bench ask`", "reading gathers nothing", "Leave it out.")
 PLACES = ("--at is for `bench ingest`", "it measures reading", "Leave it out.")
@@ -40,7 +41,7 @@ NOT_DECODING = (
     "Leave them out.",
 )
 AT = (
-    "--at is not for --tokens, --baselines or --no-save",
+    "--at is not for --tokens, --baselines, --no-save or --runs",
     "it reads a few chunks in place of documents, and writes nothing",
     "Give one or the other.",
 )
@@ -138,6 +139,16 @@ def run(
             "needs a method that keeps keys and values, which are filled at random.",
         ),
     ] = False,
+    runs: Annotated[
+        int | None,
+        option(
+            "--runs",
+            "N",
+            "Measure everything N times, and show the run in the middle with the least and the "
+            "most; by default 3.",
+            min=1,
+        ),
+    ] = None,
     baselines: Annotated[
         bool,
         options.flag(
@@ -172,7 +183,7 @@ def run(
     from longctx.core.measure.bench.shapes import Wanted
 
     _require(profile is None or model is not None, PROFILE)
-    _require(not (at and (tokens or baselines or no_save)), AT)
+    _require(not (at and (tokens or baselines or no_save or runs)), AT)
     _require(what is What.ASK or gather is None, GATHER)
     _require(what is What.INGEST or not at, PLACES)
     _require(what is not What.ASK or not baselines, BESIDE)
@@ -189,6 +200,7 @@ def run(
         dtype=dtype,
         threads=threads,
         gpu_memory=None if gpu_memory is None else parse_bytes(gpu_memory),
+        runs=runs or RUNS,
     )
     lengths = [parse_tokens(text) for text in at or tokens or ["128K"]]
     sizes = _pairs(*([parse_tokens(text) for text in texts or []] for texts in (chunk, budget)))

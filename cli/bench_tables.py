@@ -1,6 +1,6 @@
 """Tables of what `longctx bench` measured, for people."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from longctx.cli import render
@@ -17,7 +17,7 @@ def _show_readings(report: "ingesting.IngestReport") -> None:
             f"{report.machine.method}, {r.floor.layers} layers",
             f"{r.tokens:,}",
             _sizes(r),
-            f"{r.seconds:,.2f}",
+            _spread(r, "seconds", "{:,.2f}".format),
             f"{r.tokens_per_s:,.0f}",
             f"{r.floor.seconds:,.2f}",
             f"{r.over_floor:.2f}",
@@ -31,7 +31,7 @@ def _show_readings(report: "ingesting.IngestReport") -> None:
             b.name,
             f"{b.tokens:,}",
             _sizes(b),
-            b.failed or f"{b.seconds:,.2f}",
+            b.failed or _spread(b, "seconds", "{:,.2f}".format),
             "" if b.failed else f"{b.tokens_per_s:,.0f}",
             *("", "", size(b.peak_memory), ""),
         )
@@ -53,10 +53,10 @@ def _show_answers(report: "answering.AskReport") -> None:
             _sizes(r),
             r.cache,
             _ms(r.open_s or None),
-            _ms(r.gather_s),
+            _spread(r, "gather_s", _ms),
             _ms(r.gather_floor_s),
-            _ms(r.first_token_s),
-            f"{r.decode_tokens_per_s:,.1f}",
+            _spread(r, "first_token_s", _ms),
+            _spread(r, "decode_tokens_per_s", "{:,.1f}".format),
             f"{r.decode_ceiling:,.1f}",
             size(r.peak_memory),
         )
@@ -123,9 +123,18 @@ def show(report: Any) -> None:
     _SHOWN[report.bench](report)
 
 
+def _spread(row: Any, name: str, shown: Callable[[float], str]) -> str:
+    """A figure of the run in the middle, and its least and most where there were several."""
+    figure = shown(getattr(row, name))
+    if name not in row.spread:
+        return figure
+    least, most = map(shown, row.spread[name])
+    return figure if least == most else f"{figure} ({least} to {most})"
+
+
 def _decoded(row: Any) -> tuple[str, ...]:
     return (
-        f"{row.tokens_per_s:,.1f}",
+        _spread(row, "tokens_per_s", "{:,.1f}".format),
         f"{row.bound_tokens_per_s:,.1f}",
         f"{row.over_bound:.2f}",
         f"{row.attended:,.0f}",

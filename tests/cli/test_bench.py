@@ -15,7 +15,13 @@ FOUND = Ceilings(2e12, 1e12, {"flash": 1e12}, 1e10, None, None, 1e9, 1e9)
 def bench(longctx, model_options, monkeypatch):
     """Runs the command on the random model, with ceilings that take no time."""
     monkeypatch.setattr(ceilings, "measure", lambda *args: FOUND)
-    return lambda *options: longctx("bench", *options, *model_options, "--device", "cpu")
+    more = (*model_options, "--device", "cpu")
+    return lambda *options: longctx("bench", *_once(options), *more)
+
+
+def _once(options):
+    """The options, with one run where nothing else is said."""
+    return options if {"--runs", "--at"} & {*options} else (*options, "--runs", "1")
 
 
 def test_reading_as_a_table(bench):
@@ -43,6 +49,18 @@ def test_reading_as_json(bench):
     assert [r["state_bytes"] for r in values["readings"]] == [None, None]
 
 
+def test_several_runs_as_a_table_and_as_json(bench, monkeypatch):
+    asked = ("ingest", "--tokens", "100", "--no-save", "--baselines", "--runs", "2")
+    shown = bench(*asked)
+    assert shown.exit_code == 0, shown.stderr
+    assert "seconds" in shown.stdout
+    values = json.loads(bench(*asked, "--json").stdout)
+    for row in (*values["readings"], *values["baselines"]):
+        assert {*row["spread"]} == {"seconds", "tokens_per_s"}
+        least, most = row["spread"]["seconds"]
+        assert least == row["seconds"] <= most
+
+
 def test_answering_as_a_table_and_as_json(bench):
     shown = bench("ask", "--tokens", "300", "--gather", "40")
     assert shown.exit_code == 0, shown.stderr
@@ -61,7 +79,7 @@ def keeping(longctx, monkeypatch):
     toy = {**SHAPES["tiny"], **sizes, "vocab_size": 61, "max_position_embeddings": 512}
     monkeypatch.setitem(SHAPES, "toy", toy)
     common = ("--shapes", "toy", "--method", "reattention", "--device", "cpu", "--dtype", "fp32")
-    return lambda what, *options: longctx("bench", what, *common, *options)
+    return lambda what, *options: longctx("bench", what, *common, *_once(options))
 
 
 def test_reading_with_everything_kept(keeping):
@@ -127,6 +145,7 @@ def test_decoding_as_a_table_and_as_json(bench):
         ("ingest --shapes tiny --chunk 1k --chunk 2k --budget 1k", "2 times --chunk and 1 times"),
         ("ask --shapes tiny --no-save", "the method 'reform' cannot answer without a state"),
         ("ask --shapes tiny --baselines", "--baselines is for `bench ingest` and `bench decode`"),
+        ("ingest --shapes tiny --at 1k --runs 3", "--at is not for --tokens, --baselines, --no-"),
         ("ask --shapes tiny --at 1k", "--at is for `bench ingest`"),
         ("decode --shapes tiny --at 1k", "--at is for `bench ingest`"),
         ("ask --shapes tiny --answer 5", "--decode and --answer are for `bench decode`"),
@@ -135,7 +154,7 @@ def test_decoding_as_a_table_and_as_json(bench):
         ("decode --shapes tiny --no-save", "not for `bench decode`: nothing is read"),
         ("decode --shapes tiny --gather 40", "--gather is for `bench ask`"),
         ("decode --shapes tiny --decode other", "unknown decode policy 'other'. Known: dense"),
-        ("ingest --shapes tiny --at 1k --tokens 1k", "--at is not for --tokens, --baselines or"),
+        ("ingest --shapes tiny --at 1k --tokens 1k", "--at is not for --tokens, --baselines"),
         ("ingest --shapes tiny --method full", "'full' cannot be measured here"),
         (
             "ingest --shapes tiny --method reattention --budget 1k",

@@ -5,7 +5,7 @@ from tokens becoming text.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,16 +29,20 @@ from longctx.core.measure.bench.floors import entry_bytes, weight_bytes
 from longctx.core.measure.bench.machine import machine_of
 from longctx.core.measure.bench.reading import NAME, filled, make_state, random_ids, text_of
 from longctx.core.measure.bench.shapes import Wanted
+from longctx.core.measure.bench.spread import Spread, of_runs
 from longctx.core.measure.bench.workbench import Report, Size, Workbench, workbench
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve.gather_by import METHOD, USUAL
 from longctx.core.retrieve.lexical import PassageIndex
+from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 
 QUESTION, ANSWER = 32, 64  # tokens
 CACHES = {"cold": forget, "warm": remember}  # what is done to each file
 IN_MEMORY = "in memory"
+FIGURES = ("open_s", "gather_s", "decode_tokens_per_s")  # whose spread is told, and
+FIRST = "first_token_s"  # by which runs are ordered
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class TimedAnswer:
         decode_ceiling: tokens/s, if each read all weights, the keys that are scanned, and what is
             attended to once.
         peak_memory: bytes at most on the device; None where unknown.
+        spread: the least and the most of figures over all runs, of which this is the middle one;
+            empty where there was one.
     """
 
     tokens: int
@@ -80,6 +86,7 @@ class TimedAnswer:
     decode_tokens_per_s: float
     decode_ceiling: float
     peak_memory: int | None
+    spread: Spread = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -186,7 +193,7 @@ class _Asker:
             if isinstance(way, Recallable):
                 opened = _Open(Recalling(self._engine, document, way, name, PassageIndex()), way)
                 self._ask(name, opened, IN_MEMORY)  # uncounted: a GPU's kernels are chosen
-                yield self._ask(name, opened, IN_MEMORY)
+                yield self._runs(partial(self._ask, name, opened, IN_MEMORY))
 
     def from_disk(self, folder: Path) -> Iterator[TimedAnswer]:
         """From a state that is made in a folder, and deleted."""
@@ -205,14 +212,27 @@ class _Asker:
     def _each_cache(self, library: Library, name: str, by: str) -> Iterator[TimedAnswer]:
         """Cold, warm, and what is open already; what a system cannot do is left out."""
         [folder] = [folder for folder in library.folders() if folder.name == NAME]
-        opened = self._open(library, name, by)  # once uncounted, so that a GPU's kernels are chosen
-        self._ask(name, opened, "")
+        opens = partial(self._open, library, name, by)
+        last = [opens()]  # one at a time: two might not fit
+        self._ask(name, last[0], "")  # uncounted, so that a GPU's kernels are chosen
         for cache, prepare in CACHES.items():
-            if all([prepare(file) for file in folder.iterdir()]):
-                opened = None  # it would take the room of what is opened next
-                opened = self._open(library, name, by)
-                yield self._ask(name, opened, cache)
-        yield self._ask(name, replace(opened, seconds=0.0), "same document")
+            if prepare(next(iter(folder.iterdir()))):
+                yield self._runs(partial(self._anew, name, opens, folder, cache, last))
+        again = replace(last[0], seconds=0.0)
+        yield self._runs(partial(self._ask, name, again, "same document"))
+
+    def _anew(
+        self, name: str, opens: Callable[[], _Open], folder: Confined, cache: str, last: list[_Open]
+    ) -> TimedAnswer:
+        """Asks what is opened with the files in or not in the page cache; it becomes `last`."""
+        last.clear()
+        for file in folder.iterdir():
+            CACHES[cache](file)
+        last.append(opens())
+        return self._ask(name, last[0], cache)
+
+    def _runs(self, once: Callable[[], TimedAnswer]) -> TimedAnswer:
+        return of_runs(once, self._bench.runs, FIRST, FIGURES)
 
     def _open(self, library: Library, name: str, by: str) -> _Open:
         engine = self._engine

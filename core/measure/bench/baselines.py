@@ -6,7 +6,7 @@ about what it read, so nothing is written.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from longctx.core.common.errors import LongctxError
 from longctx.core.engine.setup import Engine
 from longctx.core.measure.bench.ceilings import Clock
+from longctx.core.measure.bench.spread import Spread, of_runs
 from longctx.core.measure.bench.workbench import Workbench, attempt
 from longctx.core.model.adapter import Decoder, Layer
 
@@ -34,6 +35,8 @@ class Baseline:
         seconds, tokens_per_s: None where it failed.
         peak_memory: most bytes used on the device; None where unknown.
         failed: why; empty where it did not.
+        spread: the least and the most of figures over all runs, of which this is the middle one;
+            empty where there was one.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Baseline:
     tokens_per_s: float | None
     peak_memory: int | None
     failed: str = ""
+    spread: Spread = field(default_factory=dict)
 
 
 def measure_baselines(bench: Workbench, tokens: Sequence[int]) -> list[Baseline]:
@@ -57,14 +61,14 @@ def measure_baselines(bench: Workbench, tokens: Sequence[int]) -> list[Baseline]
     for length in [n for n in FULL if n <= max(tokens)] or [shortest]:
         bench.note(f"reading {length:,} tokens with the full attention of transformers")
         read = partial(_read_full, engine, length)
-        found.append(_timed("transformers, full attention", engine, length, None, None, read))
+        found.append(_timed("transformers, full attention", bench, length, None, None, read))
         if found[-1].failed:
             break
     for part in (options.reading for options in bench.sizes):
         chunk, budget = part.chunk, part.budget or part.window
         bench.note(f"reading {shortest:,} tokens with a recent window of {budget:,}")
         read = partial(_read_recent, engine.decoder, shortest, chunk, budget)
-        found.append(_timed("sinks and recent tokens", engine, shortest, chunk, budget, read))
+        found.append(_timed("sinks and recent tokens", bench, shortest, chunk, budget, read))
     return found
 
 
@@ -86,22 +90,26 @@ def _read_recent(decoder: Decoder, tokens: int, chunk: int, budget: int) -> None
 
 def _timed(
     name: str,
-    engine: Engine,
+    bench: Workbench,
     tokens: int,
     chunk: int | None,
     budget: int | None,
     read: Callable[[], None],
 ) -> Baseline:
-    """Reads once; running out of memory is a result."""
+    """Reads as often as wanted; running out of memory is a result."""
+    device = bench.engine.device
 
     def run() -> float:
-        clock = Clock(engine.device)
+        clock = Clock(device)
         read()
         return round(clock.seconds(), 4)
 
-    seconds, failed, peak = attempt(engine.device, run)
-    rate = round(tokens / seconds, 1) if seconds else None
-    return Baseline(name, tokens, chunk, budget, seconds, rate, peak, failed)
+    def once() -> Baseline:
+        seconds, failed, peak = attempt(device, run)
+        rate = round(tokens / seconds, 1) if seconds else None
+        return Baseline(name, tokens, chunk, budget, seconds, rate, peak, failed)
+
+    return of_runs(once, bench.runs, "seconds", ("tokens_per_s",))
 
 
 class Recent:

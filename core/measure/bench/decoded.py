@@ -1,11 +1,13 @@
 """The measured times of tokens after one prompt, and their lower bound."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from longctx.core.contracts.policy import Spent
 from longctx.core.measure.bench.floors import entry_bytes, weight_bytes
+from longctx.core.measure.bench.spread import Spread, of_runs
 from longctx.core.measure.bench.workbench import Workbench, attempt
 
 
@@ -32,6 +34,8 @@ class Decoded:
             unknown.
         captured: kinds of steps that ran as graphs.
         failed: why there are no figures; empty where there are.
+        spread: the least and the most of figures over all runs, of which this is the middle one;
+            empty where there was one.
     """
 
     name: str
@@ -49,6 +53,7 @@ class Decoded:
     peak_memory: int | None = None
     captured: tuple[str, ...] = ()
     failed: str = ""
+    spread: Spread = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,18 @@ def decoded(
         name, options, tokens, answer: see `Decoded`.
         run: decodes.
     """
+    once = partial(_once, bench, name, options, tokens, answer, run)
+    return of_runs(once, bench.runs, "tokens_per_s", ("over_bound",))
+
+
+def _once(
+    bench: Workbench,
+    name: str,
+    options: dict[str, Any],
+    tokens: int,
+    answer: int,
+    run: Callable[[], Timed],
+) -> Decoded:
     timed, failed, peak = attempt(bench.engine.device, run)
     if timed is None:
         return Decoded(name, options, tokens, answer, peak_memory=peak, failed=failed)

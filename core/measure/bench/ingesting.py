@@ -4,7 +4,8 @@ Runs what `ingest` runs, from the tokens on: the same stages, with the state wri
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from longctx.core.common.device import empty_cache, peak_memory, reset_peak_memory
 from longctx.core.contracts.method import MethodOptions
@@ -18,6 +19,7 @@ from longctx.core.measure.bench.floors import Floor, floor_of
 from longctx.core.measure.bench.machine import machine_of
 from longctx.core.measure.bench.reading import NAME, Nowhere, RandomReading, warm_up
 from longctx.core.measure.bench.shapes import Wanted
+from longctx.core.measure.bench.spread import Spread, of_runs
 from longctx.core.measure.bench.workbench import Report, Size, Workbench, workbench
 from longctx.core.store.behind import WriterBehind
 from longctx.core.store.library import Library
@@ -37,6 +39,8 @@ class Reading:
         over_floor: seconds over those of the floor.
         peak_memory: bytes at most on the device; None where unknown.
         state_bytes: of the state on disk; None where none was written.
+        spread: the least and the most of figures over all runs, of which this is the middle one;
+            empty where there was one.
     """
 
     tokens: int
@@ -49,6 +53,7 @@ class Reading:
     over_floor: float
     peak_memory: int | None
     state_bytes: int | None
+    spread: Spread = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,8 @@ def ingest(
             kept = "everything kept" if part.budget is None else f"budget {part.budget:,}"
             for length in tokens:
                 on_note(f"reading {length:,} tokens, chunk {part.chunk:,}, {kept}")
-                readings.append(_read(bench, length))
+                read = partial(_read, bench, length)
+                readings.append(of_runs(read, bench.runs, "seconds", ("tokens_per_s",)))
         others = measure_baselines(bench, tokens) if baselines else []
         return IngestReport(
             machine=machine_of(bench.engine),

@@ -139,11 +139,13 @@ class Wanted(Setup):
     Attributes:
         shape: a name of `SHAPES`; ignored where `model` is given.
         gpu_memory: limit in bytes on the GPU memory used; None: no limit.
+        runs: how often each thing is measured.
     """
 
     method: str = "reform"
     shape: str = "llama-3.1-8b"
     gpu_memory: int | None = None
+    runs: int = 1
 
 
 @dataclass(frozen=True)

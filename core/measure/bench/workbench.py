@@ -31,6 +31,7 @@ class Workbench:
         note: gets a line at each step.
         sizes: the method's options with each chunk and budget that was asked for.
         folder: for states, deleted afterwards; None: nothing is written.
+        runs: how often each thing is measured.
     """
 
     engine: Engine
@@ -38,6 +39,7 @@ class Workbench:
     note: Callable[[str], None]
     sizes: Sequence[Any] = ()
     folder: Path | None = None
+    runs: int = 1
 
     def each_size(self) -> Iterator[Any]:
         """Sets the options of the engine to each of `sizes` in turn."""
@@ -93,7 +95,7 @@ def workbench(
         folder = None if name is None else Path(name)
         on_note("measuring the ceilings")
         found = ceilings.measure(layer, engine.device, engine.dtype, folder)
-        yield Workbench(engine, found, on_note, options, folder)
+        yield Workbench(engine, found, on_note, options, folder, wanted.runs)
 
 
 def sized(

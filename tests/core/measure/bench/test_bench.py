@@ -78,7 +78,7 @@ def test_readings_have_all_figures(tmp_path, monkeypatch):
     for reading in values["readings"]:
         assert set(reading) == {
             *("tokens", "chunk", "budget", "seconds", "tokens_per_s", "checkpoint_s"),
-            *("floor", "over_floor", "peak_memory", "state_bytes"),
+            *("floor", "over_floor", "peak_memory", "state_bytes", "spread"),
         }
         assert reading["floor"]["matrix_s"] > 0
         assert reading["floor"]["attention_s"] > 0
@@ -186,7 +186,7 @@ def test_the_time_of_a_document_is_that_between_its_stretches():
 
 
 def test_answers_have_all_figures(tmp_path):
-    report = ask(WANTED, [400], [(64, 64)], gather=50)
+    report = ask(replace(WANTED, runs=2), [400], [(64, 64)], gather=50)
     values = json.loads(json.dumps(report.as_dict(), allow_nan=False))
     assert values["bench"] == "ask"
     assert [answer["cache"] for answer in values["answers"]][-2:] == ["warm", "same document"]
@@ -194,6 +194,8 @@ def test_answers_have_all_figures(tmp_path):
         assert (answer["tokens"], answer["gathered"]) == (400, 50)
         assert (answer["method"], answer["chunk"], answer["budget"]) == ("reform", 64, 64)
         assert 0 < answer["gather_s"] < answer["first_token_s"]
+        least, most = answer["spread"]["first_token_s"]
+        assert least == answer["first_token_s"] <= most
         assert answer["gather_floor_s"] > 0
         assert answer["decode_tokens_per_s"] > 0
         assert answer["decode_ceiling"] > 0

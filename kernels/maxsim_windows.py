@@ -9,8 +9,10 @@ from torch import Tensor
 
 from longctx.kernels import similarity_max
 from longctx.kernels.launch import tl, triton
+from longctx.kernels.similarity_max import scaled_dots, way_of
 
 UNIT = 64  # most tokens of a unit
+WORDS, UNITS, WARPS, STAGES = 64, 2, 8, 3  # for heads of up to 128: see `_tile`
 
 
 def refusal(
@@ -30,25 +32,34 @@ def maxsim_windows(
     best = torch.empty(units, T, dtype=torch.float32, device=vectors.device)
     if not units:
         return best
-    BLOCK_D = max(32, triton.next_power_of_2(D))
-    BLOCK_T = min(64 if BLOCK_D <= 256 else 16, max(16, triton.next_power_of_2(T)))
-    UNITS = 2 if BLOCK_D <= 128 else 1  # per program, which reads the question once for all of them
+    tile = _tile(D, T)
     tensors = (x.contiguous() for x in (vectors, scales, query, query_scales, starts))
-    _unit_cosines[(triton.cdiv(units, UNITS),)](
+    _unit_cosines[(triton.cdiv(units, tile["UNITS"]),)](
         *tensors, best, n, units, T,
-        HEADS=heads, D=D, ROUNDS=triton.cdiv(T, BLOCK_T),
-        UNITS=UNITS, UNIT=UNIT, BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D,
-        # A fused multiply-add would not give the reference's values.
-        num_warps=8 if BLOCK_T == 64 else 4, enable_fp_fusion=False,
-        num_stages=3 if BLOCK_D <= 256 else 2 if BLOCK_D <= 512 else 1,  # to fit shared memory
+        HEADS=heads, D=D, ROUNDS=triton.cdiv(T, tile["BLOCK_T"]), UNIT=UNIT, WAY=way_of(D), **tile,
+        enable_fp_fusion=False,  # a fused multiply-add would not give the reference's values
     )  # fmt: skip
     return best
+
+
+def _tile(D: int, T: int) -> dict[str, int]:
+    """Sizes for heads of D entries and T question tokens, which fit registers and shared memory."""
+    BLOCK_D, words = max(32, triton.next_power_of_2(D)), max(16, triton.next_power_of_2(T))
+    BLOCK_T = min(WORDS if BLOCK_D <= 128 else 64 if BLOCK_D <= 256 else 16, words)
+    return {
+        "BLOCK_D": BLOCK_D,
+        "BLOCK_T": BLOCK_T,
+        # Of a program, which reads the question once for all of them.
+        "UNITS": UNITS if BLOCK_D <= 128 else 1,
+        "num_warps": WARPS if BLOCK_T >= 64 else 4,
+        "num_stages": STAGES if BLOCK_D <= 256 else 2 if BLOCK_D <= 512 else 1,
+    }
 
 
 @triton.jit
 def _unit_cosines(
     vectors, scales, query, query_scales, starts, best, n, units, T,
-    HEADS: tl.constexpr, D: tl.constexpr, ROUNDS: tl.constexpr,
+    HEADS: tl.constexpr, D: tl.constexpr, ROUNDS: tl.constexpr, WAY: tl.constexpr,
     UNITS: tl.constexpr, UNIT: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     first = tl.program_id(0).to(tl.int64) * UNITS
@@ -70,10 +81,9 @@ def _unit_cosines(
             words = query + (asked[:, None] * HEADS + h) * D + columns[None, :]
             row = tl.load(tokens, mask=live[:, None] & inside[None, :], other=0)
             word = tl.load(words, mask=(asked < T)[:, None] & inside[None, :], other=0)
-            dots = tl.dot(row, tl.trans(word), out_dtype=tl.int32).to(tl.float32)
             scale = tl.load(scales + token * HEADS + h, mask=live, other=0.0)
             factor = tl.load(query_scales + asked * HEADS + h, mask=asked < T, other=0.0)
-            total += dots * scale.to(tl.float32)[:, None] * factor.to(tl.float32)[None, :]
+            total += scaled_dots(row, word, scale, WAY) * factor.to(tl.float32)[None, :]
         total = tl.where(live[:, None], total, -float("inf"))
         highest = tl.max(tl.reshape(total, (UNITS, UNIT, BLOCK_T)), 1)
         mean = tl.div_rn(highest, tl.full((UNITS, BLOCK_T), HEADS, tl.float32))

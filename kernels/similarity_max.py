@@ -9,6 +9,14 @@ from torch import Tensor
 
 from longctx.kernels.launch import tl, triton
 
+# A float32 whose last bits count whole numbers: with it as the start of an int32 sum, the sum's
+# bits are that float plus the sum, which saves a conversion (a quarter of the speed of a sum).
+START, START_BITS = tl.constexpr(12582912.0), tl.constexpr(0x4B400000)
+COUNTED = 256  # entries of a head whose products it can count: 128 * 128 * 256 <= 2**22
+CONVERTED, COUNTING, FUSED = 0, 1, 2  # ways from int32 sums to scaled float32
+WAY = COUNTING
+ROWS, WORDS = 128, 64  # tokens of a program, and question tokens at a time
+WARPS, STAGES = 8, 3  # of programs with 64 question tokens or more, and of all
 FAN = 8  # entries of one level of the sliding maximum that make one of the next
 
 
@@ -31,17 +39,22 @@ def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales:
     if not n:
         return best
     BLOCK_D = max(32, triton.next_power_of_2(D))
-    BLOCK_N = 128 if BLOCK_D <= 128 else 64 if BLOCK_D <= 256 else 16
-    BLOCK_T = min(64, max(16, triton.next_power_of_2(T)))
+    BLOCK_N = ROWS if BLOCK_D <= 128 else 64 if BLOCK_D <= 256 else 16
+    BLOCK_T = min(WORDS, max(16, triton.next_power_of_2(T)))
     tensors = (x.contiguous() for x in (vectors, scales, query, query_scales))
     _best_cosine[(triton.cdiv(n, BLOCK_N),)](
         *tensors, best, n, T, D,
-        HEADS=heads, ROUNDS=triton.cdiv(T, BLOCK_T),
+        HEADS=heads, ROUNDS=triton.cdiv(T, BLOCK_T), WAY=way_of(D),
         BLOCK_N=BLOCK_N, BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D,
         # A fused multiply-add would not give the reference's bits.
-        num_warps=8 if BLOCK_T == 64 else 4, num_stages=3, enable_fp_fusion=False,
+        num_warps=WARPS if BLOCK_T >= 64 else 4, num_stages=STAGES, enable_fp_fusion=False,
     )  # fmt: skip
     return best
+
+
+def way_of(D: int) -> int:
+    """How sums of D products become float32."""
+    return WAY if D <= COUNTED else CONVERTED
 
 
 def sliding_max_refusal(raw: Tensor, reach: int) -> str | None:
@@ -73,9 +86,25 @@ def _strided_max(source: Tensor, out: Tensor, count: int, shift: int, step: int,
 
 
 @triton.jit
+def scaled_dots(rows, words, scale, WAY: tl.constexpr):
+    """The dots (rows, words) of int8 entries as float32, each times the scale of its row."""
+    scale = scale.to(tl.float32)[:, None]
+    if WAY == 0:
+        return tl.dot(rows, tl.trans(words), out_dtype=tl.int32).to(tl.float32) * scale
+    start = tl.full((rows.shape[0], words.shape[0]), START_BITS, tl.int32)
+    counted = tl.dot(rows, tl.trans(words), start, out_dtype=tl.int32)
+    counted = counted.to(tl.float32, bitcast=True)
+    if WAY == 1:
+        return (counted - START) * scale
+    # START * scale is exact, as a scale has 11 bits; so what is rounded once is the same product.
+    scale = tl.broadcast_to(scale, counted.shape)
+    return tl.fma(counted, scale, -START * scale)
+
+
+@triton.jit
 def _best_cosine(
     vectors, scales, query, query_scales, best, n, T, D,
-    HEADS: tl.constexpr, ROUNDS: tl.constexpr,
+    HEADS: tl.constexpr, ROUNDS: tl.constexpr, WAY: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     first = tl.program_id(0).to(tl.int64) * BLOCK_N
@@ -91,10 +120,9 @@ def _best_cosine(
             words = query + (asked[:, None] * HEADS + h) * D + columns[None, :]
             token = tl.load(tokens, mask=live[:, None] & inside[None, :], other=0)
             word = tl.load(words, mask=(asked < T)[:, None] & inside[None, :], other=0)
-            dots = tl.dot(token, tl.trans(word), out_dtype=tl.int32).to(tl.float32)
             scale = tl.load(scales + first * HEADS + rows * HEADS + h, mask=live, other=0.0)
             factor = tl.load(query_scales + asked * HEADS + h, mask=asked < T, other=0.0)
-            total += dots * scale.to(tl.float32)[:, None] * factor.to(tl.float32)[None, :]
+            total += scaled_dots(token, word, scale, WAY) * factor.to(tl.float32)[None, :]
         total = tl.where((asked < T)[None, :], total, -float("inf"))
         highest = tl.maximum(highest, tl.max(total, 1))
     mean = tl.div_rn(highest, tl.full((BLOCK_N,), HEADS, tl.float32))

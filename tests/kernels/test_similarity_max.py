@@ -46,6 +46,21 @@ def test_extreme_vectors_and_slices(kernel, device):
     assert float(best.min()) > 0
 
 
+@pytest.mark.parametrize("D", [255, 256, 257, 300])
+def test_the_largest_products(kernel, device, D):
+    """Up to 256 entries they are counted from a float of 2**23 + 2**22, beyond it converted."""
+    vectors = torch.full((20, 1, D), -128, dtype=torch.int8)
+    vectors[::2] = 127
+    query, scales = vectors[:1], torch.full((20, 1), 0.013, dtype=torch.float16)
+    given = (vectors, scales, query, scales[:1])
+    expected = similarity_max(*given)
+    assert expected.max() > 0 > expected.min()
+    assert torch.equal(kernel.similarity_max(*(x.to(device) for x in given)).cpu(), expected)
+    given = (vectors, scales, vectors[1:2], scales[:1])
+    expected = similarity_max(*given)
+    assert torch.equal(kernel.similarity_max(*(x.to(device) for x in given)).cpu(), expected)
+
+
 def test_no_tokens_and_no_question(kernel, device):
     _, moved = embeddings(3, 2, 2, 64, device)
     vectors, scales, query, query_scales = moved

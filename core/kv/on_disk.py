@@ -33,7 +33,7 @@ class OnDisk:
         self._stored, self._group, self._names = stored, group, names
         self._end = len(before.rows) + count
         self._own = Resident(form)
-        nothing = torch.zeros(0, dtype=torch.int64)
+        nothing = form.place.put(torch.zeros(0, dtype=torch.int64))
         self._last = nothing, form.place.put(before.part(0, 0).decoded(form.place.dtype))
 
     @property
@@ -61,18 +61,15 @@ class OnDisk:
         Waits for the device. Rows read by the previous call are not read again: a token attends to
         most of what the token before it did.
         """
-        wanted = index.to("cpu").clamp(max=self.length - 1)
+        wanted = index.clamp(max=self.length - 1)
         known, rows = self._last
-        place = torch.searchsorted(known, wanted).clamp_(max=len(known) - 1)
-        same = known[place] == wanted if len(known) else torch.zeros_like(wanted, dtype=torch.bool)
-        more = ~same
-        if more.any():
-            # Known rows first, then the new ones; the device need not wait to know how many.
-            order = torch.where(same, place, len(known) - 1 + more.cumsum(0))
-            rows = torch.cat([rows, self._read(wanted[more])])
-        else:
-            order = place
-        found = rows[order.to(rows.device)]
+        place = torch.searchsorted(known, wanted).clamp_(max=max(0, len(known) - 1))
+        new = known[place] != wanted if len(known) else torch.ones_like(wanted, dtype=torch.bool)
+        missing = wanted[new].cpu()
+        if len(missing):  # behind the known rows
+            place = torch.where(new, new.cumsum(0) + (len(known) - 1), place)
+            rows = torch.cat([rows, self._read(missing)])
+        found = rows[place]
         self._last = wanted, found
         return found
 

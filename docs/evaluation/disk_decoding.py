@@ -24,6 +24,7 @@ import longctx
 from longctx.core.ask.answering import Question
 from longctx.core.ask.recalling import Recalling
 from longctx.core.common.device import device_name
+from longctx.core.contracts.method import Recallable
 from longctx.core.decode.decode import Generation
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import Engine, prepare
@@ -58,12 +59,12 @@ def measured(
 ) -> Iterator[dict]:
     """The reading, then the answers."""
     library, started = longctx.Library(place), time.perf_counter()
-    setup = {"model": model, "method": METHOD, "device": device}
     if model not in library:
-        library.ingest(*texts, name=model, **setup)
+        library.ingest(*texts, name=model, model=model, method=METHOD, device=device)
     seconds = time.perf_counter() - started
     library.close()
-    engine, stored = prepare(Setup(**setup)), Library.open(place)
+    engine = prepare(Setup(model=model, method=METHOD, device=device))
+    stored = Library.open(place)
     facts = {"device": device_name(engine.device), "torch": torch.__version__}
     tokens = stored.document(model).manifest.tokens
     yield {"reading_s": round(seconds, 2), "tokens": tokens, **facts}
@@ -84,6 +85,7 @@ def measured(
 def opened(engine: Engine, document: Document) -> Recalling:
     """A document to ask about; its keys are on the device then."""
     method = engine.new_method(document.snapshot(), document)
+    assert isinstance(method, Recallable)
     return Recalling(engine, document, method, METHOD, PassageIndex(document))
 
 

@@ -30,6 +30,8 @@ def spare_pydantic(option: Any) -> None:
 
     Help is shown only after the program's own options are checked.
     """
+    if "process_value" in vars(option):  # of a program that runs again
+        return
     check, option.default = option.process_value, None
     option.process_value = lambda ctx, value: None if value is None else check(ctx, value)
 

@@ -294,6 +294,18 @@ def cuts_tried_once():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nobody_waits_for_the_disk():
+    """No power fails in this process: a sync only requires its handle (`tests/faults` cuts it)."""
+
+    def sync(handle: int) -> None:
+        os.fstat(handle)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", sync)
+        yield
+
+
 @pytest.fixture(scope="session")
 def loaded_models() -> dict:
     """Every model that `models_loaded_once` has loaded."""

@@ -4,9 +4,11 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.testing
 from typer.testing import CliRunner, Result
 
 from longctx.cli.main import app
@@ -20,6 +22,14 @@ TEXT = (
     "\x1b[31mred\x1b[0m \x1b]0;title\x07 salt \u202enews\u202c of \x9b1m rain \x08\x7f\n"
     "a boat came home [link=http://x]with news[/link] and the keeper wrote of rain\r\n"
 ) * 6
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_made_once():
+    """Typer's test runner makes all commands anew for each line: 30 ms, half of a short command."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,8 @@ from longctx.cli.main import app
 from longctx.cli.plain_values import _OTHER, plain
 from longctx.cli.program import _leaves
 
-COMMANDS = _leaves(typer.main.get_command(app))
+WHOLE = typer.main.get_command(app)  # which takes 30 ms to make
+COMMANDS = _leaves(WHOLE)
 VALUES = [
     *(None, "", "a", "1", " a ", "\u6f22", "\udcff", "a\0b", 0, 1, 16, -1, 2.5, True, False),
     *((), [], ["a", "b"], ("a",), [1], ["\udcff"], "auto", ".", "/", "/none/such", Path("x")),
@@ -18,7 +19,7 @@ VALUES = [
 
 def checked(option, value):
     """What Typer's check gives; the type of its error where it refuses."""
-    context = typer.Context(typer.main.get_command(app))
+    context = typer.Context(WHOLE)
     try:
         return option.get_runtime_param().whole().coerce(value, param=option, ctx=context)
     except (typer.TyperException, ValueError) as error:

@@ -10,7 +10,7 @@ export PYTHONSAFEPATH := 1
 # The package's folders stand at the root; type checkers and editors find them as `longctx` by these links.
 LINKS := $(addprefix .links/longctx/,__init__.py __main__.py cli core kernels profiles samples)
 
-.PHONY: demo test test-fast check docs setup
+.PHONY: demo test test-fast test-whole check docs setup
 
 setup: .venv/ready $(LINKS)
 
@@ -38,6 +38,9 @@ test: setup
 
 test-fast: setup
 	$(PYTEST) -m "not slow"
+
+test-whole: setup
+	TESTS_WHOLE=1 $(PYTEST)
 
 check: setup
 	$(VENV)/ruff check .

@@ -5,6 +5,8 @@ import shutil
 import signal
 import socket
 import tempfile
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -277,11 +279,13 @@ def setup_random(model_folder):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cuts_tried_once():
-    """`safe_cuts` depends on the tokenizer alone, and is most of a small ingest: tried once."""
+def done_once():
+    """What depends on a text alone, and is most of a small ingest or answer, is done once for each:
+    the safe cuts of a tokenizer, and the YAML of a profile."""
+    from longctx.core.profile import safe_yaml
     from longctx.core.tokens import tokens
 
-    known, find = {}, tokens.safe_cuts
+    known, find, parsed = {}, tokens.safe_cuts, lru_cache(100)(safe_yaml.read)
 
     def once(backend: Tokenizer) -> frozenset[str]:
         described = backend.to_str()
@@ -291,6 +295,7 @@ def cuts_tried_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokens, "safe_cuts", once)
+        patch.setattr(safe_yaml, "read", lambda *given: deepcopy(parsed(*given)))
         yield
 
 

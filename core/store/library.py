@@ -12,7 +12,6 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 from longctx.core.common.errors import LongctxError, NotFound, StateMismatch, UsageError
@@ -45,7 +44,8 @@ from longctx.core.store.places import (
 from longctx.core.store.reopening import Longer
 from longctx.core.store.shard_writer import SHARD_ROWS
 from longctx.core.store.shards import damaged
-from longctx.core.store.writer import Writer
+from longctx.core.store.writer import Writer, unfenced
+from longctx.core.store.writing import begun_in, resumable, writing
 
 _MARK_BYTES = 1 << 12  # limit for library.json
 
@@ -325,21 +325,9 @@ class Library:
             LongctxError: the library cannot be written.
         """
         _check_name(name)
-        with self._places.alone(name, UNFINISHED):
+        with self._places.written(name) as check:
             self._prepare(name, replace or updates)
-            folder = self._places.unfinished(name)
-            publish = partial(self._places.publish, name)
-            begun = _resumable(folder, replace, differs)
-            try:
-                writer = begun and Writer(folder, header, shard_rows, publish, begun)
-            except StateMismatch:
-                if not replace:
-                    raise
-                writer = None
-            if writer is None:
-                self._places.empty(folder, name)
-                writer = Writer(folder, header, shard_rows, publish)
-            yield writer
+            yield writing(self._places, name, header, replace, differs, shard_rows, check)
 
     @contextmanager
     def longer(self, name: str) -> Iterator[Longer]:
@@ -353,9 +341,9 @@ class Library:
             StateMismatch: it is damaged.
             LongctxError: the library cannot be written.
         """
-        with self._alone(name) as finished:
-            begun = _begun(self._places.unfinished(finished.name))
-            yield Longer(Document(finished), begun, self._places)
+        with self._alone(name, claiming=True) as (finished, check):
+            begun = begun_in(self._places.unfinished(finished.name))
+            yield Longer(Document(finished), begun, self._places, fence=check)
 
     @contextmanager
     def changing(self, name: str) -> Iterator[Confined]:
@@ -368,7 +356,7 @@ class Library:
             Locked: another process uses the document, or writes it.
             LongctxError: the library cannot be written.
         """
-        with self._alone(name) as finished, self._places.alone(finished.name, DOCUMENTS):
+        with self._alone(name) as (finished, _), self._places.alone(finished.name, DOCUMENTS):
             yield finished
 
     def mark(self) -> None:
@@ -429,13 +417,18 @@ class Library:
         """
         _check_name(name)
         folder = self._places.incoming(name)
-        with self._places.alone(name, UNFINISHED):
+        with self._places.written(name) as check:
+
+            def publish() -> None:
+                check()
+                self._places.publish_incoming(name)
+
             self._prepare(name, replace)
             begun = self._places.unfinished(name)
-            _resumable(begun, replace, lambda manifest: "that reading can still be gone on with")
+            resumable(begun, replace, lambda manifest: "that reading can still be gone on with")
             self._places.empty(folder, name)
             try:
-                yield folder, partial(self._places.publish_incoming, name)
+                yield folder, publish
             finally:
                 with suppress(OSError):
                     folder.delete()
@@ -503,14 +496,22 @@ class Library:
                 source.parent.sync()
 
     @contextmanager
-    def _alone(self, name: str) -> Iterator[Confined]:
+    def _alone(
+        self, name: str, claiming: bool = False
+    ) -> Iterator[tuple[Confined, Callable[[], None]]]:
         """The folder of a complete document, which nobody else writes; readers stay.
 
         What an earlier run completed is published first.
+
+        Yields:
+            It, and a check for a writer, as `LibraryFolders.written` gives it if `claiming`.
         """
         name = self._existing(name)
         self._folder_of(name, partial=False)
-        with self._places.alone(name, UNFINISHED):
+        with ExitStack() as held:
+            check = held.enter_context(
+                self._places.written(name) if claiming else self._places.alone(name, UNFINISHED)
+            )
             finished = self._places.finished(name)
             with storing(finished):
                 if is_complete(self._places.unfinished(name)):
@@ -518,7 +519,7 @@ class Library:
                 self._places.delete(self._places.aside(name), name)
             if not finished.is_dir():  # removed since we looked
                 raise self._no_document(name)
-            yield finished
+            yield finished, check or unfenced
 
     def _folder_of(self, name: str, partial: bool) -> Confined:
         """The folder of a complete document or, with `partial`, of the last checkpoint.
@@ -656,43 +657,6 @@ def _check_name(name: str) -> None:
             "such a name is 1 to 100 of A-Z a-z 0-9 . _ -, the first not a dot",
             "Choose another name",
         )
-
-
-def _begun(folder: Confined) -> Document | None:
-    """What a stopped reading left of a document; None: nothing usable."""
-    try:
-        begun = Document(folder) if (folder / MANIFEST).exists() else None
-    except StateMismatch:
-        return None
-    return begun if begun and begun.manifest.tokens else None
-
-
-def _resumable(
-    folder: Confined, replace: bool, differs: Callable[[Manifest], str]
-) -> Document | None:
-    """The checkpoint in a folder, if a writer is to continue from it.
-
-    Raises:
-        UsageError: it is from something else, and `replace` is false.
-        StateMismatch: it is damaged, and `replace` is false.
-    """
-    if not (folder / MANIFEST).exists():
-        return None
-    try:
-        begun = Document(folder)
-        why = begun.manifest.tokens and differs(begun.manifest)
-    except StateMismatch:
-        if replace:
-            return None
-        raise
-    if why and not replace:
-        manifest = begun.manifest
-        raise UsageError(
-            f"'{manifest.name}' was begun from something else ({manifest.tokens:,} tokens)",
-            why,
-            "Run the command that began it, or add --replace to begin anew",
-        )
-    return None if why or not begun.manifest.tokens else begun
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from longctx.core.common.errors import Locked
 from longctx.core.store.confined import Confined
 
 FOLDER = "locks"
-_GATE = ".lock"
+GATE = ".lock"
 _SAID = 1 << 12  # limit in bytes for a holder's description of itself
 _POLL = 0.2  # seconds between two tries of a lock that we wait for
 _GATE_POLL = 0.01
@@ -131,7 +131,7 @@ class Locks:
         try:
             return self._leave_word(key, exclusive)
         except OSError as exc:
-            if not exclusive or exc.errno not in _FULL:
+            if not exclusive or not full(exc):
                 raise
         self._kept_gate = gate  # so that a full disk can be emptied
         self._behind_gate.append(key)
@@ -197,7 +197,7 @@ class Locks:
             return
         if not self._folder.root.is_dir():  # do not make a deleted library again
             raise FileNotFoundError(errno.ENOENT, "the library has gone", str(self._folder))
-        gate = (self._folder / _GATE).handle(os.O_RDWR | os.O_CREAT)
+        gate = (self._folder / GATE).handle(os.O_RDWR | os.O_CREAT)
         try:
             until = time.monotonic() + _GATE_WAIT
             while not lock_descriptor(gate, blocking=False):
@@ -209,6 +209,11 @@ class Locks:
         finally:
             if gate != self._kept_gate:
                 os.close(gate)
+
+
+def full(error: OSError) -> bool:
+    """Whether a disk, or a user's share of it, has no room."""
+    return error.errno in _FULL
 
 
 def is_held(path: Confined) -> bool:

@@ -8,12 +8,13 @@ content this module knows only what the manifest says.
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from longctx.core.common.errors import Locked, LongctxError, StateMismatch
+from longctx.core.store.claims import Claims
 from longctx.core.store.confined import Confined
 from longctx.core.store.durable import storing, write_text
 from longctx.core.store.facts import Stamp
@@ -35,6 +36,7 @@ class LibraryFolders:
     def __init__(self, library: Path):
         self.library = Confined(library)
         self._locks = Locks(library, self._called)
+        self._claims = Claims(library, self._called)
 
     def _called(self, key: str) -> str:
         """What people call the document that a lock's key (place/folder) is of."""
@@ -144,7 +146,24 @@ class LibraryFolders:
                     (self.library / place).mkdir(exist_ok=True)
                 for place in places:
                     held.enter_context(self._locks.exclusive(f"{place}/{name}", wait))
+                if UNFINISHED in places:
+                    self._claims.require_free(name)
             yield
+
+    @contextmanager
+    def written(self, name: str) -> Iterator[Callable[[], None]]:
+        """Hold unfinished/<name> exclusively, and claim it for hosts that do not see the lock.
+
+        Yields:
+            A check that the claim is still ours, for the writer: Locked if not.
+
+        Raises:
+            as `alone`.
+        """
+        with self.alone(name, UNFINISHED), ExitStack() as held:
+            with storing(self.unfinished(name)):
+                check = held.enter_context(self._claims.taken(name))
+            yield check
 
     def is_held(self, folder: Confined) -> bool:
         """Whether a process reads, writes or moves a document's folder; only looks."""

@@ -4,6 +4,7 @@ Files that do not change are linked, so only partly filled ones are copied; the 
 it is until the longer one replaces it. Knows nothing of tokens or models.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from longctx.core.store.marks import marks_before
 from longctx.core.store.places import LibraryFolders, write_manifest
 from longctx.core.store.shard_writer import SHARD_ROWS, GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import SNAPSHOTS, Shard, shard_name
-from longctx.core.store.writer import Writer
+from longctx.core.store.writer import Writer, unfenced
 
 
 @dataclass
@@ -28,12 +29,14 @@ class Longer:
         document: the document as it is now.
         begun: what an earlier run left of a longer document, or of a replacement.
         shard_rows: rows of a full shard.
+        fence: raises where the document has become another's to write.
     """
 
     document: Document
     begun: Document | None
     places: LibraryFolders
     shard_rows: int = SHARD_ROWS
+    fence: Callable[[], None] = unfenced
 
     def go_on(self, header: dict[str, Any]) -> Writer:
         """Continues from what was begun; StateMismatch where that is damaged."""
@@ -69,7 +72,8 @@ class Longer:
         name = self.document.manifest.folder
         publish = partial(self.places.publish, name)
         folder = self.places.unfinished(name)
-        return Writer(folder, header, self.shard_rows, publish, begun, self.document)
+        shape = (self.shard_rows, publish, begun, self.document, self.fence)
+        return Writer(folder, header, *shape)
 
 
 def reopen(

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from longctx.core.common.errors import Locked, StateMismatch
+from longctx.core.store.claims import Claims
 from longctx.core.store.confined import Confined
 from longctx.core.store.durable import TEMPORARY, storing
 from longctx.core.store.library import Library
@@ -73,7 +74,7 @@ def sweep(library: Library, dry_run: bool = False) -> Swept:
     locks = _Leftovers(library.path)
     with storing(root / FOLDER):
         temporary = [path for path in root.iterdir() if path.name.startswith(TEMPORARY)]
-        for path in [*temporary, *locks.dead()]:
+        for path in [*temporary, *locks.dead(), *Claims(library.path).left()]:
             found.removed.append(_remove(path, dry_run))
     for folder in _folders(library):
         try:
@@ -107,6 +108,8 @@ def _sweep(library: Library, folder: Confined, dry_run: bool, found: Swept) -> N
     half_done = _HALF_DONE.fullmatch(folder.name)
     name = half_done[1] if half_done else folder.name
     with storing(folder), Locks(library.path).exclusive(f"{folder.parent.name}/{name}"):
+        if folder.parent.name == UNFINISHED:
+            Claims(library.path).require_free(name)
         if folder.exists():  # it may be gone since we looked
             found.removed.extend(_remove(path, dry_run) for path in _garbage(folder))
 

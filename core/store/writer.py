@@ -35,6 +35,10 @@ from longctx.core.store.word_files import MakeWords, unchanged_words, write_word
 RESERVED = ("text", "lines", *ROWLESS)  # groups that are not a method's rows
 
 
+def unfenced() -> None:
+    """Of a document that no other process can have taken over."""
+
+
 class Writer:
     """Writes one document; made by `Library.writer`. It cannot be used after an error.
 
@@ -48,6 +52,8 @@ class Writer:
         publish: puts the complete folder in its place.
         begun: the last checkpoint of an earlier run, to continue from.
         shorter: the document that is appended to; unchanged parts of its word index are kept.
+        fence: called before anything is saved or published; raises Locked where the document has
+            become another process's to write.
 
     Raises:
         StateMismatch: `begun` is damaged.
@@ -62,11 +68,12 @@ class Writer:
         publish: Callable[[], None],
         begun: Document | None = None,
         shorter: Document | None = None,
+        fence: Callable[[], None] = unfenced,
     ):
         import torch
 
         self.begun, self._shorter = begun, shorter
-        self._beside = False
+        self._beside, self._fence = False, fence
         self._folder, self._shard_rows, self._publish = folder, shard_rows, publish
         self._text = TextWriter(folder)
         self._groups: dict[str, GroupWriter] = {}
@@ -223,6 +230,7 @@ class Writer:
         if so_far := self._source_so_far():
             raise ValueError(f"source {so_far[0].name!r} is still open")
         manifest = self._save("complete", snapshot, boundary, None, changes, words, bare)
+        self._fence()
         self._publish()
         return manifest
 
@@ -256,6 +264,7 @@ class Writer:
 
     def discard(self) -> None:
         """Delete what was written; the next writer of this name starts from scratch."""
+        self._fence()
         with suppress(LongctxError):  # of a file that is deleted too
             self._settle()
         with storing(self._folder):
@@ -304,6 +313,7 @@ class Writer:
         words: MakeWords | None = None,
         bare: bool = False,
     ) -> Manifest:
+        self._fence()
         kept = self._kept_groups(bare)
         tensors = {} if snapshot is None else {"memory": snapshot}
         if boundary:
@@ -328,6 +338,7 @@ class Writer:
             files += self._write_words(words) if words else []
             files = [*(written.result() for written in snapshots), *files]
         self._manifest = replace(self._manifest, shards=in_order(files))
+        self._fence()
         written = write_manifest(self._folder, self._manifest)
         sweep(self._folder, written)
         return written

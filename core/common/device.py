@@ -5,9 +5,11 @@ Knows nothing of models.
 
 import os
 import platform
+from functools import cache
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from longctx.core.common import cores
 from longctx.core.common.dtypes import short
@@ -137,13 +139,6 @@ def _number(device: str) -> int:
     return torch.cuda.current_device() if number is None else number
 
 
-def held(tensor: torch.Tensor) -> torch.Tensor:
-    """The same tensor; its memory is not given away before its device's current stream is done."""
-    if tensor.is_cuda:
-        tensor.record_stream(torch.cuda.current_stream(tensor.device))
-    return tensor
-
-
 def peak_memory(device: str) -> int | None:
     """The most bytes that this process has held on a device; None if unknown."""
     if device.startswith("cuda"):
@@ -197,3 +192,25 @@ def _cpu_multiplies_bf16() -> bool:
         getattr(torch.cpu, probe, bool)()
         for probe in ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     )
+
+
+def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """A tensor on a device, without making the host wait, nor the GPU that it comes from.
+
+    A copy between two GPUs begins when both have done what they were given, so it is made in a
+    stream of its own: the first GPU goes on meanwhile.
+    """
+    place = torch.device(device)
+    if tensor.device == place or not (tensor.is_cuda and place.type == "cuda"):
+        return tensor.to(place, non_blocking=True)
+    side = _side_stream(tensor.device)
+    side.wait_stream(torch.cuda.current_stream(tensor.device))
+    with torch.cuda.stream(side):
+        there = tensor.to(place, non_blocking=True)
+    tensor.record_stream(side)  # its memory is not used anew before that
+    return there
+
+
+@cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)

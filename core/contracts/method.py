@@ -139,6 +139,8 @@ class Capabilities:
         with_kv: the method that `ingest --keep-kv` uses instead; None if there is none.
         by_source: sources may be read one by one: a row depends on its own source alone, and a
             question needs no snapshot of them.
+        renews: a chunk replaces what is kept and does not change it, so a snapshot stays as it is.
+        spreads: layers may be on several devices: what is kept of each is where it computes.
     """
 
     searches: bool = True
@@ -146,6 +148,8 @@ class Capabilities:
     last_in_part: bool = False
     with_kv: str | None = None
     by_source: bool = False
+    renews: bool = False
+    spreads: bool = False
 
 
 class Way(Contract, abstract=True):
@@ -287,41 +291,16 @@ class Method(Memory, Way, abstract=True):
         return Held()
 
 
-class Staged(Method, abstract=True):
-    """Can be read on several devices: chunks follow one another through stages of layers.
+class Replayable(Method, abstract=True):
+    """Does the same work for each whole chunk once its memory is full, so that can be recorded.
 
-    Each chunk has a memory of its own. A stage takes over its layers from the memory of the chunk
-    before, once that has left it; so what a layer keeps depends on the chunks before alone, and is
-    what one device would have kept.
+    Nothing on the host decides then what is computed, but for how many tokens were read.
     """
-
-    @abstractmethod
-    def following(self, start: int) -> Self:
-        """A memory for one chunk, without any layer yet.
-
-        Args:
-            start: tokens of the input before the chunk.
-        """
-
-    @abstractmethod
-    def take_over(self, before: Any, first: int, end: int, device: str) -> None:
-        """Takes over layers [first, end) of the memory of the chunk before, onto a device."""
 
     @property
     @abstractmethod
     def seen(self) -> int:
         """Tokens of the input read so far."""
-
-    def become(self, other: Self) -> None:
-        """Turns into another memory, which has read one more chunk and is not used any more."""
-        vars(self).update(vars(other))
-
-
-class Replayable(Staged, abstract=True):
-    """Does the same work for each whole chunk once its memory is full, so that can be recorded.
-
-    Nothing on the host decides then what is computed, but for how many tokens were read.
-    """
 
     @abstractmethod
     def states(self) -> list[Tensor]:

@@ -12,11 +12,9 @@ from torch import Tensor
 
 from longctx.core.common.interrupts import check
 from longctx.core.contracts.memory import Rows
-from longctx.core.contracts.method import Method, Staged
+from longctx.core.contracts.method import Method
 from longctx.core.engine.chunk_graphs import ChunkReader
-from longctx.core.engine.pipeline import encode_in_stages, stages_of
 from longctx.core.model.adapter import Decoder
-from longctx.core.model.split import SplitDecoder
 
 
 class RowSink(Protocol):
@@ -55,10 +53,6 @@ def encode(
         After each full chunk, how many document tokens were read; the method can be saved then.
     """
     read = -len(prefix)
-    if isinstance(decoder, SplitDecoder) and isinstance(method, Staged):
-        stages, cut = stages_of(decoder, method), chunks(prefix, document, lambda: method.chunk)
-        yield from encode_in_stages(stages, method, cut, read, sink, before, during)
-        return
     reader = ChunkReader(decoder, method)
     for chunk in chunks(prefix, document, lambda: method.chunk):
         check()

@@ -25,7 +25,7 @@ from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.common.telemetry import facts, stage
 from longctx.core.common.units import show_bytes
 from longctx.core.contracts.memory import Groups, Place, Rows, Snapshot, Stored
-from longctx.core.contracts.method import Method, Staged, Way, can_be_made_again
+from longctx.core.contracts.method import Method, Way, can_be_made_again
 from longctx.core.decode import policies
 from longctx.core.decode.policies import Decoding
 from longctx.core.engine.choice import (
@@ -41,6 +41,7 @@ from longctx.core.engine.encode import encode
 from longctx.core.engine.staying import staying
 from longctx.core.kv.kept_prompts import KeptPrompts
 from longctx.core.model.adapter import Decoder
+from longctx.core.model.balance import Reading
 from longctx.core.model.chunk_pass import computed_by
 from longctx.core.model.describe import describe
 from longctx.core.model.files import BUNDLED, ModelFiles, open_model_files, require_fit
@@ -170,7 +171,7 @@ class Engine:
             tokens: about how many tokens it will hold, if known.
         """
         if reading and self.devices:
-            self._require_staged()
+            self._spread()
         layers = self.decoder.layers
         place = Place(self.device, self.dtype, tokens, self._room())
         method = methods.load(self.method_name).Method(self.options, layers, place)
@@ -178,15 +179,25 @@ class Engine:
             method.restore(snapshot, stored, reading)
         return method
 
-    def _require_staged(self) -> None:
-        """Refuses a method that keeps what stages of layers cannot hand on, before loading."""
-        if not issubclass(methods.load(self.method_name).Method, Staged):
-            able = [n for n in methods.names() if issubclass(methods.load(n).Method, Staged)]
+    def _spread(self) -> None:
+        """Has each device read about as long, before a method keeps anything of its layers.
+
+        Raises:
+            UsageError: the method keeps what cannot be on several devices.
+        """
+        made = methods.load(self.method_name).Method
+        if not made.capabilities.spreads:
+            able = [n for n in methods.names() if methods.load(n).Method.capabilities.spreads]
             raise UsageError(
                 f"{self.method_name!r} cannot be read on several devices",
                 f"{', '.join(able)} can",
                 "Leave --devices out, or give another --method.",
             )
+        decoder, reading = self.decoder, self.options.reading
+        if isinstance(decoder, SplitDecoder):
+            method = made(self.options, decoder.layers, Place(self.device, self.dtype))
+            cached, part = reading.budget or method.chunk, made.capabilities.last_in_part
+            decoder.spread(Reading(method.depth, method.chunk, cached, part))
 
     def method_of(self, document: Document, snapshot: Snapshot | None) -> Method:
         """The memory of a document, ready to be asked.
@@ -315,15 +326,15 @@ def saved_snapshot(document: Document, device: str = "cpu") -> Snapshot | None:
     Args:
         document: the open document.
         device: of the model. The snapshot is put there at once if all of it belongs there, as the
-            caches of methods in stages do; else it is on the CPU.
+            caches of methods that renew them do; else it is on the CPU.
 
     Raises:
         StateMismatch: the document is damaged.
     """
     if document.manifest.units != UNITS[0] or not document.has_snapshot:
         return None
-    staged = issubclass(methods.load(document.manifest.method).Method, Staged)
-    return document.snapshot(device if staged else "cpu")
+    capabilities = methods.load(document.manifest.method).Method.capabilities
+    return document.snapshot(device if capabilities.renews else "cpu")
 
 
 @contextmanager

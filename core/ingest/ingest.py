@@ -22,7 +22,7 @@ from longctx.core.common.errors import LongctxError, UnreadableInput
 from longctx.core.common.interrupts import Held
 from longctx.core.common.telemetry import stage
 from longctx.core.contracts.memory import Snapshot
-from longctx.core.contracts.method import Method, Staged
+from longctx.core.contracts.method import Method
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.disk import WORD_BYTES, expected_in_room
 from longctx.core.engine.encode import encode
@@ -226,7 +226,7 @@ def read_in(
         LongctxError: no room, or a source changes.
     """
     with _leaving_nothing_empty(writer), memory_told(engine, OUT_OF_MEMORY):
-        behind = WriterBehind(writer, engine.device)
+        behind = WriterBehind(writer, engine.device, len(engine.devices))
         stream = TokenStream(engine.files.tokenizer)
         kept = kept_units(old, sources, stream) if old else {}
         if old and kept and old.manifest.is_bare:
@@ -379,8 +379,8 @@ class DocumentReading:
 
     @property
     def _still(self) -> bool:
-        """Whether nothing changes what a snapshot holds: methods in stages make it anew."""
-        return isinstance(self._method, Staged)
+        """Whether nothing changes what a snapshot holds."""
+        return self._method is not None and self._method.capabilities.renews
 
     def _moved(self, method: Method | None) -> None:
         """All that was read is in a method, or between two sources in none."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from longctx.core.common.device import held
+from longctx.core.common.device import moved
 from longctx.core.common.errors import StateMismatch, UsageError
 from longctx.core.contracts.memory import Rows, Scores
 from longctx.core.model.adapter import Layer
@@ -58,11 +58,9 @@ class Taps:
         Each head's state is L2-normalised separately, so that the mean of their dot products is the
         mean of their cosines.
         """
-        # Other streams than those that computed them may be current.
-        states = [[held(x) for x in self._states.pop(head)] for head in self._heads]
-        whole = [torch.cat(parts) for parts in states]
+        whole = [torch.cat(self._states.pop(head)) for head in self._heads]
         # Where layers are on several devices, so are these.
-        stacked = torch.stack([head.to(whole[-1].device) for head in whole], dim=1)
+        stacked = torch.stack([moved(head, whole[-1].device) for head in whole], dim=1)
         stacked = stacked if stacked.dtype == torch.float64 else stacked.float()
         return quantize(torch.nn.functional.normalize(stacked, dim=-1))  # (T, heads, D)
 

@@ -136,15 +136,6 @@ def heaviest(mass: Tensor, budget: int, first: int, last: int) -> Tensor:
     return torch.cat([head, chosen, tail], dim=1)
 
 
-def take_over(
-    caches: list[Cache | None], before: Sequence[Cache | None], first: int, end: int, device: str
-) -> None:
-    """Takes over the caches of layers [first, end) from another memory, onto a device."""
-    for index in range(first, min(end, len(caches))):
-        cache = before[index]
-        caches[index] = cache and cache.on(device)
-
-
 def tensors_of(caches: Sequence[Cache | None]) -> list[Tensor]:
     """All that caches hold, for `of_tensors`; nothing while one of them is missing."""
     found = [cache for cache in caches if cache is not None]

@@ -7,14 +7,14 @@ attend to what is left, at consecutive positions from 0.
 import copy
 from abc import abstractmethod
 from dataclasses import replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.memory import HERE, Place, Recalled, Scores, Snapshot, Stored
-from longctx.core.contracts.method import Capabilities, Recallable, Staged
+from longctx.core.contracts.method import Capabilities, Method, Recallable
 from longctx.core.kv import evicted
 from longctx.core.kv.evicted import Cache
 from longctx.core.kv.sizes import Sizes
@@ -24,7 +24,7 @@ from longctx.kernels.door import attention_mass
 LOGITS = 1 << 26  # most attention logits at once where no kernel sums them
 
 
-class Evicting(Staged, Recallable, Recalled, abstract=True):
+class Evicting(Method, Recallable, Recalled, abstract=True):
     """A reading method that keeps `budget` tokens of each layer, and a memory for questions to it.
 
     A method defines `stay`, and `weigh` if it ranks tokens by the attention that they receive.
@@ -40,7 +40,7 @@ class Evicting(Staged, Recallable, Recalled, abstract=True):
 
     name: ClassVar[str]
     carries: ClassVar[bool] = False
-    capabilities = Capabilities(searches=False)
+    capabilities = Capabilities(searches=False, renews=True, spreads=True)
 
     def __init__(self, options: Sizes, layers: tuple[Layer, ...], place: Place = HERE):
         super().__init__(options, layers, place)
@@ -125,22 +125,6 @@ class Evicting(Staged, Recallable, Recalled, abstract=True):
             self._looks, self._entries = self._looks + 1, self._entries + seen
             self._most = max(self._most, seen)
 
-    def following(self, start: int) -> Self:
-        """See `Staged.following`."""
-        made = copy.copy(self)
-        nothing: list[Cache | None] = [None] * len(self._caches)
-        made._caches, made._seen = nothing, start
-        return made
-
-    def take_over(self, before: Self, first: int, end: int, device: str) -> None:
-        """See `Staged.take_over`."""
-        evicted.take_over(self._caches, before._caches, first, end, device)
-
-    @property
-    def seen(self) -> int:
-        """See `Staged.seen`."""
-        return self._seen
-
     # --- saving ---
 
     def snapshot(self) -> Snapshot:
@@ -197,6 +181,7 @@ class Evicting(Staged, Recallable, Recalled, abstract=True):
                 # The question's first token is at `seen` and sees those above `seen - window`.
                 reach = begun._seen if layer.window is None else layer.window - 1
                 places = cache.positions[:, max(0, cache.length - reach) :].flatten()
+                places = places.to(count.device)
                 count.index_add_(0, places, torch.ones_like(places))
         raw = count[max(0, begun._seen - tokens) :].float()  # the prefix comes before it
         return Scores(raw, torch.where(raw > 0, raw, -1.0))

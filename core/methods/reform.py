@@ -134,7 +134,12 @@ class Method(contract.Replayable, contract.Scoring):
     """
 
     capabilities = contract.Capabilities(
-        rereads=True, last_in_part=True, with_kv="both", by_source=True
+        rereads=True,
+        last_in_part=True,
+        with_kv="both",
+        by_source=True,
+        renews=True,
+        spreads=True,
     )
 
     def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
@@ -163,21 +168,9 @@ class Method(contract.Replayable, contract.Scoring):
         self._caches[layer.index] = cache.joined()
         return attended
 
-    def following(self, start: int) -> Self:
-        """See `Staged.following`."""
-        made = copy.copy(self)
-        nothing: list[Cache | None] = [None] * len(self._caches)
-        made._caches, made._seen = nothing, start
-        made._taps = Taps(self.options.heads, self._layers)
-        return made
-
-    def take_over(self, before: Self, first: int, end: int, device: str) -> None:
-        """See `Staged.take_over`."""
-        evicted.take_over(self._caches, before._caches, first, end, device)
-
     @property
     def seen(self) -> int:
-        """See `Staged.seen`."""
+        """See `Replayable.seen`."""
         return self._seen
 
     def states(self) -> list[Tensor]:

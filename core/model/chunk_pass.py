@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from longctx.core.common.device import moved
 from longctx.core.model.agreement import Mixture, apart
 from longctx.core.model.chunk_parts import ChunkLayer, ChunkParts, Gated
 from longctx.kernels import choice
@@ -55,7 +56,7 @@ class ChunkPass:
         """
         end, norm = len(self._parts.layers[:depth]), self._parts.norm
         state = self.run(self.embed(ids), memory, 0, end)
-        return first_norm(state.to(norm.weight.device, non_blocking=True), norm)
+        return first_norm(moved(state, norm.weight.device), norm)
 
     def run(self, state: Tensor, memory, first: int, end: int) -> Tensor:
         """Runs states (T, E) through layers [first, end), each on the device of its weights.
@@ -74,7 +75,7 @@ class ChunkPass:
             part = parts[index]
             if part.place != place:  # the first one, or the first on its device
                 place = part.place
-                state = state.to(place, non_blocking=True)
+                state = moved(state, place)
                 norm = first_norm(state, part.attention.before)
             near = index + 1 < end and parts[index + 1].place == place
             then = parts[index + 1].attention.before if near else None

@@ -26,15 +26,16 @@ class WriterBehind(Behind):
         device: where the model computes. On a CPU no thread is used: it would take one of the
             cores that the model's operations are spread over, and all of them wait for the
             slowest.
+        devices: over which layers are split, if they are: as many chunks more are on their way.
 
     Attributes:
         writer: the same; for calls made through `do`, and for those after the context.
         beside: whether another thread is used.
     """
 
-    def __init__(self, writer: Writer, device: str):
+    def __init__(self, writer: Writer, device: str, devices: int = 0):
         self.beside = device != "cpu"
-        super().__init__(DEPTH if self.beside else 0)
+        super().__init__(DEPTH * (1 + devices) if self.beside else 0)
         self.writer = writer
         if self.beside:
             writer.work_beside()

@@ -105,7 +105,7 @@ def read(engine, folder: Path, tokens: int) -> float:
     """Reads a document of random tokens into a library; seconds until it is complete."""
     library = Library.open(folder, create=True)
     with library.writer(NAME, header(engine)) as writer:
-        behind = WriterBehind(writer, engine.device)
+        behind = WriterBehind(writer, engine.device, len(engine.devices))
         reading = RandomReading(tokens, engine.files.config.vocab_size, behind)
         run = DocumentReading(engine, reading, behind, Cadence(), expected=tokens)
         began = time.perf_counter()

@@ -57,6 +57,7 @@ def test_layers_that_a_method_does_not_run_get_the_room_that_is_left(make_model)
     decoder = Decoder(make_model("llama-default"))
     layer = sum(weight.nbytes for weight in decoder._base.layers[0].parameters())
     whole = sum(weight.nbytes for weight in decoder._model.parameters())
-    parted = SplitDecoder(decoder, ["cpu", "cpu"], whole - 2 * layer)  # ends and two layers
+    parted = SplitDecoder(decoder, ["cpu", "cpu:0"], whole - 2 * layer)  # ends and two layers
     assert parted.limits[0] == 2
-    assert [(stage.first, stage.end) for stage in parted.stages(Reading(2))] == [(0, 1), (1, 2)]
+    parted.spread(Reading(2))
+    assert parted.places == ["cpu", "cpu:0", "cpu", "cpu:0"]

@@ -1,7 +1,6 @@
 """Reading over several devices: the same bytes as with one, whatever the split."""
 
 import random
-import threading
 from dataclasses import replace
 
 import pytest
@@ -9,13 +8,13 @@ import torch
 
 from longctx.core import methods
 from longctx.core.common.errors import LongctxError, UsageError
-from longctx.core.contracts.method import Staged
+from longctx.core.contracts.method import Method
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.encode import encode
 from longctx.core.engine.setup import prepare
 from longctx.core.ingest.ingest import ingest
-from longctx.core.model import split
 from longctx.core.model.adapter import Decoder
+from longctx.core.model.balance import Reading
 from longctx.core.model.load import _WholeWindow
 from longctx.core.model.split import SplitDecoder
 
@@ -38,14 +37,14 @@ class Rows:
         self.kept += [(group, name, tensor.clone()) for name, tensor in rows.items()]
 
 
-def made(decoder: Decoder, name: str) -> Staged:
+def made(decoder: Decoder, name: str) -> Method:
     module = methods.load(name)
     if name == "streaming":
         return module.Method(module.Options(chunk=16, budget=20), decoder.layers)
     return module.Method(module.Options(**OPTIONS[name]), decoder.layers)
 
 
-def read(decoder: Decoder, name: str, method: Staged | None = None, ids=IDS):
+def read(decoder: Decoder, name: str, method: Method | None = None, ids=IDS):
     """What a reading gives: its rows, the snapshot after each chunk, and at the end."""
     method, rows, seen = method or made(decoder, name), Rows(), []
     for count in encode(decoder, method, ids[:5], ids.split(23), rows):
@@ -69,56 +68,15 @@ def test_every_chunk_leaves_what_one_device_would(make_model, name, devices):
     alone = read(Decoder(make_model("llama-default")), name)
     parted = SplitDecoder(Decoder(make_model("llama-default")), ["cpu"] * devices)
     require_same(read(parted, name), alone)
-    require_same(read(parted, name), alone)  # again, with the same stages
+    method = made(parted, name)
+    parted.spread(Reading(method.depth, 16, 20, method.capabilities.last_in_part))
+    require_same(read(parted, name), alone)  # again, with layers elsewhere
 
 
 def test_every_architecture(architecture, make_model):
-    """A stage begins from the states that it is given, whatever a model does to embeddings."""
     alone = read(Decoder(make_model(architecture)), "reform")
     parted = SplitDecoder(Decoder(make_model(architecture)), ["cpu", "cpu"])
     require_same(read(parted, "reform"), alone)
-
-
-def test_chunks_are_in_different_stages_at_the_same_time(make_model, monkeypatch):
-    """The first stage does not begin its second chunk's end before the other has a first one."""
-    met = threading.Barrier(2, timeout=60)
-    run, count = split.Stage.run, {0: 0, 2: 0}
-
-    def together(self, given, memory):
-        count[self.first] += 1
-        if (self.first, count[self.first]) in ((0, 2), (2, 1)):
-            met.wait()  # raises unless both stages are here at once
-        return run(self, given, memory)
-
-    monkeypatch.setattr(split.Stage, "run", together)
-    read(SplitDecoder(Decoder(make_model("llama-default")), ["cpu", "cpu"]), "h2o")
-    assert count[0] == count[2] > 2
-
-
-def test_an_error_in_a_stage_is_raised_and_ends_the_threads(make_model, monkeypatch):
-    run, calls = split.Stage.run, []
-
-    def fails(self, given, memory):
-        calls.append(self.first)
-        if calls.count(2) == 3:
-            raise MemoryError("no room")
-        return run(self, given, memory)
-
-    monkeypatch.setattr(split.Stage, "run", fails)
-    decoder, counts = SplitDecoder(Decoder(make_model("llama-default")), ["cpu", "cpu"]), []
-    reading = encode(decoder, made(decoder, "h2o"), IDS[:0], [IDS], Rows())
-    with pytest.raises(MemoryError, match="no room"):
-        counts.extend(reading)
-    assert counts == [16, 32]
-    assert not [t for t in threading.enumerate() if t.name.startswith("longctx-stage")]
-
-
-def test_whoever_stops_early_leaves_no_thread(make_model):
-    decoder = SplitDecoder(Decoder(make_model("llama-default")), ["cpu", "cpu"])
-    reading = encode(decoder, made(decoder, "h2o"), IDS[:0], [IDS], Rows())
-    assert next(reading) == 16
-    reading.close()
-    assert not [t for t in threading.enumerate() if t.name.startswith("longctx-stage")]
 
 
 def test_as_a_whole_it_is_the_same_model(architecture, make_model):

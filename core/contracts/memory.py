@@ -8,7 +8,7 @@ tokens, L layers, H query heads, G key/value heads, D head dimension, S position
 from abc import abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ class Place:
     Attributes:
         device, dtype: those of the model in use.
         tokens: roughly how many tokens it will hold; 0 if unknown.
-        room: bytes that they may take there; None for no limit.
+        room: bytes that they may take there, or on each device of several; None for no limit.
     """
 
     device: str = "cpu"
@@ -71,7 +71,14 @@ class Stored(Protocol):
 
 
 class Memory(Protocol):
-    """What the model sees of a method: each layer's new tokens attend to what it keeps."""
+    """What the model sees of a method: each layer's new tokens attend to what it keeps.
+
+    Attributes:
+        on_one_device: all layers are kept where the model begins, wherever they compute; else what
+            is kept of each is on the layer's device.
+    """
+
+    on_one_device: ClassVar[bool] = False
 
     @abstractmethod
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

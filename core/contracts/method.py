@@ -140,7 +140,6 @@ class Capabilities:
         by_source: sources may be read one by one: a row depends on its own source alone, and a
             question needs no snapshot of them.
         renews: a chunk replaces what is kept and does not change it, so a snapshot stays as it is.
-        spreads: layers may be on several devices: what is kept of each is where it computes.
     """
 
     searches: bool = True
@@ -149,7 +148,6 @@ class Capabilities:
     with_kv: str | None = None
     by_source: bool = False
     renews: bool = False
-    spreads: bool = False
 
 
 class Way(Contract, abstract=True):

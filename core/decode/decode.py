@@ -17,6 +17,7 @@ from longctx.core.decode.stepping.one_token import OneToken
 from longctx.core.decode.stepping.step import Step, TokenPass
 from longctx.core.decode.stepping.steps import steps_of
 from longctx.core.model.adapter import Decoder
+from longctx.core.model.split import SplitDecoder
 from longctx.core.profile.sampling import Sampling
 
 UNFINISHED = 64  # longer than any character: the stream decodes all waiting tokens each time
@@ -68,9 +69,10 @@ class Generation:
         self._decoder, self._policy, self._hidden = decoder, policy, hidden
         self._limit, self._ends, self._first = limit, ends, first
         self._stops = sampling.stop or ()
+        alone = not isinstance(decoder, SplitDecoder)  # a graph is of one device
         choose, prompt = Chooser(sampling, decoder.device), prompt.to(decoder.device)
         self._steps = steps_of(
-            Step(_reader(decoder), policy, choose, prompt, limit), limit, capture
+            Step(_reader(decoder), policy, choose, prompt, limit), limit, capture and alone
         )
         self._clock = _Clock()
         self.on_token: Callable[[], None] = lambda: None

@@ -180,20 +180,9 @@ class Engine:
         return method
 
     def _spread(self) -> None:
-        """Has each device read about as long, before a method keeps anything of its layers.
-
-        Raises:
-            UsageError: the method keeps what cannot be on several devices.
-        """
-        made = methods.load(self.method_name).Method
-        if not made.capabilities.spreads:
-            able = [n for n in methods.names() if methods.load(n).Method.capabilities.spreads]
-            raise UsageError(
-                f"{self.method_name!r} cannot be read on several devices",
-                f"{', '.join(able)} can",
-                "Leave --devices out, or give another --method.",
-            )
-        decoder, reading = self.decoder, self.options.reading
+        """Has each device read about as long, before a method keeps anything of its layers."""
+        made, decoder = methods.load(self.method_name).Method, self.decoder
+        reading = self.options.reading
         if isinstance(decoder, SplitDecoder):
             method = made(self.options, decoder.layers, Place(self.device, self.dtype))
             cached, part = reading.budget or method.chunk, made.capabilities.last_in_part
@@ -282,10 +271,11 @@ class Engine:
         return method.ways or {self.method_name: method}
 
     def _room(self) -> int | None:
-        """Bytes available for what is kept, beside the model; None: the device is the host."""
+        """Bytes for what is kept on each device, beside the model; None: it is the host."""
         if not self.device.startswith("cuda"):
             return None
-        return max(0, int(ROOM * (free_memory(self.device) or 0)) - WORKING)
+        free = min(free_memory(name) or 0 for name in self.devices or [self.device])
+        return max(0, int(ROOM * free) - WORKING)
 
     def recorded(self) -> dict[str, str]:
         """How this engine computes; recorded in the manifest, not part of the model's identity."""

@@ -190,20 +190,22 @@ class KeptBlocks(KeptLayers[LayerBlocks]):
             column.append(new)
         on_disk = None
         if blocks:
-            first_keys, first_values = (self._decoded(x) for x in part.read(first))
+            first_keys, first_values = (_decoded(x, form) for x in part.read(first))
 
             def read(chosen: list[int]) -> Tensor:
                 """Blocks (n, 2, block, G, D) on the device."""
                 rows = part.read(block_rows(torch.tensor(chosen), sizes))
-                both = torch.stack([self._decoded(x) for x in rows])  # (2, n * block, G, D)
+                both = torch.stack([_decoded(x, form) for x in rows])  # (2, n * block, G, D)
                 return both.unflatten(1, (len(chosen), sizes.block)).transpose(0, 1)
 
             cache = BlockCache(sizes.cached, sizes.decay, read)
             on_disk = StoredLayer(blocks, start, (first_keys, first_values), cache)
         return LayerBlocks(keys, values, sizes=sizes, on_disk=on_disk)
 
-    def _decoded(self, rows: Coded) -> Tensor:
-        return rows.decoded(self._place.dtype).to(self._place.device)
+
+def _decoded(rows: Coded, form: RowForm) -> Tensor:
+    """The rows where their layer computes."""
+    return rows.decoded(form.place.dtype).to(form.place.device)
 
 
 def block_rows(blocks: Tensor, sizes: BlockOptions) -> Tensor:

@@ -40,7 +40,7 @@ class Evicting(Method, Recallable, Recalled, abstract=True):
 
     name: ClassVar[str]
     carries: ClassVar[bool] = False
-    capabilities = Capabilities(searches=False, renews=True, spreads=True)
+    capabilities = Capabilities(searches=False, renews=True)
 
     def __init__(self, options: Sizes, layers: tuple[Layer, ...], place: Place = HERE):
         super().__init__(options, layers, place)
@@ -181,6 +181,7 @@ class Evicting(Method, Recallable, Recalled, abstract=True):
                 # The question's first token is at `seen` and sees those above `seen - window`.
                 reach = begun._seen if layer.window is None else layer.window - 1
                 places = cache.positions[:, max(0, cache.length - reach) :].flatten()
+                places = places.to(count.device)
                 places = places.to(count.device)
                 count.index_add_(0, places, torch.ones_like(places))
         raw = count[max(0, begun._seen - tokens) :].float()  # the prefix comes before it

@@ -74,21 +74,22 @@ class KeptLayers(ABC, Generic[L]):
 
     Attributes:
         seen: tokens so far.
-        prefix: how many of them belong to the prefix.
     """
 
     def __init__(self, layers: tuple[Layer, ...], stored: torch.dtype, place: Place, keep: int):
-        self.seen = self.prefix = 0
+        self.seen = 0
         self._place, self._keep = place, keep
+        self._places = {layer.index: place.of(layer) for layer in layers}
         self._forms = {
-            layer.index: RowForm(layer.kv_heads, layer.head_dim, stored, place)
+            layer.index: RowForm(layer.kv_heads, layer.head_dim, stored, place.of(layer))
             for layer in layers
             if layer.window is None
         }
         self._sliding = {layer.index: layer for layer in layers if layer.window is not None}
         self._tails: dict[int, tuple[Tensor, Tensor]] = {}  # (G, n, D) of layers with a window
         self._before: Snapshot = {}  # rows of the prefix
-        self._memory = HostMemory(place.device)
+        devices = {own.device for own in self._places.values()}
+        self._memory = {device: HostMemory(device) for device in devices}
         self._layers = self._made(place.tokens)
         self._reads = True
 
@@ -103,7 +104,12 @@ class KeptLayers(ABC, Generic[L]):
     def _column(self, form: RowForm, tokens: int) -> Resident | Hosted:
         if self._place.room is None:
             return Resident(form, tokens)
-        return Hosted(form, self._keep, self._memory)
+        return Hosted(form, self._keep, self._memory[form.place.device])
+
+    @property
+    def prefix(self) -> int:
+        """How many of the tokens belong to the prefix."""
+        return len(next(iter(self._before.values()), ()))
 
     def fork(self) -> Self:
         """The same, for a question; only one fork is used at a time."""
@@ -148,7 +154,6 @@ class KeptLayers(ABC, Generic[L]):
                 rows.update(zip(self._names(index, (column,)), parts, strict=True))
             kv.new = {}
         if skip:
-            self.prefix += skip
             for name, x in rows.items():
                 before = self._before.get(name, x[:0])
                 self._before[name] = torch.cat([before, x[:skip]])
@@ -177,11 +182,11 @@ class KeptLayers(ABC, Generic[L]):
         self.seen = int(snapshot["seen"])
         names = [name for index in self._forms for name in self._names(index)]
         self._before = {name: snapshot[name] for name in names if name in snapshot}
-        self.prefix = len(next(iter(self._before.values()), ()))
         for index in self._sliding:
             if f"window.keys.{index}" in snapshot:
                 keys, values = (snapshot[f"window.{name}.{index}"] for name in COLUMNS)
-                self._tails[index] = self._place.put(keys), self._place.put(values)
+                put = self._places[index].put
+                self._tails[index] = put(keys), put(values)
         if reading:
             self._take_forms(stored)
             self._layers = self._made(max(self._place.tokens, self.seen))
@@ -267,12 +272,14 @@ class KeptLayers(ABC, Generic[L]):
     def held_bytes(self, tokens: int) -> Held:
         """Memory that `tokens` tokens take."""
         device, host = 0, 0
+        forms = {*self._forms.values()}
         for kv in self._layers.values():
             for column in (kv.keys, kv.values):
                 held = column.held_bytes(tokens)
                 device, host = device + held.device, host + held.host
         if host:
-            host += self._memory.ahead_bytes(set(self._forms.values()))
+            for name, memory in self._memory.items():
+                host += memory.ahead_bytes(form for form in forms if form.place.device == name)
         return Held(device, host)
 
     @torch.inference_mode()
@@ -289,15 +296,18 @@ class Kept(KeptLayers[LayerKV[Keys]]):
     """Keys that can be scanned, and values that stay on disk while questions are answered."""
 
     def _made(self, tokens: int) -> dict[int, LayerKV[Keys]]:
-        width = sum(form.bytes() for form in self._forms.values())
+        width: dict[str, int] = {}  # bytes of a token on each device
+        for form in self._forms.values():
+            width[form.place.device] = width.get(form.place.device, 0) + form.bytes()
         room = self._place.room
-        limit = None if room is None else room // max(1, width)
+        limit = None if room is None else room // max(1, *width.values(), 1)
         return {
-            index: LayerKV(
-                Keys(form, tokens, limit, self._keep, self._memory), self._column(form, tokens)
-            )
+            index: LayerKV(self._keys(form, tokens, limit), self._column(form, tokens))
             for index, form in self._forms.items()
         }
+
+    def _keys(self, form: RowForm, tokens: int, limit: int | None) -> Keys:
+        return Keys(form, tokens, limit, self._keep, self._memory[form.place.device])
 
     def _open(self, stored: Stored) -> None:
         """Opens rows to answer from: keys are loaded, values are read when they are needed."""

@@ -24,6 +24,8 @@ class Prompt(Memory):
         caches: of the layers, by their index.
     """
 
+    on_one_device = True
+
     def __init__(self, capacity: int, observed: int = 0):
         self.capacity = -(-capacity // PAGE) * PAGE
         self._observed = observed

@@ -157,7 +157,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         stored = KV_DTYPES[options.kv_dtype] or place.dtype
         self._kept = KeptBlocks(layers, stored, place, options)
         self._known = {
-            layer.index: Known(self._forms(layer), options, place)
+            layer.index: Known(self._forms(layer), options, place.of(layer))
             for layer in layers
             if layer.window is None
         }
@@ -212,7 +212,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         known, N = self._known[layer.index], self.options.block
         before, after = known.index.length, self.options.left(kv.length)
         if before < after:
-            blocks = torch.arange(before, after, device=self._place.device)
+            blocks = torch.arange(before, after, device=self._place.of(layer).device)
             keys = kv.blocks(blocks)[0].unflatten(0, (-1, N))  # (B, N, G, D)
             received, notes = known.leave(after - before)
             rows = self.index(layer, keys, received, notes)
@@ -231,7 +231,7 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
     def _chosen(self, layer: Layer, read: LayerChunk | None) -> Tensor:
         """The blocks (n,) that a chunk attends to; without `read`, the previous ones."""
         index = self._known[layer.index].index
-        chosen = torch.zeros(0, dtype=torch.int64, device=self._place.device)
+        chosen = torch.zeros(0, dtype=torch.int64, device=self._place.of(layer).device)
         if read is None:
             return self._stay.get(layer.index, chosen)
         if index.length:
@@ -263,7 +263,8 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         if self._votes is not None and not self.answering:
             votes = torch.ones_like(chosen) if votes is None else votes
             old = chosen < len(self._votes)  # later ones are the question's own
-            self._votes.index_add_(0, chosen[old], votes[old].to(self._votes))
+            here = chosen[old].to(self._votes.device)
+            self._votes.index_add_(0, here, votes[old].to(self._votes))
 
     def _count(self, entries: int) -> None:
         """Counts what a token of the answer attends to in a layer."""

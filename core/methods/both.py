@@ -82,7 +82,7 @@ class Method(contract.Growing):
         self._heads = options.reform.heads
         self._taps = Taps(self._heads, layers)
         self._kv = by_reattention.Method(options.reattention, layers, place)
-        recomputing = Recomputing(options.reform, layers, self._kv)
+        recomputing = Recomputing(options.reform, layers, self._kv, place)
         self.gather, self.edges = recomputing.gather, recomputing.edges
         self.ways = dict(zip(options.parts, (recomputing, self._kv), strict=True))
 
@@ -132,12 +132,17 @@ class Recomputing(contract.Scoring):
         options: of REFORM.
         layers: the model's layers.
         kv: what a question attends to while it is embedded.
+        place: where embeddings are compared.
     """
 
     def __init__(
-        self, options: by_reform.Options, layers: tuple[Layer, ...], kv: contract.Recallable
+        self,
+        options: by_reform.Options,
+        layers: tuple[Layer, ...],
+        kv: contract.Recallable,
+        place: Place,
     ):
-        self._options, self._layers, self._kv = options, layers, kv
+        self._options, self._layers, self._kv, self._place = options, layers, kv, place
         self.gather, self.edges = options.gather, (options.first, options.last)
         self._depth = Taps(options.heads, layers).depth
 
@@ -154,7 +159,8 @@ class Recomputing(contract.Scoring):
         """The question's own embeddings; see `Scoring.embed` in the contract."""
         asked = Tapped(Taps(self._options.heads, self._layers), self._kv.recall())
         read(asked)
-        return asked.taps.embeddings()
+        vectors, scales = asked.taps.embeddings()
+        return vectors.to(self._place.device), scales.to(self._place.device)
 
 
 class Tapped(Memory):

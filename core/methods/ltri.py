@@ -225,7 +225,8 @@ class Method(Retrieving):
         self._ballot = self._similar = torch.zeros(0)
 
     def choose(self, layer: Layer, read: LayerChunk, index: Rows) -> ChosenBlocks:
-        """The blocks with the most votes."""
+        """The blocks with the most votes; the layer may be on another device than the last."""
+        self._ballot, self._similar = (x.to(read.q.device) for x in (self._ballot, self._similar))
         if layer.index < self._first:
             blocks = self._by_all_heads(layer, read, index)
             return ChosenBlocks(blocks, torch.zeros_like(blocks))

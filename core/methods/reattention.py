@@ -216,7 +216,8 @@ class Method(contract.Growing, contract.Recallable, Whole):
         """Counts what a token of the answer attends to in a layer."""
         if self._steps is not None:
             self._looks += 1
-            self._seen += entries
+            here = entries.to(self._seen.device) if torch.is_tensor(entries) else entries
+            self._seen += here
 
     def _selected(self, layer: Layer, q: Tensor, kv: LayerKV, near: Window) -> Tensor:
         """Attention (H, T, D) of the last T tokens of a window to it, at positions from 0."""
@@ -319,7 +320,7 @@ class Method(contract.Growing, contract.Recallable, Whole):
         """Adds a layer's votes for the middle of the document, by so many tokens."""
         if len(self._votes) and (self._steps or 0) <= VOTING_STEPS:
             middle = self._votes[self.options.first :][: len(votes)]
-            middle += votes[: len(middle)] / tokens
+            middle += votes[: len(middle)].to(middle.device) / tokens
 
 
 def _in_place(layer: Layer, q: Tensor, keys: Keys, near: Window, W: int) -> tuple[Tensor, Tensor]:

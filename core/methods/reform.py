@@ -139,7 +139,6 @@ class Method(contract.Replayable, contract.Scoring):
         with_kv="both",
         by_source=True,
         renews=True,
-        spreads=True,
     )
 
     def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
@@ -244,4 +243,5 @@ class Method(contract.Replayable, contract.Scoring):
         asked._caches, asked._evicts = list(self._caches), False
         asked._taps = Taps(self.options.heads, self._layers)
         read(asked)
-        return asked._taps.embeddings()
+        vectors, scales = asked._taps.embeddings()
+        return vectors.to(self._place.device), scales.to(self._place.device)

@@ -26,6 +26,7 @@ from longctx.core.model.fused_weights import Parts, Trace, beginning_from, parts
 from longctx.core.model.plain import ATTENTIONS, Plain, PlainBase
 from longctx.core.model.rope import NoRope, Rope
 from longctx.core.model.running import attend, embedded, run, standing_in
+from longctx.core.model.together import as_it_is
 from longctx.kernels.door import rotated_chunk
 
 ATTENTION = "longctx"  # our attention function; "flash" in the name would mean something else
@@ -114,6 +115,7 @@ class Decoder:
         layers: one `Layer` for each decoder layer.
         device, dtype: device and precision of its computations.
         checks: passed checks, by names that say what they depend on.
+        placed: a memory as the layers may use it, wherever they are; see `Together`.
     """
 
     def __init__(self, model: Module, checks: MutableMapping[str, bool] | None = None):
@@ -125,6 +127,7 @@ class Decoder:
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         self.checks: MutableMapping[str, bool] = {} if checks is None else checks
+        self.placed: Callable[[Attends], Attends] = as_it_is
         self._pass: ChunkPass | None = None
         self._tried = self._watched = False
 
@@ -180,6 +183,7 @@ class Decoder:
             return None
         if ids.device.type == "cpu" and len(ids):
             self.require_known(ids)
+        memory = self.placed(memory)
         # A GPU may still be computing the last chunk: the next copy is queued.
         ids = ids[None].to(self.device, non_blocking=self.device.type == "cuda")
         chunks = self.chunks_by(ids.shape[1])

@@ -19,6 +19,7 @@ from longctx.core.model.adapter import Decoder, Layer
 from longctx.core.model.architectures import Module
 from longctx.core.model.balance import Reading, balanced, costs_of
 from longctx.core.model.rope import Rope
+from longctx.core.model.together import Together
 
 
 class SplitDecoder(Decoder):
@@ -53,7 +54,7 @@ class SplitDecoder(Decoder):
         for layer, place in zip(base.layers, self.places, strict=True):
             layer.to(place)
         super().__init__(model, decoder.checks)
-        self.device = home
+        self.device, self.placed = home, Together(self.layers, home)
         self._turn_where_they_are()
         for layer, place in zip(base.layers, self.places, strict=True):
             _brings_to(layer, place)

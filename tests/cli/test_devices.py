@@ -2,17 +2,20 @@
 
 import json
 
+import pytest
+
 from longctx.core.common.errors import UsageError
 
 
-def test_a_document_is_read_and_asked_over_two_devices(longctx, tmp_path, model_options):
+@pytest.mark.parametrize("method", ["reform", "reattention", "both", "infllm", "ltri"])
+def test_a_document_is_read_and_asked_over_two_devices(longctx, tmp_path, model_options, method):
     text = tmp_path / "book.txt"
-    text.write_text("the keeper wrote in his book that a boat came home at dawn\n" * 60)
+    text.write_text("the keeper wrote in his book that a boat came home at dawn\n" * 40)
     answers = []
     for number, devices in enumerate([(), ("--devices", "cpu,cpu", "--max-memory", "1GB")]):
         library = "--library", str(tmp_path / str(number))
         options = *model_options, *library, *devices
-        assert longctx("ingest", str(text), *options).exit_code == 0
+        assert longctx("ingest", str(text), *options, "--method", method).exit_code == 0
         done = longctx("ask", "who wrote of the boat?", *options, "--json")
         answers.append(json.loads(done.stdout)["answer"])
     one, two = (tmp_path / number / "documents" / "book" for number in "01")

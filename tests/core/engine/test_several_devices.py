@@ -137,12 +137,6 @@ def test_a_document_has_the_same_bytes(text, tmp_path, setup_random, name):
     assert written(one) == written(two)
 
 
-def test_methods_that_keep_everything_are_refused(text, tmp_path, setup_random):
-    setup = replace(setup_random, method="reattention", device="auto", devices="cpu,cpu")
-    with pytest.raises(UsageError, match="'reattention' cannot be read on several devices"):
-        ingest(tmp_path / "library", [str(text)], setup)
-
-
 @pytest.mark.parametrize("devices", ["cpu,", "cpu,nothing", "all"])
 def test_devices_that_are_not_there_are_refused(setup_random, devices):
     if devices == "all" and torch.cuda.is_available():

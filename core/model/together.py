@@ -6,17 +6,14 @@ back to the layer. Knows no memory.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from longctx.core.common.device import moved
 
-if TYPE_CHECKING:
-    from longctx.core.model.adapter import Attends, Layer
 
-
-def as_it_is(memory: "Attends") -> "Attends":
+def as_it_is(memory: Any) -> Any:
     """The memory of a model on one device."""
     return memory
 
@@ -29,13 +26,13 @@ class Together:
         device: where such a memory is.
     """
 
-    def __init__(self, layers: tuple["Layer", ...], device: Any):
+    def __init__(self, layers: tuple, device: Any):
         self._layers = tuple(
             x if x.sinks is None else replace(x, sinks=x.sinks.detach().to(device)) for x in layers
         )
         self._device = device
 
-    def __call__(self, memory: "Attends") -> "Attends":
+    def __call__(self, memory: Any) -> Any:
         """The memory as the model's layers may use it, wherever they are."""
         alone = getattr(memory, "on_one_device", False)
         return _Brought(memory, self._layers, self._device) if alone else memory
@@ -44,10 +41,10 @@ class Together:
 class _Brought:
     """A memory on one device, for layers on any."""
 
-    def __init__(self, memory: "Attends", layers: tuple["Layer", ...], device: Any):
+    def __init__(self, memory: Any, layers: tuple, device: Any):
         self._memory, self._layers, self._device = memory, layers, device
 
-    def attend(self, layer: "Layer", q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def attend(self, layer: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """See `Memory.attend`."""
         there, (q, k, v) = q.device, (moved(x, self._device) for x in (q, k, v))
         return moved(self._memory.attend(self._layers[layer.index], q, k, v), there)

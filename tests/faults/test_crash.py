@@ -158,15 +158,15 @@ def test_a_checkpoint_outlives_a_power_cut(do, stage):
 
 @layered
 def test_kills_by_the_layer(do, stage):
-    for case in sample(kills(stage, 100, 2), 8):
+    for case in sample(kills(stage, 100, 2), 5):
         do(**case)
 
 
 @layered
 def test_operations_that_fail(do, stage):
     cases = [case for _, case in faults(stage, 1, 1) if case["kind"] == "fault"]
-    hit = [do(**case)["hit"] for case in random.Random(7).sample(cases, 10)]
-    assert sum(hit) > 5
+    hit = [do(**case)["hit"] for case in random.Random(7).sample(cases, 6)]
+    assert sum(hit) > 3
 
 
 @layered
@@ -183,11 +183,11 @@ def test_what_deletes_works_on_a_full_disk(do, name):
 
 @layered
 def test_flipped_bits(do):
-    caught = [do(kind="flip", index=index, seed=1)["caught"] for index in range(12)]
+    caught = [do(kind="flip", index=index, seed=1)["caught"] for index in range(6)]
     assert any(caught)
 
 
 @layered
 def test_two_commands_at_once(do, stage):
-    for case in sample(pairs(stage, 1, 2), 4):
+    for case in sample(pairs(stage, 1, 2), 3):
         do(**case)

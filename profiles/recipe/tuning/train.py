@@ -44,6 +44,7 @@ SEQUENCES = 640  # most of a batch of reading
 SEARCH, PLAIN = 0.35, 0.5  # weights of searching, and of plain MaxSim in it
 RISE, LEVEL, LAST = 60, 0.45, 0.02  # steps; share of the run before the fall; share of the rate
 SAVE = 120  # seconds between saves
+WARM = 3  # steps before the clock starts: all is compiled in them
 
 
 def arguments() -> argparse.Namespace:
@@ -207,7 +208,7 @@ def train(trainer: Trainer, take: Callable[[], tuple[Reading, Searching]]) -> No
     clock, args = trainer.clock, trainer.args
     if trainer.device == "cuda":
         trainer.model.run = torch.compile(layer, dynamic=False)
-    begun, began, warm, saved = clock.seconds, time.time(), 3, time.time()
+    begun, began, warm, saved = clock.seconds, time.time(), WARM, time.time()
     smooth: dict[str, float] = {}
     started = time.time()
     waited = 0.0

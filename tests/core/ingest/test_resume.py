@@ -7,6 +7,7 @@ import os
 import shutil
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -93,15 +94,15 @@ def test_stopped_anywhere_the_result_is_the_same(tmp_path, setup_random, kind, m
     source = tmp_path / "a.txt"
     source.write_bytes(TEXTS[kind])
     ingest(tmp_path / "whole", [str(source)], setup_random)
-    for device in ("cpu", "other"):  # on another, work is done beside the model
+    # On another device than the CPU, work is done beside the model.
+    for device, tokens in sampled(product(("cpu", "other"), (31, 200, 500)), 3):
         monkeypatch.setattr(ingesting, "WriterBehind", functools.partial(as_on, device))
-        for tokens in (31, 200, 500):
-            parts = tmp_path / f"parts-{device}-{tokens}"
-            start(parts, [str(source)], setup_random, tokens)
-            report = ingest(parts, [str(source)], setup_random)
-            assert files(parts) == files(tmp_path / "whole"), (device, tokens)
-            assert report.reused_tokens >= tokens
-            assert report.tokens > report.reused_tokens
+        parts = tmp_path / f"parts-{device}-{tokens}"
+        start(parts, [str(source)], setup_random, tokens)
+        report = ingest(parts, [str(source)], setup_random)
+        assert files(parts) == files(tmp_path / "whole"), (device, tokens)
+        assert report.reused_tokens >= tokens
+        assert report.tokens > report.reused_tokens
 
 
 @pytest.mark.parametrize("limits", [{"piece": 64, "run": 100}, {"piece": 64, "run": 1 << 20}])

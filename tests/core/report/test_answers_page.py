@@ -24,20 +24,28 @@ QUESTION = "which boat saw the zeppelin?"
 FEW = Sampling(max_new_tokens=3)
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a library, in which a text is read by a method once for all tests."""
+    return tmp_path_factory.mktemp("asked")
+
+
 @pytest.fixture
-def ask(tmp_path, model_folder, monkeypatch):
+def ask(place, model_folder, monkeypatch):
     """What a page shows of an answer about lines of text."""
     monkeypatch.setattr(unit_table, "UNIT", 16)
     profile = str(model_folder / "profile.yaml")
     setup = Setup(str(model_folder), profile, device="cpu", dtype="fp32", threads=1)
 
     def of(lines, end="\n", method="reform", **more):
-        (tmp_path / "b&w.txt").write_bytes(end.join(lines).encode())
-        setup_of = dataclasses.replace(setup, method=method)
-        name = f"d{len([*tmp_path.iterdir()])}-{method}"
-        ingest(tmp_path / "library", [str(tmp_path / "b&w.txt")], setup_of, name)
+        text = end.join(lines)
+        name = f"{method}-{len(text)}"
+        if not (place / "library" / "documents" / name).exists():
+            (place / "b&w.txt").write_bytes(text.encode())
+            setup_of = dataclasses.replace(setup, method=method)
+            ingest(place / "library", [str(place / "b&w.txt")], setup_of, name)
         found = []
-        with Session(tmp_path / "library", name, setup) as session:
+        with Session(place / "library", name, setup) as session:
             answer = session.ask(QUESTION, sampling=FEW, on_based=found.append, **more)
             (based,) = found
             return shown(answer, based.documents, based.ranked)
@@ -105,11 +113,10 @@ def test_a_tick_is_where_its_passage_begins(ask):
     assert 0.4 < share < 0.6  # line 150 of 300
 
 
-def test_of_a_long_passage_the_part_that_answers_is_shown(ask, tmp_path):
+def test_of_a_long_passage_the_part_that_answers_is_shown(ask, place):
     one = ask(LINES, gather=60, gather_by="bm25")
     text = "\n".join(LINES)
-    store = Library.open(tmp_path / "library")
-    document = store.document(store.latest())
+    document = Library.open(place / "library").document(f"reform-{len(text)}")
     whole = dataclasses.replace(
         one.answer.passages[0], start=0, end=len(text), text=text, place="1", line=1
     )

@@ -28,7 +28,7 @@ $(LINKS):
 demo: setup
 	$(VENV)/python samples/demo.py
 
-PYTEST := OMP_NUM_THREADS=1 $(VENV)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+PYTEST := OMP_NUM_THREADS=1 $(VENV)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 docs: setup
 	$(VENV)/python docs/blocks.py

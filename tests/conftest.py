@@ -33,11 +33,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as where a shell began 
 
 
 def pytest_collection_modifyitems(config, items):
-    """Deselects GPU tests where there is no GPU, so that nothing is reported as skipped."""
+    """Deselects GPU tests where there is no GPU, and begins with files that take long."""
     if not torch.cuda.is_available():
         gpu = [item for item in items if item.get_closest_marker("gpu")]
         items[:] = [item for item in items if item not in gpu]
         config.hook.pytest_deselected(items=gpu)
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)  # so that no process ends long after others
 
 
 def pytest_unconfigure(config):

@@ -5,6 +5,7 @@ and split into sentences. Knows no scores and no documents.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -172,9 +173,11 @@ def shown(text: str, marked: Sequence[Span], weights: Sequence[float] = ()) -> S
         return 0, len(text)
     start, most = 0, 0.0
     counted = list(zip(marked, weights or [1.0] * len(marked), strict=True))
-    for (begin, _), _ in counted:
+    starts = [begin for begin, _ in marked]
+    for index, begin in enumerate(starts):
         first = max(0, begin - _LEAD)
-        inside = sum(w for (low, high), w in counted if low >= begin and high <= first + LONG)
+        near = counted[index : bisect_right(starts, first + LONG)]
+        inside = sum(weight for (_, end), weight in near if end <= first + LONG)
         if inside > most:
             start, most = first, inside
     start = _not_within(text, min(start, len(text) - LONG))

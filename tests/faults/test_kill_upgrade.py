@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from sampled import sampled
 from small_documents import as_format_2
 
 from longctx.core.store.document import Document
@@ -38,7 +39,7 @@ def upgraded(reader, old, settings, tmp_path_factory, documents) -> tuple[dict[s
     return documents(library), done["events"]
 
 
-@pytest.mark.parametrize("fatal", range(STEPS))
+@pytest.mark.parametrize("fatal", sampled(range(STEPS), 24))
 def test_an_upgrade_killed_and_done_again(
     reader, old, upgraded, settings, documents, tmp_path, fatal
 ):
@@ -63,7 +64,7 @@ def test_every_step_of_an_upgrade_was_killed(upgraded):
     assert 30 < upgraded[1] < STEPS
 
 
-@pytest.mark.parametrize("fatal", range(30))
+@pytest.mark.parametrize("fatal", sampled(range(30), 12))
 def test_a_renaming_killed_and_done_again(reader, old, settings, tmp_path, fatal):
     library = shutil.copytree(old, tmp_path / "library")
     job = {"library": str(library), "setup": settings}

@@ -27,6 +27,7 @@ EXTRAS = {
     ),
     "gguf": ("i-quants and other rare types of GGUF models", ("gguf",)),
     "mcp": ("`longctx mcp`", ("mcp",)),
+    "ray": ("`longctx ingest --ray`", ("ray",)),
     "serve": ("`longctx serve`", ("starlette", "uvicorn")),
 }
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")

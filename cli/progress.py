@@ -18,7 +18,7 @@ from longctx.cli.run import Form, current
 from longctx.cli.text import clean, duration, one_line, size
 
 if TYPE_CHECKING:
-    from longctx.core.ingest.job import Progress
+    from longctx.core.ingest.job import Overall, Progress
 
 PLAIN_EVERY_MS = 30_000
 NARROW = 80  # columns of a terminal under which a bar says only the share and the time left
@@ -76,7 +76,7 @@ def reading(what: str = "reading") -> "Iterator[Callable[..., None]]":
     """
     if current().form is Form.JSON:
         with lines(what, "bytes") as told:
-            yield lambda state, document="": told.tell(**vars(state), **_named(document))
+            yield lambda state, document="": told.tell(**_values(state), **_named(document))
         return
     if not draws():
         yield every(PLAIN_EVERY_MS, lambda told, document: plain(so_far(told, document)))
@@ -86,11 +86,18 @@ def reading(what: str = "reading") -> "Iterator[Callable[..., None]]":
         task = bar.add_task("", total=None, detail=loading, brief=loading)
         yield lambda told, document="": bar.update(
             task,
-            total=told.total,
-            completed=told.processed,
+            total=_whole(told).total,
+            completed=_whole(told).processed,
             detail=so_far(told, document),
-            brief=_briefly(told.processed, told.total, _left(told)),
+            brief=_briefly(_whole(told).processed, _whole(told).total, _left(_whole(told))),
         )
+
+
+def _values(state: "Progress") -> dict[str, Any]:
+    """The numbers of a progress; `overall` only where there are many documents."""
+    values = dict(vars(state))
+    overall = values.pop("overall")
+    return values if overall is None else {**values, "overall": vars(overall)}
 
 
 def _named(document: str) -> dict[str, Any]:
@@ -148,14 +155,23 @@ def step(
 
 
 def so_far(state: "Progress", document: str = "") -> str:
-    """Tokens read, speed and time left; and the document, if there are several."""
-    parts = [f"{state.tokens:,} tokens", f"{state.tokens_per_s:,.0f} tokens/s"]
-    if left := _left(state):
+    """Tokens read, speed and time left; of many documents, those of all, and how many are done."""
+    whole = _whole(state)
+    parts = [f"{whole.tokens:,} tokens", f"{whole.tokens_per_s:,.0f} tokens/s"]
+    if left := _left(whole):
         parts.append(left)
+    if overall := state.overall:
+        told = f"{overall.documents:,} of {overall.of:,} documents, {', '.join(parts)}"
+        return f"{told}: {document}" if document else told
     return (f"{document}: " if document else "") + ", ".join(parts)
 
 
-def _left(state: "Progress") -> str:
+def _whole(state: "Progress") -> "Progress | Overall":
+    """The progress of all that the command reads."""
+    return state.overall or state
+
+
+def _left(state: "Progress | Overall") -> str:
     """The time left of a reading; empty where nothing says how long it takes."""
     return "" if state.left_s is None else f"{duration(state.left_s)} left"
 

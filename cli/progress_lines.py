@@ -32,7 +32,7 @@ class Lines(AbstractContextManager["Lines"]):
         self._untold: dict[str, Any] | None = None
 
     def tell(
-        self, total: int | None, cache: int, processed: int, time_ms: int, **more: int | str
+        self, total: int | None, cache: int, processed: int, time_ms: int, **more: Any
     ) -> None:
         """Notes how far it is.
 
@@ -74,6 +74,11 @@ def every(
 
     def told(state: "Progress", document: str = "") -> None:
         nonlocal due, before, last, last_document
+        if state.overall:  # whose time goes on, whichever document is heard of
+            if state.overall.time_ms >= due:
+                due = state.overall.time_ms + period_ms
+                tell(state, document)
+            return
         if state.time_ms < last or document != last_document:
             before += last
         last, last_document = state.time_ms, document

@@ -17,6 +17,7 @@ EXAMPLES = """\
   longctx ingest src/ --name code
   longctx ingest letters/ --each
   longctx ingest letters/ --each --workers 4 --threads 1
+  longctx ingest /shared/letters --each --ray auto --library /shared/library
   zcat log.gz | longctx ingest - --name log
   longctx ingest book.txt --model ~/models/Qwen2.5-7B --dry-run
   longctx ingest book.txt --keep-kv --kv-dtype int8
@@ -72,15 +73,26 @@ def run(
         ),
     ] = False,
     workers: Annotated[
-        int,
+        int | None,
         options.setting(
             "--workers",
             "With --each: processes that read at the same time, each with a model of its own and, "
-            "of several --devices, one device; by default 1.",
+            "of several --devices, one device; by default 1, and with --ray as many as there is "
+            "room for.",
             metavar="N",
             min=1,
         ),
-    ] = 1,
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray",
+            metavar="ADDRESS",
+            help="With --each: a Ray cluster reads, by one process for each GPU, or for --threads "
+            "cores: 'auto' is the one of this host, 'local' one that is started here, else "
+            "HOST:PORT. Its hosts share files and library; needs longctx[ray].",
+        ),
+    ] = None,
     shard: Annotated[
         str | None,
         typer.Option(
@@ -183,7 +195,7 @@ def run(
                 planned = opened.plan(*paths, **into, **how)
             show = partial(results.show_plan, planned)
         elif each:
-            share = {"workers": workers, "shard": shard, "retry": retry}
+            share = {"workers": workers, "shard": shard, "retry": retry, "ray": ray}
             many = observe.read_each(opened, paths, stop, json, replace=replace, **share, **how)
             show = partial(results.show_many, many)
         elif follow:

@@ -29,7 +29,7 @@ def require_fit(ctx: typer.Context, paths: list[str]) -> None:
         _refuse([*_typed(ctx, *ANEW), *(["units"] if given["units"] else [])], "--follow")
         if paths[-1] == "-":
             raise UsageError("cannot follow standard input", "", "Name a file last.")
-    alone = () if given["each"] else _typed(ctx, "retry", "shard", "workers")
+    alone = () if given["each"] else _typed(ctx, "ray", "retry", "shard", "workers")
     if alone:
         why = "it is about many documents"
         raise UsageError(f"--{alone[0]} needs --each", why, "Add --each, or leave it out.")

@@ -34,19 +34,18 @@ def read(library: "Library", paths: list[str], stop: "Stop", **how: Any) -> "Ing
 
 
 def read_each(library: "Library", paths: list[str], stop: "Stop", json: bool, **how: Any) -> "Each":
-    """Makes a document of every file; prints a line for each unless the result is JSON.
+    """Makes a document of every file; prints a line for each, of text or JSON.
 
     Args:
         library, paths, stop: as of `read`.
-        json: the result is JSON.
+        json: lines are JSON objects.
         **how: further arguments of `Library.ingest_each`.
     """
     from longctx.core.ingest.many import Each
 
     def on_done(done: "Ingested | Failed") -> None:
         stop.note_done()
-        if not json:
-            show_one_of_many(done)
+        show_one_of_many(done, json)
 
     stop.many = Each()
     with _shown(stop) as on_progress:

@@ -1,6 +1,7 @@
 """What `ingest` prints: on a document, on many, on a plan, and on files that it could not read."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -64,10 +65,13 @@ def summary(done: "Ingested") -> str:
     return f"{told}, {duration(done.seconds)} ({done.tokens_per_s:,.0f} tokens/s)"
 
 
-def show_one_of_many(done: "Ingested | Failed") -> None:
-    """A line on a finished file of many."""
+def show_one_of_many(done: "Ingested | Failed", json: bool) -> None:
+    """A line on a finished file of many; as JSON, an item of what `show_many` prints at the end."""
     from longctx.core.ingest.many import Failed
 
+    if json:
+        render.print_json(asdict(done))
+        return
     if isinstance(done, Failed):
         render.problem(f"failed: {done.message}")
         return

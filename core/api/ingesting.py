@@ -89,9 +89,10 @@ class Ingesting(ABC):
         on_progress: "Callable[..., None] | None" = None,
         on_done: "Callable[[Ingested | Failed], None] | None" = None,
         result: "Each | None" = None,
-        workers: int = 1,
+        workers: int | None = None,
         shard: str | None = None,
         retry: int = 0,
+        ray: str | None = None,
         **how: "Unpack[Reading]",
     ) -> "Each":
         """Makes a document of every file, named after its path, and goes on past failures.
@@ -99,10 +100,14 @@ class Ingesting(ABC):
         Args:
             paths, replace, how: as of `ingest`.
             workers: processes that read at the same time, each with a model of its own; a script
-                that asks for several needs `if __name__ == "__main__":` around what it does.
+                that asks for several needs `if __name__ == "__main__":` around what it does. None:
+                one; with `ray`, as many as there is room for.
             shard: "i/n": only the i-th of n parts, for n calls that share the work.
             retry: how often a file that failed is tried again.
-            on_progress: gets a `Progress` after every chunk, and the name as `document`.
+            ray: address of a Ray cluster whose hosts read: "auto", "host:port", or "local" for one
+                that is started here; needs `longctx[ray]`.
+            on_progress: gets a `Progress` after every chunk, and the name as `document`; its
+                `overall` is that of all documents.
             on_done: gets what became of each file.
             result: is filled as files are done, so that it can be used if that is interrupted.
 
@@ -112,7 +117,9 @@ class Ingesting(ABC):
         from longctx.core.api.reading import reading
 
         with reading(self.path, self._let_go, self._model(how.get("model")), how) as work:
-            return work.each(paths, replace, on_progress, on_done, result, workers, shard, retry)
+            return work.each(
+                paths, replace, on_progress, on_done, result, workers, shard, retry, ray
+            )
 
     def follow(
         self,

@@ -129,23 +129,28 @@ class Work:
         on_progress: Callable[..., None] | None = None,
         on_done: Callable[..., None] | None = None,
         result: "Each | None" = None,
-        workers: int = 1,
+        workers: int | None = None,
         shard: str | None = None,
         retry: int = 0,
+        ray: str | None = None,
     ) -> "Each":
         """Makes a document of every file; see `Library.ingest_each`."""
         files, part = self._checked(paths), _part(shard)
-        if workers < 1 or retry < 0:
+        if (workers is not None and workers < 1) or retry < 0:
             what = f"cannot use {workers} workers and {retry} tries more"
             raise UsageError(what, "", "Give 1 or more workers, and no tries below 0.")
         setup = self.setup(None, False)
         job = replace(self.job(files, None, setup, replace_it), shard=part)
         with self._turn() as run:
             hears = observer(run, progress=on_progress, done=on_done)
-            if workers > 1 or retry:
+            if ray is not None:
+                from longctx.core.ingest.ray_fleet import read_with_ray
+
+                return read_with_ray(job, ray, workers, retry, hears, result)
+            if (workers or 1) > 1 or retry:
                 from longctx.core.ingest.fleet import read_with_workers
 
-                return read_with_workers(job, workers, retry, hears, result)
+                return read_with_workers(job, workers or 1, retry, hears, result)
             from longctx.core.ingest.many import read_each
 
             return read_each(job, hears, result)

@@ -9,19 +9,18 @@ depend on one another, so the library has the bytes that one process would have 
 import multiprocessing
 import os
 import signal
-from collections import Counter, deque
+import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
-from longctx.core.common.errors import LongctxError, UnreadableInput, UsageError
+from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.ingest.docket import PAUSE, Docket, for_readers
 from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
-from longctx.core.ingest.many import Each, Failed, Outcome, named_sources, read_one
-from longctx.core.sources.reader import Source
+from longctx.core.ingest.many import Each, named_sources, read_one, require_any
 
-KILLS = 3  # workers that may die over one document before it counts as failed
 _PATIENCE = 60.0  # seconds in which a worker saves what it has read, when the work ends early
 
 
@@ -63,25 +62,16 @@ def read_with_workers(
     """
     if "-" in job.paths:
         raise UsageError("cannot read standard input with --workers", "", "Name files.")
-    named = named_sources(job.paths, job.rules, job.shard)
-    fleet = _Fleet(job, retry, observer, Each() if result is None else result, named)
-    fleet.run(min(workers, max(1, len(named))))
-    if not fleet.result.documents and not fleet.result.failed:
-        raise UnreadableInput("nothing to read", " ".join(fleet.result.left_out[:3]))
-    return fleet.result
+    docket = Docket(job, retry, observer, Each() if result is None else result)
+    _Fleet(job, docket).run(min(workers, max(1, len(docket))))
+    return require_any(docket.result)
 
 
 class _Fleet:
     """The work, and who is at it."""
 
-    def __init__(
-        self, job: Job, retry: int, observer: Observer, result: Each, named: dict[str, Source]
-    ):
-        self._job, self._retry, self._observer, self.result = job, retry, observer, result
-        sizes = {name: source.expected_size or 0 for name, source in named.items()}
-        self._names = deque(sorted(sizes, key=lambda name: (-sizes[name], name)))
-        self._sources = {name: source.name for name, source in named.items()}
-        self._kills, self._failures = Counter[str](), Counter[str]()
+    def __init__(self, job: Job, docket: Docket):
+        self._job, self._docket = job, docket
         self._workers: list[_Worker] = []
         # A fresh interpreter: a forked one would share what libraries have started.
         self._context = multiprocessing.get_context("spawn")
@@ -101,19 +91,19 @@ class _Fleet:
     def _hire(self, number: int, count: int) -> None:
         ours, theirs = multiprocessing.Pipe()
         setup = _own_setup(self._job, number, count)
-        job = replace(self._job, setup=setup, engine=None)
+        job = replace(for_readers(self._job), setup=setup)
         process = self._context.Process(target=_work, args=(job, theirs), daemon=False)
         process.start()
         theirs.close()
         self._workers.append(_Worker(process, ours, number))
 
     def _give(self, worker: _Worker) -> None:
-        """The next document for an idle worker; without one it ends."""
-        if self._names:
-            worker.name = self._names.popleft()
+        """The next document for an idle worker; when nothing can come any more it ends."""
+        if name := self._docket.next():
+            worker.name = name
             with suppress(OSError):  # it has died: `_hear` will see that
                 worker.connection.send(worker.name)
-        elif not any(each.name for each in self._workers):
+        elif not self._docket and not any(each.name for each in self._workers):
             self._workers.remove(worker)
             with suppress(OSError):
                 worker.connection.send(None)
@@ -122,45 +112,30 @@ class _Fleet:
     def _hear(self, count: int) -> None:
         """Waits for news of any worker, and takes it in."""
         busy = {each.connection: each for each in self._workers if each.name}
-        for connection in wait([*busy]) if busy else ():
+        if not busy and self._docket:
+            time.sleep(PAUSE)  # all that is left is read by another command
+        for connection in wait([*busy], PAUSE if self._docket else None) if busy else ():
             worker = busy[connection]  # type: ignore[index]
             try:
                 kind, told = worker.connection.recv()
             except (EOFError, OSError):
                 self._bury(worker, count)
                 continue
+            name = worker.name or ""
             if kind == "progress":
-                self._observer.progress(told, document=worker.name)
+                self._docket.heard(name, told)
             elif kind == "raised":
                 raise LongctxError(*told)
             else:
-                self._done(worker, told)
+                worker.name = None
+                self._docket.done(name, told)
 
     def _bury(self, worker: _Worker, count: int) -> None:
         """A worker has died: another one takes its place, and its document."""
-        name = worker.name or ""
         worker.process.join()
         self._workers.remove(worker)
-        self._kills[name] += 1
-        if self._kills[name] < KILLS:
-            self._names.appendleft(name)
-        else:
-            why = f"the process that read it ended {KILLS} times (exit {worker.process.exitcode})"
-            self._record(Failed(self._sources[name], LongctxError.exit_code, why))
+        self._docket.died(worker.name or "", f"exit {worker.process.exitcode}")
         self._hire(worker.number, count)
-
-    def _done(self, worker: _Worker, outcome: Outcome) -> None:
-        name, worker.name = worker.name or "", None
-        if isinstance(outcome, Failed) and self._failures[name] < self._retry:
-            self._failures[name] += 1
-            self._names.append(name)
-            return
-        self._record(outcome)
-
-    def _record(self, outcome: Outcome) -> None:
-        self.result.add(outcome)
-        if not isinstance(outcome, str):
-            self._observer.done(outcome)
 
     def _end(self) -> None:
         """Ends what still runs; each worker saves what it has read."""

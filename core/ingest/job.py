@@ -59,6 +59,42 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Overall:
+    """The progress of many documents together.
+
+    Attributes:
+        documents: files that are done, also those that failed.
+        of: files in all.
+        total: bytes of all files.
+        cache: bytes that took no reading in this run.
+        processed: bytes done.
+        tokens: tokens read in this run.
+        time_ms: time since the first one began.
+    """
+
+    documents: int
+    of: int
+    total: int
+    cache: int
+    processed: int
+    tokens: int
+    time_ms: int
+
+    @property
+    def tokens_per_s(self) -> float:
+        """The speed of all readers together in this run."""
+        return self.tokens / (max(self.time_ms, 1) / 1000)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left; None where nothing says how long it takes."""
+        read = self.processed - self.cache
+        if read <= 0:
+            return None
+        return max(self.time_ms, 1) / 1000 * max(self.total - self.processed, 0) / read
+
+
+@dataclass(frozen=True)
 class Progress:
     """The progress of an ingest.
 
@@ -69,6 +105,7 @@ class Progress:
         tokens: document tokens so far.
         kept: tokens that the last checkpoint holds.
         time_ms: time since the reading began.
+        overall: of many documents, the progress of all.
     """
 
     total: int | None
@@ -77,6 +114,7 @@ class Progress:
     tokens: int
     kept: int
     time_ms: int
+    overall: Overall | None = None
 
     @property
     def tokens_per_s(self) -> float:

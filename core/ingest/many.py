@@ -9,13 +9,13 @@ import os
 import re
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from longctx.core.common.errors import LongctxError, UnreadableInput
 from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.ingest import Ingested, read_sources
-from longctx.core.ingest.job import NOBODY, Job, Observer
+from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
+from longctx.core.ingest.overall import Tally
 from longctx.core.sources.detect import NotText
 from longctx.core.sources.find import check, open_sources
 from longctx.core.sources.reader import Source
@@ -91,12 +91,22 @@ def read_each(job: Job, observer: Observer = NOBODY, result: Each | None = None)
     result = Each() if result is None else result
     named = named_sources(job.paths, job.rules, job.shard)
     engine = job.engine or prepare(job.setup)
+    tally = Tally({name: source.expected_size or 0 for name, source in named.items()})
     for name, source in named.items():
-        hears = replace(observer, progress=partial(observer.progress, document=name))
-        outcome = read_one(job, hears, engine, source, name)
+
+        def progress(told: Progress, name: str = name) -> None:
+            observer.progress(tally.with_all(name, told), document=name)
+
+        outcome = read_one(job, replace(observer, progress=progress), engine, source, name)
+        tally.done(name, outcome)
         result.add(outcome)
         if not isinstance(outcome, str):
             observer.done(outcome)
+    return require_any(result)
+
+
+def require_any(result: Each) -> Each:
+    """The outcome; UnreadableInput where there was nothing to read."""
     if not result.documents and not result.failed:
         raise UnreadableInput("nothing to read", " ".join(result.left_out[:3]))
     return result

@@ -1,6 +1,7 @@
 """The forms of progress, for every command that has any, and quiet mode."""
 
 import json
+import re
 import sys
 from types import SimpleNamespace
 
@@ -147,7 +148,7 @@ def test_plain_lines_add_up_the_times_of_documents():
     told = []
     tell = every(300, lambda state, document: told.append(document))
     for document, time_ms in [("a", 0), ("a", 150), ("b", 180), ("b", 190)]:
-        tell(SimpleNamespace(time_ms=time_ms), document)
+        tell(SimpleNamespace(time_ms=time_ms, overall=None), document)
     assert told == ["b"]
 
 
@@ -156,11 +157,11 @@ def test_plain_lines_come_as_often_whatever_begins_anew():
     tell = every(30, lambda state, document: told.append((document, state.time_ms)))
     for document in ("a", "b", "c"):
         for time_ms in (0, 10, 20, 40):
-            tell(SimpleNamespace(time_ms=time_ms), document)
+            tell(SimpleNamespace(time_ms=time_ms, overall=None), document)
     assert told == [("a", 40), ("b", 40), ("c", 40)]
     for document in ("d", "e", "f", "g"):  # none of which takes long enough by itself
         for time_ms in (0, 10):
-            tell(SimpleNamespace(time_ms=time_ms), document)
+            tell(SimpleNamespace(time_ms=time_ms, overall=None), document)
     assert told[3:] == [("f", 10)]
 
 
@@ -175,8 +176,20 @@ def test_each_document_is_named(longctx, model_options, book, monkeypatch):
         assert (own[0]["processed"], own[-1]["processed"]) == (0, file.stat().st_size)
     monkeypatch.setattr(progress, "PLAIN_EVERY_MS", -1)
     plain = longctx(*each[:-1], "--library", book.parent / "new").stderr
-    assert "book.txt: 0 tokens, 0 tokens/s" in plain
-    assert "other.txt: 0 tokens, 0 tokens/s" in plain
+    lines = [line for line in plain.splitlines() if ": " in line]
+    assert [line for line in lines if re.fullmatch(r"0 of 2 documents, .*: book\.txt", line)]
+    assert [line for line in lines if re.fullmatch(r"1 of 2 documents, .*: other\.txt", line)]
+    of_all = [line["overall"] for line in told]
+    assert (of_all[0]["documents"], of_all[-1]["documents"], of_all[-1]["of"]) == (0, 1, 2)
+    assert of_all[-1]["processed"] == of_all[-1]["total"] == sum(f.stat().st_size for f in files)
+
+
+def test_plain_lines_of_many_go_by_the_time_of_all():
+    told = []
+    tell = every(30, lambda state, document: told.append((document, state.overall.time_ms)))
+    for document, time_ms in [("a", 10), ("b", 29), ("a", 31), ("b", 40), ("c", 61)]:
+        tell(SimpleNamespace(time_ms=0, overall=SimpleNamespace(time_ms=time_ms)), document)
+    assert told == [("a", 31), ("c", 61)]
 
 
 @pytest.mark.usefixtures("models_loaded_once")

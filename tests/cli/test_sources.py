@@ -325,14 +325,19 @@ def test_each_file_becomes_a_document(reading, longctx, found):
     assert passage["text"] == TEXT.decode().rstrip("\n")
 
 
+def of_all(result) -> dict:
+    """The last of the lines, which is of all files; those before are of one each."""
+    return json.loads(result.stdout.splitlines()[-1])
+
+
 def test_each_again_as_json(reading):
     reading({"top/a.md": TEXT, "top/b.md": TEXT, "top/x.png": b"\0"}, "top", "--each")
     result = reading({"top/b.md": TEXT * 2, "top/c.md": TEXT}, "top/*", "--each", "--json")
     assert result.exit_code == 0  # named after the pattern: other documents
-    assert [d["name"] for d in json.loads(result.stdout)["documents"]] == ["a.md", "b.md", "c.md"]
+    assert [d["name"] for d in of_all(result)["documents"]] == ["a.md", "b.md", "c.md"]
     result = reading({}, "top", "--each", "--json")
     assert result.exit_code == 3
-    values = json.loads(result.stdout)
+    values = of_all(result)
     assert [(d["name"], d["status"]) for d in values["documents"]] == [
         *[("top-a.md", "unchanged"), ("top-c.md", "complete")]
     ]

@@ -248,7 +248,7 @@ def test_each_file_keeps_its_name(longctx, tmp_path, model_options):
         (folder / name).write_text("the keeper wrote of rain\n")
     result = longctx("ingest", folder, "--each", *model_options, "--json")
     assert result.exit_code == 0, result.stderr
-    titles = {done["title"] for done in json.loads(result.stdout)["documents"]}
+    titles = {done["title"] for done in json.loads(result.stdout.splitlines()[-1])["documents"]}
     assert titles == {"in/Анна.txt", "in/Иван.txt", "in-plain.txt"}
     assert longctx("show", "in/Анна.txt").exit_code == 0
 

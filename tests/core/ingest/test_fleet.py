@@ -1,34 +1,39 @@
 """Documents read by several processes: the library that one process makes, whoever is killed."""
 
+import json
 import os
 import random
 import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from longctx.core.common.errors import UsageError
-from longctx.core.ingest import fleet
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.fleet import read_with_workers
 from longctx.core.ingest.job import NOBODY, Job, Observer
 from longctx.core.ingest.many import Each, named_sources, read_each
+from longctx.core.ingest.ray_fleet import read_with_ray
 from longctx.core.sources.rules import Rules
-from longctx.core.store.manifest import Manifest
 
 WORDS = ("the", "keeper", "wrote", "in", "his", "book", "that", "a", "boat", "came", "home")
 
 
 @pytest.fixture
 def job(tmp_path, setup_random) -> Job:
-    """Forty files of different lengths."""
+    """Four files of different lengths."""
     folder = tmp_path / "top"
     folder.mkdir()
     chance = random.Random(0)
-    for number in range(40):
-        (folder / f"{number}.txt").write_text(" ".join(chance.choices(WORDS, k=100 + 15 * number)))
-    return Job(tmp_path / "one", [str(folder)], setup_random, cadence=Cadence(tokens=64))
+    for number in range(4):
+        words = chance.choices(WORDS, k=400 + 100 * number)
+        (folder / f"{number}.txt").write_text(" ".join(words))
+    return Job(tmp_path / "one", [str(folder)], setup_random, cadence=Cadence(tokens=128))
 
 
 def written(library: Path) -> dict[str, bytes]:
@@ -38,77 +43,69 @@ def written(library: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
-@pytest.mark.slow
-def test_two_workers_and_kills_make_what_one_process_makes(job, tmp_path):
-    read_each(job)
-    pids, killed = set[int](), list[int]()
-    chance = random.Random(1)
-
-    def progress(told, document):
-        workers = [each.process.pid for each in made[0]._workers if each.process.pid not in killed]
-        pids.update(workers)
-        if len(killed) < 3 and chance.random() < 0.05:
-            killed.append(chance.choice(workers))
-            os.kill(killed[-1], signal.SIGKILL)
-
-    made = []
-    init = fleet._Fleet.__init__
-
-    def kept(self, *given):
-        made.append(self)
-        init(self, *given)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fleet._Fleet, "__init__", kept)
-        done = read_with_workers(
-            replace(job, library=tmp_path / "two"), 2, 0, Observer(progress=progress)
-        )
-    assert not done.failed
-    assert len(killed) == 3
-    assert len(pids) > 2
-    assert {each.name for each in done.documents} == {f"top-{n}.txt" for n in range(40)}
-    assert written(tmp_path / "two") == written(tmp_path / "one")
+def claimant(library: Path, folder: str = "*") -> int | None:
+    """The process that is writing a document of which there is a checkpoint."""
+    for claim in sorted((library / "locks" / "unfinished").glob(f"{folder}/*.claim")):
+        manifest = library / "unfinished" / claim.parent.name / "manifest.json"
+        try:
+            if json.loads(manifest.read_bytes())["tokens"]:
+                return json.loads(claim.read_bytes())["pid"]
+        except (OSError, ValueError):
+            continue  # it is being made, or is done
+    return None
 
 
 @pytest.mark.slow
-def test_a_file_that_kills_its_reader_fails_alone(job, tmp_path):
-    made = []
-    init = fleet._Fleet.__init__
-
-    def kept(self, *given):
-        made.append(self)
-        init(self, *given)
+def test_a_kill_and_ctrl_c_leave_what_one_process_goes_on_with(job, tmp_path):
+    killed: dict[str, int] = {}
 
     def progress(told, document):
-        if document == "top-39.txt":
-            for each in made[0]._workers:
-                if each.name == document:
-                    each.process.kill()
+        if document in killed and told.cache:
+            raise KeyboardInterrupt  # another worker has gone on with it
+        if not killed and told.kept and (pid := claimant(library, document)):
+            killed[document] = pid
+            os.kill(pid, signal.SIGKILL)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fleet._Fleet, "__init__", kept)
-        done = read_with_workers(job, 2, 0, Observer(progress=progress))
-    assert len(done.documents) == 39
-    [failed] = done.failed
-    assert failed.source.endswith("39.txt")
-    assert "ended 3 times" in failed.message
-
-
-@pytest.mark.slow
-def test_ctrl_c_saves_what_the_workers_have_read(job):
-    def progress(told, document):
-        if told.tokens > 200:
-            raise KeyboardInterrupt
-
-    result = Each()
+    library, result = tmp_path / "two", Each()
+    theirs = replace(job, library=library)
     with pytest.raises(KeyboardInterrupt):
-        read_with_workers(job, 2, 0, Observer(progress=progress), result)
-    begun = [path for path in (job.library / "unfinished").iterdir() if path.name.startswith("top")]
-    assert any(Manifest.read(path).tokens for path in begun)
-    assert len(result.documents) < 40
-    done = read_with_workers(job, 2, 0, NOBODY)
-    assert any(each.reused_tokens and each.status == "complete" for each in done.documents)
-    assert len(done.documents) == 40
+        read_with_workers(theirs, 2, 0, Observer(progress=progress), result)
+    assert os.getpid() not in killed.values()
+    done = read_each(theirs)
+    assert (len(done.documents), done.failed) == (4, [])
+    [gone_on] = [each for each in done.documents if each.name in killed]
+    assert gone_on.reused_tokens or gone_on.status == "unchanged"
+    assert {each.status for each in done.documents} <= {"complete", "unchanged"}
+    read_each(job)
+    assert written(library) == written(job.library)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not find_spec("ray"), reason="needs Ray")
+def test_a_cluster_that_loses_an_actor_makes_what_one_process_makes(job, tmp_path, model_folder):
+    library = tmp_path / "ray"
+    model = ["--model", model_folder, "--profile", model_folder / "profile.yaml"]
+    how = ["--device", "cpu", "--dtype", "fp32", "--threads", "1", "--checkpoint", "128", *model]
+    command = ["ingest", job.paths[0], "--each", "--ray", "local", "--workers", "2", "--json"]
+    environment = {**os.environ, "LONGCTX_LIBRARY": str(library)}
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "longctx", *command, *how],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as driver:
+        while driver.poll() is None and not (killed := claimant(library)):
+            time.sleep(0.01)
+        assert killed not in (None, driver.pid)
+        os.kill(killed, signal.SIGKILL)
+        *each, of_all = map(json.loads, driver.communicate(timeout=200)[0].splitlines())
+    assert driver.returncode == 0
+    assert sorted(one["name"] for one in each) == [f"top-{n}.txt" for n in range(4)]
+    assert any(one["reused_tokens"] for one in each)
+    assert (len(of_all["documents"]), of_all["failed"]) == (4, [])
+    read_each(job)
+    assert written(library) == written(job.library)
 
 
 def test_shards_are_disjoint_and_all(job):
@@ -119,6 +116,13 @@ def test_shards_are_disjoint_and_all(job):
     assert max(map(len, parts)) < len(whole)
 
 
-def test_standard_input_is_refused(job):
+@pytest.mark.parametrize("read", [read_with_workers, read_with_ray])
+def test_standard_input_is_refused(job, read):
     with pytest.raises(UsageError, match="standard input"):
-        read_with_workers(replace(job, paths=["-"]), 2)
+        read(replace(job, paths=["-"]), "local" if read is read_with_ray else 2)
+
+
+def test_without_ray_it_is_said_how_to_install_it(job, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"pip install 'longctx\[ray\]'"):
+        read_with_ray(job, "local", observer=NOBODY)

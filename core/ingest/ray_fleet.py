@@ -1,0 +1,319 @@
+"""Many documents read by a Ray cluster: an actor for each GPU, or for so many cores, with a model.
+
+Ray starts actors, carries names and outcomes, and says who has died. What is done, begun and being
+read by whom is written in the library, which all hosts see under the same path; so an actor, a
+host or this process may die at any moment, and the same command goes on from the checkpoints.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.ingest.docket import KILLS, PAUSE, Docket, for_readers
+from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
+from longctx.core.ingest.many import Each, Outcome, named_sources, read_one, require_any
+
+LOCAL = "local"  # the address of a cluster that is started here, and ends with the command
+_SAVING = 60.0  # seconds in which an actor saves what it has read, when the work ends early
+_NEWS = "news"  # the calls of an actor that are answered while it reads
+_OBJECTS = 128 << 20  # bytes of memory for Ray's objects; ours are a few hundred bytes each
+
+
+@dataclass
+class _Actor:
+    """A reader.
+
+    Attributes:
+        handle: of Ray.
+        busy: the call that it is at: beginning, or reading.
+        name: of the document that it is reading; None: it begins, or is idle.
+    """
+
+    handle: Any
+    busy: Any
+    name: str | None = None
+
+
+def read_with_ray(
+    job: Job,
+    address: str,
+    actors: int | None = None,
+    retry: int = 0,
+    observer: Observer = NOBODY,
+    result: Each | None = None,
+) -> Each:
+    """Reads each file into a document of its own, with the actors of a Ray cluster.
+
+    Args:
+        job: as for `read_each`. Library and files are found under the same paths on every host.
+        address: of the cluster: `auto` for the one that this host belongs to, host:port, or `local`
+            for one that is started on this machine.
+        actors: at most so many; None: as many as there is room for.
+        retry: how often a file that failed is tried again.
+        observer, result: as for `read_each`.
+
+    Raises:
+        UsageError: standard input is to be read, Ray is not installed, there is no such cluster, or
+            a host lacks the files.
+        LongctxError: as `read_each`.
+    """
+    if "-" in job.paths:
+        raise UsageError("cannot read standard input with --ray", "", "Name files.")
+    docket = Docket(job, retry, observer, Each() if result is None else result)
+    with _connected(address) as ray:
+        room = max(1, _room(ray, job))
+        _Cluster(ray, job, docket).run(min(actors or room, room, max(1, len(docket))))
+    return require_any(docket.result)
+
+
+class _Cluster:
+    """The work, and the actors that are at it."""
+
+    def __init__(self, ray: Any, job: Job, docket: Docket):
+        self._ray, self._docket = ray, docket
+        self._job, needs = _for_actor(ray, job)
+        # Two groups of calls with a thread each: one reads, the other one answers meanwhile.
+        self._class = ray.remote(**needs, concurrency_groups={_NEWS: 1}, max_restarts=0)(_Reader)
+        self._actors: list[_Actor] = []
+        self._lost = 0  # actors that died, one after the other, before they could read
+        errors = ray.exceptions
+        self._deaths = (errors.RayActorError, errors.WorkerCrashedError, errors.OutOfMemoryError)
+
+    def run(self, count: int) -> None:
+        """Reads everything; the actors have ended when this returns or raises."""
+        try:
+            for _ in range(count):
+                self._hire()
+            while self._docket or any(each.name for each in self._actors):
+                for actor in [each for each in self._actors if each.busy is None]:
+                    self._give(actor)
+                self._hear()
+        finally:
+            self._end()
+
+    def _hire(self) -> None:
+        """Asks for one more actor; it reads once there is room for it and it has begun."""
+        handle = self._class.remote(self._job, os.getcwd())
+        self._actors.append(_Actor(handle, handle.begin.remote()))
+
+    def _give(self, actor: _Actor) -> None:
+        if name := self._docket.next():
+            actor.name, actor.busy = name, actor.handle.read.remote(name)
+
+    def _hear(self) -> None:
+        """Waits a moment for what has been done, and asks how far the others are."""
+        busy = {each.busy: each for each in self._actors if each.busy is not None}
+        if not busy:
+            threading.Event().wait(PAUSE)  # all that is left is read by another command
+            return
+        done, _ = self._ray.wait([*busy], num_returns=1, timeout=PAUSE / 4)
+        for call in done:
+            self._take(busy[call])
+        self._ask_how_far([each for each in self._actors if each.name])
+
+    def _take(self, actor: _Actor) -> None:
+        name, call = actor.name, actor.busy
+        try:
+            kind, told = self._ray.get(call)
+        except self._deaths as error:
+            self._bury(actor, error)
+            return
+        actor.name = actor.busy = None
+        self._lost = 0
+        if kind == "raised":
+            raise _error(told)
+        if name is not None:
+            self._docket.done(name, told)
+
+    def _bury(self, actor: _Actor, error: Exception) -> None:
+        """An actor has died: another one takes its place, and its document.
+
+        Raises:
+            LongctxError: actors die before they can read anything.
+        """
+        self._actors.remove(actor)
+        self._ray.kill(actor.handle)  # it may only be out of reach
+        if actor.name is not None:
+            self._docket.died(actor.name, "its actor died")
+        else:
+            self._lost += 1
+        if self._lost == KILLS:
+            raise LongctxError(
+                f"{KILLS} actors ended while they loaded the model",
+                str(error).partition("\n")[0],
+                "Look into Ray's logs; the host may lack memory, or longctx of this version.",
+            )
+        self._hire()
+
+    def _ask_how_far(self, actors: list[_Actor]) -> None:
+        asked = {
+            each.handle.told.options(concurrency_group=_NEWS).remote(): each for each in actors
+        }
+        if not asked:
+            return
+        answered, _ = self._ray.wait([*asked], num_returns=len(asked), timeout=PAUSE)
+        for call in answered:
+            with contextlib.suppress(self._ray.exceptions.RayError):  # `_take` hears of its death
+                for name, told in self._ray.get(call):
+                    self._docket.heard(name, told)
+
+    def _end(self) -> None:
+        """Ends all actors; those that are reading save first what they have."""
+        reading = [each for each in self._actors if each.name]
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            for actor in reading:
+                actor.handle.stop.options(concurrency_group=_NEWS).remote()
+            if reading:
+                calls = [each.busy for each in reading]
+                self._ray.wait(calls, num_returns=len(calls), timeout=_SAVING)
+        for actor in self._actors:
+            self._ray.kill(actor.handle)
+
+
+class _Reader:
+    """What runs as an actor: a model, and one document at a time.
+
+    Args:
+        job: what is read and how.
+        folder: where paths begin that are not absolute.
+    """
+
+    def __init__(self, job: Job, folder: str):
+        self._job, self._folder = job, folder
+        self._engine: Any = None
+        self._named: dict[str, Any] = {}
+        self._told: dict[str, Progress] = {}
+        self._stopped = threading.Event()
+
+    def begin(self) -> tuple[str, Any]:
+        """Finds the files and loads the model; what would fail for every file is returned."""
+        from longctx.core.engine.setup import prepare
+
+        try:
+            self._go_there()
+            self._named = named_sources(self._job.paths, self._job.rules, self._job.shard)
+            self._engine = prepare(self._job.setup)
+        except LongctxError as error:
+            return "raised", _parts(error)
+        return "begun", None
+
+    def read(self, name: str) -> tuple[str, Outcome | tuple[Any, ...] | None]:
+        """Reads a document; returns what became of it, or what would fail for every file."""
+
+        def progress(told: Progress) -> None:
+            self._told[name] = told
+            if self._stopped.is_set():
+                raise KeyboardInterrupt  # as at a terminal: what was read is saved
+
+        try:
+            observer = Observer(progress)
+            return "done", read_one(self._job, observer, self._engine, self._named[name], name)
+        except LongctxError as error:
+            return "raised", _parts(error)
+        except KeyboardInterrupt:
+            return "stopped", None
+        finally:
+            self._told.pop(name, None)
+
+    def told(self) -> list[tuple[str, Progress]]:
+        """How far the document is that is being read."""
+        return [*self._told.items()]
+
+    def stop(self) -> None:
+        """Ends the reading where its next chunk ends."""
+        self._stopped.set()
+
+    def _go_there(self) -> None:
+        host = socket.gethostname()
+        try:
+            os.chdir(self._folder)
+        except OSError as error:
+            raise UsageError(
+                f"no folder '{self._folder}' on the host {host}",
+                error.strerror,
+                "Files and library must have the same paths on every host of the cluster.",
+            ) from error
+        if not self._job.library.is_dir():
+            raise UsageError(
+                f"no library '{self._job.library}' on the host {host}",
+                "",
+                "It must be on a file system that all hosts of the cluster share, under one path.",
+            )
+
+
+def _for_actor(ray: Any, job: Job) -> tuple[Job, dict[str, Any]]:
+    """The job as an actor has it, and what it needs: a GPU, or so many cores."""
+    from longctx.core.store.library import Library
+
+    Library.open(job.library, create=True)
+    job, setup = for_readers(job), job.setup
+    if _on_gpus(ray, job):  # Ray shows each actor its own GPU alone, as cuda:0
+        return replace(job, setup=replace(setup, device="cuda", devices=None)), {"num_gpus": 1}
+    threads = setup.threads or 1
+    setup = replace(setup, threads=threads, devices=None)
+    return replace(job, setup=setup), {"num_cpus": threads}
+
+
+def _on_gpus(ray: Any, job: Job) -> bool:
+    device = job.setup.device
+    return device.startswith("cuda") or (
+        device == "auto" and ray.cluster_resources().get("GPU", 0) >= 1
+    )
+
+
+def _room(ray: Any, job: Job) -> int:
+    """How many actors the whole cluster has room for."""
+    there = ray.cluster_resources()
+    if _on_gpus(ray, job):
+        return int(there.get("GPU", 0))
+    return int(there.get("CPU", 0)) // (job.setup.threads or 1)
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """Ray, connected to a cluster until the context ends.
+
+    Raises:
+        UsageError: it is not installed, or there is no such cluster.
+    """
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # it prints to standard output
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent unasked
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError(
+            "--ray needs Ray, which is not installed", "", "Run: pip install 'longctx[ray]'"
+        ) from error
+    how: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address == LOCAL:
+        how |= {"include_dashboard": False, "object_store_memory": _OBJECTS}
+    try:
+        ray.init(address, **how)
+    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"cannot connect to the Ray cluster '{address}'",
+            str(error).partition("\n")[0],
+            "Start one with `ray start --head`, or give its address; `local` starts one here.",
+        ) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _parts(error: LongctxError) -> tuple[int, str, str, str]:
+    """An error in plain values, which any process can make one of."""
+    return error.exit_code, error.what, error.why, error.remedy
+
+
+def _error(parts: tuple[int, str, str, str]) -> LongctxError:
+    code, *told = parts
+    kind = UsageError if code == UsageError.exit_code else LongctxError
+    return kind(*told)

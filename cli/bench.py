@@ -80,6 +80,7 @@ def run(
         ),
     ] = None,
     kv_dtype: options.KvDtype = None,
+    precision: options.Precision = None,
     tokens: Annotated[
         list[str] | None,
         option(
@@ -196,6 +197,7 @@ def run(
         profile=profile,
         method=method or "reform",
         kv_dtype=kv_dtype,
+        precision=precision,
         device=device,
         dtype=dtype,
         threads=threads,

@@ -154,6 +154,7 @@ def _show_machine(report: Any) -> None:
     attention = ", ".join(f"{name} {_tera(flops)}" for name, flops in ceilings.attention_by.items())
     facts = [
         ("model", f"{machine.model}, {machine.dtype}"),
+        ("precision of reading", machine.precision),
         ("keys and values", machine.kv_dtype),
         ("device", f"{machine.device}, {machine.processor}, {machine.threads} threads"),
         ("memory limit", machine.memory_limit and size(machine.memory_limit)),

@@ -108,6 +108,7 @@ def run(
     decode: options.Decode = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    precision: options.Precision = None,
     threads: options.Threads = None,
     html: Annotated[Path | None, pages.option("grids, figures and missed needles")] = None,
     json: options.Json = False,
@@ -127,6 +128,7 @@ def run(
         decode=decode,
         device=device,
         dtype=dtype,
+        precision=precision,
         threads=threads,
     )
     from longctx.core.measure.niah import needle_test as niah

@@ -184,6 +184,16 @@ Dtype = Annotated[
         metavar="DTYPE",
     ),
 ]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        metavar="PRECISION",
+        show_default=False,
+        help="Numbers that a chunk's matrix products are computed with while reading: full (as "
+        "--dtype says) or fp8, on NVIDIA GPUs of compute capability 8.9 or more; by default full.",
+    ),
+]
 Threads = Annotated[
     int | None,
     setting(

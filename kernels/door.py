@@ -39,6 +39,13 @@ from longctx.kernels.paged_attention_ref import paged_attention
 from longctx.kernels.residual_norm_ref import FORMS, Scaled, normed, residual_norm
 from longctx.kernels.rotated_chunk_ref import rotated_chunk
 from longctx.kernels.rotated_rows_ref import rotated_rows
+from longctx.kernels.row_scaled_ref import (
+    FP8,
+    ScaledRows,
+    gated_row_scaled,
+    residual_row_scaled,
+    row_scaled,
+)
 from longctx.kernels.select_window_ref import Window, select_window
 from longctx.kernels.selected_attention_ref import selected_attention
 from longctx.kernels.similarity_max_ref import similarity_max, sliding_max

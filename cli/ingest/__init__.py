@@ -145,6 +145,7 @@ def run(
     devices: options.Devices = None,
     max_memory: options.MaxMemory = None,
     dtype: options.Dtype = "auto",
+    precision: options.Precision = None,
     threads: options.Threads = None,
     replace: Annotated[
         bool,

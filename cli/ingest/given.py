@@ -11,7 +11,13 @@ if TYPE_CHECKING:
     from longctx.core.api.reading import Reading
 
 TYPED = "COMMANDLINE"  # the origin of a value typed for this run
-READ_AS = ("method", "profile", "keep_kv", "kv_dtype")  # an existing document records these
+READ_AS = (
+    "method",
+    "profile",
+    "keep_kv",
+    "kv_dtype",
+    "precision",
+)  # an existing document records these
 ANEW = ("each", "replace", "dry_run")  # never used to extend a document
 
 
@@ -76,6 +82,7 @@ def understood(ctx: typer.Context, library: "Library") -> "Reading":
     return {
         "keep_kv": given["keep_kv"],
         "kv_dtype": given["kv_dtype"],
+        "precision": given["precision"],
         "dtype": _dtype_wanted(ctx, library),
         "hidden": given["hidden"],
         "no_ignore": given["no_ignore"],

@@ -36,6 +36,7 @@ class Reading(TypedDict, total=False):
         profile, method, device, dtype, threads, devices: as of `Model`, whose values they replace.
         keep_kv: keep the keys and values of every token too.
         kv_dtype: how keys and values are kept: "bf16", "fp16", "fp32" or "int8".
+        precision: of a chunk's matrix products: "full", as dtype says, or "fp8".
         hidden: read hidden files of folders too.
         no_ignore: read what .gitignore files leave out.
         raw: read files as text that would be converted.
@@ -55,6 +56,7 @@ class Reading(TypedDict, total=False):
     devices: str | None
     keep_kv: bool
     kv_dtype: str | None
+    precision: str | None
     hidden: bool
     no_ignore: bool
     raw: bool
@@ -68,7 +70,7 @@ class Reading(TypedDict, total=False):
 
 
 MODEL = ("profile", "method", "device", "dtype", "threads", "devices", "max_memory")  # of `Model`
-KEPT = ("keep_kv", "kv_dtype")
+KEPT = ("keep_kv", "kv_dtype", "precision")
 
 
 @dataclass

@@ -29,6 +29,8 @@ class Setup:
         method: reading method; None: the profile's. For a document: the way to ask it.
         keep_kv: when reading, keep keys and values too, if the method can.
         kv_dtype: when reading, how they are kept; None: as the profile says.
+        precision: when reading, of a chunk's products: `full`, as the dtype says, or `fp8`; None:
+            as the document was begun, else full.
         decode: when asking, decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the profile's.
         answer_model: when asking, the model that answers from the gathered text; None: the one
             that searches.
@@ -59,6 +61,7 @@ class Setup:
     threads: int | None = None
     devices: str | None = None
     max_memory: int | None = None
+    precision: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtypes.short(self.dtype))

@@ -40,6 +40,7 @@ from longctx.core.engine.choice import (
 from longctx.core.engine.encode import encode
 from longctx.core.engine.staying import staying
 from longctx.core.kv.kept_prompts import KeptPrompts
+from longctx.core.model import narrow
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.balance import Reading
 from longctx.core.model.chunk_pass import computed_by
@@ -81,6 +82,7 @@ class Engine:
         asked_with: the way to ask that the user names for a document; None: the usual one.
         decoding: how answers are decoded, unless a question overrides it.
         notes: what people should know of the choice of profile and options.
+        precision: of the products while documents are read, `fp8`; None: the dtype's.
         dtype_chosen: the user named the dtype; else an unfinished document resumes in its own.
         answerer: another model that answers; None: this one does.
         lender: an engine of the same model, whose weights are used; None: it has its own.
@@ -102,8 +104,10 @@ class Engine:
     lender: "Engine | None" = field(default=None, repr=False)
     devices: tuple[str, ...] = ()
     max_memory: int | None = None
+    precision: str | None = None
     _decoder: Decoder | None = field(default=None, repr=False)
     _kept_prompts: KeptPrompts = field(default_factory=KeptPrompts, repr=False, compare=False)
+    _reader: Decoder | None = field(default=None, repr=False)
 
     @property
     def key(self) -> tuple[str, str, torch.dtype]:
@@ -136,6 +140,22 @@ class Engine:
             if weights:
                 weights.held[self.key] = self._decoder
         return self._decoder
+
+    @property
+    def reader(self) -> Decoder:
+        """The model as documents are read with it, in `precision`.
+
+        Raises:
+            UsageError: it cannot be read with in this precision.
+            LongctxError: as of `decoder`, or the device does not compute rightly in it.
+        """
+        if self.precision is None:
+            return self.decoder
+        if self._reader is None:
+            decoder = self.decoder
+            with stage(_log, "round_weights", f"weights rounded to {self.precision}"):
+                self._reader = narrow.reader_of(decoder)
+        return self._reader
 
     def _load(self) -> Decoder:
         places = dict.fromkeys(self.devices or [self.device])
@@ -285,8 +305,9 @@ class Engine:
             "torch": torch.__version__,
             "transformers": metadata.version("transformers"),
         }
-        kernels = computed_by(self.device)
-        return found if kernels is None else {**found, "kernels": kernels}
+        kernels = narrow.with_precision(computed_by(self.device), self.precision)
+        found |= {} if kernels is None else {"kernels": kernels}
+        return found if self.precision is None else {**found, "precision": self.precision}
 
 
 class _Made:
@@ -393,6 +414,7 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
         decoding=policy(setup.decode, chosen),
         notes=(*told, *notes),
         dtype_chosen=setup.dtype != "auto",
+        precision=narrow.chosen(setup.precision, device, dtype, bool(devices)),
         devices=devices,
         max_memory=setup.max_memory,
     )

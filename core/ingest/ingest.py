@@ -431,7 +431,7 @@ class DocumentReading:
 
         prefix = prefix[:0] if begun else prefix
         steps = encode(
-            self.engine.decoder, method, prefix, ids, self.behind, before, self._stoppable
+            self.engine.reader, method, prefix, ids, self.behind, before, self._stoppable
         )
         for read in steps:
             self.reading.store(first + read)

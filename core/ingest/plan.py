@@ -243,7 +243,7 @@ class _Trial:
         """Seconds of one chunk."""
         size = self._engine.files.config.vocab_size
         started = time.perf_counter()
-        self._engine.decoder.read(torch.randint(size, (tokens,)), self._method, self._method.depth)
+        self._engine.reader.read(torch.randint(size, (tokens,)), self._method, self._method.depth)
         self._method.rows()
         snapshot = self._method.snapshot()
         synchronize(self._engine.device)

@@ -13,6 +13,7 @@ from longctx.core.common.errors import NotFound, StateMismatch, UsageError
 from longctx.core.engine.choice import Setup, recorded
 from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.identity import begun_with, changed_since, skipped
+from longctx.core.model.narrow import FULL
 from longctx.core.sources.reader import Source
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
@@ -90,9 +91,11 @@ def other_sources(sources: list[Source], manifest: Manifest) -> str:
 
 
 def read_otherwise(engine: Engine, manifest: Manifest) -> str:
-    """Which of method, options and profile a document was not read with; empty: all agree."""
+    """Which of method, precision, options and profile a document was not read with; empty: none."""
     if manifest.method != engine.method_name:
         return "it was read with another method"
+    if read_in_precision(manifest) != engine.precision:
+        return f"it was read in another precision, {read_in_precision(manifest) or FULL}"
     options, profile = json.loads(json.dumps([asdict(engine.options), asdict(engine.profile)]))
     if manifest.options != options:
         return "it was read with another option"
@@ -107,6 +110,12 @@ def read_in_dtype(manifest: Manifest) -> str | None:
     return dtype if isinstance(dtype, str) and dtype in DTYPES else None
 
 
+def read_in_precision(manifest: Manifest) -> str | None:
+    """The precision of the products that a document was read with; None: its number format's."""
+    found = manifest.recorded.get("precision")
+    return found if isinstance(found, str) else None
+
+
 def as_begun(
     store: Library, name: str, sources: list[Source], engine: Engine, units: str
 ) -> Engine:
@@ -118,7 +127,7 @@ def as_begun(
     settled = engine.dtype_chosen or own == dtype_name(engine.dtype)
     if own is None or settled or difference(engine, sources, units, begun):
         return engine
-    return told_dtype(replace(engine, dtype=DTYPES[own], _decoder=None))
+    return told_dtype(replace(engine, dtype=DTYPES[own], _decoder=None, _reader=None))
 
 
 def begun_of(store: Library, name: str) -> Manifest | None:
@@ -161,14 +170,15 @@ def told_dtype(engine: Engine) -> Engine:
 
 
 def engine_for(document: Document, setup: Setup) -> Engine:
-    """The engine to continue a document: its own method, options, profile and number format.
+    """The engine to continue a document: its own method, options, profile, format and precision.
 
     Raises:
-        UsageError: another number format is requested.
+        UsageError: another number format or precision is requested, or cannot be had here.
         StateMismatch: the model is another one.
     """
     dtype = _own_dtype(document.manifest, setup.dtype)
     own = replace(setup, profile=None, method=None, keep_kv=False, kv_dtype=None, dtype=dtype)
+    own = replace(own, precision=_own_precision(document.manifest, setup.precision))
     engine = prepare(own, recorded(document.manifest))
     document.require_model(engine.files.fingerprint().as_dict())
     return engine if dtype == setup.dtype else told_dtype(engine)
@@ -188,6 +198,22 @@ def _own_dtype(manifest: Manifest, wanted: str) -> str:
             f"cannot read on '{manifest.name}' in {wanted}",
             f"it was read in {own}, and a document has one number format",
             f"Leave --dtype out, or read everything in {wanted} under another name.",
+        )
+    return own
+
+
+def _own_precision(manifest: Manifest, wanted: str | None) -> str:
+    """The precision in which a document was read.
+
+    Raises:
+        UsageError: another one is requested.
+    """
+    own = read_in_precision(manifest) or FULL
+    if wanted not in (None, own):
+        raise UsageError(
+            f"cannot read on '{manifest.name}' with --precision {wanted}",
+            f"it was read with --precision {own}, and a document has one precision",
+            "Leave --precision out, or read everything anew under another name.",
         )
     return own
 

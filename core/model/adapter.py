@@ -129,7 +129,7 @@ class Decoder:
         self.checks: MutableMapping[str, bool] = {} if checks is None else checks
         self.placed: Callable[[Attends], Attends] = as_it_is
         self._pass: ChunkPass | None = None
-        self._tried = self._watched = False
+        self._tried = self._watched = self._chosen = False
 
     @property
     def config(self) -> Any:
@@ -198,8 +198,13 @@ class Decoder:
 
     def chunks_by(self, tokens: int) -> ChunkPass | None:
         """What computes a chunk of so many tokens; None: the model's own layers do."""
-        own = self._watched or tokens < FEWEST or not wanted(self.device)
-        return None if own else self.chunk_pass()
+        if self._watched or tokens < FEWEST:
+            return None
+        return self.chunk_pass() if self._chosen or wanted(self.device) else None
+
+    def read_by(self, chunks: ChunkPass) -> None:
+        """Has chunks read by this from now on, where the model's own layers need not."""
+        self._pass, self._tried, self._chosen = chunks, True, True
 
     def chunk_pass(self) -> ChunkPass | None:
         """What runs chunks in few operations; None: the model's own layers do. See `agrees`."""

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,8 @@ from torch import Tensor
 
 from longctx.core.common.device import moved
 from longctx.core.model.agreement import Mixture, apart
-from longctx.core.model.chunk_parts import ChunkLayer, ChunkParts, Gated
+from longctx.core.model.chunk_parts import Around, ChunkLayer, ChunkParts, Gated
+from longctx.core.model.fused_weights import Matrix
 from longctx.kernels import choice
 from longctx.kernels.door import Scaled, gated_product, residual_norm
 
@@ -44,6 +46,11 @@ class ChunkPass:
 
     def __init__(self, parts: ChunkParts, layers: tuple, embed: Embed):
         self._parts, self._layers, self.embed = parts, layers, embed
+
+    @property
+    def parts(self) -> ChunkParts:
+        """What the layers are made of."""
+        return self._parts
 
     def read(self, ids: Tensor, memory, depth: int | None) -> Tensor:
         """Runs ids (1, T) through the first `depth` layers; None: all of them.
@@ -76,7 +83,7 @@ class ChunkPass:
             if part.place != place:  # the first one, or the first on its device
                 place = part.place
                 state = moved(state, place)
-                norm = first_norm(state, part.attention.before)
+                norm = self.first(state, part.attention.before)
             near = index + 1 < end and parts[index + 1].place == place
             then = parts[index + 1].attention.before if near else None
             state, norm = self.through(index, part, state, norm, memory, then)
@@ -95,28 +102,51 @@ class ChunkPass:
             counts.append(sum(product.weight.numel() for product in products))
         return max(counts, default=None)
 
-    def over(self, layers: tuple, embed: Embed) -> "ChunkPass":
-        """The same parts with other `layers` and `embed`."""
-        return ChunkPass(self._parts, layers, embed)
-
     def through(
-        self, index: int, part: ChunkLayer, state: Tensor, norm: Tensor, memory, then: Scaled | None
-    ) -> tuple[Tensor, Tensor]:
+        self, index: int, part: ChunkLayer, state: Tensor, norm: Any, memory, then: Scaled | None
+    ) -> tuple[Tensor, Any]:
         """A chunk's states after a layer, and their norm.
 
         Args:
             index, part: the layer.
-            state, norm: its input (T, E), and the norm of that.
+            state, norm: its input (T, E), and the norm of that, as `first` gives it.
             memory: what attends.
             then: the norm before the next layer; None: the states themselves are returned twice.
         """
-        q, k, v = _heads(F.linear(norm, *part.qkv), part, self._layers[index])
+        q, k, v = _heads(self.product(norm, part.qkv), part, self._layers[index])
         attended = memory.attend(self._layers[index], q, k, v).transpose(0, 1)  # (T, H, D)
-        added = F.linear(attended.reshape(len(state), -1), *part.out)
-        around = part.attention
-        state, norm = residual_norm(state, added, around.after, around.factor, part.mlp.before)
-        added = inner(part, norm)
-        return residual_norm(state, added, part.mlp.after, part.mlp.factor, then)
+        added = self.product(attended.reshape(len(state), -1), part.out)
+        gated = isinstance(part.inner, Gated)
+        state, norm = self.summed(state, added, part.attention, part.mlp.before, gated)
+        added = self.inner(part, norm)
+        return self.summed(state, added, part.mlp, then, True)
+
+    # What a pass in other numbers computes otherwise; see `narrow.py`.
+
+    def first(self, state: Tensor, norm: Scaled | None) -> Any:
+        """The norm of states, as `product` takes it."""
+        return first_norm(state, norm)
+
+    def product(self, states: Any, matrix: Matrix) -> Tensor:
+        """States (T, E) through a projection."""
+        return F.linear(states, *matrix)
+
+    def summed(
+        self, state: Tensor, added: Tensor, around: Around, then: Scaled | None, product: bool
+    ) -> tuple[Tensor, Any]:
+        """States and what a part of a layer adds to them, and the norm of the sum.
+
+        Args:
+            state, added: (T, E).
+            around: the part's.
+            then: the norm before the next part.
+            product: what follows is a product of ours, not the model's own module.
+        """
+        return residual_norm(state, added, around.after, around.factor, then)
+
+    def inner(self, part: ChunkLayer, states: Any) -> Tensor:
+        """What the MLP makes of states (T, E)."""
+        return inner(part, states)
 
 
 def first_norm(state: Tensor, norm: Scaled | None) -> Tensor:
@@ -174,7 +204,7 @@ def agrees(ours: ChunkPass, decoder) -> bool:
         return False
     for index, (part, own) in enumerate(zip(ours._parts.layers, trace.gave, strict=True)):
         state = states[index].to(part.place)
-        norm = first_norm(state, part.attention.before)
+        norm = ours.first(state, part.attention.before)
         found, _ = ours.through(index, part, state, norm, Mixture(scales), None)
         allowed = 0 if isinstance(part.inner, Gated) else FLIPPED
         if int(apart(found, own, begun.dtype).sum()) > allowed:

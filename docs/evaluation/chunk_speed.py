@@ -6,8 +6,9 @@
 Every result is a line of JSON, written when it is known. A stage that would begin after the limit
 is left out, and said so. `chunk` reads chunks over full caches, by REFORM with random weights, once
 with everything, once without each part, and once as it was before all of them: the model's own
-layers, and every operation by its definition. `documents` reads whole documents as `longctx bench
-ingest` does, `ask` is `longctx bench ask`.
+layers, and every operation by its definition. `precision` is fp8 beside bf16: products and what
+comes before them, and whole documents. `documents` reads whole documents as `longctx bench ingest`
+does, `ask` is `longctx bench ask`.
 """
 
 import argparse
@@ -28,8 +29,10 @@ from longctx.core.measure.bench.ingesting import ingest
 from longctx.core.measure.bench.reading import full_cache, random_ids, read_chunks
 from longctx.core.measure.bench.shapes import Wanted, open_engine
 from longctx.core.measure.bench.workbench import sized
+from longctx.core.model import narrow
 from longctx.core.model.attention import causal_attention_lse
 from longctx.core.model.chunk_pass import OWN, VARIABLE
+from longctx.core.model.fused_weights import Matrix
 from longctx.kernels import choice, door
 
 PARTS = {  # what can be switched off: the kernels' modules
@@ -45,6 +48,8 @@ EVERYTHING = tuple(name for part in PARTS.values() for name in part)
 SIZES = {"8k": 8192, "32k": 32768}
 CHUNKS = 5  # that are timed, after the caches are full
 OTHERS = ("gemma-2-9b", "gpt-oss-20b", "tiny", "llama-3.2-1b", "qwen3-30b-a3b")
+
+STAGES = "kernels,documents,chunk,ask,others,long,before,precision"
 
 
 class Run:
@@ -229,7 +234,7 @@ def profile(run: Run, engine, shape: str, size: int) -> None:
     read_chunks(engine, method, full_cache(engine))
     ids = random_ids(size, engine.files.config.vocab_size)
     with watch(activities=[ProfilerActivity.CUDA]) as found:
-        engine.decoder.read(ids, method, method.depth)
+        engine.reader.read(ids, method, method.depth)
         torch.cuda.synchronize()
     rows = sorted(found.key_averages(), key=lambda row: -row.self_device_time_total)
     for row in rows[:30]:
@@ -239,13 +244,56 @@ def profile(run: Run, engine, shape: str, size: int) -> None:
         )  # fmt: skip
 
 
-def documents(run: Run, size: int, tokens: list[int], before: bool) -> None:
+def precision(run: Run, size: int, tokens: list[int]) -> None:
+    """Reading in fp8 beside bf16, in the same run."""
+    with torch.device("cuda"):
+        for name, ours, other in products(size):
+            run.tell(stage="precision", op=name, fp8_ms=seconds(ours, 5) * 1e3,
+                     bf16_ms=seconds(other, 5) * 1e3)  # fmt: skip
+    run.tell(stage="precision", broken={str(k): v for k, v in choice.broken.items()})
+    for number in (narrow.FULL, narrow.NAME):
+        documents(run, size, tokens, False, number)
+    engine = open_engine(Wanted(device="cuda", precision=narrow.NAME))
+    engine.options = sized(engine.options, size, size)
+    profile(run, engine, "llama-3.1-8b", size)
+    del engine
+    gc.collect()
+    empty_cache("cuda")
+
+
+def products(T: int, E: int = 4096, inner: int = 14336) -> Iterator[tuple]:
+    """Names, and calls in eight bits and in bf16, in the sizes of an 8B model."""
+    x, added, norm = half(T, E), half(T, E), door.Scaled(half(E), 1e-5)
+    wide = half(T, 2 * inner)
+    yield "rows", lambda: door.row_scaled(x), lambda: x.clone()
+    yield (
+        "sum and norm",
+        lambda: door.residual_row_scaled(x, added, None, 1.0, norm),
+        lambda: door.residual_norm(x, added, before=norm),
+    )
+    yield "gate", lambda: door.gated_row_scaled(wide), lambda: door.gated_product(wide)
+    shapes = {"qkv": (E, 6144), "out": (E, E), "gate and up": (E, 2 * inner), "down": (inner, E)}
+    for name, (into, out) in shapes.items():
+        states, matrix = half(T, into), Matrix(half(out, into), None)
+        rows, made = door.row_scaled(states), narrow.narrowed(matrix)
+        yield (
+            f"product: {name}",
+            lambda rows=rows, made=made: narrow.scaled_product(rows, made),
+            lambda x=states, w=matrix.weight: torch.nn.functional.linear(x, w),
+        )
+
+
+def documents(
+    run: Run, size: int, tokens: list[int], before: bool, precision: str | None = None
+) -> None:
     """Whole documents, with the state written."""
     with without(*(EVERYTHING if before else ()), own=before):
-        report = ingest(Wanted(device="cuda"), tokens, [(size, size)], on_note=print)
+        wanted = Wanted(device="cuda", precision=precision)
+        report = ingest(wanted, tokens, [(size, size)], on_note=print)
     for one in report.readings:
         run.tell(
-            stage="documents", before=before, size=size, tokens=one.tokens, seconds=one.seconds,
+            stage="documents", before=before, precision=precision or narrow.FULL, size=size,
+            tokens=one.tokens, seconds=one.seconds,
             tokens_per_s=one.tokens_per_s, over_floor=one.over_floor, floor_s=one.floor.seconds,
             peak_gib=(one.peak_memory or 0) / 2**30, processor=report.machine.processor,
         )  # fmt: skip
@@ -271,7 +319,9 @@ def asking(run: Run) -> None:
 def main() -> None:
     """Runs the stages in order."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--stages", default="kernels,documents,chunk,ask,others,long,before")
+    parser.add_argument(
+        "--stages", default="kernels,documents,chunk,ask,others,long,before,precision"
+    )
     parser.add_argument("--limit", type=float, default=500, help="seconds")
     parser.add_argument("--out", default=None, help="file for the lines")
     given = parser.parse_args()
@@ -280,6 +330,7 @@ def main() -> None:
         "kernels": (40, lambda: kernels(run)),
         "chunk": (60, lambda: chunk(run, "llama-3.1-8b", SIZES["8k"], True)),
         "documents": (75, lambda: documents(run, SIZES["8k"], [131072, 1048576], False)),
+        "precision": (150, lambda: precision(run, SIZES["8k"], [131072, 1048576])),
         "ask": (60, lambda: asking(run)),
         "others": (60, lambda: [chunk(run, one, SIZES["8k"], False) for one in OTHERS] and None),
         "before": (80, lambda: documents(run, SIZES["8k"], [131072, 1048576], True)),

@@ -18,7 +18,7 @@ class Machine:
         model: the shape or the model.
         method: that reads, and answers.
         kv_dtype: how it keeps keys and values; None: it keeps none.
-        device, dtype, torch, transformers: as a manifest records them.
+        device, dtype, torch, transformers, kernels, precision: as a manifest records them.
         processor: the device's name.
         python: its version.
         threads: that the CPU computes with.
@@ -36,6 +36,8 @@ class Machine:
     python: str
     threads: int
     memory_limit: int | None
+    kernels: str | None = None
+    precision: str | None = None
 
 
 def machine_of(engine: Engine) -> Machine:

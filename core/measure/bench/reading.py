@@ -47,7 +47,7 @@ def read_chunks(engine: Engine, method: Method, chunks: int, prefix: int = 0) ->
     rows: Groups = {}
     for number in range(chunks):
         ids = random_ids(method.chunk, engine.files.config.vocab_size)
-        engine.decoder.read(ids, method, method.depth)
+        engine.reader.read(ids, method, method.depth)
         rows = method.rows(skip=0 if number else prefix)
     return rows
 

@@ -16,6 +16,7 @@ from longctx.core.common.errors import UsageError
 from longctx.core.contracts.method import MethodOptions
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import Engine, prepare
+from longctx.core.model import narrow
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.files import Fingerprint, ModelFiles
 from longctx.core.model.load import random_decoder
@@ -207,13 +208,15 @@ def _random(wanted: Wanted) -> Engine:
     config = config_of(wanted.shape)
     set_threads(wanted.threads)
     device = choose_device(wanted.device)
+    dtype = choose_dtype(wanted.dtype, device)
     return RandomEngine(
         files=RandomFiles(f"{wanted.shape} (random weights)", Path(), config, None),
         profile=Profile(name=wanted.shape),
         method_name=wanted.method,
         options=options_of(config, wanted.method, wanted.kv_dtype),
         device=device,
-        dtype=choose_dtype(wanted.dtype, device),
+        dtype=dtype,
+        precision=narrow.chosen(wanted.precision, device, dtype, False),
         prompt=NoPrompt(),
         window=config.max_position_embeddings,
     )

@@ -199,6 +199,6 @@ def _read(engine: Engine, method: Method, chunks: int) -> float:
     ids = random_ids(chunks * method.chunk, engine.files.config.vocab_size)
     sink, clock = WriterBehind(Nowhere(), engine.device), Clock(engine.device)
     with sink:
-        for _ in encode(engine.decoder, method, ids[:0], [ids], sink):
+        for _ in encode(engine.reader, method, ids[:0], [ids], sink):
             pass
     return clock.seconds()

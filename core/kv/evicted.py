@@ -66,16 +66,6 @@ class Cache:
             (keys, values),
         )
 
-    def on(self, device: str) -> "Cache":
-        """The same on a device."""
-
-        def there(tensor: Tensor) -> Tensor:
-            return tensor.to(device, non_blocking=True)
-
-        cache = self.joined()
-        keys, values = there(cache.keys), there(cache.values)
-        return Cache(keys, values, there(cache.positions), there(cache.mass))
-
     def joined(self) -> "Cache":
         """The same with all keys and values in one piece."""
         if self.new is None:

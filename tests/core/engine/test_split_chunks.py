@@ -1,4 +1,4 @@
-"""Stages compute a chunk as one device does: in few operations where it would, to the bit."""
+"""Layers on several devices compute a chunk as one does: in few operations, to the bit."""
 
 import pytest
 import torch
@@ -6,11 +6,12 @@ from torch import nn
 
 from longctx.core import methods
 from longctx.core.common.errors import UsageError
+from longctx.core.contracts.method import Method
 from longctx.core.engine.encode import encode
-from longctx.core.kv.evicted import Cache
 from longctx.core.kv.prompt import Prompt
 from longctx.core.model import adapter
 from longctx.core.model.adapter import Decoder
+from longctx.core.model.balance import Reading
 from longctx.core.model.chunk_pass import ChunkPass
 from longctx.core.model.split import SplitDecoder
 
@@ -29,7 +30,7 @@ def passed(monkeypatch):
     through, seen = ChunkPass.through, []
 
     def noted(self, index, part, state, norm, memory, then):
-        if hasattr(memory, "seen"):  # not when it is compared with the model
+        if isinstance(memory, Method):  # not when it is compared with the model
             seen.append((index, len(state)))
         return through(self, index, part, state, norm, memory, then)
 
@@ -127,7 +128,7 @@ def test_layers_that_move_are_taken_where_they_are(make_model, passed, monkeypat
     assert decoder.chunk_pass() is before
     with monkeypatch.context() as patch:
         patch.setattr(nn.Module, "to", moved)
-        decoder.stages(2)  # the second layer leaves the first device
+        decoder.spread(Reading(2))  # the second layer leaves the first device
     after = decoder.chunk_pass()
     assert after is not before
     for part, layer in zip(after._parts.layers, decoder._base.layers, strict=True):
@@ -138,19 +139,5 @@ def test_layers_that_move_are_taken_where_they_are(make_model, passed, monkeypat
 
 def test_tokens_without_weights_are_refused(make_model):
     decoder = SplitDecoder(Decoder(make_model("llama-default")), ["cpu"] * 2)
-    stage = decoder.stages(4)[0]
     with pytest.raises(UsageError, match="do not belong together"):
-        stage.run(torch.tensor([3, 10**6]), Prompt(2))
-
-
-def test_a_cache_that_is_not_joined_moves_whole(make_model):
-    layer = Decoder(make_model("llama-default")).layers[0]
-    generator = torch.Generator().manual_seed(1)
-    k, v, more, other = torch.randn(4, layer.kv_heads, 3, layer.head_dim, generator=generator)
-    cache = Cache.empty(layer, k).extended(k, v, 0).extended(more, other, 3)
-    assert cache.new is not None
-    there = cache.on("cpu")
-    assert there.new is None
-    assert torch.equal(there.keys, torch.cat([k, more], dim=1))
-    assert torch.equal(there.values, torch.cat([v, other], dim=1))
-    assert there.length == there.keys.shape[1] == there.mass.shape[1] == 6
+        decoder.read(torch.tensor([3, 10**6]), Prompt(2))

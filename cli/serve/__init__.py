@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 import threading
 import webbrowser
 from importlib.util import find_spec
@@ -69,11 +70,14 @@ def run(
         ),
     ] = None,
     open_page: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--open", show_default=False, help="Open the page in the browser; off by default."
+            "--open/--no-open",
+            show_default=False,
+            help="Open the page in the browser; by default where a person at this machine's own "
+            "screen runs it.",
         ),
-    ] = False,
+    ] = None,
     waiting: Annotated[
         int,
         options.setting(
@@ -152,7 +156,9 @@ def run(
 
         def ready() -> None:
             render.note(f"{len(documents):,} documents at {address} (Ctrl-C ends it)")
-            if open_page:  # in a thread: there are browsers that keep who opens them waiting
+            if (
+                _at_a_screen(host) if open_page is None else open_page
+            ):  # in a thread: there are browsers that keep who opens them waiting
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
         app = make_app(documents, chosen)
@@ -160,6 +166,16 @@ def run(
             Server(app, waiting, ready).run([listening])
         finally:
             app.close()
+
+
+def _at_a_screen(host: str) -> bool:
+    """Whether a person runs it at a machine that can show the page, which is this one."""
+    from longctx.cli.serve.security import is_loopback
+
+    person = sys.stdin.isatty() and sys.stderr.isatty() and "SSH_CONNECTION" not in os.environ
+    screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    shows = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in screens)
+    return person and shows and is_loopback(host)
 
 
 def _require_extra() -> None:

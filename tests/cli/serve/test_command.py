@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,6 +70,33 @@ def test_an_address_that_is_not_ours(longctx):
     result = longctx("serve", "--host", "no.such.host.invalid", "--token", TOKEN)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "cannot serve at 'no.such.host.invalid'" in result.stderr
+
+
+SCREEN = {"DISPLAY": ":0"}
+
+
+@pytest.mark.parametrize(
+    ("host", "terminal", "environment", "opens"),
+    [
+        ("127.0.0.1", True, SCREEN, True),
+        ("localhost", True, {"BROWSER": "any"}, True),
+        ("127.0.0.1", True, {}, False),
+        ("127.0.0.1", False, SCREEN, False),
+        ("0.0.0.0", True, SCREEN, False),
+        ("127.0.0.1", True, {**SCREEN, "SSH_CONNECTION": "there 1 here 22"}, False),
+    ],
+)
+def test_it_opens_the_page_by_itself_for_a_person_at_a_screen(
+    monkeypatch, host, terminal, environment, opens
+):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "SSH_CONNECTION"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: terminal))
+    monkeypatch.setattr("sys.stderr", SimpleNamespace(isatty=lambda: True))
+    assert command._at_a_screen(host) is opens
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM")

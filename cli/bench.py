@@ -36,7 +36,7 @@ DECODING = (
     "Leave them out.",
 )
 NOT_DECODING = (
-    "--method, --kv-dtype, --chunk, --budget and --no-save are not for `bench decode`",
+    "--method, --kv-dtype, --precision, --chunk, --budget and --no-save are not for `bench decode`",
     "nothing is read: keys and values are random, and policies have their options in --decode",
     "Leave them out.",
 )
@@ -189,7 +189,7 @@ def run(
     _require(what is What.INGEST or not at, PLACES)
     _require(what is not What.ASK or not baselines, BESIDE)
     _require(what is What.DECODE or not (decode or answer), DECODING)
-    reading = method or kv_dtype or chunk or budget or no_save
+    reading = method or kv_dtype or precision or chunk or budget or no_save
     _require(what is not What.DECODE or not reading, NOT_DECODING)
     wanted = Wanted(
         shape=shapes,

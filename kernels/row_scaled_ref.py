@@ -32,7 +32,7 @@ class ScaledRows(NamedTuple):
 
 @operation
 def row_scaled(x: Tensor) -> ScaledRows:
-    """Rows (T, E), each divided by its scale and rounded to float8_e4m3fn."""
+    """Rows (T, E) in eight bits, each divided by its scale and rounded to float8_e4m3fn."""
     wide = x.float()
     largest = wide.abs().amax(-1, keepdim=True).clamp(min=LEAST)
     values = (wide * (LARGEST / largest)).clamp(-LARGEST, LARGEST)
@@ -43,7 +43,7 @@ def row_scaled(x: Tensor) -> ScaledRows:
 def residual_row_scaled(
     x: Tensor, added: Tensor | None, after: Scaled | None, factor: float, before: Scaled
 ) -> tuple[Tensor, ScaledRows]:
-    """As `residual_norm`, the norm as `row_scaled` gives it.
+    """The sum of states and what is added to them, and the rows of its norm in eight bits.
 
     Args:
         x: states (T, E).
@@ -58,5 +58,5 @@ def residual_row_scaled(
 
 @operation
 def gated_row_scaled(x: Tensor, activation: Activation = PLAIN) -> ScaledRows:
-    """As `gated_product` of x (T, 2 I), the result as `row_scaled` gives it."""
+    """The gated product of x (T, 2 I), see `gated_product`, as rows in eight bits."""
     return row_scaled.definition(gated_product.definition(x, activation))

@@ -123,6 +123,7 @@ class Policy(Contract, Memory, abstract=True):
         recalling: how the policy decodes over all that a reading method kept; None if it cannot.
     """
 
+    on_one_device = True
     recalling: "ClassVar[type[Recalling] | None]" = None
 
     @property
@@ -163,6 +164,7 @@ class Recalling(Policy, abstract=True):
             keep everything (`Whole` in `core/contracts/memory.py`).
     """
 
+    on_one_device = False  # what was kept of a layer is where it computes
     chooses: ClassVar[bool] = False
 
     @property

@@ -13,8 +13,6 @@ class PromptPolicy(Policy, abstract=True):
         prompt: read in full, with room for the answer.
     """
 
-    on_one_device = True
-
     def __init__(self, prompt: Prompt):
         self._caches, self._start = prompt.caches, prompt.length
         self._grows = any(cache.grows for cache in self._caches.values())

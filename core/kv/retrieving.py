@@ -262,9 +262,9 @@ class Retrieving(Growing, Recallable, Recalled, abstract=True):
         """Counts the blocks that a question retrieves."""
         if self._votes is not None and not self.answering:
             votes = torch.ones_like(chosen) if votes is None else votes
+            chosen, votes = chosen.to(self._votes.device), votes.to(self._votes)
             old = chosen < len(self._votes)  # later ones are the question's own
-            here = chosen[old].to(self._votes.device)
-            self._votes.index_add_(0, here, votes[old].to(self._votes))
+            self._votes.index_add_(0, chosen[old], votes[old])
 
     def _count(self, entries: int) -> None:
         """Counts what a token of the answer attends to in a layer."""

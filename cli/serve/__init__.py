@@ -156,9 +156,8 @@ def run(
 
         def ready() -> None:
             render.note(f"{len(documents):,} documents at {address} (Ctrl-C ends it)")
-            if (
-                _at_a_screen(host) if open_page is None else open_page
-            ):  # in a thread: there are browsers that keep who opens them waiting
+            shows = _at_a_screen(host) if open_page is None else open_page
+            if shows:  # in a thread: there are browsers that keep who opens them waiting
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
         app = make_app(documents, chosen)

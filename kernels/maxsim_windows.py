@@ -9,10 +9,9 @@ from torch import Tensor
 
 from longctx.kernels import similarity_max
 from longctx.kernels.launch import tl, triton
-from longctx.kernels.similarity_max import scaled_dots, way_of
+from longctx.kernels.similarity_max import counts, scaled_dots
 
 UNIT = 64  # most tokens of a unit
-WORDS, UNITS, WARPS, STAGES = 64, 2, 8, 3  # for heads of up to 128: see `_tile`
 
 
 def refusal(
@@ -36,7 +35,7 @@ def maxsim_windows(
     tensors = (x.contiguous() for x in (vectors, scales, query, query_scales, starts))
     _unit_cosines[(triton.cdiv(units, tile["UNITS"]),)](
         *tensors, best, n, units, T,
-        HEADS=heads, D=D, ROUNDS=triton.cdiv(T, tile["BLOCK_T"]), UNIT=UNIT, WAY=way_of(D), **tile,
+        HEADS=heads, D=D, ROUNDS=triton.cdiv(T, tile["BLOCK_T"]), UNIT=UNIT, **tile,
         enable_fp_fusion=False,  # a fused multiply-add would not give the reference's values
     )  # fmt: skip
     return best
@@ -45,21 +44,23 @@ def maxsim_windows(
 def _tile(D: int, T: int) -> dict[str, int]:
     """Sizes for heads of D entries and T question tokens, which fit registers and shared memory."""
     BLOCK_D, words = max(32, triton.next_power_of_2(D)), max(16, triton.next_power_of_2(T))
-    BLOCK_T = min(WORDS if BLOCK_D <= 128 else 64 if BLOCK_D <= 256 else 16, words)
+    BLOCK_T = min(64 if BLOCK_D <= 256 else 16, words)
     return {
         "BLOCK_D": BLOCK_D,
         "BLOCK_T": BLOCK_T,
-        # Of a program, which reads the question once for all of them.
-        "UNITS": UNITS if BLOCK_D <= 128 else 1,
-        "num_warps": WARPS if BLOCK_T >= 64 else 4,
-        "num_stages": STAGES if BLOCK_D <= 256 else 2 if BLOCK_D <= 512 else 1,
+        # Of a program, which reads the question once for all of them. With many words one is
+        # enough: it takes as many registers as leave room for three programs.
+        "UNITS": 2 if BLOCK_D <= 128 and BLOCK_T < 64 else 1,
+        "COUNTING": BLOCK_T == 64 and counts(D),
+        "num_warps": 4,
+        "num_stages": 3 if BLOCK_D <= 256 else 2 if BLOCK_D <= 512 else 1,
     }
 
 
 @triton.jit
 def _unit_cosines(
     vectors, scales, query, query_scales, starts, best, n, units, T,
-    HEADS: tl.constexpr, D: tl.constexpr, ROUNDS: tl.constexpr, WAY: tl.constexpr,
+    HEADS: tl.constexpr, D: tl.constexpr, ROUNDS: tl.constexpr, COUNTING: tl.constexpr,
     UNITS: tl.constexpr, UNIT: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     first = tl.program_id(0).to(tl.int64) * UNITS
@@ -83,7 +84,7 @@ def _unit_cosines(
             word = tl.load(words, mask=(asked < T)[:, None] & inside[None, :], other=0)
             scale = tl.load(scales + token * HEADS + h, mask=live, other=0.0)
             factor = tl.load(query_scales + asked * HEADS + h, mask=asked < T, other=0.0)
-            total += scaled_dots(row, word, scale, WAY) * factor.to(tl.float32)[None, :]
+            total += scaled_dots(row, word, scale, COUNTING) * factor.to(tl.float32)[None, :]
         total = tl.where(live[:, None], total, -float("inf"))
         highest = tl.max(tl.reshape(total, (UNITS, UNIT, BLOCK_T)), 1)
         mean = tl.div_rn(highest, tl.full((UNITS, BLOCK_T), HEADS, tl.float32))

@@ -15,8 +15,8 @@ from longctx.kernels.launch import starts_early, tl, triton
 
 PROGRAMS = 256  # most programs of a call, up to a factor of two: about two per multiprocessor
 PACK = 1  # most key heads of a program, whose queries share the rows of a product
-TILE, WARPS, STAGES = 32, 4, 7  # rows (keys of all its heads) of a step; index and keys ahead
-RESIDENT = 3  # programs whose registers must fit a multiprocessor
+TILE, WARPS, STAGES = 32, 4, 5  # rows (keys of all its heads) of a step; index and keys ahead
+RESIDENT = 4  # programs whose registers must fit a multiprocessor
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LOG2E = tl.constexpr(1.4426950408889634)
 

@@ -10,13 +10,10 @@ from torch import Tensor
 from longctx.kernels.launch import tl, triton
 
 # A float32 whose last bits count whole numbers: with it as the start of an int32 sum, the sum's
-# bits are that float plus the sum, which saves a conversion (a quarter of the speed of a sum).
+# bits are that float plus the sum, which saves a conversion, half as fast as a sum.
 START, START_BITS = tl.constexpr(12582912.0), tl.constexpr(0x4B400000)
 COUNTED = 256  # entries of a head whose products it can count: 128 * 128 * 256 <= 2**22
-CONVERTED, COUNTING, FUSED = 0, 1, 2  # ways from int32 sums to scaled float32
-WAY = COUNTING
-ROWS, WORDS = 128, 64  # tokens of a program, and question tokens at a time
-WARPS, STAGES = 8, 3  # of programs with 64 question tokens or more, and of all
+WORDS = 64  # question tokens at a time
 FAN = 8  # entries of one level of the sliding maximum that make one of the next
 
 
@@ -39,22 +36,23 @@ def similarity_max(vectors: Tensor, scales: Tensor, query: Tensor, query_scales:
     if not n:
         return best
     BLOCK_D = max(32, triton.next_power_of_2(D))
-    BLOCK_N = ROWS if BLOCK_D <= 128 else 64 if BLOCK_D <= 256 else 16
+    BLOCK_N = 128 if BLOCK_D <= 128 else 64 if BLOCK_D <= 256 else 16
     BLOCK_T = min(WORDS, max(16, triton.next_power_of_2(T)))
     tensors = (x.contiguous() for x in (vectors, scales, query, query_scales))
     _best_cosine[(triton.cdiv(n, BLOCK_N),)](
         *tensors, best, n, T, D,
-        HEADS=heads, ROUNDS=triton.cdiv(T, BLOCK_T), WAY=way_of(D),
+        HEADS=heads, ROUNDS=triton.cdiv(T, BLOCK_T), COUNTING=T > WORDS and counts(D),
         BLOCK_N=BLOCK_N, BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D,
-        # A fused multiply-add would not give the reference's bits.
-        num_warps=WARPS if BLOCK_T >= 64 else 4, num_stages=STAGES, enable_fp_fusion=False,
+        # More warps where each program ends soon; where it computes more than it reads, fewer.
+        num_warps=8 if BLOCK_T == WORDS >= T else 4, num_stages=3,
+        enable_fp_fusion=False,  # a fused multiply-add would not give the reference's bits
     )  # fmt: skip
     return best
 
 
-def way_of(D: int) -> int:
-    """How sums of D products become float32."""
-    return WAY if D <= COUNTED else CONVERTED
+def counts(D: int) -> bool:
+    """Whether sums of D products can be counted from a float."""
+    return D <= COUNTED
 
 
 def sliding_max_refusal(raw: Tensor, reach: int) -> str | None:
@@ -86,25 +84,21 @@ def _strided_max(source: Tensor, out: Tensor, count: int, shift: int, step: int,
 
 
 @triton.jit
-def scaled_dots(rows, words, scale, WAY: tl.constexpr):
+def scaled_dots(rows, words, scale, COUNTING: tl.constexpr):
     """The dots (rows, words) of int8 entries as float32, each times the scale of its row."""
-    scale = scale.to(tl.float32)[:, None]
-    if WAY == 0:
-        return tl.dot(rows, tl.trans(words), out_dtype=tl.int32).to(tl.float32) * scale
-    start = tl.full((rows.shape[0], words.shape[0]), START_BITS, tl.int32)
-    counted = tl.dot(rows, tl.trans(words), start, out_dtype=tl.int32)
-    counted = counted.to(tl.float32, bitcast=True)
-    if WAY == 1:
-        return (counted - START) * scale
-    # START * scale is exact, as a scale has 11 bits; so what is rounded once is the same product.
-    scale = tl.broadcast_to(scale, counted.shape)
-    return tl.fma(counted, scale, -START * scale)
+    if COUNTING:
+        start = tl.full((rows.shape[0], words.shape[0]), START_BITS, tl.int32)
+        counted = tl.dot(rows, tl.trans(words), start, out_dtype=tl.int32)
+        dots = counted.to(tl.float32, bitcast=True) - START
+    else:
+        dots = tl.dot(rows, tl.trans(words), out_dtype=tl.int32).to(tl.float32)
+    return dots * scale.to(tl.float32)[:, None]
 
 
 @triton.jit
 def _best_cosine(
     vectors, scales, query, query_scales, best, n, T, D,
-    HEADS: tl.constexpr, ROUNDS: tl.constexpr, WAY: tl.constexpr,
+    HEADS: tl.constexpr, ROUNDS: tl.constexpr, COUNTING: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     first = tl.program_id(0).to(tl.int64) * BLOCK_N
@@ -122,7 +116,7 @@ def _best_cosine(
             word = tl.load(words, mask=(asked < T)[:, None] & inside[None, :], other=0)
             scale = tl.load(scales + first * HEADS + rows * HEADS + h, mask=live, other=0.0)
             factor = tl.load(query_scales + asked * HEADS + h, mask=asked < T, other=0.0)
-            total += scaled_dots(token, word, scale, WAY) * factor.to(tl.float32)[None, :]
+            total += scaled_dots(token, word, scale, COUNTING) * factor.to(tl.float32)[None, :]
         total = tl.where((asked < T)[None, :], total, -float("inf"))
         highest = tl.maximum(highest, tl.max(total, 1))
     mean = tl.div_rn(highest, tl.full((BLOCK_N,), HEADS, tl.float32))

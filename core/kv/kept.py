@@ -74,10 +74,11 @@ class KeptLayers(ABC, Generic[L]):
 
     Attributes:
         seen: tokens so far.
+        prefix: how many of them belong to the prefix.
     """
 
     def __init__(self, layers: tuple[Layer, ...], stored: torch.dtype, place: Place, keep: int):
-        self.seen = 0
+        self.seen = self.prefix = 0
         self._place, self._keep = place, keep
         self._places = {layer.index: place.of(layer) for layer in layers}
         self._forms = {
@@ -105,11 +106,6 @@ class KeptLayers(ABC, Generic[L]):
         if self._place.room is None:
             return Resident(form, tokens)
         return Hosted(form, self._keep, self._memory[form.place.device])
-
-    @property
-    def prefix(self) -> int:
-        """How many of the tokens belong to the prefix."""
-        return len(next(iter(self._before.values()), ()))
 
     def fork(self) -> Self:
         """The same, for a question; only one fork is used at a time."""
@@ -154,6 +150,7 @@ class KeptLayers(ABC, Generic[L]):
                 rows.update(zip(self._names(index, (column,)), parts, strict=True))
             kv.new = {}
         if skip:
+            self.prefix += skip
             for name, x in rows.items():
                 before = self._before.get(name, x[:0])
                 self._before[name] = torch.cat([before, x[:skip]])
@@ -182,6 +179,7 @@ class KeptLayers(ABC, Generic[L]):
         self.seen = int(snapshot["seen"])
         names = [name for index in self._forms for name in self._names(index)]
         self._before = {name: snapshot[name] for name in names if name in snapshot}
+        self.prefix = len(next(iter(self._before.values()), ()))
         for index in self._sliding:
             if f"window.keys.{index}" in snapshot:
                 keys, values = (snapshot[f"window.{name}.{index}"] for name in COLUMNS)

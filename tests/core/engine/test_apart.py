@@ -90,6 +90,7 @@ class UpTo:
 def test_reading_and_recalling(parted, counted, name):
     module = methods.load(name)
     method, read = module.Method(module.Options(**OPTIONS[name]), parted.layers, Place()), 0
+    rows = {}
     for _ in range(4):
         chunk = IDS[read : read + method.chunk]
         parted.read(chunk, UpTo(method, 3), 4)

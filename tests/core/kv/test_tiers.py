@@ -111,12 +111,14 @@ def test_rows_that_leave_the_device_are_in_blocks():
 
 def test_blocks_that_are_pinned_ahead_count_as_held():
     layers = tuple(
-        SimpleNamespace(index=index, window=None, kv_heads=G, head_dim=D) for index in range(2)
+        SimpleNamespace(index=index, window=None, kv_heads=G, head_dim=D, device=None)
+        for index in range(2)
     )
     kept = Kept(layers, torch.float32, Place(room=0), keep=8)
     before = kept.held_bytes(N).host
-    kept._memory._pinned = True
-    block = kept._memory.block_bytes(form_of(torch.float32))
+    [memory] = kept._memory.values()
+    memory._pinned = True
+    block = memory.block_bytes(form_of(torch.float32))
     assert kept.held_bytes(8).host == 0
     assert kept.held_bytes(N).host - before == host_memory.AHEAD * block
 

@@ -160,6 +160,7 @@ def _show_machine(report: Any) -> None:
         ("memory limit", machine.memory_limit and size(machine.memory_limit)),
         ("versions", f"torch {machine.torch}, transformers {machine.transformers}"),
         ("matrix product", _tera(ceilings.matmul_flops)),
+        ("while reading", ceilings.narrow_flops and _tera(ceilings.narrow_flops)),
         ("full attention", attention),
         ("copy on the device", _rate(ceilings.copy_bytes_s)),
         ("to and from it", _rates(ceilings.to_device_bytes_s, ceilings.to_host_bytes_s)),

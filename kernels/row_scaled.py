@@ -85,14 +85,11 @@ def gated_row_scaled(x: Tensor, activation: Activation = PLAIN) -> ScaledRows:
     inner = x.shape[1] // 2
     made, block = _empty(x, inner), triton.next_power_of_2(inner)
     _gate[(len(x),)](
-        x, made.values, made.scales, x.stride(0), kind=_KINDS[x.dtype],
+        x, made.values, made.scales, x.stride(0),
         KIND=NAMES.index(activation.name), EXACT=x.device.type == "cuda",
         INNER=inner, BLOCK=block, num_warps=_warps(block), enable_fp_fusion=False,
     )  # fmt: skip
     return made
-
-
-_KINDS = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
 
 
 def _empty(x: Tensor, width: int) -> ScaledRows:
@@ -143,9 +140,10 @@ def _norm(
 
 @triton.jit
 def _gate(
-    x, values, scales, by_row, kind: tl.constexpr, KIND: tl.constexpr, EXACT: tl.constexpr,
+    x, values, scales, by_row, KIND: tl.constexpr, EXACT: tl.constexpr,
     INNER: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    kind = x.dtype.element_ty
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)[None, :]
     inside, place = column < INNER, x + row * by_row + column

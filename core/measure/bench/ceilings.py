@@ -19,7 +19,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from longctx.core.common.errors import LongctxError
 from longctx.core.model.adapter import Layer
+from longctx.core.model.fused_weights import Matrix
+from longctx.core.model.narrow import narrowed, scaled_product
 from longctx.core.store.confined import Confined
+from longctx.kernels.door import row_scaled
 
 BACKENDS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,
@@ -42,6 +45,7 @@ class Ceilings:
         to_device_bytes_s, to_host_bytes_s: between pinned host memory and the device.
         disk_write_bytes_s: of writing, until it is on the disk.
         disk_read_bytes_s: of reading with a cold page cache.
+        narrow_flops: of a matrix product in the precision that reads, if it is not the dtype's.
     """
 
     matmul_flops: float
@@ -52,15 +56,23 @@ class Ceilings:
     to_host_bytes_s: float | None
     disk_write_bytes_s: float | None
     disk_read_bytes_s: float | None
+    narrow_flops: float | None = None
 
 
-def measure(layer: Layer, device: str, dtype: torch.dtype, folder: Path | None) -> Ceilings:
+def measure(
+    layer: Layer,
+    device: str,
+    dtype: torch.dtype,
+    folder: Path | None,
+    precision: str | None = None,
+) -> Ceilings:
     """Measures all ceilings; takes some seconds.
 
     Args:
         layer: tells the heads of the attention.
         device, dtype: where and in what.
         folder: on the disk to measure; None: no disk is.
+        precision: of the products that read; None: the dtype.
     """
     large = device.startswith("cuda")
     attention = _attention(layer, device, dtype, 16384 if large else 1024)
@@ -75,6 +87,7 @@ def measure(layer: Layer, device: str, dtype: torch.dtype, folder: Path | None) 
         to_host_bytes_s=to_host,
         disk_write_bytes_s=write,
         disk_read_bytes_s=read,
+        narrow_flops=precision and _narrow(device, dtype, 8192 if large else 1024),
     )
 
 
@@ -118,6 +131,12 @@ def _matmul(device: str, dtype: torch.dtype, size: int) -> float:
     a, b = torch.randn(2, size, size, device=device, dtype=dtype)
     out = torch.empty_like(a)
     return 2 * size**3 / seconds(lambda: torch.mm(a, b, out=out), device)
+
+
+def _narrow(device: str, dtype: torch.dtype, size: int) -> float:
+    a, b = torch.randn(2, size, size, device=device, dtype=dtype)
+    rows, made = row_scaled(a), narrowed(Matrix(b, None))
+    return 2 * size**3 / seconds(lambda: scaled_product(rows, made), device)
 
 
 def _attention(layer: Layer, device: str, dtype: torch.dtype, size: int) -> dict[str, float]:

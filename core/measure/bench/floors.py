@@ -77,7 +77,7 @@ def floor_of(
     widths = [(layer.query_heads * layer.head_dim, looked[layer.window]) for layer in whole]
     attention = sum(4 * width * pairs.attended for width, pairs in widths)
     scan = sum(2 * width * pairs.scanned for width, pairs in widths)
-    matrix_s = each * tokens / ceilings.matmul_flops
+    matrix_s = each * tokens / (ceilings.narrow_flops or ceilings.matmul_flops)
     attention_s = attention / ceilings.attention_flops
     scan_s = scan / ceilings.matmul_flops
     speed = ceilings.disk_write_bytes_s

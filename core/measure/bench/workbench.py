@@ -94,7 +94,7 @@ def workbench(
     with TemporaryDirectory(prefix="longctx-bench-") if save else nullcontext() as name:
         folder = None if name is None else Path(name)
         on_note("measuring the ceilings")
-        found = ceilings.measure(layer, engine.device, engine.dtype, folder)
+        found = ceilings.measure(layer, engine.device, engine.dtype, folder, engine.precision)
         yield Workbench(engine, found, on_note, options, folder, wanted.runs)
 
 

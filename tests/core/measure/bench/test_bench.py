@@ -314,6 +314,10 @@ def test_the_floor_of_a_known_shape():
     chunks = 128 * (8192 * 8192 + 8192 * 8193 // 2) - 8192 * 8192
     assert floor.attention_flop == 21 * 4 * 4096 * chunks
     assert (floor.scan_flop, floor.scan_s) == (0, 0)
+    twice = replace(FOUND, narrow_flops=4e9)
+    narrow = floor_of(config, method, (layer,) * 32, 1 << 20, twice, None)
+    assert narrow.matrix_s == pytest.approx(floor.matrix_s / 2)
+    assert narrow.attention_s == floor.attention_s
 
 
 def test_the_floor_of_a_known_shape_that_keeps_everything():
@@ -377,6 +381,9 @@ def test_ceilings_are_measured(tmp_path, monkeypatch):
     layer = Layer(0, 4, 2, 8, 1.0, None, None)
     found = measure(layer, "cpu", torch.float32, tmp_path)
     nowhere = measure(layer, "cpu", torch.float32, None)
+    assert found.narrow_flops is None
+    monkeypatch.setattr(ceilings, "scaled_product", lambda *_: None)  # a CPU's is slow
+    assert measure(layer, "cpu", torch.float32, None, "fp8").narrow_flops > 0
     figures = (found.matmul_flops, found.attention_flops, found.copy_bytes_s)
     assert min(*figures, found.disk_write_bytes_s) > 0
     assert found.attention_flops == max(found.attention_by.values())

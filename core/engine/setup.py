@@ -224,15 +224,14 @@ class Engine:
         return self.new_method(snapshot, document)
 
     def _snapshot_again(self, document: Document) -> Snapshot:
-        manifest = document.manifest
+        manifest, made = document.manifest, _Made()
         whole = manifest.units == UNITS[0]
         if manifest.is_bare and not whole:
             self.make_again(document)
-        spans = [(0, manifest.tokens)] if whole else [(0, 0)]
         with stage(_log, "read_again", f"{manifest.name}: its snapshot made again"):
-            method, rows = self._read_again(document, spans)
+            method = self._read_again(document, 0, manifest.tokens if whole else 0, made)
         if whole and manifest.is_bare:
-            document.lend(rows)
+            document.lend(made.groups())
         return {name: tensor.cpu() for name, tensor in method.snapshot().items()}
 
     def make_again(self, document: Document) -> None:
@@ -241,24 +240,19 @@ class Engine:
         Raises:
             StateMismatch: the document is damaged.
         """
-        records = document.manifest.sources
-        spans = [(s.first_token, s.first_token + s.tokens) for s in records if s.tokens]
+        made = _Made()
         with stage(_log, "read_again", f"{document.manifest.name}: its sources read again"):
-            _, rows = self._read_again(document, spans)
-        document.lend(rows)
+            for source in (each for each in document.manifest.sources if each.tokens):
+                end = source.first_token + source.tokens
+                self._read_again(document, source.first_token, end, made)
+        document.lend(made.groups())
 
-    def _read_again(
-        self, document: Document, spans: list[tuple[int, int]]
-    ) -> tuple[Method, Groups]:
-        """Reads parts of a document, each behind the prefix: the last one's memory, all rows."""
-        prefix, made = self._prefix_of(document), _Made()
-        for first, last in spans:
-            method = self.new_method()
-            for _ in encode(
-                self.decoder, method, prefix, self._ids_of(document, first, last), made
-            ):
-                pass
-        return method, made.groups()
+    def _read_again(self, document: Document, first: int, end: int, made: "_Made") -> Method:
+        """The memory of a document's tokens [first, end) behind the prefix; `made` gets rows."""
+        method, ids = self.new_method(), self._ids_of(document, first, end)
+        for _ in encode(self.decoder, method, self._prefix_of(document), ids, made):
+            pass
+        return method
 
     def _prefix_of(self, document: Document) -> torch.Tensor:
         """The prefix that was read before a document; the user may ask with another profile."""

@@ -65,7 +65,7 @@ def narrowed(matrix: Matrix) -> Narrow:
 
 def scaled_product(rows: ScaledRows, matrix: Narrow) -> Tensor:
     """Rows (T, in) through a projection, (T, out) in bfloat16."""
-    found = torch._scaled_mm(
+    found = torch.ops.aten._scaled_mm(
         rows.values, matrix.weight.t(), scale_a=rows.scales, scale_b=matrix.scales,
         out_dtype=torch.bfloat16, use_fast_accum=True,
     )  # fmt: skip

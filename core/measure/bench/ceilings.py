@@ -87,7 +87,7 @@ def measure(
         to_host_bytes_s=to_host,
         disk_write_bytes_s=write,
         disk_read_bytes_s=read,
-        narrow_flops=precision and _narrow(device, dtype, 8192 if large else 1024),
+        narrow_flops=_narrow(device, dtype, 8192 if large else 1024) if precision else None,
     )
 
 

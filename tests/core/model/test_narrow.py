@@ -49,7 +49,7 @@ def test_a_chunk_is_read_nearly_as_in_bf16(make_model, name):
         own, found = (one.read(IDS, Prompt(len(IDS)), 1) for one in (decoder, reader))
         # An expert that is chosen by a hair's breadth changes a row.
         assert 1e-3 < apart(found, own) < (0.5 if "moe" in name else 0.15)
-        assert torch.equal(decoder.read(IDS, Prompt(len(IDS)), 1), own)  # which is as it was
+        assert apart(decoder.read(IDS, Prompt(len(IDS)), 1), own) == 0  # which is as it was
         few = IDS[:15]
         assert torch.equal(reader.read(few, Prompt(15)), decoder.read(few, Prompt(15)))
 

@@ -23,12 +23,12 @@ def able() -> bool:
 @pytest.mark.parametrize("name", ["llama-default", "gemma2", "olmo2", "granite", "glm4"])
 def test_a_chunk_is_what_its_definitions_make_of_it(make_model, name, monkeypatch):
     reader = narrow.reader_of(Decoder(make_model(name, torch.bfloat16, **SIZES).to("cuda")))
-    found = reader.read(IDS, Prompt(len(IDS)), 1)
+    found = torch.as_tensor(reader.read(IDS, Prompt(len(IDS)), 1))
     assert not {key for key in choice.broken if key[0] == "row_scaled"}
     monkeypatch.setenv(choice.VARIABLE, "reference")
     monkeypatch.setattr(
         narrow, "scaled_product", lambda *given: narrow.product_as_defined(*given).bfloat16()
     )
-    expected = reader.read(IDS, Prompt(len(IDS)), 1)
+    expected = torch.as_tensor(reader.read(IDS, Prompt(len(IDS)), 1))
     error = (found.float() - expected.float()).norm() / expected.float().norm()
     assert float(error) < 0.05

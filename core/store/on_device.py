@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from functools import cache
 from itertools import cycle
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ class _Buffer:
 
     def __init__(self, size: int, pinned: bool):
         self.memory = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
-        self._read: torch.cuda.Event | None = None
+        self._read: Any = None  # torch has two types of events
 
     def wait(self) -> None:
         """Until nothing reads it."""

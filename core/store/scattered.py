@@ -48,7 +48,9 @@ def take_rows(
         start, file = files[number]
         part = data[begin * width : end * width]
         if not file.fill_verified(name, first - start, part):
-            waiting.setdefault(number, []).append(partial(file.fill, name, first - start, part))
+            waiting.setdefault(number, []).append(
+                partial(file.fill_rows, name, first - start, part)
+            )
     in_threads([partial(_each, calls) for calls in waiting.values()])
     return taken
 

@@ -325,7 +325,7 @@ class TensorFile(ShardFile):
             self._fill(self._opened(), start, data)
         return known
 
-    def fill(self, name: str, first: int, data: memoryview) -> None:
+    def fill_rows(self, name: str, first: int, data: memoryview) -> None:
         """Reads rows from `first` on into `data`, and verifies the blocks that they are in."""
         slot = self._find(name)
         data[:] = self.read(slot.start + first * slot.row_bytes, len(data))

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from longctx.core.common.errors import LongctxError
 from longctx.core.store.boundary import Boundary, folded
@@ -348,7 +348,7 @@ class Writer:
         """What starts calls: in another thread if files are written so, or at once."""
         if self._beside:
             with ThreadPoolExecutor(1, "longctx-snapshots") as disk:
-                yield disk.submit
+                yield cast("Callable[..., Future[Shard]]", disk.submit)
         else:
             yield _done
 

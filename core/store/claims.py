@@ -113,10 +113,8 @@ class Claims:
         folders = [path for path in place.iterdir() if path.is_dir()] if place.is_dir() else []
         found: list[Confined] = []
         for folder in folders:
-            *older, newest = self._numbered(folder.name) or [None]
-            found += [file for _, file in older]
-            if newest and not self._living(newest[1]):
-                found.append(newest[1])
+            files = [file for _, file in self._numbered(folder.name)]
+            found += [file for file in files if file != files[-1] or not self._living(file)]
         return found
 
     def _require_left(self, name: str, found: list[tuple[int, Confined]]) -> None:

@@ -135,7 +135,8 @@ def tensors_of(caches: Sequence[Cache | None]) -> list[Tensor]:
 
 def of_tensors(tensors: Sequence[Tensor]) -> list[Cache | None]:
     """The caches of layers 0, 1, ... that `tensors_of` was given."""
-    return [Cache(*tensors[first : first + 4]) for first in range(0, len(tensors), 4)]
+    parts = (tensors[first : first + 4] for first in range(0, len(tensors), 4))
+    return [Cache(keys, values, places, mass) for keys, values, places, mass in parts]
 
 
 # --- saving ---

@@ -54,10 +54,10 @@ def test_the_snapshot_is_read_while_the_model_is_loaded(library, setup_random, m
     loading, was_read = threading.Event(), threading.Event()
     snapshot, load_decoder = Document.snapshot, setup.load_decoder
 
-    def read(self):
+    def read(self, *where):
         assert loading.wait(WAIT)
         was_read.set()
-        return snapshot(self)
+        return snapshot(self, *where)
 
     def load(*args):
         loading.set()

@@ -92,7 +92,7 @@ def test_what_was_read_is_kept_and_the_result_is_the_same(
 def test_at_most_the_chunk_being_read_is_lost(
     library, book, setup_random, monkeypatch, slow, chunks, device
 ):
-    def behind(writer: Writer, _: str) -> WriterBehind:
+    def behind(writer: Writer, *_: object) -> WriterBehind:
         return WriterBehind(writer, device)
 
     monkeypatch.setattr(ingesting, "SLOW", -1 if slow else 1e9)

@@ -82,7 +82,7 @@ def files(library: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in (library / "documents").rglob("*") if p.is_file()}
 
 
-def as_on(device: str, writer: Writer, _: str) -> WriterBehind:
+def as_on(device: str, writer: Writer, *_: object) -> WriterBehind:
     return WriterBehind(writer, device)
 
 

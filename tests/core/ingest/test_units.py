@@ -173,7 +173,7 @@ EDITS = {  # how many of seven sources are taken over, and which are gone
 def test_what_is_unchanged_is_taken_over(
     library, folder, setup_random, chunks, monkeypatch, edit, device
 ):
-    monkeypatch.setattr(ingesting, "WriterBehind", lambda writer, _: WriterBehind(writer, device))
+    monkeypatch.setattr(ingesting, "WriterBehind", lambda writer, *_: WriterBehind(writer, device))
     first = read(library, folder, setup_random)
     assert (first.sources, first.reused_sources, first.gone) == (7, 0, [])
     chunks.clear()

@@ -195,14 +195,15 @@ def _cpu_multiplies_bf16() -> bool:
 
 
 def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """A tensor on a device, without making the host wait, nor the GPU that it comes from.
+    """A tensor on a device; no GPU waits for that, and the host only for what comes to it.
 
     A copy between two GPUs begins when both have done what they were given, so it is made in a
     stream of its own: the first GPU goes on meanwhile.
     """
     place = torch.device(device)
     if tensor.device == place or not (tensor.is_cuda and place.type == "cuda"):
-        return tensor.to(place, non_blocking=True)
+        # The host does not wait for a copy to a GPU; one from a GPU it must, to read what came.
+        return tensor.to(place, non_blocking=place.type == "cuda")
     side = _side_stream(tensor.device)
     side.wait_stream(torch.cuda.current_stream(tensor.device))
     with torch.cuda.stream(side):

@@ -144,7 +144,7 @@ class Claims:
         newest = (self._numbered(name) or [(0, None)])[-1][1]
         if said == me and newest == file:
             return
-        if not self._folder(name).is_dir():
+        if not self._library.is_dir():
             return  # the library is gone: writing into it says so
         by = newest and _said(newest)
         raise Locked(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -178,6 +179,9 @@ def test_a_slow_writer_neither_saves_nor_publishes_what_another_one_has_taken_ov
                 slow.discard()
             assert _files(library) == before
             taker.complete({})
+        with pytest.raises(Locked):
+            slow.complete({})
+        shutil.rmtree(place(library))  # as `gc` of a host that sees nobody's locks
         with pytest.raises(Locked):
             slow.complete({})
     assert lock_files(library.path) == []

@@ -146,8 +146,7 @@ class Engine:
         """The model as documents are read with it, in `precision`.
 
         Raises:
-            UsageError: it cannot be read with in this precision.
-            LongctxError: as of `decoder`, or the device does not compute rightly in it.
+            LongctxError: as of `decoder`, or model or device cannot be used in it.
         """
         if self.precision is None:
             return self.decoder
@@ -187,14 +186,14 @@ class Engine:
         Args:
             snapshot, stored: of the document; tensors on the CPU, in the dtype in which they were
                 computed.
-            reading: it will continue reading the document; else it is asked.
+            reading: it will read, or go on reading, the document; else it is asked.
             tokens: about how many tokens it will hold, if known.
         """
         if reading and self.devices:
             self._spread()
-        layers = self.decoder.layers
+        decoder = self.reader if reading else self.decoder  # before the room that they leave
         place = Place(self.device, self.dtype, tokens, self._room())
-        method = methods.load(self.method_name).Method(self.options, layers, place)
+        method = methods.load(self.method_name).Method(self.options, decoder.layers, place)
         if snapshot is not None:
             method.restore(snapshot, stored, reading)
         return method
@@ -249,8 +248,8 @@ class Engine:
 
     def _read_again(self, document: Document, first: int, end: int, made: "_Made") -> Method:
         """The memory of a document's tokens [first, end) behind the prefix; `made` gets rows."""
-        method, ids = self.new_method(), self._ids_of(document, first, end)
-        for _ in encode(self.decoder, method, self._prefix_of(document), ids, made):
+        method, ids = self.new_method(reading=True), self._ids_of(document, first, end)
+        for _ in encode(self.reader, method, self._prefix_of(document), ids, made):
             pass
         return method
 

@@ -191,7 +191,7 @@ class _Trial:
 
     def __init__(self, engine: Engine, tokens: int, unsafe: int):
         self.free = free_memory(engine.device)
-        method = engine.new_method()
+        method = engine.new_method(reading=True)
         total = tokens + len(engine.prompt.prefix())
         self._engine, self._method = engine, method
         self.snapshot_bytes, self.row_bytes = 0, method.row_bytes()

@@ -171,13 +171,13 @@ def reader_of(decoder: Decoder) -> Decoder:
     """The same model, for reading in eight bits; both share everything but what is rounded.
 
     Raises:
-        UsageError: its layers are made of other parts, or are too narrow.
-        LongctxError: this device multiplies wrongly, or not at all.
+        LongctxError: its layers are made of other parts, or are too narrow; or this device
+            multiplies wrongly, or not at all. No document can be read so.
     """
     known = decoder.chunk_pass()
     if known is None:
         why = f"the layers of {decoder.config.model_type} are made of other parts"
-        raise UsageError(f"cannot read this model with --precision {NAME}", why, REMEDY)
+        raise LongctxError(f"cannot read with this model in --precision {NAME}", why, REMEDY)
     for layer in known.parts.layers:
         _require_sizes(layer)
     parts = in_eight_bits(known.parts)
@@ -193,7 +193,7 @@ def _require_sizes(layer: ChunkLayer) -> None:
         if any(n % SIZE for n in matrix.weight.shape):
             shape = " by ".join(map(str, matrix.weight.shape))
             why = f"it has a matrix of {shape}, and fp8 products take multiples of {SIZE}"
-            raise UsageError(f"cannot read this model with --precision {NAME}", why, REMEDY)
+            raise LongctxError(f"cannot read with this model in --precision {NAME}", why, REMEDY)
 
 
 def _require_right(layer: ChunkLayer) -> None:
@@ -207,6 +207,8 @@ def _require_right(layer: ChunkLayer) -> None:
         found = scaled_product(rows, matrix).float()
         if not float((found - expected).abs().max()) <= WITHIN * float(expected.abs().max()):
             why = "its products of eight-bit numbers are wrong"  # `not <=`: NaN is refused too
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         why = f"{error}".splitlines()[0]
     if why:

@@ -67,7 +67,7 @@ def filled(engine: Engine, tokens: int, room: int) -> Method:
         room: tokens that will be read.
     """
     empty_cache(engine.device)
-    method = engine.new_method(tokens=tokens + room)
+    method = engine.new_method(reading=True, tokens=tokens + room)
     assert isinstance(method, Growing)
     method.fill(tokens)
     return method
@@ -83,7 +83,8 @@ def warm_up(engine: Engine, tokens: int) -> None:
     if engine.device == "cpu":
         return
     empty_cache(engine.device)
-    method = engine.new_method(tokens=tokens + 2 * engine.options.reading.chunk)
+    held = tokens + 2 * engine.options.reading.chunk
+    method = engine.new_method(reading=True, tokens=held)
     read_chunks(engine, method, full_cache(engine))
     if isinstance(method, Growing):
         method.fill(tokens)

@@ -166,7 +166,7 @@ def _curve(bench: Workbench, places: list[int]) -> Curve:
 def _beginning(engine: Engine, tokens: int) -> tuple[int, float, Stretch]:
     """The first chunk of a document of so many tokens, its seconds, and the chunks after it."""
     empty_cache(engine.device)
-    method = engine.new_method(tokens=tokens)
+    method = engine.new_method(reading=True, tokens=tokens)
     first = method.chunk
     return first, _read(engine, method, 1), _stretch(engine, method, first)
 

@@ -7,10 +7,13 @@ import torch
 
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.engine.setup import Engine, prepare
+from longctx.core.ingest import units
 from longctx.core.ingest.append import append
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest
 from longctx.core.ingest.job import Job
+from longctx.core.ingest.many import read_each
 from longctx.core.model import narrow
 from longctx.core.store.library import Library
 
@@ -96,3 +99,39 @@ def test_what_is_appended_is_read_in_the_documents_own(library, book, setup, mon
     monkeypatch.undo()
     with pytest.raises(UsageError, match="cannot read with --precision fp8"):
         append(Job(library, [str(book)], replace(setup, precision=None), name="book"))
+
+
+def test_room_is_what_the_rounded_weights_leave(setup, monkeypatch):
+    engine, made = prepare(setup), []
+    monkeypatch.setattr(Engine, "_room", lambda self: made.append(self._reader is not None))
+    engine.new_method()
+    engine.new_method(reading=True)
+    assert made == [False, True]
+
+
+def test_a_model_that_cannot_be_read_so_ends_reading_file_by_file(
+    library, book, setup, monkeypatch
+):
+    monkeypatch.setattr(narrow, "SIZE", 1 << 20)
+    with pytest.raises(LongctxError, match="in --precision fp8"):
+        read_each(Job(library, [str(book)], setup))
+    assert not Library.open(library).documents()
+
+
+def test_what_a_short_folder_kept_no_rows_of_is_read_again_in_its_precision(
+    library, tmp_path, setup, monkeypatch
+):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    for name in "ab":
+        (folder / f"{name}.txt").write_text("\n".join(LINES[:6]) + name, "utf-8")
+    monkeypatch.setattr(Engine, "can_leave_out", lambda self, method, tokens: tokens <= 1000)
+    ingest(library, [str(folder)], setup, name="bare")
+    with monkeypatch.context() as patch:
+        patch.setattr(units, "LEAST", 1 << 30)
+        ingest(library, [str(folder)], setup, name="kept")
+    with Library.open(library).reading("bare") as document:
+        assert document.manifest.is_bare
+        prepare(setup).make_again(document)
+        again = torch.cat([rows["vectors"] for _, rows in document.rows("embeddings")]).float()
+    assert torch.equal(again, vectors(library, "kept"))

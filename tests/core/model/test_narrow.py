@@ -67,17 +67,29 @@ def test_a_chunk_is_what_its_definitions_make_of_it(make_model, monkeypatch):
 
 
 def test_what_cannot_be_read_so_is_refused_by_name(make_model, monkeypatch):
-    with pytest.raises(UsageError, match="--precision fp8") as caught:
+    # Plain errors, as of what would fail for every document.
+    with pytest.raises(LongctxError, match="in --precision fp8") as caught:
         narrow.reader_of(Decoder(make_model("stablelm", torch.bfloat16, **SIZES)))
+    assert type(caught.value) is LongctxError
     assert "made of other parts" in caught.value.why
     assert "full" in caught.value.remedy
     odd = Decoder(make_model("llama-default", torch.bfloat16, **{**SIZES, "intermediate_size": 90}))
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(LongctxError) as caught:
         narrow.reader_of(odd)
+    assert type(caught.value) is LongctxError
     assert "a matrix of 180 by 64" in caught.value.why
     wrong = narrow.scaled_product
     monkeypatch.setattr(narrow, "scaled_product", lambda *given: 1.1 * wrong(*given))
     with pytest.raises(LongctxError, match="this device cannot read"):
+        narrow.reader_of(Decoder(make_model("llama-default", torch.bfloat16, **SIZES)))
+
+
+def test_a_full_memory_is_not_taken_for_a_device_that_cannot(make_model, monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(narrow, "scaled_product", full)
+    with pytest.raises(torch.OutOfMemoryError):
         narrow.reader_of(Decoder(make_model("llama-default", torch.bfloat16, **SIZES)))
 
 

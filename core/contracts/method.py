@@ -309,8 +309,20 @@ class Replayable(Method, abstract=True):
         """A memory for one chunk with these states.
 
         Args:
-            states: as `states` gives them.
-            seen: () int64, tokens of the input read before, on the device.
+            states: as `states` gives them; those of layers that it does not read stay as they are.
+            seen: () int64, tokens of the input read before, on the device of its layers.
+        """
+
+    @abstractmethod
+    def taken(self) -> dict[Any, Tensor]:
+        """What `rows_of` needs of the layers that have read a chunk; returned only once."""
+
+    @abstractmethod
+    def rows_of(self, taken: Mapping[Any, Tensor]) -> Groups:
+        """The rows of a chunk; see `rows`.
+
+        Args:
+            taken: of all layers.
         """
 
     @abstractmethod

@@ -1,21 +1,23 @@
-"""Whole chunks on a GPU as a CUDA graph: recorded once a memory is full, replayed without the host.
+"""Whole chunks on GPUs as CUDA graphs: recorded once a memory is full, replayed without the host.
 
-For models so small that the device would wait for the launches. The recording is used only if its
-first replay gives, to the last bit, what the layers gave for the same chunk. Knows no method.
+For models so small, or over so many devices, that these would wait for the launches. Each device
+has a graph of its own layers. The recording is used only if its first replay gives, to the last
+bit, what the layers gave for the same chunk. Knows no method.
 """
 
 import logging
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from longctx.core.common.device import moved
 from longctx.core.contracts.memory import Groups
 from longctx.core.contracts.method import Method, Replayable
 from longctx.core.decode.stepping.graphs import Graphs
-from longctx.core.model.adapter import Decoder
-from longctx.core.model.split import SplitDecoder
+from longctx.core.model.adapter import Decoder, Stretch
 from longctx.kernels import choice
 
 SETTLED = 6  # whole chunks of equal shapes, before one is recorded
@@ -24,6 +26,7 @@ MOST = 1 << 39  # weights of a layer times tokens of a chunk, up to which the de
 _log = logging.getLogger(__name__)
 
 Work = Callable[[], None]
+Capture = Callable[[torch.device, Work], Work]  # records work of a device, gives what replays it
 
 
 class ChunkReader:
@@ -94,7 +97,7 @@ class ChunkReader:
 
 
 class _Replayed:
-    """A chunk that is recorded, and the memory in which it is read.
+    """A chunk that is recorded, on each device by itself, and the memory in which it is read.
 
     Args:
         decoder: the model.
@@ -110,44 +113,47 @@ class _Replayed:
         method: Replayable,
         ids: Tensor,
         begun: list[Tensor],
-        capture: Callable[[Work, None], Work],
+        capture: Capture,
     ):
         self._decoder, self._method = decoder, method
-        device = begun[0].device
+        before = method.seen - len(ids)
         with torch.inference_mode(False):  # they are changed in any mode
             self._states = [state.clone() for state in begun]
-            self._ids = ids.to(device, copy=True)
-            self._seen = torch.tensor(method.seen - len(ids), device=device)
-            self._out: Groups = {}
-            self._replay = capture(self._work, None)
-            self._replay()
+            self._parts: list[_Part] = []
+            given = ids.to(decoder.device, copy=True)
+            for stretch in decoder.stretches(len(ids), method.depth):
+                given = moved(given, stretch.device)
+                part = _Part(stretch, method, self._states, given, before, capture)
+                given = part.replay(given)
+                self._parts.append(part)
 
-    @torch.inference_mode()
-    def _work(self) -> None:
-        """One chunk, in place."""
-        memory = self._method.replaying(self._states, self._seen)
-        self._decoder.read(self._ids, memory, memory.depth)
-        self._out = memory.rows()
-        for state, now in zip(self._states, memory.states(), strict=True):
-            state.copy_(now)
-        self._seen.copy_(torch.as_tensor(memory.seen))
+    def _replay(self, ids: Tensor) -> None:
+        """Reads a whole chunk."""
+        given = ids
+        for part in self._parts:
+            given = part.replay(given)
+
+    def _rows(self) -> Groups:
+        """Those of the chunk that was replayed last, on the last device."""
+        last = self._parts[-1].given.device
+        taken: dict[Any, Tensor] = {}
+        for part in self._parts:
+            # Copies: a device goes on to its next chunk while others wait for what it has taken.
+            taken |= {key: _sent(x, last) for key, x in part.taken.items()}
+        return self._method.rows_of(taken)
 
     def __call__(self, ids: Tensor) -> Groups:
         """Reads a whole chunk and gives its rows."""
         self._decoder.require_known(ids)
-        self._ids.copy_(ids, non_blocking=True)
-        self._replay()
+        self._replay(ids)
         self._method.hold(self._states, self._method.seen + len(ids))
-        return {
-            group: {name: rows.clone() for name, rows in parts.items()}
-            for group, parts in self._out.items()
-        }
+        return self._rows()
 
     def equals(self, rows: Groups, method: Replayable) -> bool:
         """Whether the replay left the rows and states that the method has."""
         given = [*method.states(), *_tensors(rows)]
-        found = [*self._states, *_tensors(self._out)]
-        if len(given) != len(found) or int(self._seen) != method.seen:
+        found = [*self._states, *_tensors(self._rows())]
+        if len(given) != len(found) or any(int(part.seen) != method.seen for part in self._parts):
             return False
         return all(torch.equal(one, other) for one, other in zip(given, found, strict=True))
 
@@ -156,19 +162,79 @@ class _Replayed:
         self._method.hold(self._states, self._method.seen)
 
 
+class _Part:
+    """What one device does of a chunk, recorded.
+
+    Args:
+        stretch: its layers.
+        method: what reads.
+        states: of all layers, changed in place.
+        given: memory for what the first of these layers is given, on the device.
+        seen: tokens of the input read before.
+        capture: see `ChunkReader`.
+
+    Attributes:
+        given: as above.
+        seen: () int64, tokens of the input read so far, on the device.
+        left: what the layers leave for the next device, until the next replay; None: nothing.
+        taken: see `Replayable.taken`, until the next replay.
+    """
+
+    def __init__(
+        self,
+        stretch: Stretch,
+        method: Replayable,
+        states: list[Tensor],
+        given: Tensor,
+        seen: int,
+        capture: Capture,
+    ):
+        self._stretch, self._method, self._states = stretch, method, states
+        self.given, self.seen = given, torch.tensor(seen, device=given.device)
+        self.left: Tensor | None = None
+        self.taken: dict[Any, Tensor] = {}
+        self._run = capture(stretch.device, self._work)
+
+    @torch.inference_mode()
+    def _work(self) -> None:
+        """One chunk, in place."""
+        memory = self._method.replaying(self._states, self.seen)
+        self.left = self._stretch.read(self.given, memory)
+        self.taken = memory.taken()
+        for state, now in zip(self._states, memory.states(), strict=True):
+            if now is not state:  # else it is of another device's layers
+                state.copy_(now)
+        self.seen.add_(len(self.given))
+
+    def replay(self, given: Any) -> Any:
+        """Runs what was recorded; a copy of what it leaves for the next device, None if nothing."""
+        self.given.copy_(moved(given, self.given.device), non_blocking=True)
+        self._run()
+        return None if self.left is None else self.left.clone()
+
+
+def _sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor that the next replay changes, as it is now; on its own device it is used before."""
+    return tensor if tensor.device == device else moved(tensor.clone(), device)
+
+
 def _tensors(groups: Groups) -> list[Tensor]:
     return [groups[group][name] for group in sorted(groups) for name in sorted(groups[group])]
 
 
-def capture_of(decoder: Decoder, method: Method) -> Callable[[Work, None], Work] | None:
+def capture_of(decoder: Decoder, method: Method) -> Capture | None:
     """What records chunks; None where that gains nothing, or cannot be."""
-    if decoder.device.type != "cuda" or isinstance(decoder, SplitDecoder):
+    if decoder.device.type != "cuda" or not isinstance(method, Replayable):
         return None
-    chunks = decoder.chunks_by(method.chunk) if isinstance(method, Replayable) else None
+    chunks = decoder.chunks_by(method.chunk)
     weights = chunks and chunks.layer_weights()
-    if not weights or weights * method.chunk > MOST:
+    if not chunks or not weights:
         return None
-    return Graphs(decoder.device).capture
+    # The host issues the chunks of all devices, each of which computes a part of one meanwhile.
+    if weights * method.chunk > MOST * len(chunks.stretches(method.depth)):
+        return None
+    graphs = cache(Graphs)
+    return lambda device, work: graphs(device).capture(work, None)
 
 
 @cache

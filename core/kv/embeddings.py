@@ -4,7 +4,7 @@ REFORM, 3.2 and the search of 3.3 ("compressed cross-layer embeddings"). Indepen
 cache: layers are tapped whatever they attend to.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -52,21 +52,30 @@ class Taps:
                 own = states[kind][head].clone()
                 self._states.setdefault((layer, kind, head), []).append(own)
 
-    def embeddings(self) -> tuple[Tensor, Tensor]:
-        """int8 vectors (T, heads, D) and float16 scales (T, heads); returned only once.
+    def taken(self) -> dict[Head, Tensor]:
+        """The states (T, D) of each head, on its layer's device; returned only once."""
+        taken, self._states = self._states, {}
+        return {head: torch.cat(parts) for head, parts in taken.items()}
+
+    def embeddings(self, taken: Mapping[Head, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """int8 vectors (T, heads, D) and float16 scales (T, heads).
 
         Each head's state is L2-normalised separately, so that the mean of their dot products is the
         mean of their cosines.
+
+        Args:
+            taken: the states of all heads; None: those that are here, which are returned only once.
         """
-        whole = [torch.cat(self._states.pop(head)) for head in self._heads]
+        taken = self.taken() if taken is None else taken
+        whole = [taken[head] for head in self._heads]
         # Where layers are on several devices, so are these.
         stacked = torch.stack([moved(head, whole[-1].device) for head in whole], dim=1)
         stacked = stacked if stacked.dtype == torch.float64 else stacked.float()
         return quantize(torch.nn.functional.normalize(stacked, dim=-1))  # (T, heads, D)
 
-    def rows(self, skip: int = 0) -> Rows:
-        """The embeddings as store rows, without the first `skip` tokens."""
-        vectors, scales = self.embeddings()
+    def rows(self, skip: int = 0, taken: Mapping[Head, Tensor] | None = None) -> Rows:
+        """The embeddings as store rows, without the first `skip` tokens; see `embeddings`."""
+        vectors, scales = self.embeddings(taken)
         return {"vectors": vectors[skip:], "scales": scales[skip:]}
 
 

@@ -6,7 +6,7 @@ the gathered tokens through the whole model.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ from longctx.core.kv import evicted
 from longctx.core.kv.embeddings import (
     GROUP,
     KINDS,
+    Head,
     Taps,
     embedding_bytes,
     require_heads,
@@ -182,6 +183,14 @@ class Method(contract.Replayable, contract.Scoring):
         made._caches, made._seen = evicted.of_tensors(states), seen
         made._taps = Taps(self.options.heads, self._layers)
         return made
+
+    def taken(self) -> dict[Head, Tensor]:
+        """See `Replayable.taken`."""
+        return self._taps.taken()
+
+    def rows_of(self, taken: Mapping[Head, Tensor]) -> Groups:
+        """See `Replayable.rows_of`."""
+        return {GROUP: self._taps.rows(taken=taken)}
 
     def hold(self, states: Sequence[Tensor], seen: int) -> None:
         """See `Replayable.hold`."""

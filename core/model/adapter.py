@@ -96,6 +96,20 @@ class Layer:
         return causal_attention_lse(q, k, v, self.scale, self.window, self.softcap, self.sinks)
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """Layers that follow one another on one device.
+
+    Attributes:
+        device: theirs.
+        read: takes ids (T,) if they are the first, else states (T, E), and a memory; gives the
+            states (T, E) behind them, or None if nothing comes after them.
+    """
+
+    device: torch.device
+    read: "Callable[[Tensor, Attends], Tensor | None]"
+
+
 class Attends(Protocol):
     """What a forward pass needs of a memory; see `Memory` in `core/contracts/memory.py`."""
 
@@ -195,6 +209,15 @@ class Decoder:
             if depth is None:
                 raise
             return None
+
+    def stretches(self, tokens: int, depth: int) -> list[Stretch]:
+        """What reads a chunk of so many tokens, piece by piece; here in one.
+
+        Args:
+            tokens: T.
+            depth: layers to run.
+        """
+        return [Stretch(self.device, lambda ids, memory: self.read(ids, memory, depth))]
 
     def chunks_by(self, tokens: int) -> ChunkPass | None:
         """What computes a chunk of so many tokens; None: the model's own layers do."""

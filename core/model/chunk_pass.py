@@ -89,6 +89,12 @@ class ChunkPass:
             state, norm = self.through(index, part, state, norm, memory, then)
         return state
 
+    def stretches(self, depth: int) -> list[tuple[int, int]]:
+        """The first `depth` layers as runs [first, end) that are on one device each."""
+        places = [part.place for part in self._parts.layers[:depth]]
+        begin = [n for n, place in enumerate(places) if n == 0 or place != places[n - 1]]
+        return [*zip(begin, [*begin[1:], len(places)], strict=True)]
+
     def layer_weights(self) -> int | None:
         """The most weights that a layer multiplies with; None: its MLP is the model's own module.
 

@@ -5,17 +5,17 @@ uses them, so chunks that are read one after another are on different devices at
 Embedding table, last norm and head stay on the first device.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from longctx.core.common.device import moved
 from longctx.core.common.errors import LongctxError
 from longctx.core.common.units import show_bytes
-from longctx.core.model.adapter import Decoder, Layer
+from longctx.core.model.adapter import Attends, Decoder, EarlyExit, Layer, Stretch
 from longctx.core.model.architectures import Module
 from longctx.core.model.balance import Reading, balanced, costs_of
 from longctx.core.model.rope import Rope
@@ -76,6 +76,26 @@ class SplitDecoder(Decoder):
         counts = balanced(costs, self.limits)
         above = _above(counts, self.limits, len(self.layers) - len(costs))
         self._place([*self._spread(counts), *self._spread(above)])
+
+    def stretches(self, tokens: int, depth: int) -> list[Stretch]:
+        """See `Decoder.stretches`: one for each device, where chunks pass in few operations."""
+        chunks = self.chunks_by(tokens)
+        runs = chunks.stretches(depth) if chunks is not None else []
+        if chunks is None or torch.device(self.places[0]) != self.device:
+            return super().stretches(tokens, depth)
+
+        def reads(first: int, end: int) -> Callable[[Tensor, Attends], Tensor | None]:
+            def read(given: Tensor, memory: Attends) -> Tensor | None:
+                try:
+                    state = given if first else chunks.embed(given[None])
+                    return chunks.run(state, memory, first, end)
+                except EarlyExit:
+                    return None
+
+            return torch.inference_mode()(read)
+
+        places = [torch.device(self.places[first]) for first, _ in runs]
+        return [Stretch(at, reads(*run)) for at, run in zip(places, runs, strict=True)]
 
     def _turn_where_they_are(self) -> None:
         """Gives the layers of each device a rotary embedding there."""

@@ -1,12 +1,18 @@
 """Chunks that are recorded and replayed leave what the layers leave; here recording only notes."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 
 from longctx.core import methods
 from longctx.core.engine import chunk_graphs
 from longctx.core.engine.encode import encode
+from longctx.core.model import adapter
 from longctx.core.model.adapter import Decoder
+from longctx.core.model.chunk_pass import ChunkPass
+from longctx.core.model.split import SplitDecoder
 from longctx.kernels import choice
 
 IDS = torch.randint(0, 61, (330,), generator=torch.Generator().manual_seed(3))
@@ -39,7 +45,7 @@ def replays(monkeypatch):
     """How often recorded work has run, the first time to compare; recording runs nothing."""
     ran = [0]
 
-    def capture(work, generator):
+    def capture(device, work):
         def replay():
             ran[0] += 1
             work()
@@ -55,6 +61,27 @@ def test_a_replayed_reading_leaves_the_same(make_model, replays, accumulate):
     replayed = read(Decoder(make_model("llama-default")), accumulate=accumulate)
     assert replays == [20 - chunk_graphs.SETTLED - 2]  # the first two chunks fill the cache
     assert_same(replayed, read_directly(make_model, accumulate))
+
+
+def test_each_device_has_a_part_of_its_own(make_model, replays, monkeypatch):
+    """Two devices are one here; what passes between them is what passes between two."""
+    monkeypatch.setattr(adapter, "wanted", lambda device: True)
+    whole = read(SplitDecoder(Decoder(make_model("llama-default")), ("cpu", "cpu")))
+    in_one, replays[0] = replays[0], 0
+    monkeypatch.setattr(ChunkPass, "stretches", lambda self, depth: [(0, 1), (1, 2), (2, depth)])
+    parts = read(SplitDecoder(Decoder(make_model("llama-default")), ("cpu", "cpu")))
+    assert replays == [3 * in_one]
+    assert_same(parts, whole)
+    monkeypatch.setattr(chunk_graphs, "capture_of", lambda decoder, method: None)
+    assert_same(parts, read(SplitDecoder(Decoder(make_model("llama-default")), ("cpu", "cpu"))))
+
+
+def test_layers_that_follow_one_another_on_a_device_are_one_stretch():
+    layers = [SimpleNamespace(place=torch.device(kind)) for kind in ("cpu", "cpu", "meta", "cpu")]
+    parts: Any = SimpleNamespace(layers=layers)
+    chunks = ChunkPass(parts, (), torch.nn.Identity())
+    assert chunks.stretches(4) == [(0, 2), (2, 3), (3, 4)]
+    assert chunks.stretches(1) == [(0, 1)]
 
 
 def read_directly(make_model, accumulate=False) -> list[torch.Tensor]:
@@ -75,11 +102,11 @@ def test_a_cache_that_still_grows_is_not_recorded(make_model, replays):
 
 @pytest.mark.parametrize("fails", ["recording", "replaying"])
 def test_what_cannot_be_replayed_is_read_directly(make_model, monkeypatch, fails):
-    def capture(work, generator):
+    def capture(device, work):
         if fails == "recording":
             choice.broken["kernel", torch.device("cpu")] = "it cannot be recorded"
             raise RuntimeError("not here")
-        return lambda: None  # leaves other bits
+        return lambda: (work(), work())  # leaves other bits
 
     monkeypatch.setattr(chunk_graphs, "capture_of", lambda decoder, method: capture)
     assert_same(read(Decoder(make_model("llama-default"))), read_directly(make_model))

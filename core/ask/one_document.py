@@ -92,7 +92,7 @@ class Gathering(Gatherer):
         scores = self._method.score(read, question.scored, self._stored)
         require_all(len(scores.raw), self._document, embeddings.GROUP)
         require_numbers(scores.raw, self.documents)
-        return Scores(scores.raw.cpu(), scores.pooled.cpu())
+        return scores
 
     def _top_tokens(self, scores: Scores, count: int, edges: tuple[int, int]) -> Tensor:
         return top_tokens(scores, count, self._total, edges)

@@ -6,12 +6,13 @@ ended when their context ends. Knows nothing of what is read or written.
 
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from queue import Empty, Full, Queue
+from queue import Empty, Queue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+LEAST = 1 << 16  # bytes that any waiting call counts as
 
 
 class _End:
@@ -85,11 +86,14 @@ class Behind:
     Args:
         depth: calls that may wait; `do` blocks while there are more. 0: each is made at once, in
             the caller's thread, and raises there.
+        room: bytes; more calls may wait while what they hold is less.
     """
 
-    def __init__(self, depth: int):
-        self._beside = depth > 0
-        self._waiting: Queue[Callable[[], object] | None] = Queue(depth)
+    def __init__(self, depth: int, room: int = 0):
+        self._beside, self._depth, self._room = depth > 0, depth, room
+        self._waiting: Queue[tuple[int, Callable[[], object]] | None] = Queue()
+        self._turn = threading.Condition()
+        self._count = self._held = 0  # calls that wait, and bytes that calls hold
         self._error: BaseException | None = None
         # A daemon, so that a second Ctrl-C ends the process while the first one waits here.
         self._thread = threading.Thread(target=self._work, name="longctx-behind", daemon=True)
@@ -115,17 +119,28 @@ class Behind:
     def _end(self) -> None:
         """Ends the thread after its current call."""
         while self._thread.is_alive():
-            with suppress(Full):
-                self._waiting.put_nowait(None)
+            self._waiting.put(None)
             self._thread.join(0.05)
 
     def do(self, call: Callable[..., object], *args: Any, **named: Any) -> None:
         """Queues a call."""
+        self.do_holding(0, partial(call, *args, **named))
+
+    def do_holding(self, size: int, call: Callable[[], object]) -> None:
+        """Queues a call that holds so many bytes until it has been made."""
+        size = max(size, LEAST)
         if not self._beside:
-            call(*args, **named)
+            call()
             return
         self._raise()
-        self._waiting.put(partial(call, *args, **named))
+        with self._turn:
+            self._turn.wait_for(lambda: self._has_room(size))
+            self._count += 1
+            self._held += size
+        self._waiting.put((size, call))
+
+    def _has_room(self, size: int) -> bool:
+        return self._count < self._depth or self._held + size <= self._room
 
     def wait(self) -> None:
         """Waits until all calls so far have been made."""
@@ -137,11 +152,21 @@ class Behind:
             raise self._error
 
     def _work(self) -> None:
-        while call := self._waiting.get():
+        while waited := self._waiting.get():
+            size, call = waited
+            self._leave(1, 0)
             try:
                 if not self._error:
                     call()
             except BaseException as error:  # the main thread raises it
                 self._error = error
             finally:
+                del call, waited  # what it holds is given back before another one may take its room
+                self._leave(0, size)
                 self._waiting.task_done()
+
+    def _leave(self, count: int, size: int) -> None:
+        with self._turn:
+            self._count -= count
+            self._held -= size
+            self._turn.notify_all()

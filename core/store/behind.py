@@ -5,7 +5,7 @@ from the device without making the caller wait.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from longctx.core.common.background import Behind
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 DEPTH = 4  # calls that may be queued: the rows, tokens and text of a chunk, and the next one's rows
+ROOM = 256 << 20  # bytes of rows up to which more may be: writing a checkpoint takes seconds
 
 
 class WriterBehind(Behind):
@@ -35,7 +36,7 @@ class WriterBehind(Behind):
 
     def __init__(self, writer: Writer, device: str, devices: int = 0):
         self.beside = device != "cpu"
-        super().__init__(DEPTH * (1 + devices) if self.beside else 0)
+        super().__init__(DEPTH * (1 + devices) if self.beside else 0, ROOM)
         self.writer = writer
         if self.beside:
             writer.work_beside()
@@ -46,7 +47,7 @@ class WriterBehind(Behind):
 
     def add_bytes(self, data: bytes) -> None:
         """Appends raw bytes of the open source."""
-        self.do(self.writer.add_bytes, data)
+        self.do_holding(len(data), partial(self.writer.add_bytes, data))
 
     def end_source(self, *args: Any) -> None:
         """Closes the open source."""
@@ -60,7 +61,7 @@ class WriterBehind(Behind):
             arrive()
             self.writer.append(group, rows)
 
-        self.do(write)
+        self.do_holding(sum(tensor.nbytes for tensor in rows.values()), write)
 
 
 def to_host(rows: Rows, still: bool = False) -> tuple[Rows, Callable[[], object]]:

@@ -71,9 +71,9 @@ def on_device(file: TensorFile, device: str) -> Rows:
             file.fill(low, part.numpy().data)
             for target, source in _pieces(spans, part, low):
                 target.copy_(source, non_blocking=True)
-            buffer.copied(place)
-        for buffer in buffers:
-            buffer.wait()
+            buffer.copied(
+                place
+            )  # who takes this buffer next waits for that, in this file or another
     dtypes = {name: getattr(torch, slot.dtype) for name, slot in file.slots.items()}
     return {name: tensor.to(dtypes[name]) for name, tensor in found.items()}
 

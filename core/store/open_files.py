@@ -9,9 +9,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache, lru_cache, partial
 from itertools import pairwise
+from operator import itemgetter
 
 from longctx.core.store.confined import Confined
 
@@ -94,13 +95,41 @@ def in_threads(calls: Sequence[Callable[[], object]], each: int = 1) -> None:
         each: calls that are worth a thread; a single thread's are made in this one.
     """
     threads = min(THREADS, len(calls) // each, os.cpu_count() or 1)
-    if threads < 2:
+    if threads < 2 or getattr(_own, "reads", False):  # a reader would wait for itself
         for call in calls:
             call()
         return
-    with ThreadPoolExecutor(threads, thread_name_prefix="read-part") as pool:
-        for done in [pool.submit(call) for call in calls]:
-            done.result()
+    pool = _readers(os.getpid())
+    shared = [pool.submit(_each, calls[n::threads]) for n in range(threads)]
+    try:
+        failed = [done.result() for done in shared]
+    finally:
+        wait(shared)  # nobody writes any more into what the caller gave
+    if found := [(n + threads * at, error) for n, one in enumerate(failed) for at, error in one]:
+        raise min(found, key=itemgetter(0))[1]
+
+
+def _each(calls: Sequence[Callable[[], object]]) -> list[tuple[int, Exception]]:
+    """Makes calls until one fails; its place, and its error."""
+    for place, call in enumerate(calls):
+        try:
+            call()
+        except Exception as error:  # the caller raises it
+            return [(place, error)]
+    return []
+
+
+_own = threading.local()
+
+
+@cache
+def _readers(process: int) -> ThreadPoolExecutor:
+    """A process's threads that read. They stay: starting one takes as long as reading a MiB."""
+
+    def begin() -> None:
+        _own.reads = True
+
+    return ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), "read-part", begin)
 
 
 @lru_cache(MOST)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -103,6 +104,27 @@ def test_no_more_calls_wait_than_are_allowed():
         go.set()
         late.join()
     assert made == [1, 2, 3]
+
+
+def test_more_calls_may_wait_while_what_they_hold_has_room():
+    held, go, made = threading.Event(), threading.Event(), []
+
+    def hold() -> None:
+        held.set()
+        go.wait()
+
+    with Behind(1, room=1 << 20) as behind:
+        behind.do_holding(1 << 18, hold)
+        held.wait()  # what a call holds counts until it has been made
+        for number in range(3):
+            behind.do_holding(1 << 18, partial(made.append, number))
+        late = threading.Thread(target=behind.do_holding, args=(1, partial(made.append, 3)))
+        late.start()
+        late.join(0.05)
+        assert late.is_alive()
+        go.set()
+        late.join()
+    assert made == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("how", ["do", "wait", "leave"])

@@ -1,11 +1,17 @@
 """Files that stay open: a bounded number, read by several threads, and closed in the end."""
 
 import os
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from unittest.mock import patch
+
+import pytest
 
 from longctx.core.store import open_files
 from longctx.core.store.confined import Confined
-from longctx.core.store.open_files import MOST, OpenFile, opened
+from longctx.core.store.open_files import MOST, THREADS, OpenFile, in_threads, opened
 
 
 def test_a_file_is_opened_once_and_a_successor_anew(tmp_path):
@@ -48,3 +54,34 @@ def test_threads_read_what_they_ask_for(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(read, range(0, 8000)))
     assert file.read_into(256 * 64 - 3, memoryview(bytearray(7))) == 3
+
+
+def test_threads_stay_and_a_reader_reads_by_itself():
+    """What a thread reads may itself be read in parts; it must not wait for a thread then."""
+    seen: list[set[str]] = []
+
+    def inner(names: set[str]) -> None:
+        names.add(threading.current_thread().name)
+
+    def outer() -> None:
+        names: set[str] = set()
+        in_threads([partial(inner, names)] * 8)
+        seen.append({*names, threading.current_thread().name})
+
+    with patch("os.cpu_count", lambda: 4):
+        for _ in range(20):
+            in_threads([outer] * 20)
+    readers = [each for each in threading.enumerate() if each.name.startswith("read-part")]
+    assert 1 <= len(readers) <= THREADS
+    assert len(seen) == 400
+    assert all(len(names) == 1 for names in seen)
+
+
+def test_the_error_is_that_of_the_earliest_call():
+    def fail(number: int) -> None:
+        time.sleep(0.01 * (3 - number))
+        raise ValueError(number)
+
+    made: list[int] = []
+    with patch("os.cpu_count", lambda: 4), pytest.raises(ValueError, match=r"^1$"):
+        in_threads([partial(made.append, 0), partial(fail, 1), partial(fail, 2)])

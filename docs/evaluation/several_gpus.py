@@ -66,7 +66,7 @@ def main() -> None:
 
 def measure(engine, whole, on, count, tokens, folder, until, alone) -> None:
     """One reading, unless the time for it has run out; seconds are of the whole reading."""
-    rate = max(alone.values(), default=0.0)
+    rate = alone.get(count, 0.0)
     if time.monotonic() + (tokens / rate if rate else 0) > until:
         tell("left out", devices=count, tokens=tokens, why="no time is left for it")
         return

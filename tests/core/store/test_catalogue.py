@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_documents import forge, write
 
-from longctx.core.store import catalogue, library, places
+from longctx.core.store import catalogue, holdings, places
 from longctx.core.store.facts import Facts
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import Manifest
@@ -19,7 +19,7 @@ NAMES = ["a", "b", "c"]
 @pytest.fixture
 def many(no_sync, library, monkeypatch) -> Library:
     """A library that is large enough for a catalogue, which was just made."""
-    monkeypatch.setattr("longctx.core.store.library.MANY", 3)
+    monkeypatch.setattr("longctx.core.store.holdings.MANY", 3)
     for name in NAMES:
         write(library, name)
     library.facts()
@@ -35,7 +35,7 @@ def read(monkeypatch) -> list[str]:
         seen.append(folder.name)
         return places.describe(folder)
 
-    monkeypatch.setattr(library, "describe", describe)
+    monkeypatch.setattr(holdings, "describe", describe)
     return seen
 
 

@@ -1,0 +1,216 @@
+"""What a library holds: the facts of its documents, and which of them a user means by a name.
+
+Nothing is opened or changed here, but for the catalogue, which keeps the facts at hand.
+"""
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from longctx.core.common.errors import NotFound, UsageError
+from longctx.core.common.nearest import nearest
+from longctx.core.store.catalogue import MANY, Catalogue
+from longctx.core.store.confined import Confined
+from longctx.core.store.facts import UNKNOWN, Facts, Stamp
+from longctx.core.store.manifest import Manifest
+from longctx.core.store.naming import NAME, called_after, composed, folder_of, is_title, marked
+from longctx.core.store.places import (
+    DOCUMENTS,
+    UNFINISHED,
+    LibraryFolders,
+    age,
+    describe,
+    keeps_nothing,
+)
+
+
+class Holdings:
+    """The documents of the library in a folder, finished and unfinished."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._root = Confined(path)
+        self._places = LibraryFolders(path)
+
+    def documents(self) -> list[Manifest]:
+        """Manifests of all documents, then of unfinished ones; a damaged one says what is wrong.
+
+        What a killed reading left before its first checkpoint is none.
+        """
+        with _no_collection():
+            folders = [folder for folder in self.folders() if not self._is_left(folder)]
+            return [describe(folder) for folder in folders]
+
+    def facts(self) -> list[Facts]:
+        """The facts of all documents, in the order of `documents`, without reading each manifest.
+
+        Those of the complete ones come from the catalogue, where their manifests are as it says.
+        """
+        with _no_collection():
+            begun = [folder for folder in self._places.folders(UNFINISHED)]
+            unfinished = [_facts(folder) for folder in begun if not self._is_left(folder)]
+            return self._complete() + unfinished
+
+    def _complete(self) -> list[Facts]:
+        """The facts of the documents in their place, by folder."""
+        stamps = self._places.stamps()
+        many = len(stamps) >= MANY
+        catalogue = Catalogue(self._root)
+        known = catalogue.read() if many else {}
+        found = [
+            known[name]
+            if stamp and name in known and known[name].stamp == stamp
+            else _facts(self._places.finished(name), stamp)
+            for name, stamp in stamps.items()
+        ]
+        sound = [facts for facts in found if facts.status == "complete" and facts.stamp != UNKNOWN]
+        if many and [facts.stamp for facts in sound] != [facts.stamp for facts in known.values()]:
+            catalogue.write(sound)
+        return found
+
+    def _is_left(self, folder: Confined) -> bool:
+        """Whether nothing was kept of a reading, and no process works on it."""
+        return (
+            folder.parent.name == UNFINISHED
+            and keeps_nothing(folder)
+            and not self._places.is_held(folder)
+        )
+
+    def folders(self) -> list[Confined]:
+        """Folders of all documents, then of unfinished ones, whatever is in them."""
+        return self._places.folders(DOCUMENTS) + self._places.folders(UNFINISHED)
+
+    def names(self) -> list[str]:
+        """Names of the folders of all complete documents."""
+        return sorted(self._places.complete())
+
+    def latest(self) -> str:
+        """The folder's name of the document completed last; NotFound where there is none."""
+        waiting = {folder.name: age(folder) for folder in self._places.waiting()}
+        placed = {name: stamp[0] if stamp else 0 for name, stamp in self._places.stamps().items()}
+        saved = waiting | placed
+        if not saved:
+            raise NotFound(
+                f"the library '{self.path}' has no document", remedy="Run `longctx ingest` first"
+            )
+        return max(saved, key=lambda name: (saved[name], name))
+
+    def folder_named(self, text: str) -> str:
+        """The name of the folder of the document that a user means.
+
+        Args:
+            text: the document's name, in any script; or its folder's; or else a file that it was
+                made of.
+
+        Raises:
+            UsageError: several documents are meant.
+            NotFound: there is none.
+        """
+        return self._named(text, by_folder=True) or self._made_of(text) or self._existing(text)
+
+    def place_for(self, name: str) -> tuple[str, str | None]:
+        """Where the document of this name is, or a new one will be.
+
+        Args:
+            name: as `naming.require_name` or `called_after` gives it.
+
+        Returns:
+            The folder's name, and the title that the manifest has: None if the folder is called so.
+
+        Raises:
+            UsageError: several documents are called so.
+        """
+        name = composed(name)
+        if is_title(name) and (found := self._named(name)):
+            return found, None if found == name else name
+        folder = folder_of(name)
+        if self._is_there(folder) and self._described(folder).status != "damaged":
+            folder = marked(name)  # another document has it: older versions named otherwise
+        return folder, None if folder == name else name
+
+    def _existing(self, name: str) -> str:
+        """The folder of the document of this name, or else of this folder; NotFound if none is."""
+        if not (found := self._named(name, by_folder=True)):
+            raise self._no_document(name)
+        return found
+
+    def _named(self, text: str, by_folder: bool = False) -> str | None:
+        """The folder of the document of this name; with `by_folder`, or else of this folder."""
+        name, guess = composed(text), marked(text)
+        if NAME.fullmatch(text) and self._is_there(text):
+            if self._described(text).name == text:
+                return text
+            if by_folder and not (self._is_there(guess) and self._described(guess).name == text):
+                return text
+        titled = {facts.folder for facts in self.facts() if facts.name == name}
+        if len(titled) > 1:
+            raise UsageError(
+                f"{len(titled)} documents are called '{text}'",
+                f"their folders are {', '.join(sorted(titled))}",
+                "Say which one by its folder",
+            )
+        return titled.pop() if titled else None
+
+    def _made_of(self, text: str) -> str | None:
+        """The folder of the document that was made of this file, which may be gone."""
+        try:
+            path = str(Path(os.path.expanduser(text)).resolve())
+        except (OSError, RuntimeError, ValueError):  # such as a name with a NUL
+            return None
+        made = {facts.folder: facts.name for facts in self.facts() if path in facts.paths}
+        if len(made) > 1:
+            raise UsageError(
+                f"{len(made)} documents were made of '{text}'",
+                f"they are {', '.join(sorted(made.values()))}",
+                "Say which one by its name",
+            )
+        return next(iter(made), None)
+
+    def _is_there(self, folder: str) -> bool:
+        # The unfinished first: it is moved to the finished ones.
+        places = self._places.unfinished(folder), self._places.finished(folder)
+        return any(place.is_dir() or place.is_link() for place in places) or (
+            self._places.aside(folder).exists()
+        )
+
+    def _described(self, folder: str) -> Manifest:
+        finished = self._places.finished(folder)
+        return describe(finished if finished.exists() else self._places.unfinished(folder))
+
+    def _shown(self, folder: str) -> str:
+        """The name of the document in a folder; the folder's, where there is none."""
+        return self._described(folder).name
+
+    def known(self, name: str, manifest: Manifest) -> Facts:
+        """The facts of the document in folder `name`, whose manifest was just read."""
+        stamp = self._places.stamp(name) if manifest.status == "complete" else None
+        folder = self._places.unfinished(name)
+        return Facts.of(manifest, stamp or (age(folder), *UNKNOWN[1:]))
+
+    def _no_document(self, name: str) -> NotFound:
+        names = [facts.name for facts in self.facts()]
+        what, why = f"no document '{name}' in the library '{self.path}'", "it holds no document"
+        if not names:
+            return NotFound(what, why, "Run `longctx ingest` to add one")
+        if near := nearest(name, names) or nearest(called_after(name), names):
+            return NotFound(what, f"the nearest name is '{near}'", "`longctx list` shows all")
+        return NotFound(what, "", "`longctx list` shows what there is; `longctx ingest` adds one")
+
+
+def _facts(folder: Confined, stamp: Stamp | None = None) -> Facts:
+    """The facts of a document's folder; the stamp was taken before, and may be one too old."""
+    return Facts.of(describe(folder), stamp or (age(folder), *UNKNOWN[1:]))
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Pauses garbage collection: a thousand manifests have many parts, but no reference cycles."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

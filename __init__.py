@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         UnreadableInput,
         UsageError,
     )
-    from longctx.core.ingest.ingest import Ingested
+    from longctx.core.ingest.ingested import Ingested
     from longctx.core.ingest.job import Progress
     from longctx.core.report.answers import Shown, answers_page
 
@@ -45,7 +45,7 @@ _PLACES = {
     "Exchange": "longctx.core.ask.follow_up",
     "Findings": "longctx.core.api.passages",
     "FoundPassage": "longctx.core.api.passages",
-    "Ingested": "longctx.core.ingest.ingest",
+    "Ingested": "longctx.core.ingest.ingested",
     "Library": "longctx.core.api.library",
     "Locked": _ERRORS,
     "LongctxError": _ERRORS,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from longctx.cli.ingest.stop import Stop
     from longctx.core.api.library import Library
-    from longctx.core.ingest.ingest import Ingested
+    from longctx.core.ingest.ingested import Ingested
     from longctx.core.ingest.job import Progress
     from longctx.core.ingest.many import Each, Failed
 

@@ -10,7 +10,7 @@ from longctx.cli import render
 from longctx.cli.text import counted, duration, size
 
 if TYPE_CHECKING:
-    from longctx.core.ingest.ingest import Ingested
+    from longctx.core.ingest.ingested import Ingested
     from longctx.core.ingest.many import Each, Failed
     from longctx.core.ingest.plan import Estimate
 

@@ -16,7 +16,7 @@ from longctx.cli.program import Interrupted, finish, interrupted, tell
 from longctx.cli.run import current
 
 if TYPE_CHECKING:
-    from longctx.core.ingest.ingest import Ingested
+    from longctx.core.ingest.ingested import Ingested
     from longctx.core.ingest.job import Progress
     from longctx.core.ingest.many import Each
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from longctx.core.ingest.ingest import Progress
+    from longctx.core.ingest.job import Progress
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 

@@ -14,7 +14,7 @@ from longctx.core.common.errors import UsageError
 from longctx.core.store.facts import Facts
 
 if TYPE_CHECKING:
-    from longctx.core.ingest.ingest import Ingested
+    from longctx.core.ingest.ingested import Ingested
     from longctx.core.passages.excerpt import Excerpt
     from longctx.core.store.document import Document as Stored
     from longctx.core.store.manifest import Manifest
@@ -131,7 +131,7 @@ class Document(Askable):
         Raises:
             LongctxError: as `ask`.
         """
-        from longctx.core.ingest.ingest import as_it_was
+        from longctx.core.ingest.ingested import as_it_was
 
         with self._lock:
             return as_it_was(self._for_words().documents[0])

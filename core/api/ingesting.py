@@ -11,7 +11,7 @@ from longctx.core.api.model import Model
 
 if TYPE_CHECKING:
     from longctx.core.api.reading import Reading
-    from longctx.core.ingest.ingest import Ingested
+    from longctx.core.ingest.ingested import Ingested
     from longctx.core.ingest.job import Progress
     from longctx.core.ingest.many import Each, Failed
     from longctx.core.ingest.plan import Estimate

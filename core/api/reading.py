@@ -17,7 +17,7 @@ from longctx.core.store.naming import called_after
 
 if TYPE_CHECKING:
     from longctx.core.engine.choice import Setup
-    from longctx.core.ingest.ingest import Ingested
+    from longctx.core.ingest.ingested import Ingested
     from longctx.core.ingest.job import Job, Observer
     from longctx.core.ingest.many import Each
     from longctx.core.ingest.plan import Estimate

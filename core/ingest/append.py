@@ -26,7 +26,8 @@ from longctx.core.ingest.append_plan import (
 )
 from longctx.core.ingest.append_sources import Start, encoding_stays, start_before
 from longctx.core.ingest.identity import KEPT, CannotGoOn, begun_with, in_order, now_of
-from longctx.core.ingest.ingest import Ingested, as_it_was, read_in
+from longctx.core.ingest.ingest import read_in
+from longctx.core.ingest.ingested import Ingested, as_it_was
 from longctx.core.ingest.job import NOBODY, Job, Observer
 from longctx.core.ingest.resume import engine_for, read_in_dtype
 from longctx.core.ingest.units import BY_SOURCE

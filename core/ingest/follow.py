@@ -16,7 +16,8 @@ from longctx.core.common.errors import Locked, NotFound, UsageError
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.append import append
-from longctx.core.ingest.ingest import Ingested, read
+from longctx.core.ingest.ingest import read
+from longctx.core.ingest.ingested import Ingested
 from longctx.core.ingest.job import NOBODY, Job, Observer
 from longctx.core.ingest.resume import engine_for, read_in_dtype, read_otherwise
 from longctx.core.ingest.units import BY_SOURCE

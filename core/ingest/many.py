@@ -13,7 +13,8 @@ from typing import Any
 
 from longctx.core.common.errors import LongctxError, UnreadableInput
 from longctx.core.engine.setup import Engine, prepare
-from longctx.core.ingest.ingest import Ingested, read_sources
+from longctx.core.ingest.ingest import read_sources
+from longctx.core.ingest.ingested import Ingested
 from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
 from longctx.core.ingest.overall import Tally
 from longctx.core.sources.detect import NotText

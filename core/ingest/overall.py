@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from longctx.core.ingest.ingest import Ingested
+from longctx.core.ingest.ingested import Ingested
 from longctx.core.ingest.job import Overall, Progress
 
 

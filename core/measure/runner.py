@@ -15,7 +15,8 @@ from longctx.core.ask.gather import Passage
 from longctx.core.ask.session import Session
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import Engine
-from longctx.core.ingest.ingest import Ingested, ingest
+from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.ingested import Ingested
 from longctx.core.ingest.job import Progress
 from longctx.core.measure.case import Case, CaseQuestion, Span, is_named
 from longctx.core.measure.journal import Record

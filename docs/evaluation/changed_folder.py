@@ -19,7 +19,8 @@ from pathlib import Path
 from longctx.core.ask.session import Session
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.staying import weights_stay
-from longctx.core.ingest.ingest import Ingested, ingest
+from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.ingested import Ingested
 
 LEFT_OUT = {"site-packages", "test", "tests", "idlelib"}
 

@@ -29,8 +29,8 @@ from xxhash import xxh3_128_hexdigest
 
 from longctx.core.common.units import parse_tokens
 from longctx.core.engine import chunk_graphs
-from longctx.core.ingest import ingest as reading
-from longctx.core.ingest.ingest import DocumentReading
+from longctx.core.ingest import document_reading
+from longctx.core.ingest.document_reading import DocumentReading
 from longctx.core.measure.bench import ingesting
 from longctx.core.measure.bench.shapes import Wanted
 from longctx.core.store import behind, durable, writer
@@ -103,7 +103,7 @@ class Phases:
             for owner, attribute, name in CALLS:
                 if call := getattr(owner, attribute, None):
                     held.enter_context(patch.object(owner, attribute, self.method(call, name)))
-            for module, rows in ((behind, True), (reading, False)):
+            for module, rows in ((behind, True), (document_reading, False)):
                 found = self.copies(module.to_host, rows)
                 held.enter_context(patch.object(module, "to_host", found))
             held.enter_context(patch.object(ingesting, "_run", self.each(ingesting._run)))

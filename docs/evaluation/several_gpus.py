@@ -20,7 +20,7 @@ import torch
 
 from longctx.core.common.device import peak_memory, reset_peak_memory, synchronize
 from longctx.core.ingest.checkpoints import Cadence
-from longctx.core.ingest.ingest import DocumentReading
+from longctx.core.ingest.document_reading import DocumentReading
 from longctx.core.ingest.resume import header
 from longctx.core.measure.bench.reading import NAME, RandomReading, warm_up
 from longctx.core.measure.bench.shapes import Wanted, open_engine

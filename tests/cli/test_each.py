@@ -13,7 +13,7 @@ from longctx.cli.ingest.stop import Stop
 from longctx.cli.interrupt import ENDING
 from longctx.cli.run import Run
 from longctx.core.common.errors import LongctxError
-from longctx.core.ingest.ingest import Ingested
+from longctx.core.ingest.ingested import Ingested
 from longctx.core.ingest.job import Job, Observer
 from longctx.core.ingest.many import Each, read_each
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from longctx.cli.ingest.stop import Stop
-from longctx.core.ingest.ingest import Ingested
+from longctx.core.ingest.ingested import Ingested
 from longctx.core.store.library import Library
 
 TEXT = "the keeper wrote in his book that a boat came home at dawn\n" * 20

@@ -129,7 +129,7 @@ def wait():
     print("ready", file=sys.stderr, flush=True)
     time.sleep(600)
 if {reading}:
-    from longctx.core.ingest.ingest import DocumentReading
+    from longctx.core.ingest.document_reading import DocumentReading
     DocumentReading.read = lambda self: wait()
 else:
     from longctx.core.decode.decode import Generation

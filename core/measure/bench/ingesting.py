@@ -11,7 +11,7 @@ from longctx.core.common.device import empty_cache, peak_memory, reset_peak_memo
 from longctx.core.contracts.method import MethodOptions
 from longctx.core.engine.setup import Engine
 from longctx.core.ingest.checkpoints import Cadence
-from longctx.core.ingest.ingest import DocumentReading
+from longctx.core.ingest.document_reading import DocumentReading
 from longctx.core.ingest.resume import header
 from longctx.core.measure.bench.baselines import Baseline, measure_baselines
 from longctx.core.measure.bench.ceilings import Ceilings, Clock

@@ -24,7 +24,7 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import prepare
 from longctx.core.engine.staying import weights_stay
-from longctx.core.ingest.ingest import Ingested
+from longctx.core.ingest.ingested import Ingested
 from longctx.core.ingest.job import Progress
 from longctx.core.measure.case import Case, Task
 from longctx.core.measure.eval import tasks

@@ -14,7 +14,7 @@ from longctx.core.common.regular_files import read_regular
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import Engine
 from longctx.core.engine.staying import weights_stay
-from longctx.core.ingest.ingest import Ingested
+from longctx.core.ingest.ingested import Ingested
 from longctx.core.ingest.job import Progress
 from longctx.core.measure.case import Case, Task
 from longctx.core.measure.journal import Journal, Record

@@ -22,7 +22,7 @@ from longctx.core.contracts.method import Recallable
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import Engine, prepare
 from longctx.core.engine.staying import weights_stay
-from longctx.core.ingest.ingest import Ingested
+from longctx.core.ingest.ingested import Ingested
 from longctx.core.ingest.job import Progress
 from longctx.core.measure import figures
 from longctx.core.measure.case import CaseQuestion

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from longctx.cli.serve.uploads import PREFIX, progress
-from longctx.core.ingest.ingest import Progress
+from longctx.core.ingest.job import Progress
 
 ASKED = "What is the code of the oil-store padlock?"
 NEEDLE = "The code of the oil-store padlock is 58204."

@@ -13,7 +13,7 @@ from in_chunks import in_chunk
 
 from longctx.core.common.errors import LongctxError, UnreadableInput
 from longctx.core.ingest import append as appending
-from longctx.core.ingest import checkpoints
+from longctx.core.ingest import checkpoints, document_reading
 from longctx.core.ingest import ingest as ingesting
 from longctx.core.ingest.ingest import ingest
 from longctx.core.ingest.job import Job
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("models_loaded_once")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """No chunk counts as slow, nothing is saved but at Ctrl-C, and no power fails."""
-    monkeypatch.setattr(ingesting, "SLOW", 1e9)
+    monkeypatch.setattr(document_reading, "SLOW", 1e9)
     monkeypatch.setattr(checkpoints, "_WORTH", 1e9)
     monkeypatch.setattr("os.fsync", lambda handle: None)
 
@@ -73,7 +73,7 @@ def test_what_was_read_is_kept_and_the_result_is_the_same(
     """Twice; a quick chunk is read to its end, and a slow one is given up."""
     setup = dataclasses.replace(setup_random, **way)
     ingest(tmp_path / "whole", [str(book)], setup)
-    monkeypatch.setattr(ingesting, "SLOW", -1 if slow else 1e9)
+    monkeypatch.setattr(document_reading, "SLOW", -1 if slow else 1e9)
     before = 0
     for number in (4, 3):
         told = []
@@ -95,7 +95,7 @@ def test_at_most_the_chunk_being_read_is_lost(
     def behind(writer: Writer, *_: object) -> WriterBehind:
         return WriterBehind(writer, device)
 
-    monkeypatch.setattr(ingesting, "SLOW", -1 if slow else 1e9)
+    monkeypatch.setattr(document_reading, "SLOW", -1 if slow else 1e9)
     monkeypatch.setattr(ingesting, "WriterBehind", behind)
     stop_in_chunk(4, ingest, library, [str(book)], setup_random)
     assert kept(library) == chunks * CHUNK - 1
@@ -166,7 +166,7 @@ def test_a_long_reading_is_saved_before_its_words_are_indexed(
 
     monkeypatch.setattr(checkpoints, "_WORTH", -1)
     with monkeypatch.context() as patch:
-        patch.setattr(ingesting, "word_tables", indexing)
+        patch.setattr(document_reading, "word_tables", indexing)
         with pytest.raises(KeyboardInterrupt):
             ingest(library, [str(book)], setup_random)
     assert whole.tokens - kept(library) <= CHUNK

@@ -8,7 +8,7 @@ from longctx.core.common.errors import Locked, UnreadableInput
 from longctx.core.engine.choice import Setup
 from longctx.core.ingest import docket as module
 from longctx.core.ingest.docket import KILLS, PATIENCE, Docket
-from longctx.core.ingest.ingest import Ingested
+from longctx.core.ingest.ingested import Ingested
 from longctx.core.ingest.job import Job, Observer, Progress
 from longctx.core.ingest.many import Each, Failed
 

@@ -15,7 +15,7 @@ from sampled import sampled
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import StateMismatch, UsageError
 from longctx.core.engine.setup import prepare, saved_snapshot
-from longctx.core.ingest import checkpoints, plan
+from longctx.core.ingest import checkpoints, document_reading, plan
 from longctx.core.ingest import ingest as ingesting
 from longctx.core.ingest import units as units_module
 from longctx.core.ingest.checkpoints import Cadence
@@ -39,7 +39,7 @@ def quick(monkeypatch) -> None:
     """No power fails here, no checkpoint is due by time, and all folders keep their rows."""
     monkeypatch.setattr(units_module, "LEAST", 1 << 30)
     monkeypatch.setattr("os.fsync", lambda handle: None)
-    monkeypatch.setattr(ingesting, "SLOW", 1e9)
+    monkeypatch.setattr(document_reading, "SLOW", 1e9)
     monkeypatch.setattr(checkpoints, "_WORTH", 1e9)
 
 
@@ -301,7 +301,7 @@ def stop_in_chunk(number: int, *given, **options) -> None:
 def test_stopped_in_any_chunk_the_result_is_the_same(
     tmp_path, folder, setup_random, chunks, monkeypatch, slow
 ):
-    monkeypatch.setattr(ingesting, "SLOW", -1 if slow else 1e9)
+    monkeypatch.setattr(document_reading, "SLOW", -1 if slow else 1e9)
     expected = anew(folder, setup_random)
     for number in sampled(range(2, len(chunks), 3), 4):
         library = tmp_path / f"stopped-{number}"

@@ -485,7 +485,7 @@ def main() -> int:
         work(options.seed, options.scratch, library, options.slot, options.report)
         return 0
     if options.way == "library":
-        from fuzz_documents import make_library as make
+        from fuzz_library import make_library as make
 
         make(options.folder)
         return 0

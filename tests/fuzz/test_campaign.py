@@ -10,8 +10,10 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import fuzz_commands
-import fuzz_documents
+import fuzz_library
+import fuzz_reading
 import fuzz_targets
+import fuzz_tensors
 import pytest
 
 HERE = Path(__file__).parent
@@ -27,7 +29,7 @@ def rooms(tmp_path_factory):
     """A process's folders, and documents to change."""
     made, own = tmp_path_factory.mktemp("made"), tmp_path_factory.mktemp("rooms")
     before = tempfile.tempdir
-    with closing(fuzz_targets.Rooms(own, fuzz_documents.make_library(made))) as rooms:
+    with closing(fuzz_targets.Rooms(own, fuzz_library.make_library(made))) as rooms:
         yield rooms
     tempfile.tempdir = before
 
@@ -57,7 +59,7 @@ def test_a_case_is_the_same_again(rooms, name):
 def test_an_answer_from_numbers_that_are_none_is_refused(rooms, place, more):
     """Such an answer was empty, or ended in a fault of ours where JSON was wanted."""
     name, group = place.split()
-    case = fuzz_documents.without_numbers(rooms.shelf, name, group)
+    case = fuzz_tensors.without_numbers(rooms.shelf, name, group)
     words = ["ask", "What is the code?", "--doc", name, *fuzz_commands.COMPUTE, *more]
     with rooms.shelf.with_case(case):
         code, _, err = fuzz_commands.run([*words, "--library", str(rooms.shelf.library)])
@@ -68,7 +70,7 @@ def test_documents_are_whole_again_after_a_case(rooms):
     before = {path: path.read_bytes() for path in rooms.shelf.library.rglob("*-*")}
     for number in range(9):
         rng = fuzz_targets.drawn("tensors", number, 2)
-        fuzz_documents.read_case(rooms.shelf, fuzz_documents.tensor_case(rooms.shelf, rng), rng)
+        fuzz_reading.read_case(rooms.shelf, fuzz_tensors.tensor_case(rooms.shelf, rng), rng)
     assert {path: path.read_bytes() for path in rooms.shelf.library.rglob("*-*")} == before
 
 

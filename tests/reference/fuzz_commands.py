@@ -8,7 +8,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from unittest import mock
 
 import fuzz_changes as changes
-from fuzz_documents import QUERY, Case, Shelf, manifest_case, tensor_case
+from fuzz_library import QUERY, Case, Shelf
+from fuzz_manifests import manifest_case
+from fuzz_tensors import tensor_case
 
 from longctx.cli.exit_codes import EXIT_CODES
 from longctx.cli.main import app

@@ -15,9 +15,12 @@ from typing import Any
 
 import fuzz_changes as changes
 import fuzz_commands
-import fuzz_documents
 import fuzz_files
+import fuzz_library
+import fuzz_manifests
+import fuzz_reading
 import fuzz_settings
+import fuzz_tensors
 import fuzz_texts
 
 
@@ -26,7 +29,7 @@ class Rooms:
 
     Args:
         scratch: a folder of this process's own.
-        library: that of `fuzz_documents.make_library`; None: no target needs it.
+        library: that of `fuzz_library.make_library`; None: no target needs it.
 
     Close it at the end: weights that it loaded stay until then, for whoever runs in the process.
     """
@@ -44,9 +47,9 @@ class Rooms:
         self._stay.close()
 
     @cached_property
-    def shelf(self) -> fuzz_documents.Shelf:
+    def shelf(self) -> fuzz_library.Shelf:
         """Documents to be changed."""
-        return fuzz_documents.copied(self._library, self.scratch / "library")
+        return fuzz_library.copied(self._library, self.scratch / "library")
 
     @cached_property
     def files(self) -> Path:
@@ -108,11 +111,11 @@ def _named(made: tuple[str, bytes]) -> dict[str, bytes]:
     return {made[0]: made[1]}
 
 
-def _document(make: Callable[..., fuzz_documents.Case], share: int) -> Target:
+def _document(make: Callable[..., fuzz_library.Case], share: int) -> Target:
     return Target(
         share,
         lambda rooms, rng: make(rooms.shelf, rng),
-        lambda rooms, made, rng: fuzz_documents.read_case(rooms.shelf, made, rng),
+        lambda rooms, made, rng: fuzz_reading.read_case(rooms.shelf, made, rng),
         lambda made: made,
         library=True,
     )
@@ -143,8 +146,8 @@ def _command(name: str, share: int) -> Target:
 
 
 TARGETS = {
-    "manifests": _document(fuzz_documents.manifest_case, 250_000),
-    "tensors": _document(fuzz_documents.tensor_case, 250_000),
+    "manifests": _document(fuzz_manifests.manifest_case, 250_000),
+    "tensors": _document(fuzz_tensors.tensor_case, 250_000),
     "formats": _file(fuzz_files.format_case, 170_000),
     "archives": _file(fuzz_files.archive_case, 120_000),
     "profiles": Target(

@@ -24,11 +24,12 @@ from longctx.core.engine.disk import WORD_BYTES
 from longctx.core.engine.encode import encode
 from longctx.core.engine.setup import Engine
 from longctx.core.engine.window import room
+from longctx.core.ingest.ahead import Unit
 from longctx.core.ingest.append_points import Boundaries
 from longctx.core.ingest.checkpoints import Cadence, Checkpoints
 from longctx.core.ingest.ingested import Ingested, told
 from longctx.core.ingest.job import NOBODY, Observer, Progress
-from longctx.core.ingest.reading import SourceReading, Unit
+from longctx.core.ingest.reading import SourceReading
 from longctx.core.ingest.units import BY_SOURCE, tokens_again
 from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.sources.detect import NotText

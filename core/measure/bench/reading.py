@@ -13,7 +13,8 @@ from longctx.core.common.device import empty_cache
 from longctx.core.contracts.memory import Groups
 from longctx.core.contracts.method import Growing, Method
 from longctx.core.engine.setup import Engine
-from longctx.core.ingest.reading import SourceReading, Unit
+from longctx.core.ingest.ahead import Unit
+from longctx.core.ingest.reading import SourceReading
 from longctx.core.ingest.resume import header
 from longctx.core.kv.kept import GROUP as KV
 from longctx.core.retrieve.word_tables import word_tables

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from longctx.core.model.files import CONFIG, ModelFiles
+from longctx.core.model.config_and_tokenizer import CONFIG
+from longctx.core.model.files import ModelFiles
 from longctx.core.model.weights import read_object
 from longctx.core.profile.described import Described, Shape, full_layers
 

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from longctx.core.model import files, known
-from longctx.core.model.files import open_model_files
+from longctx.core.model import config_and_tokenizer, known
+from longctx.core.model.files import ModelFiles, open_model_files
 
 BUNDLED = open_model_files("tiny").folder
 
@@ -20,13 +20,13 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def made(monkeypatch):
     """The folders of which transformers made a configuration."""
-    folders, usual = [], files._config
+    folders, usual = [], config_and_tokenizer._config
 
     def noted(folder, name):
         folders.append(folder)
         return usual(folder, name)
 
-    monkeypatch.setattr(files, "_config", noted)
+    monkeypatch.setattr(config_and_tokenizer, "_config", noted)
     return folders
 
 
@@ -47,8 +47,9 @@ def test_the_second_time_nothing_is_made(cache, made, folder):
 
 def test_the_fingerprint_is_that_of_transformers(cache, folder):
     told = open_model_files(str(folder)).fingerprint()
-    config, tokenizer = files._config(folder, ""), files._fast_tokenizer(folder, "")
-    theirs = files.ModelFiles(str(folder), folder, config, tokenizer).fingerprint()
+    config = config_and_tokenizer._config(folder, "")
+    tokenizer = config_and_tokenizer._fast_tokenizer(folder, "")
+    theirs = ModelFiles(str(folder), folder, config, tokenizer).fingerprint()
     assert told == theirs
 
 

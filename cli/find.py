@@ -11,7 +11,7 @@ from longctx.core.common import cores
 
 if TYPE_CHECKING:
     from longctx.core.api.passages import Findings, FoundPassage, Line
-    from longctx.core.retrieve.finding import Match
+    from longctx.core.retrieve.hit import Match
 
 EXAMPLES = """\
   longctx find "where the light went out"

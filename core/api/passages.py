@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from longctx.core.ask.place import Passage
 
 if TYPE_CHECKING:
-    from longctx.core.retrieve.finding import Hit, Match
+    from longctx.core.retrieve.hit import Hit, Match
     from longctx.core.store.document import Document
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from longctx.core.ask.asking import Asking
     from longctx.core.light.session import LightSession
     from longctx.core.passages.line_filter import LineFilter
-    from longctx.core.retrieve.finding import Hit
+    from longctx.core.retrieve.hit import Hit
     from longctx.core.retrieve.lexical import PassageIndex
     from longctx.core.retrieve.ranked import Ranked
     from longctx.core.store.document import Document
@@ -49,7 +49,7 @@ class Search:
             UsageError: the regular expression takes too long.
         """
         from longctx.core.retrieve.evidence import judged
-        from longctx.core.retrieve.finding import SCHEMA_VERSION
+        from longctx.core.retrieve.hit import SCHEMA_VERSION
         from longctx.core.retrieve.ranked import by_words
 
         started = time.perf_counter()

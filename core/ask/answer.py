@@ -13,7 +13,7 @@ from longctx.core.ask.sentence import Sentence
 from longctx.core.ask.server.messages import Sent
 from longctx.core.contracts.policy import Spent
 from longctx.core.decode.policies import Decoding
-from longctx.core.retrieve.finding import SCHEMA_VERSION
+from longctx.core.retrieve.hit import SCHEMA_VERSION
 
 INTERRUPTED = "interrupted"  # what ended an answer
 

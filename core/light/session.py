@@ -18,8 +18,8 @@ from longctx.core.light.maxima import Maxima, maxima
 from longctx.core.light.reading import Reading, Rows
 from longctx.core.retrieve import gather_by as gather_sources
 from longctx.core.retrieve.evidence import judged
-from longctx.core.retrieve.finding import SCHEMA_VERSION
 from longctx.core.retrieve.gather_by import Sought
+from longctx.core.retrieve.hit import SCHEMA_VERSION
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.ranked import Ranked
 from longctx.core.store.document import Document

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from longctx.cli import other_server, progress, render
+from longctx.cli import cautions, other_server, progress, render
 from longctx.cli.interrupt import INTERRUPTED
 from longctx.cli.text import counted
 from longctx.core.ask.follow_up import MOST, Exchange
@@ -93,7 +93,7 @@ class Answers:
         if answer.interrupted:
             render.note(f"interrupted after {counted(answer.tokens['answer'], 'token')}")
             return
-        render.warn_of_answer(answer)
+        cautions.warn_of_answer(answer)
         if self.sources:
             cite(answer, SOURCES)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longctx.cli import hyperlinks, interface, options, progress, render
+from longctx.cli import cautions, hyperlinks, interface, options, progress, render
 from longctx.core.common import cores
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def tell(found: "Findings", files: bool, around: int, json: bool) -> None:
     """
     if render.result(found.as_dict(), json):
         return
-    render.warn_of_search(found.as_dict())
+    cautions.warn_of_search(found.as_dict())
     names = len(found.documents) > 1
     if files:
         lines = (_line(passage, None, names) for passage in found)

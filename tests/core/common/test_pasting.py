@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from longctx.cli import render
+from longctx.cli import cautions, render
 from longctx.core.common import pasting
 from longctx.core.common.errors import LongctxError, StateMismatch
 from longctx.core.ingest.append_plan import anew
@@ -71,7 +71,7 @@ def printed(capsys, name: str, what: str) -> str:
     """A remedy as it is printed, from its command on."""
     if what == "upgrade":
         state = {"without_embeddings": [], "counted_again": [name]}
-        render.warn_of_search(
+        cautions.warn_of_search(
             {"passages": [1], "found": "yes", "documents": [name], "state": state}
         )
         return re.search(r"`(longctx upgrade .*)` writes it$", capsys.readouterr().err, re.S)[1]

@@ -1,0 +1,64 @@
+"""What a person should know before trusting an answer or a search, as notes beside it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from longctx.cli.render import note
+from longctx.cli.text import counted
+from longctx.core.common import pasting
+
+if TYPE_CHECKING:
+    from longctx.core.ask.answer import Answer, Found
+
+NAMED = 20  # documents that are named where some were left out; --json names all
+
+
+def warn(found: "Found") -> None:
+    """Warns of what a person should know before trusting an answer or a search."""
+    _warn_of_doubt(found.found, found.documents)
+    _warn_of_state(found.documents, found.state)
+    if found.tokens["dropped"]:
+        note(f"the model's window had no room for {found.tokens['dropped']:,} gathered tokens")
+
+
+def warn_of_search(values: dict[str, Any]) -> None:
+    """The same for a search, from its JSON object."""
+    if not values["passages"]:
+        note("nothing was found")
+    else:
+        _warn_of_doubt(values["found"], values["documents"])
+    _warn_of_state(values["documents"], values["state"])
+
+
+def _warn_of_doubt(found: str, documents: Sequence[str]) -> None:
+    if found == "no":
+        who = "the documents seem" if len(documents) > 1 else "the document seems"
+        note(f"{who} not to say this: too few of the question's words occur together anywhere")
+
+
+def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:
+    """Warns of what was left out of the documents, and of which."""
+    if state["without_embeddings"]:
+        names = ", ".join(state["without_embeddings"])
+        note(f"chosen by words alone: there are no embeddings of {names}")
+    for name in state["counted_again"]:
+        told = f"`longctx upgrade {pasting.document(name)}` writes it"
+        note(f"the stored word index of {name} is damaged and was counted again; {told}")
+    left_out = state.get("left_out")
+    if left_out:
+        asked = f"{counted(len(documents), 'document')} asked, {left_out:,} left out"
+        names = state["not_asked"]
+        if left_out > NAMED >= len(documents):  # the few say more than some of the many
+            asked = f"{len(documents):,} of {len(documents) + left_out:,} documents asked"
+            names = documents
+        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+        note(f"{asked}: {', '.join(names[:NAMED])}{more}")
+
+
+def warn_of_answer(answer: "Answer") -> None:
+    """The same for an answer, including its decoding."""
+    warn(answer)
+    if answer.reassigned:
+        note("the answer went beyond the model's window: its tokens were given new positions")
+    if answer.narrowed:
+        note("fewer tokens were selected than usual, for the answer to have room in the window")

@@ -26,7 +26,7 @@ def as_many(monkeypatch):
     """What a command prints with twelve documents taken for many, or for few."""
 
     def take(number: int) -> None:
-        for module in ("api.asking", "store.library", "ask.joint_session"):
+        for module in ("api.asking", "store.holdings", "ask.joint_session"):
             monkeypatch.setattr(f"longctx.core.{module}.MANY", number)
 
     take(10)

@@ -239,7 +239,7 @@ class JointSession(Asking):
         _log.info("document %s: opened, %s tokens", name, f"{document.manifest.tokens:,}")
 
     def leave_out(self, error: StateMismatch) -> None:
-        """See `Asking.leave_out`."""
+        """See `Looking.leave_out`."""
         for name, folder in self._candidates.folders.items():
             if folder == error.document and name not in self.skipped:
                 self._skip(name, error)

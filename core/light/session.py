@@ -54,7 +54,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Looked:
-    """The result of a search; see `Looked` in `core/ask/asking.py`."""
+    """The result of a search; see `Looked` in `core/ask/based.py`."""
 
     found: Found
     documents: tuple[Document, ...]

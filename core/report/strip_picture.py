@@ -28,40 +28,13 @@ def strip_picture(strip: Strip, ticks: Sequence[Tick], told: str) -> Html:
         ticks: the passages.
         told: what it shows, for who cannot see it.
     """
-    width = WIDE / len(strip.bins)
-    bars = [
-        element(
-            "rect",
-            x=round(number * width, 3),
-            y=round(BARS * (1 - score), 3),
-            width=round(width, 3),
-            height=round(BARS * score, 3),
-            class_="bin",
-        )
-        for number, score in enumerate(strip.bins)
-        if score
-    ]
+    bars = [_bar(n, score, len(strip.bins)) for n, score in enumerate(strip.bins) if score]
     places = [part.start for part in strip.parts[1:]] if len(strip.parts) <= BORDERS else []
     borders = [
         element("rect", x=_x(place, strip), y=0, width=1, height=BARS, class_="border")
         for place in places
     ]
-    marks = [
-        element(
-            "a",
-            element(
-                "rect",
-                element("title", tick.told),
-                x=_x(tick.byte, strip),
-                y=BARS + 3,
-                width=4,
-                height=HIGH - BARS - 3,
-                class_="tick",
-            ),
-            href=tick.href,
-        )
-        for tick in ticks
-    ]
+    marks = [_mark(tick, strip) for tick in ticks]
     ground = element("rect", x=0, y=0, width=WIDE, height=BARS, class_="ground-of-strip")
     return element(
         "svg",
@@ -76,6 +49,33 @@ def strip_picture(strip: Strip, ticks: Sequence[Tick], told: str) -> Html:
         role="img",
         aria_label=told,
     )
+
+
+def _bar(number: int, score: float, bins: int) -> Html:
+    """The bar of one bin."""
+    width = WIDE / bins
+    return element(
+        "rect",
+        x=round(number * width, 3),
+        y=round(BARS * (1 - score), 3),
+        width=round(width, 3),
+        height=round(BARS * score, 3),
+        class_="bin",
+    )
+
+
+def _mark(tick: Tick, strip: Strip) -> Html:
+    """The tick of a passage, below the bars."""
+    shape = element(
+        "rect",
+        element("title", tick.told),
+        x=_x(tick.byte, strip),
+        y=BARS + 3,
+        width=4,
+        height=HIGH - BARS - 3,
+        class_="tick",
+    )
+    return element("a", shape, href=tick.href)
 
 
 def _x(byte: int, strip: Strip) -> float:

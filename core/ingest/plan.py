@@ -92,26 +92,16 @@ def plan(job: Job) -> Estimate:
         again = tokens_again(count.of_sources, len(engine.prompt.prefix()))
         trial.snapshot_bytes = 0
         trial.kept_bytes = 0 if trial.can_leave_out(again) else trial.row_bytes
-    row = TOKEN_BYTES + trial.row_bytes
     disk = count.text_bytes + count.word_bytes + MANIFEST_BYTES + trial.snapshot_bytes
     disk += count.tokens * (count.token_bytes + trial.kept_bytes)
-    peak = trial.peak
-    if peak is not None:
-        peak += trial.held.device
-    if peak is not None and engine.device == "cpu":
-        # A shard is held twice: as rows and as the bytes of its file.
-        peak += 2 * row * min(count.tokens, rows_of_shard(row))
-    seconds = counted + trial.seconds
-    free = free_disk(job.library)
-    if job.max_size is not None:
-        free = min(free, max(0, job.max_size - folder_bytes(job.library)))
+    seconds, free = counted + trial.seconds, _free_disk(job)
     return Estimate(
         name=job.called,
         tokens=count.tokens,
         bytes=count.bytes,
         disk_bytes=disk,
         free_disk_bytes=free,
-        peak_memory_bytes=peak,
+        peak_memory_bytes=_peak(engine, trial, count.tokens),
         free_memory_bytes=trial.free,
         host_bytes=trial.held.host,
         free_host_bytes=free_memory("cpu"),
@@ -125,6 +115,25 @@ def plan(job: Job) -> Estimate:
         skipped=count.skipped,
         left_out=count.left_out,
     )
+
+
+def _peak(engine: Engine, trial: "_Trial", tokens: int) -> int | None:
+    """Peak bytes on the device while so many tokens are read; None if unknown."""
+    if trial.peak is None:
+        return None
+    peak, row = trial.peak + trial.held.device, TOKEN_BYTES + trial.row_bytes
+    if engine.device == "cpu":
+        # A shard is held twice: as rows and as the bytes of its file.
+        peak += 2 * row * min(tokens, rows_of_shard(row))
+    return peak
+
+
+def _free_disk(job: Job) -> int:
+    """Bytes that the library may still take."""
+    free = free_disk(job.library)
+    if job.max_size is None:
+        return free
+    return min(free, max(0, job.max_size - folder_bytes(job.library)))
 
 
 class _Count:

@@ -6,7 +6,8 @@ import sys
 import threading
 import webbrowser
 from importlib.util import find_spec
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +15,10 @@ from longctx.cli import options, progress, render
 from longctx.cli.run import current
 from longctx.cli.settings import library_path
 from longctx.core.common.errors import LongctxError, UsageError
+
+if TYPE_CHECKING:
+    from longctx import Model
+    from longctx.cli.serve.options import Options
 
 EXAMPLES = """\
   longctx serve
@@ -119,8 +124,6 @@ def run(
     told = _token(host, token)
     current().arguments["token"] = "(hidden)" if told else None
     import longctx
-    from longctx.cli.serve.app import make_app
-    from longctx.cli.serve.listening import Server, address_of, bound
     from longctx.cli.serve.options import Options
 
     place = library_path(library)
@@ -147,22 +150,38 @@ def run(
     if model is not None or answer_model is not None:
         with progress.status("loading the model"):  # a wrong name is told of now
             weights.load()
+    _serve(place, weights, chosen, port, _at_a_screen(host) if open_page is None else open_page)
+
+
+def _serve(place: Path, weights: "Model", chosen: "Options", port: int, opens: bool) -> None:
+    """Serves a library until Ctrl-C.
+
+    Args:
+        place: the library's folder.
+        weights: what reads and answers.
+        chosen: the server's options, with the address.
+        port: the port; 0: any free one.
+        opens: the page in the browser, once it can be had.
+    """
+    from longctx import Library
+    from longctx.cli.serve.app import make_app
+    from longctx.cli.serve.listening import Server, address_of, bound
+
     with (
-        bound(host, port) as listening,
+        bound(chosen.host, port) as listening,
         weights,
-        longctx.Library(place, weights, on_note=_log.info) as documents,
+        Library(place, weights, on_note=_log.info) as documents,
     ):
-        address = address_of(listening, host)
+        address = address_of(listening, chosen.host)
 
         def ready() -> None:
             render.note(f"{len(documents):,} documents at {address} (Ctrl-C ends it)")
-            shows = _at_a_screen(host) if open_page is None else open_page
-            if shows:  # in a thread: there are browsers that keep who opens them waiting
+            if opens:  # in a thread: there are browsers that keep who opens them waiting
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
         app = make_app(documents, chosen)
         try:
-            Server(app, waiting, ready).run([listening])
+            Server(app, chosen.waiting, ready).run([listening])
         finally:
             app.close()
 

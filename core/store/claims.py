@@ -25,6 +25,7 @@ from pathlib import Path
 
 from longctx.core.common.errors import Locked
 from longctx.core.store.confined import Confined
+from longctx.core.store.durable import storing
 from longctx.core.store.locks import FOLDER, GATE, full
 
 BEAT = 10.0  # seconds between two signs of life
@@ -78,7 +79,7 @@ class Claims:
 
         Yields:
             A check, to be called before anything is saved or published: Locked where another
-            process has taken the claim over.
+            process has taken the claim over, LongctxError where the claim cannot be read.
 
         Raises:
             Locked: a living process has the claim.
@@ -139,14 +140,15 @@ class Claims:
         return file
 
     def _check(self, name: str, file: Confined, me: Claimant) -> None:
-        """Raises Locked where the claim is no longer ours."""
-        said = _said(file)
-        newest = (self._numbered(name) or [(0, None)])[-1][1]
-        if said == me and newest == file:
-            return
-        if not self._library.is_dir():
-            return  # the library is gone: writing into it says so
-        by = newest and _said(newest)
+        """Raises Locked where the claim is no longer ours, LongctxError where that is unknown."""
+        with storing(file):
+            said = _said(file)
+            newest = (self._numbered(name) or [(0, None)])[-1][1]
+            if said == me and newest == file:
+                return
+            if not self._library.is_dir():
+                return  # the library is gone: writing into it says so
+            by = newest and _said(newest)
         raise Locked(
             f"'{self._called(f'{PLACE}/{name}')}' is no longer written here",
             f"{by or 'another process'} has taken it over, since this process gave no sign of life "
@@ -218,10 +220,14 @@ def _touched(file: Confined) -> int:
 
 
 def _said(file: Confined) -> Claimant | None:
-    """What a claim says; None where it is gone, or not whole."""
+    """What a claim says; None where it is gone, or not whole.
+
+    Raises:
+        OSError: it is there and cannot be read, which does not mean that it is another's.
+    """
     try:
         told = Claimant(**json.loads(file.read_bytes(_SAID)))
-    except (OSError, ValueError, TypeError):
+    except (FileNotFoundError, ValueError, TypeError):
         return None
     return told if isinstance(told.pid, int) and isinstance(told.host, str) else None
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from small_documents import FIRST, HEADER, add_source, lock_files, write
 
-from longctx.core.common.errors import Locked
+from longctx.core.common.errors import Locked, LongctxError
 from longctx.core.store import claims, locks
 from longctx.core.store.claims import Claims
 from longctx.core.store.library import Library
@@ -187,6 +187,20 @@ def test_a_slow_writer_neither_saves_nor_publishes_what_another_one_has_taken_ov
     assert lock_files(library.path) == []
     assert [each.status for each in library.documents()] == ["complete"]
     assert [each.status for each in verify(library)] == ["ok"]
+
+
+def test_a_claim_that_cannot_be_read_is_not_taken_for_lost(library):
+    with library.writer("book", HEADER) as writer:
+        add_source(writer, "one.txt", FIRST)
+        file = place(library) / "1.claim"
+        ours = file.rename(place(library) / "kept")
+        file.mkdir()
+        with pytest.raises(LongctxError, match=r"cannot write '.*1\.claim'") as caught:
+            writer.checkpoint({})
+        assert not isinstance(caught.value, Locked)
+        file.rmdir()
+        ours.rename(file)
+        writer.checkpoint({})
 
 
 def _files(library: Library) -> dict[str, bytes]:

@@ -108,15 +108,18 @@ class Claims:
                 if _said(file) == me:
                     file.unlink(missing_ok=True)
 
-    def left(self) -> list[Confined]:
-        """Claims that have become stale, or are older than another one of their document."""
+    def documents(self) -> list[str]:
+        """The folders' names of all documents that may have claims."""
         place = self._library / FOLDER / PLACE
-        folders = [path for path in place.iterdir() if path.is_dir()] if place.is_dir() else []
-        found: list[Confined] = []
-        for folder in folders:
-            files = [file for _, file in self._numbered(folder.name)]
-            found += [file for file in files if file != files[-1] or not self._living(file)]
-        return found
+        return [path.name for path in place.iterdir()] if place.is_dir() else []
+
+    def left(self, name: str) -> list[Confined]:
+        """Claims of a document that have become stale, or are older than another one.
+
+        Whoever holds its lock may still go on with a stale one.
+        """
+        files = [file for _, file in self._numbered(name)]
+        return [file for file in files if file != files[-1] or not self._living(file)]
 
     def _require_left(self, name: str, found: list[tuple[int, Confined]]) -> None:
         if found and (by := self._living(found[-1][1])):
@@ -145,7 +148,9 @@ class Claims:
             said = _said(file)
             newest = (self._numbered(name) or [(0, None)])[-1][1]
             if said == me and newest == file:
-                return
+                with suppress(FileNotFoundError):  # taken over in this instant
+                    _touch(file)  # now, since the process may just have been stopped for long
+                    return
             if not self._library.is_dir():
                 return  # the library is gone: writing into it says so
             by = newest and _said(newest)

@@ -57,7 +57,7 @@ def sweep(library: Library, dry_run: bool = False) -> Swept:
 
     That is: half-written files, files in a document's folder that its manifest does not name,
     folders that were being deleted or received, readings that were stopped before their first
-    checkpoint, and the locks of dead processes.
+    checkpoint, and the locks and claims of dead processes.
 
     Args:
         library: the library.
@@ -74,8 +74,9 @@ def sweep(library: Library, dry_run: bool = False) -> Swept:
     locks = _Leftovers(library.path)
     with storing(root / FOLDER):
         temporary = [path for path in root.iterdir() if path.name.startswith(TEMPORARY)]
-        for path in [*temporary, *locks.dead(), *Claims(library.path).left()]:
+        for path in [*temporary, *locks.dead()]:
             found.removed.append(_remove(path, dry_run))
+        _sweep_claims(library, dry_run, found)
     for folder in _folders(library):
         try:
             _sweep(library, folder, dry_run, found)
@@ -93,6 +94,17 @@ def _folders(library: Library) -> list[Confined]:
     inside = place.iterdir() if place.is_dir() else []
     hidden = [path for path in inside if _HALF_DONE.fullmatch(path.name)]
     return library.folders() + hidden
+
+
+def _sweep_claims(library: Library, dry_run: bool, found: Swept) -> None:
+    """Deletes claims that give no sign of life and whose documents nobody holds the lock of.
+
+    A process that was stopped (Ctrl-Z) gives none either, but keeps its lock, and goes on later.
+    """
+    claims, locks = Claims(library.path), Locks(library.path)
+    for name in [name for name in claims.documents() if claims.left(name)]:
+        with suppress(Locked), locks.exclusive(f"{UNFINISHED}/{name}"):
+            found.removed.extend(_remove(path, dry_run) for path in claims.left(name))
 
 
 def _sweep(library: Library, folder: Confined, dry_run: bool, found: Swept) -> None:

@@ -156,6 +156,18 @@ def test_gc_deletes_stale_claims_alone(library):
     assert lock_files(library.path) == ["7.claim"]
 
 
+def test_gc_leaves_the_claim_of_a_process_that_was_stopped_and_goes_on(library):
+    with library.writer("book", HEADER) as writer:
+        add_source(writer, "one.txt", FIRST)
+        os.utime(place(library) / "1.claim", (1000, 1000))  # as after Ctrl-Z for longer than STALE
+        sweep(library)
+        assert claimed(library) == ["1.claim"]
+        writer.checkpoint({})
+        assert (place(library) / "1.claim").stat().st_mtime > 1000  # before its next sign of life
+        writer.complete({})
+    assert [each.status for each in library.documents()] == ["complete"]
+
+
 # ---- who is kept out
 
 

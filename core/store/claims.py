@@ -87,10 +87,11 @@ class Claims:
                 claim, and no room for what would be written either.
         """
         older = self._numbered(name)  # what is judged here is what decides the next number
+        judged = {file: _said(file) for _, file in older}
         self._require_left(name, older)
         me = Claimant(os.getpid(), socket.gethostname(), secrets.token_hex(8))
         try:
-            file = self._made(name, me, older)
+            file = self._made(name, me, older[-1][0] + 1 if older else 1, judged)
         except OSError as error:
             if not full(error):
                 raise
@@ -99,7 +100,7 @@ class Claims:
         ended = threading.Event()
         # Not a Thread: its start waits, for ever, for a thread that finds no memory.
         with suppress(RuntimeError):
-            start_new_thread(_beat, (file, ended))
+            start_new_thread(_beat, (file, me, ended))
         try:
             yield lambda: self._check(name, file, me)
         finally:
@@ -125,20 +126,29 @@ class Claims:
         if found and (by := self._living(found[-1][1])):
             raise self._refused(name, by)
 
-    def _made(self, name: str, me: Claimant, older: list[tuple[int, Confined]]) -> Confined:
-        """A new claim with the next number; older ones are deleted."""
-        folder = self._folder(name)
-        file = folder / f"{(older[-1][0] if older else 0) + 1}{ENDING}"
+    def _made(
+        self, name: str, me: Claimant, number: int, judged: dict[Confined, Claimant | None]
+    ) -> Confined:
+        """A new claim with a number; older ones are deleted if they are those that were judged.
+
+        While this process was slow, others may have taken over, ended, and begun with 1 again.
+        """
+        file = self._folder(name) / f"{number}{ENDING}"
         try:
-            with file.open("xb") as new:  # which one process alone can do
-                new.write(json.dumps(vars(me)).encode("ascii"))
+            new = file.open("xb")  # which one process alone can do
         except FileExistsError as error:
             raise self._refused(name, _said(file)) from error
-        except OSError:
+        try:
+            with new:
+                new.write(json.dumps(vars(me)).encode("ascii"))
+            said = {old: _said(old) for old in judged}
+            if newer := [by for old, by in said.items() if by and by != judged[old]]:
+                raise self._refused(name, newer[-1])
+        except BaseException:
             with suppress(OSError):
                 file.unlink(missing_ok=True)
             raise
-        for _, old in older:
+        for old in judged:
             old.unlink(missing_ok=True)
         return file
 
@@ -205,11 +215,15 @@ class Claims:
         return sorted(found, key=lambda each: each[0])
 
 
-def _beat(file: Confined, ended: threading.Event) -> None:
-    """Touches a claim until it is released; what fails is seen when something is saved."""
+def _beat(file: Confined, me: Claimant, ended: threading.Event) -> None:
+    """Touches a claim until it is released; what fails is seen when something is saved.
+
+    A claim of its number that another process has made since is that one's to keep alive.
+    """
     while not ended.wait(BEAT):
         with suppress(OSError):
-            _touch(file)
+            if _said(file) == me:
+                _touch(file)
 
 
 def _touch(file: Confined) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from small_documents import FIRST, HEADER, add_source, lock_files, write
@@ -17,6 +18,7 @@ from small_documents import FIRST, HEADER, add_source, lock_files, write
 from longctx.core.common.errors import Locked, LongctxError
 from longctx.core.store import claims, locks
 from longctx.core.store.claims import Claims
+from longctx.core.store.confined import Confined
 from longctx.core.store.library import Library
 from longctx.core.store.upkeep import sweep
 from longctx.core.store.verify import verify
@@ -70,6 +72,18 @@ def test_it_shows_signs_of_life(library, monkeypatch):
         while file.stat().st_mtime == 1000 and time.monotonic() < until:
             time.sleep(0.01)
         assert file.stat().st_mtime > 1000
+
+
+def test_it_shows_no_sign_of_life_for_another_claim_of_its_number(library):
+    ticks = iter([False, False, True])
+    file = Confined(library.path) / "locks" / "unfinished" / "book" / "1.claim"
+    with library.writer("book", HEADER):
+        ours = claims.Claimant(**json.loads((place(library) / "1.claim").read_text()))
+        theirs = claim(library, 1, age=1000.0)
+        then = theirs.stat().st_mtime
+        claims._beat(file, ours, SimpleNamespace(wait=lambda seconds: next(ticks)))
+        assert theirs.stat().st_mtime == then
+    assert claimed(library) == ["1.claim"]  # nor is it deleted by the one that was late
 
 
 @pytest.mark.parametrize("what", ["writer", "longer", "remove", "receiving", "sweep"])
@@ -145,6 +159,20 @@ def test_of_two_that_see_the_same_stale_claim_one_gets_it(library, monkeypatch):
     for thread in threads:
         thread.join()
     assert (got, refused) == ([["2.claim"]], [1])
+
+
+def test_a_number_that_was_used_again_meanwhile_is_not_taken_over(library, monkeypatch):
+    claim(library, age=claims.STALE + 5)
+
+    def mark(size):  # others took over, ended, and the third began with 1
+        claim(library, mark="01")
+        return "00"
+
+    monkeypatch.setattr(claims.secrets, "token_hex", mark)
+    with pytest.raises(Locked, match="process 4711 on far"), Claims(library.path).taken("book"):
+        pass
+    assert json.loads((place(library) / "1.claim").read_text())["mark"] == "01"
+    assert claimed(library) == ["1.claim"]
 
 
 def test_gc_deletes_stale_claims_alone(library):

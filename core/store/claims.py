@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from longctx.core.common.errors import Locked
+from longctx.core.common.errors import Locked, LongctxError
 from longctx.core.store.confined import Confined
 from longctx.core.store.durable import storing
 from longctx.core.store.locks import FOLDER, GATE, full
@@ -83,6 +83,7 @@ class Claims:
 
         Raises:
             Locked: a living process has the claim.
+            LongctxError: no thread can be started to show signs of life.
             OSError: the library cannot be written, other than for a full disk: then there is no
                 claim, and no room for what would be written either.
         """
@@ -98,10 +99,8 @@ class Claims:
             yield lambda: None
             return
         ended = threading.Event()
-        # Not a Thread: its start waits, for ever, for a thread that finds no memory.
-        with suppress(RuntimeError):
-            start_new_thread(_beat, (file, me, ended))
         try:
+            _begin(file, me, ended)
             yield lambda: self._check(name, file, me)
         finally:
             ended.set()
@@ -213,6 +212,21 @@ class Claims:
         matched = [(_NUMBERED.fullmatch(file.name), file) for file in files]
         found = [(int(match[1]), file) for match, file in matched if match]
         return sorted(found, key=lambda each: each[0])
+
+
+def _begin(file: Confined, me: Claimant, ended: threading.Event) -> None:
+    """Starts to show signs of life; LongctxError where that is impossible.
+
+    Not by a Thread: its start waits, for ever, for a thread that finds no memory.
+    """
+    try:
+        start_new_thread(_beat, (file, me, ended))
+    except RuntimeError as error:
+        raise LongctxError(
+            f"cannot keep the claim '{file}'",
+            f"no thread can be started to renew it ({error})",
+            "End other programs, or allow more memory or processes (`ulimit -u`), and try again",
+        ) from error
 
 
 def _beat(file: Confined, me: Claimant, ended: threading.Event) -> None:

@@ -86,6 +86,17 @@ def test_it_shows_no_sign_of_life_for_another_claim_of_its_number(library):
     assert claimed(library) == ["1.claim"]  # nor is it deleted by the one that was late
 
 
+def test_where_no_thread_can_show_signs_of_life_nothing_is_written(library, monkeypatch):
+    def refused(function, args):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(claims, "start_new_thread", refused)
+    with pytest.raises(LongctxError, match=r"cannot keep the claim .*can't start new thread"):
+        _entered(library.writer("book", HEADER))
+    assert lock_files(library.path) == []
+    assert list((library.path / "unfinished").iterdir()) == []
+
+
 @pytest.mark.parametrize("what", ["writer", "longer", "remove", "receiving", "sweep"])
 def test_what_another_host_writes_is_left_alone(library, what):
     write(library)

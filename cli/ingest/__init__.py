@@ -117,8 +117,8 @@ def run(
         options.flag(
             "--units/--no-units",
             "Read each file by itself, as if no other came before it: the same command then reads "
-            "only what is new or changed, and drops what is gone; by default where a PATH is a "
-            "folder, and as the document was read.",
+            "only what is new or changed (of a short folder everything), and drops what is gone; "
+            "by default where a PATH is a folder, and as the document was read.",
         ),
     ] = None,
     hidden: options.Hidden = False,

@@ -434,8 +434,7 @@ def _devices(setup: Setup) -> tuple[str, ...]:
         return ()
     if setup.device != "auto":
         raise UsageError("cannot take both --device and --devices", "", "Give one of them.")
-    chosen = choose_devices(setup.devices)
-    return chosen
+    return choose_devices(setup.devices)
 
 
 def _tell(engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""Which layers of a model go to which device, so that the stages of a reading take equal time.
+"""Which layers of a model go to which device, so that all take equal time for a chunk.
 
 What a layer takes is counted: multiplications of a chunk with its weights, and attention. Layers of
 one model may differ: some have windows, and of the last one a method may need the projections only.

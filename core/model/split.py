@@ -111,12 +111,14 @@ class SplitDecoder(Decoder):
 
     def _place(self, places: list[str]) -> None:
         """Moves each layer to its device, unless it is there."""
-        moved = [n for n, place in enumerate(places) if place != self.places[n]]
-        if not moved:
+        elsewhere = [n for n, place in enumerate(places) if place != self.places[n]]
+        if not elsewhere:
             return
-        for number in moved if self._capped else ():  # so no device ever holds more than in the end
+        for number in (
+            elsewhere if self._capped else ()
+        ):  # so no device ever holds more than in the end
             self._base.layers[number].to("cpu")
-        for number in moved:
+        for number in elsewhere:
             self._base.layers[number].to(places[number])
             _brings_to(self._base.layers[number], places[number])
         self.places = places

@@ -240,7 +240,7 @@ class Work:
 
     @contextmanager
     def _turn(self) -> Iterator[Running]:
-        with running(self.model).turn():
+        with running(self.model).reading():
             yield running(self.model)
 
     def _make_room(self, job: "Job") -> None:

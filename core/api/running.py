@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from longctx.core.common import libraries
 from longctx.core.common.turns import Turns
-from longctx.core.engine.staying import Weights, weights_stay
+from longctx.core.engine.staying import Weights, always, weights_stay
 
 if TYPE_CHECKING:
     from longctx.core.ask.asking import Asking
@@ -29,6 +29,7 @@ class Running:
 
     def __init__(self) -> None:
         self._turns, self._weights = Turns(), Weights()
+        self._readings = 0  # that have begun and not ended
         self._held: OrderedDict[object, _Held] = OrderedDict()
 
     @contextmanager
@@ -36,6 +37,30 @@ class Running:
         """One thread at a time, in the order in which they came; its engines share the weights."""
         with self._turns, libraries.quiet(), weights_stay(self._weights):
             yield
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A turn to read in, in the midst of which others may have theirs."""
+        with self.turn():
+            self._readings += 1
+            self._weights.before_moving = self._may_move
+            try:
+                yield
+            finally:
+                self._readings -= 1
+                if not self._readings:  # else this object and the weights would keep one another
+                    self._weights.before_moving = always
+
+    def _may_move(self) -> bool:
+        """Whether layers may go to other devices: what is open kept caches where they were.
+
+        So it is closed. Another reading, which lets this one go first, cannot be.
+        """
+        if self._readings > 1:
+            return False
+        for owner in [*self._held]:
+            self.let_go(owner)
+        return True
 
     def give_way(self) -> None:
         """In the midst of long work: lets those go first who wait for a turn."""

@@ -38,7 +38,7 @@ from longctx.core.engine.choice import (
     recorded,
 )
 from longctx.core.engine.encode import encode
-from longctx.core.engine.staying import staying
+from longctx.core.engine.staying import always, staying
 from longctx.core.kv.kept_prompts import KeptPrompts
 from longctx.core.model import narrow
 from longctx.core.model.adapter import Decoder
@@ -205,7 +205,9 @@ class Engine:
         if isinstance(decoder, SplitDecoder):
             method = made(self.options, decoder.layers, Place(self.device, self.dtype))
             cached, part = reading.budget or method.chunk, made.capabilities.last_in_part
-            decoder.spread(Reading(method.depth, method.chunk, cached, part))
+            weights = staying()
+            may_move = always if weights is None else weights.before_moving
+            decoder.spread(Reading(method.depth, method.chunk, cached, part), may_move)
 
     def method_of(self, document: Document, snapshot: Snapshot | None) -> Method:
         """The memory of a document, ready to be asked.

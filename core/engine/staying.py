@@ -1,6 +1,6 @@
 """Weights that stay loaded for several engines. Imports no model libraries."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
@@ -16,10 +16,18 @@ class Weights:
 
     Attributes:
         held: them, by what their weights in memory depend on (`Engine.key`).
+        before_moving: asked before a reading moves layers to other devices: lets go of what was
+            made for where they are; False: something needs them there.
     """
 
     def __init__(self) -> None:
         self.held: dict[tuple[str, str, torch.dtype], Decoder] = {}
+        self.before_moving: Callable[[], bool] = always
+
+
+def always() -> bool:
+    """Nothing else uses the layers."""
+    return True
 
 
 _staying: ContextVar[Weights | None] = ContextVar("weights", default=None)

@@ -62,7 +62,7 @@ class SplitDecoder(Decoder):
             if name not in ("layers", "rotary_emb"):
                 _brings_to(child, str(home))
 
-    def spread(self, reading: Reading) -> None:
+    def spread(self, reading: Reading, may_move: Callable[[], bool]) -> None:
         """Moves layers so that the devices take about the same time for a chunk.
 
         A chunk's operations are queued on all devices, so each works on a chunk of its own while
@@ -71,11 +71,14 @@ class SplitDecoder(Decoder):
 
         Args:
             reading: what runs.
+            may_move: asked where layers would move; if it says no, all stay.
         """
         costs = costs_of(self, self._base.layers, reading)
         counts = balanced(costs, self.limits)
         above = _above(counts, self.limits, len(self.layers) - len(costs))
-        self._place([*self._spread(counts), *self._spread(above)])
+        places = [*self._spread(counts), *self._spread(above)]
+        if places != self.places and may_move():
+            self._place(places)
 
     def stretches(self, tokens: int, depth: int) -> list[Stretch]:
         """See `Decoder.stretches`: one for each device, where chunks pass in few operations."""
@@ -112,11 +115,8 @@ class SplitDecoder(Decoder):
     def _place(self, places: list[str]) -> None:
         """Moves each layer to its device, unless it is there."""
         elsewhere = [n for n, place in enumerate(places) if place != self.places[n]]
-        if not elsewhere:
-            return
-        for number in (
-            elsewhere if self._capped else ()
-        ):  # so no device ever holds more than in the end
+        # Where there is a limit, by way of the host: no device ever holds more than in the end.
+        for number in elsewhere if self._capped else ():
             self._base.layers[number].to("cpu")
         for number in elsewhere:
             self._base.layers[number].to(places[number])

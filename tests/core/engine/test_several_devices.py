@@ -12,6 +12,7 @@ from longctx.core.contracts.method import Method
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.encode import encode
 from longctx.core.engine.setup import prepare
+from longctx.core.engine.staying import always
 from longctx.core.ingest.ingest import ingest
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.balance import Reading
@@ -69,7 +70,7 @@ def test_every_chunk_leaves_what_one_device_would(make_model, name, devices):
     parted = SplitDecoder(Decoder(make_model("llama-default")), ["cpu"] * devices)
     require_same(read(parted, name), alone)
     method = made(parted, name)
-    parted.spread(Reading(method.depth, 16, 20, method.capabilities.last_in_part))
+    parted.spread(Reading(method.depth, 16, 20, method.capabilities.last_in_part), always)
     require_same(read(parted, name), alone)  # again, with layers elsewhere
 
 

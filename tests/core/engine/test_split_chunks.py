@@ -8,6 +8,7 @@ from longctx.core import methods
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.method import Method
 from longctx.core.engine.encode import encode
+from longctx.core.engine.staying import always
 from longctx.core.kv.prompt import Prompt
 from longctx.core.model import adapter
 from longctx.core.model.adapter import Decoder
@@ -128,7 +129,7 @@ def test_layers_that_move_are_taken_where_they_are(make_model, passed, monkeypat
     assert decoder.chunk_pass() is before
     with monkeypatch.context() as patch:
         patch.setattr(nn.Module, "to", moved)
-        decoder.spread(Reading(2))  # the second layer leaves the first device
+        decoder.spread(Reading(2), always)  # the second layer leaves the first device
     after = decoder.chunk_pass()
     assert after is not before
     for part, layer in zip(after._parts.layers, decoder._base.layers, strict=True):

@@ -4,6 +4,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
+from longctx.core.engine.staying import always
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.balance import Reading, balanced, costs_of
 from longctx.core.model.split import SplitDecoder, _above
@@ -59,5 +60,5 @@ def test_layers_that_a_method_does_not_run_get_the_room_that_is_left(make_model)
     whole = sum(weight.nbytes for weight in decoder._model.parameters())
     parted = SplitDecoder(decoder, ["cpu", "cpu:0"], whole - 2 * layer)  # ends and two layers
     assert parted.limits[0] == 2
-    parted.spread(Reading(2))
+    parted.spread(Reading(2), always)
     assert parted.places == ["cpu", "cpu:0", "cpu", "cpu:0"]

@@ -190,8 +190,10 @@ def _at_a_screen(host: str) -> bool:
     """Whether a person runs it at a machine that can show the page, which is this one."""
     from longctx.cli.serve.security import is_loopback
 
-    person = sys.stdin.isatty() and sys.stderr.isatty() and "SSH_CONNECTION" not in os.environ
-    screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    streams = (sys.stdin, sys.stderr)  # None where it was started without a terminal
+    person = all(stream is not None and stream.isatty() for stream in streams)
+    person = person and "SSH_CONNECTION" not in os.environ
+    screens = ("DISPLAY", "WAYLAND_DISPLAY")  # not BROWSER: there are some for terminals
     shows = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in screens)
     return person and shows and is_loopback(host)
 

@@ -79,8 +79,10 @@ SCREEN = {"DISPLAY": ":0"}
     ("host", "terminal", "environment", "opens"),
     [
         ("127.0.0.1", True, SCREEN, True),
-        ("localhost", True, {"BROWSER": "any"}, True),
+        ("localhost", True, {"WAYLAND_DISPLAY": "wayland-0"}, True),
+        ("127.0.0.1", True, {"BROWSER": "lynx"}, False),
         ("127.0.0.1", True, {}, False),
+        ("127.0.0.1", None, SCREEN, False),
         ("127.0.0.1", False, SCREEN, False),
         ("0.0.0.0", True, SCREEN, False),
         ("127.0.0.1", True, {**SCREEN, "SSH_CONNECTION": "there 1 here 22"}, False),
@@ -94,7 +96,8 @@ def test_it_opens_the_page_by_itself_for_a_person_at_a_screen(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: terminal))
+    stdin = None if terminal is None else SimpleNamespace(isatty=lambda: terminal)
+    monkeypatch.setattr("sys.stdin", stdin)
     monkeypatch.setattr("sys.stderr", SimpleNamespace(isatty=lambda: True))
     assert command._at_a_screen(host) is opens
 

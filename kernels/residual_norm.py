@@ -77,8 +77,12 @@ def _form(norm: Scaled | None) -> int:
 
 
 @triton.jit
-def _normed(x, weight, eps, E: tl.constexpr, FORM: tl.constexpr, kind: tl.constexpr):
+def _normed(
+    x, weights, eps, E: tl.constexpr, FORM: tl.constexpr, BLOCK: tl.constexpr, kind: tl.constexpr
+):  # fmt: skip
     """Rows x in float32, normed and rounded to `kind`, in float32 again."""
+    column = tl.arange(0, BLOCK)
+    weight = tl.load(weights + column, mask=column < E, other=0.0).to(tl.float32)
     mean = tl.sum(x * x, 1) / E
     x = x * tl.rsqrt(mean + eps)[:, None]
     if FORM == 1:
@@ -88,6 +92,19 @@ def _normed(x, weight, eps, E: tl.constexpr, FORM: tl.constexpr, kind: tl.conste
     if FORM == 3:
         x = x * (1.0 + weight)[None, :]
     return x.to(kind).to(tl.float32)
+
+
+@triton.jit
+def _sum(
+    x, more, weights, eps, factor, E: tl.constexpr, FORM: tl.constexpr, SCALES: tl.constexpr,
+    BLOCK: tl.constexpr, kind: tl.constexpr,
+):  # fmt: skip
+    """Rows and what is added, normed and scaled, rounded to `kind`; all in float32."""
+    if FORM:
+        more = _normed(more, weights, eps, E, FORM, BLOCK, kind)
+    if SCALES:
+        more = (more * factor).to(kind).to(tl.float32)
+    return (x + more).to(kind).to(tl.float32)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -108,14 +125,8 @@ def _norm(
     if ADDS:
         place = (first * added_row + second * added_each)[:, None] + column[None, :]
         more = tl.load(added + place, mask=inside, other=0.0).to(tl.float32)
-        if AFTER:
-            weight = tl.load(after + column, mask=column < E, other=0.0).to(tl.float32)
-            more = _normed(more, weight, after_eps, E, AFTER, kind)
-        if SCALES:
-            more = (more * factor).to(kind).to(tl.float32)
-        state = (state + more).to(kind).to(tl.float32)
+        state = _sum(state, more, after, after_eps, factor, E, AFTER, SCALES, BLOCK, kind)
         tl.store(total + target, state.to(kind), mask=inside)
     if BEFORE:
-        weight = tl.load(before + column, mask=column < E, other=0.0).to(tl.float32)
-        state = _normed(state, weight, before_eps, E, BEFORE, kind)
+        state = _normed(state, before, before_eps, E, BEFORE, BLOCK, kind)
         tl.store(out + target, state.to(kind), mask=inside)

@@ -11,7 +11,7 @@ from torch import Tensor
 from longctx.kernels.gated_product import _gelu, _rounded, _silu
 from longctx.kernels.gated_product_ref import GELU_TANH, PLAIN, SILU, Activation
 from longctx.kernels.launch import tl, triton
-from longctx.kernels.residual_norm import _form, _normed
+from longctx.kernels.residual_norm import _form, _normed, _sum
 from longctx.kernels.residual_norm import refusal as norm_refusal
 from longctx.kernels.residual_norm_ref import Scaled
 from longctx.kernels.row_scaled_ref import FP8, LARGEST, LEAST, ScaledRows
@@ -121,20 +121,14 @@ def _norm(
     kind = total.dtype.element_ty
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)[None, :]
-    inside, one = column < E, tl.arange(0, BLOCK)
+    inside = column < E
     state = tl.load(x + row * by_row + column, mask=inside, other=0.0).to(tl.float32)
     if ADDS:
         more = tl.load(added + row * added_by_row + column, mask=inside, other=0.0).to(tl.float32)
-        if AFTER:
-            weight = tl.load(after + one, mask=one < E, other=0.0).to(tl.float32)
-            more = _normed(more, weight, after_eps, E, AFTER, kind)
-        if SCALES:
-            more = (more * factor).to(kind).to(tl.float32)
-        state = (state + more).to(kind).to(tl.float32)
+        state = _sum(state, more, after, after_eps, factor, E, AFTER, SCALES, BLOCK, kind)
         tl.store(total + row * E + column, state.to(kind), mask=inside)
     if BEFORE:
-        weight = tl.load(before + one, mask=one < E, other=0.0).to(tl.float32)
-        state = _normed(state, weight, before_eps, E, BEFORE, kind)
+        state = _normed(state, before, before_eps, E, BEFORE, BLOCK, kind)
     _store(state, values, scales, row, column, inside, E)
 
 

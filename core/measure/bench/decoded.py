@@ -90,39 +90,28 @@ def decoded(
         name, options, tokens, answer: see `Decoded`.
         run: decodes.
     """
-    once = partial(_once, bench, name, options, tokens, answer, run)
+    shown = partial(Decoded, name, options, tokens, answer)
+
+    def once() -> Decoded:
+        timed, failed, peak = attempt(bench.engine.device, run)
+        if timed is None:
+            return shown(peak_memory=peak, failed=failed)
+        spent = timed.spent
+        bound = bound_s(bench, spent.attended, timed.scored)
+        return shown(
+            ready_s=round(timed.ready_s, 4),
+            tokens_per_s=round(1 / timed.seconds, 2),
+            bound_tokens_per_s=round(1 / bound, 2),
+            over_bound=round(timed.seconds / bound, 3),
+            attended=round(spent.attended, 1),
+            scored=round(timed.scored, 1),
+            refreshes=spent.refreshes,
+            held=spent.held,
+            peak_memory=peak,
+            captured=timed.captured,
+        )
+
     return of_runs(once, bench.runs, "tokens_per_s", ("over_bound",))
-
-
-def _once(
-    bench: Workbench,
-    name: str,
-    options: dict[str, Any],
-    tokens: int,
-    answer: int,
-    run: Callable[[], Timed],
-) -> Decoded:
-    timed, failed, peak = attempt(bench.engine.device, run)
-    if timed is None:
-        return Decoded(name, options, tokens, answer, peak_memory=peak, failed=failed)
-    spent = timed.spent
-    bound = bound_s(bench, spent.attended, timed.scored)
-    return Decoded(
-        name,
-        options,
-        tokens,
-        answer,
-        ready_s=round(timed.ready_s, 4),
-        tokens_per_s=round(1 / timed.seconds, 2),
-        bound_tokens_per_s=round(1 / bound, 2),
-        over_bound=round(timed.seconds / bound, 3),
-        attended=round(spent.attended, 1),
-        scored=round(timed.scored, 1),
-        refreshes=spent.refreshes,
-        held=spent.held,
-        peak_memory=peak,
-        captured=timed.captured,
-    )
 
 
 def bound_s(bench: Workbench, attended: float, scored: float) -> float:

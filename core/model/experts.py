@@ -69,10 +69,8 @@ def experts_of(mlp: Module) -> Experts | None:
         isinstance(weight, Tensor) and weight.ndim == 3 for weight in weights
     ):
         return None
-    others = [
-        getattr(module, name, False) for name in ("has_post_expert_norm", "_is_expert_parallel")
-    ]
-    if not getattr(module, "has_gate", False) or any(others) or not _fits(weights):
+    others = any(getattr(module, name, False) for name in NOT_HERE)
+    if not getattr(module, "has_gate", False) or others or not _fits(weights):
         return None
     activation = _activation(module, weights[0])
     return None if activation is None else Experts(mlp, module, activation)

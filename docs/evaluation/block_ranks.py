@@ -275,11 +275,8 @@ def ranks(study: Study, needles: list[int]) -> str:
         study.ask(number, Change(), noted)
     most, rows = study.retrieved, []
     for name, of_layers in places.items():
-        cells = [of_layers.get(layer, []) for layer in range(study.layers)]
-        shown = [
-            f"{sum(p < most for p in x) / len(x):.2f}/{median(x):g}" if x else "" for x in cells
-        ]
-        rows.append([name, *shown])
+        cells = [_cell(of_layers.get(layer, []), most) for layer in range(study.layers)]
+        rows.append([name, *cells])
     return table(["index and queries", *map(str, range(study.layers))], rows)
 
 

@@ -48,7 +48,6 @@ EVERYTHING = tuple(name for part in PARTS.values() for name in part)
 SIZES = {"8k": 8192, "32k": 32768}
 CHUNKS = 5  # that are timed, after the caches are full
 OTHERS = ("gemma-2-9b", "gpt-oss-20b", "tiny", "llama-3.2-1b", "qwen3-30b-a3b")
-
 STAGES = "kernels,documents,chunk,ask,others,long,before,precision"
 
 
@@ -319,9 +318,7 @@ def asking(run: Run) -> None:
 def main() -> None:
     """Runs the stages in order."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--stages", default="kernels,documents,chunk,ask,others,long,before,precision"
-    )
+    parser.add_argument("--stages", default=STAGES)
     parser.add_argument("--limit", type=float, default=500, help="seconds")
     parser.add_argument("--out", default=None, help="file for the lines")
     given = parser.parse_args()

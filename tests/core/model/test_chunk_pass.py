@@ -16,7 +16,7 @@ from longctx.core.model.adapter import Decoder, EarlyExit
 from longctx.core.model.chunk_parts import Gated, chunk_parts_of
 from longctx.core.model.chunk_pass import agrees
 from longctx.core.model.experts import Experts
-from longctx.kernels.door import CLAMPED, FORMS, GELU_TANH, SILU, Activation
+from longctx.kernels.door import CLAMPED, GELU_TANH, SILU, Activation
 
 IDS = torch.randint(0, 61, (80,), generator=torch.Generator().manual_seed(7))
 # Layers whose norms subtract the mean, or in which attention and MLP have the same input.
@@ -147,10 +147,6 @@ def test_an_early_exit_is_passed_on(make_model, monkeypatch):
 
 def changed(parts, **fields):
     return replace(parts, layers=(replace(parts.layers[0], **fields), *parts.layers[1:]))
-
-
-def other_form(norm):
-    return norm and norm._replace(form=FORMS[(FORMS.index(norm.form) + 2) % 3])
 
 
 MUTATIONS = {

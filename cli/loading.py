@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from longctx.cli import progress, render
 from longctx.cli.run import current
+from longctx.core.common.collection import no_collection
 
 if TYPE_CHECKING:
     from longctx.core.ask.session import Session
@@ -29,9 +30,8 @@ def make_setup(**choices: Any) -> "Setup":
     choices = expanded(choices)
     with progress.status("starting"):
         silence(*named_models(choices))
-        from longctx.core.api.running import importing
 
-        with importing():
+        with no_collection():
             from longctx.core.engine.choice import Setup
 
     return Setup(**choices)

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from longctx.core.api.defaults import OWN, usual_answerer, usual_model
-from longctx.core.api.running import Running, importing
+from longctx.core.api.running import Running
+from longctx.core.common.collection import no_collection
 from longctx.core.common.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Model:
             LongctxError: it does not fit in memory, or does not run exactly.
         """
         with self._running.turn():
-            with importing():
+            with no_collection():
                 from longctx.core.engine.choice import Setup
                 from longctx.core.engine.setup import prepare
             name, answers = self.name or usual_model(self.device), self.answers

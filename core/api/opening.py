@@ -6,9 +6,9 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from longctx.core.api.running import importing
 from longctx.core.ask.candidates import Candidates
 from longctx.core.common import cores
+from longctx.core.common.collection import no_collection
 from longctx.core.common.errors import Locked, NotFound, StateMismatch
 from longctx.core.common.read_ahead import ReadAhead
 from longctx.core.store.facts import Facts
@@ -75,7 +75,7 @@ def open_session(
     with ReadAhead() as ahead:
         _warm(chosen, setup, ahead)
         if isinstance(chosen.documents, Candidates):
-            with importing():
+            with no_collection():
                 from longctx.core.ask.joint_session import JointSession
 
             def left_out(name: str, why: str) -> None:
@@ -84,7 +84,7 @@ def open_session(
             session = JointSession(chosen.documents, setup, chosen.max_docs, gather_by, left_out)
             manifests = chosen.manifests
         else:
-            with importing():
+            with no_collection():
                 from longctx.core.ask.session import Session
 
             # by its folder: two documents of an older library may have one name

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from longctx.core.api.defaults import usual_model
 from longctx.core.api.model import Model, running
-from longctx.core.api.running import Running, importing
+from longctx.core.api.running import Running
+from longctx.core.common.collection import no_collection
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.store.library import Library as Store
 from longctx.core.store.naming import called_after
@@ -116,7 +117,7 @@ class Work:
         setup = self.setup(there, append is not None)
         job = self.job(files, append or name, setup, replace_it, units)
         self._make_room(job)
-        with importing():
+        with no_collection():
             from longctx.core.ingest.append import append as appended
             from longctx.core.ingest.ingest import read
         with self._turn() as run:
@@ -189,7 +190,7 @@ class Work:
             there: the document that the reading goes on with, which has its own model.
             appends: nothing but that document's own model will do.
         """
-        with importing():
+        with no_collection():
             from longctx.core.engine.choice import Setup
 
         chosen: dict[str, Any] = {key: getattr(self.model, key) for key in MODEL}

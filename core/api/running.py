@@ -1,6 +1,5 @@
 """A model in memory: whose turn it is, its weights, and the documents opened with it."""
 
-import gc
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -97,21 +96,6 @@ class Running:
             for owner in [*self._held]:
                 self.let_go(owner)
             self._weights.held.clear()
-
-
-@contextmanager
-def importing() -> Iterator[None]:
-    """For imports of model libraries: they make a million lasting objects.
-
-    Garbage collection among them would cost a tenth.
-    """
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _fits(held: "Setup", setup: "Setup", finding: bool) -> bool:

@@ -3,12 +3,10 @@
 Nothing is opened or changed here, but for the catalogue, which keeps the facts at hand.
 """
 
-import gc
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from longctx.core.common.collection import no_collection
 from longctx.core.common.errors import NotFound, UsageError
 from longctx.core.common.nearest import nearest
 from longctx.core.store.catalogue import MANY, Catalogue
@@ -39,7 +37,7 @@ class Holdings:
 
         What a killed reading left before its first checkpoint is none.
         """
-        with _no_collection():
+        with no_collection():
             folders = [folder for folder in self.folders() if not self._is_left(folder)]
             return [describe(folder) for folder in folders]
 
@@ -48,7 +46,7 @@ class Holdings:
 
         Those of the complete ones come from the catalogue, where their manifests are as it says.
         """
-        with _no_collection():
+        with no_collection():
             begun = [folder for folder in self._places.folders(UNFINISHED)]
             unfinished = [_facts(folder) for folder in begun if not self._is_left(folder)]
             return self._complete() + unfinished
@@ -202,15 +200,3 @@ class Holdings:
 def _facts(folder: Confined, stamp: Stamp | None = None) -> Facts:
     """The facts of a document's folder; the stamp was taken before, and may be one too old."""
     return Facts.of(describe(folder), stamp or (age(folder), *UNKNOWN[1:]))
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pauses garbage collection: a thousand manifests have many parts, but no reference cycles."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()

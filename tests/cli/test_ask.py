@@ -293,16 +293,16 @@ def test_what_the_window_had_no_room_for_is_told(asking, monkeypatch, field, sai
 @pytest.mark.parametrize("command", ["ask", "find"])
 def test_files_are_read_while_libraries_are_imported(asking, monkeypatch, command):
     happened = []
-    importing = opening.importing
+    no_collection = opening.no_collection
 
     def imports():
         happened.append("imported")
-        return importing()
+        return no_collection()
 
     monkeypatch.setattr(
         ReadAhead, "warm", lambda self, files, _: happened.append([file.name for file in files])
     )
-    monkeypatch.setattr(opening, "importing", imports)
+    monkeypatch.setattr(opening, "no_collection", imports)
     assert asking(command, QUESTION).exit_code == 0
     state = ["memory-00000.safetensors", "embeddings-00000.safetensors"]
     assert happened[:3] == [["model.safetensors"], state, "imported"]

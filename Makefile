@@ -28,7 +28,8 @@ $(LINKS):
 demo: setup
 	$(VENV)/python samples/demo.py
 
-PYTEST := OMP_NUM_THREADS=1 $(VENV)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# The processes that tests start compile nothing twice, also where a machine is set to write no bytecode.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(VENV)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 docs: setup
 	$(VENV)/python docs/blocks.py

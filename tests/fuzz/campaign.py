@@ -28,6 +28,7 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ ROOM, MORE_ROOM = 1 << 30, 2 << 30  # bytes that a case may take, in process and
 ALIKE = 3  # failures of one kind whose files are kept
 LARGEST = 1 << 17  # bytes of a failure's files that are kept
 WARM = 8  # cases of a target that a process tries unwatched: they import what they need
+LARGE = "longctx.core.engine.setup"  # brings torch, which takes more room than a case may
 SLOT = struct.Struct("<qd")  # the case that a worker is at, and since when; -1: none
 
 
@@ -66,9 +68,7 @@ def work(seed: int, scratch: Path, library: Path | None, slot: int, report: int)
     import fuzz_running
     import fuzz_targets
 
-    import longctx.core.engine.setup  # torch, which takes more room than a case may
-
-    assert longctx.core.engine.setup
+    import_module(LARGE)
     own = scratch / f"worker-{slot}-{os.getpid()}"
     own.mkdir()
     rooms = fuzz_targets.Rooms(own, library)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sampled import covering
 
 from longctx.kernels import door
 
@@ -42,10 +43,10 @@ def truth(q, k, v, scale, window, softcap=None, sinks=None):
     return torch.softmax(logits, -1)[..., :S] @ v, logits.logsumexp(-1)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("window", [1, 30, 64, 1000])
 @pytest.mark.parametrize(
-    ("softcap", "sinks"), [(None, False), (2.0, False), (None, True), (2.0, True)]
+    ("size", "window", "softcap", "sinks"),
+    covering(SIZES, [1, 30, 64, 1000], [None, 2.0], [False, True]),
+    ids=str,
 )
 def test_it_is_one_masked_softmax(kernel, device, size, window, softcap, sinks):
     q, k, v, scale = given(size, torch.float32, device)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sampled import covering
 
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door
@@ -57,8 +58,7 @@ def check(function, weights, count, budget, pool):
         assert ours == expected
 
 
-@pytest.mark.parametrize("levels", [1, 3, 1 << 20])
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(("size", "levels"), covering(SIZES, [3, 1 << 20, 1], meet=1), ids=str)
 def test_it_is_the_definition(kernel, device, size, levels):
     weights = weights_of(size[0], levels, device)
     assert kernel.refusal(weights, torch.tensor([1]), size[2], size[3]) is None

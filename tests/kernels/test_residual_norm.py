@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 import torch
+from sampled import covering
 from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssRMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
@@ -13,6 +14,7 @@ from longctx.kernels.residual_norm_ref import FORMS, NARROW, OFFSET, WIDE, Scale
 
 reference = door.residual_norm.definition
 SHAPES = [(5, 64), (3, 100), (7, 2, 24), (1, 1, 2), (9, 1300)]
+CASES = covering(SHAPES, [torch.float32, torch.float16], meet=1)
 MODULES = {NARROW: LlamaRMSNorm, WIDE: GptOssRMSNorm, OFFSET: Gemma2RMSNorm}
 
 
@@ -52,8 +54,7 @@ def test_a_form_is_what_a_model_computes_to_the_bit(form, dtype):
         assert not any(torch.equal(other, module(x)) for other in others)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "dtype"), CASES, ids=str)
 def test_a_sum_that_is_handed_on_has_the_same_norm_to_the_bit(kernel, device, shape, dtype):
     """A stage of layers gets the states alone, and norms them itself; `chunk_pass.py`."""
     x, added = drawn(shape, dtype, device)
@@ -67,8 +68,7 @@ def test_a_sum_that_is_handed_on_has_the_same_norm_to_the_bit(kernel, device, sh
             assert torch.equal(compute(alone, before=norm)[1], at_once)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "dtype"), CASES, ids=str)
 def test_it_is_the_definition(kernel, device, shape, dtype):
     x, added = drawn(shape, dtype, device)
     for after, before, factor in product((None, *FORMS), (None, *FORMS), (1.0, 0.3)):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from sampled import covering
 
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door
@@ -69,9 +70,9 @@ def sizes_of(size):
     return count, span, first, last, first + N + last
 
 
-@pytest.mark.parametrize("most", [1, 3, 1 << 16])
-@pytest.mark.parametrize("density", [0, 0.02, 1])
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(
+    ("size", "density", "most"), covering(SIZES, [0, 0.02, 1], [1, 3, 1 << 16]), ids=str
+)
 def test_it_is_the_definition(kernel, device, size, most, density):
     given = *votes_of(size[0], most, density, device), *sizes_of(size)
     assert kernel.refusal(*given) is None

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sampled import covering
 
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door
@@ -126,9 +127,11 @@ def error(out, expected):
     return float((out.double() - expected).norm() / expected.norm())
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize("quantized", [False, True])
+@pytest.mark.parametrize(
+    ("size", "dtype", "quantized"),
+    covering(SIZES, [torch.float32, torch.float16], [False, True]),
+    ids=str,
+)
 def test_it_is_the_definition(kernel, device, size, dtype, quantized):
     arguments = given(size, dtype, device, quantized)
     expected = truth(**arguments)

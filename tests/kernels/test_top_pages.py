@@ -1,7 +1,10 @@
 """The kernels that find the best pages and stamp those that were worth it, against definitions."""
 
+from itertools import product
+
 import pytest
 import torch
+from sampled import sampled
 
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door
@@ -23,6 +26,9 @@ def kernel(device, monkeypatch):
 # --- the best pages ---
 
 
+COUNTS = [1, 7, 64, 129, 1000]
+
+
 def top_cases():
     generator = torch.Generator().manual_seed(4)
     noise = torch.randn(2, 300, generator=generator)
@@ -38,8 +44,7 @@ def top_cases():
     }
 
 
-@pytest.mark.parametrize("name", top_cases())
-@pytest.mark.parametrize("count", [1, 7, 64, 129, 1000])
+@pytest.mark.parametrize(("name", "count"), sampled(product(top_cases(), COUNTS), 20), ids=str)
 def test_the_best_pages(kernel, device, name, count, monkeypatch):
     if count > 300:
         monkeypatch.setattr(kernel, "RUN", 512)

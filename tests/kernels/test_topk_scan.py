@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sampled import covering
 
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door
@@ -80,9 +81,9 @@ def int8_of(q, keys):
 # --- the reference ---
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("size", [*SIZES, (8, 2, 33, 700, 64)], ids=str)
-@pytest.mark.parametrize("k", [1, 4, 7])
+@pytest.mark.parametrize(
+    ("size", "dtype", "k"), covering([*SIZES, (8, 2, 33, 700, 64)], FLOATS, [1, 4, 7]), ids=str
+)
 def test_the_reference_is_the_definition(size, dtype, k):
     q, keys = integers(*size, dtype)
     top = scan(q, keys, k)
@@ -142,8 +143,7 @@ def test_ranges_scanned_apart_merge(cut):
 # --- the kernel ---
 
 
-@pytest.mark.parametrize("dtype", [HALF, torch.float32], ids=str)
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(("size", "dtype"), covering(SIZES, [HALF, torch.float32], meet=1), ids=str)
 def test_the_kernel_is_the_definition(kernel, device, size, dtype):
     q, keys = integers(*size, dtype, device)
     check(kernel.topk_scan(q, keys, 4), q, keys, 4)
@@ -156,16 +156,19 @@ def test_fewer_are_wanted(kernel, device, k):
 
 
 def test_many_rows(kernel, device):
-    q, keys = integers(4, 1, 33, 140, 16, HALF, device)  # more than one tile's
+    q, keys = integers(4, 1, 9, 140, 16, HALF, device)  # two tiles' and more
     check(kernel.topk_scan(q, keys, 1), q, keys, 1)
 
 
 # Two parts of the keys and a rest, two parts, no whole run; other tests are without descriptors.
+CUTS = [(8, 20, False), (8, 20, True), (8, 0, True), (0, 50, True)]
+
+
 @pytest.mark.parametrize(
-    ("runs", "rest", "descriptor"), [(8, 20, False), (8, 20, True), (8, 0, True), (0, 50, True)]
+    ("cut", "tile"), covering(CUTS, [(64, 1), (128, 4), (256, 2)], meet=1), ids=str
 )
-@pytest.mark.parametrize(("count", "sets"), [(128, 4), (256, 2), (64, 1)])
-def test_however_the_work_is_cut(kernel, device, runs, rest, descriptor, count, sets):
+def test_however_the_work_is_cut(kernel, device, cut, tile):
+    (runs, rest, descriptor), (count, sets) = cut, tile
     tile = kernel.Tile(16, count, 4, 1, programs=6, descriptor=descriptor, sets=sets)
     q, keys = integers(4, 2, 1, runs * count + rest, 80, HALF, device, most=1)
     check(kernel.topk_scan(q, keys, 4, tile=tile), q, keys, 4)
@@ -173,8 +176,9 @@ def test_however_the_work_is_cut(kernel, device, runs, rest, descriptor, count, 
     check(kernel.topk_scan(q, keys, 4, scales, tile), q, keys, 4, scales)
 
 
-@pytest.mark.parametrize("size", SIZES[:3], ids=str)
-@pytest.mark.parametrize("dtype", [HALF, torch.float32], ids=str)
+@pytest.mark.parametrize(
+    ("size", "dtype"), covering(SIZES[:3], [HALF, torch.float32], meet=1), ids=str
+)
 def test_int8_keys(kernel, device, size, dtype):
     q, keys, scales = int8_of(*integers(*size, dtype, device))
     check(kernel.topk_scan(q, keys, 4, scales), q, keys, 4, scales)

@@ -134,7 +134,7 @@ def test_a_signal_ends_it(started, number):
 
 @pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM])
 def test_a_reading_is_kept_when_the_server_ends(started, library, tmp_path, number):
-    (tmp_path / "log.txt").write_text("the keeper wrote that a boat came home\n" * 40_000)
+    (tmp_path / "log.txt").write_text("the keeper wrote that a boat came home\n" * 8000)
     arguments = {"paths": ["log.txt"], "name": "log"}
     call = {"name": "ingest", "arguments": arguments, "_meta": {"progressToken": 7}}
     process = started("--allow", str(tmp_path))

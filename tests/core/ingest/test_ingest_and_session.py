@@ -22,7 +22,10 @@ from longctx.core.common.errors import (
     UsageError,
 )
 from longctx.core.decode.decode import Sampling
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
+from longctx.core.ingest.job import Job
+from longctx.core.ingest.plan import plan
 from longctx.core.store.library import Library
 from longctx.core.store.naming import called_after
 
@@ -401,7 +404,8 @@ def test_memory_does_not_grow_with_the_input_and_is_as_planned(fast_model, tmp_p
     for source, size in ((short, 2_000_000), (long, 20_000_000)):
         source.write_text(line * (size // len(line)))
     jobs = (f"plan={short}", f"ingest={short}", f"ingest={long}")
-    measured(fast_model, tmp_path, jobs[0])  # the first run of a model imports transformers too
+    setup = Setup(str(fast_model), str(fast_model / "profile.yaml"), device="cpu", dtype="fp32")
+    plan(Job(tmp_path, [str(short)], setup))  # the first use of a model imports transformers too
     planned, made, longer = measured(fast_model, tmp_path, *jobs)
     assert planned[2] == made[2]
     assert planned[0] == pytest.approx(made[0], rel=0.1)

@@ -88,7 +88,7 @@ def test_the_sentence_that_answers_is_highlighted_in_its_passage(ask):
     ],
 )
 def test_every_way_to_answer_has_a_page(ask, method, by):
-    lines = LINES[149:152] if method == "full" else LINES
+    lines = {"full": LINES[149:152], "reattention": LINES[100:200]}.get(method, LINES)
     one = ask(lines, method=method, gather=60 if by != "method" else None, gather_by=by)
     page = answers_page([one])
     read = Elements(page)

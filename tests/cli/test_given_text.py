@@ -4,12 +4,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
 import pytest
 from filelock import FileLock
+from preloaded import Process, run
 
 from longctx.cli import given_text
 
@@ -124,7 +124,6 @@ def test_mistakes(longctx, model_options, args, said):
 # Waits in the reading, or after the first piece of an answer, for a signal.
 WAITING = """
 import sys, time
-from longctx.cli.__main__ import main
 def wait():
     print("ready", file=sys.stderr, flush=True)
     time.sleep(600)
@@ -139,8 +138,6 @@ else:
             yield piece
             wait()
     Generation.texts = waiting
-sys.argv[0] = "longctx"
-main()
 """
 
 
@@ -152,10 +149,9 @@ def test_nothing_is_left_of_it_after_ctrl_c_or_kill(
 ):
     (tmp_path / "notes.txt").write_text(NOTES, "utf-8")
     program = WAITING.format(reading=reading)
-    command = [sys.executable, "-c", program, "ask", QUESTION, "-q", *model_options]
-    command += ["--text", str(tmp_path / "notes.txt")]
+    words = ["ask", QUESTION, "-q", *model_options, "--text", tmp_path / "notes.txt"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    with subprocess.Popen(command, **pipes) as process:
+    with Process(words, before=program, **pipes) as process:
         assert process.stderr.readline() == b"ready\n"
         assert len([*passing.iterdir()]) == 1
         process.send_signal(number)
@@ -196,8 +192,7 @@ def test_what_waits_on_standard_input_is_not_read_and_a_line_says_so(
         os.write(theirs, NOTES.encode())
     os.close(theirs)
     options = {"quiet": ["-q"], "text": ["--text", str(tmp_path / "notes.txt")]}.get(kind, [])
-    command = [sys.executable, "-m", "longctx", "ask", QUESTION, *options, *model_options]
-    done = subprocess.run(command, stdin=ours, capture_output=True, timeout=200, text=True)
+    done = run(["ask", QUESTION, *options, *model_options], stdin=ours, timeout=200)
     assert done.returncode == 0, done.stderr
     assert os.read(ours, 1 << 16).decode() == ("" if kind == "empty pipe" else NOTES)
     os.close(ours)

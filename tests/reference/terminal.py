@@ -3,8 +3,6 @@
 import os
 import re
 import select
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,16 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from preloaded import Process
 
 PATIENCE = 200  # seconds until a text must have appeared
 CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]*\x07|\r")
-# Makes its standard input the terminal that Ctrl-C comes from, then becomes the program.
-_BEGIN = """
-import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, "-m", "longctx", *sys.argv[1:]])
-"""
 
 
 class Terminal:
@@ -32,7 +25,7 @@ class Terminal:
         shown: all that it has shown so far, without colours.
     """
 
-    def __init__(self, process: "subprocess.Popen[bytes]", number: int):
+    def __init__(self, process: Process, number: int):
         self.process, self._number = process, number
         self.shown, self._seen, self._raw = "", 0, b""
 
@@ -92,10 +85,9 @@ def at_terminal(*args: object, stdout: Any = None, term: str = "dumb") -> Iterat
         term: the kind of the terminal; a dumb one gets no bars.
     """
     ours, theirs = os.openpty()
-    command = [sys.executable, "-c", _BEGIN, *map(str, args)]
     streams = {"stdin": theirs, "stdout": stdout or theirs, "stderr": theirs}
     env = {**os.environ, "TERM": term, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, **streams, env=env, start_new_session=True)
+    process = Process([*map(str, args)], **streams, env=env, terminal=True)
     os.close(theirs)
     try:
         yield Terminal(process, ours)

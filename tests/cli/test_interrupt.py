@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict
 
 import pytest
+from preloaded import Process
 
 from longctx.cli import interrupt
 from longctx.core.ingest.job import Progress
@@ -208,7 +209,6 @@ def test_it_ends_also_where_nothing_can_be_told():
 # Waits after the first piece of an answer, so that Ctrl-C finds it there.
 ASKING = """
 import sys, time
-from longctx.cli.__main__ import main
 from longctx.core.decode.decode import Generation
 texts = Generation.texts
 def waiting(self, tokenizer):
@@ -218,20 +218,18 @@ def waiting(self, tokenizer):
             print("ready", file=sys.stderr, flush=True)
             time.sleep(600)
 Generation.texts = waiting
-sys.argv[0] = "longctx"
-main()
 """
 
 
 @pytest.fixture
 def asked(library, model_options):
     """A program that is in the midst of an answer."""
-    command = [sys.executable, "-c", ASKING, "ask", "who wrote?", "--doc", "book", *model_options]
+    words = ["ask", "who wrote?", "--doc", "book", *model_options]
     running = []
 
-    def start(*options: str) -> subprocess.Popen:
+    def start(*options: str) -> Process:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        running.append(subprocess.Popen([*command, *options], **pipes))
+        running.append(Process([*words, *options], before=ASKING, **pipes))
         assert running[-1].stderr.readline() == b"ready\n"
         return running[-1]
 

@@ -125,12 +125,13 @@ class Process:
     def communicate(self, timeout: float | None = None) -> tuple[Any, Any]:
         """What it still writes to its pipes, to its end; its standard input is closed."""
         if self.stdin is not None:
-            self.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self.stdin.close()
         read: dict[str, Any] = {"stdout": None, "stderr": None}
 
         def drain(name: str) -> None:
             stream = getattr(self, name)
-            if stream is not None:
+            if stream is not None and not stream.closed:
                 read[name] = stream.read()
                 stream.close()
 

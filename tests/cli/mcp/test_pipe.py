@@ -3,12 +3,12 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 
 import anyio
 import pytest
 from mcp import Client, StdioServerParameters
+from preloaded import PIPE, Process
 
 import longctx
 from longctx.cli import mcp as command
@@ -84,10 +84,9 @@ def started(arguments):
     processes = []
 
     def begin(*options):
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen(
-            [*PROGRAM, *arguments, *options], env=environment(), text=True, **pipes
-        )
+        pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
+        words = ["mcp", *arguments, *options]
+        process = Process(words, env=environment(), text=True, **pipes)
         processes.append(process)
         return process
 

@@ -78,3 +78,20 @@ class StateMismatch(LongctxError):
     def __init__(self, what: str, why: str | None = "", remedy: str = "", document: str = ""):
         super().__init__(what, why, remedy)
         self.document = document
+
+
+# An error in plain values: its exit code, what, why and remedy. Pickle would call the class with
+# the whole message alone.
+Parts = tuple[int, str, str, str]
+
+
+def parts_of(error: LongctxError) -> Parts:
+    """An error in plain values, for another process."""
+    return error.exit_code, error.what, error.why, error.remedy
+
+
+def of_parts(parts: Parts) -> LongctxError:
+    """The error that another process told: of the class above that has its exit code."""
+    code, what, why, remedy = parts
+    kinds = (UsageError, UnreadableInput, NotFound, Locked, NoAnswer, StateMismatch)
+    return {kind.exit_code: kind for kind in kinds}.get(code, LongctxError)(what, why, remedy)

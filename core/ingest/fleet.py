@@ -16,7 +16,7 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
-from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.common.errors import LongctxError, UsageError, of_parts, parts_of
 from longctx.core.ingest.docket import PAUSE, Docket, for_readers
 from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
 from longctx.core.ingest.many import Each, named_sources, read_one, require_any
@@ -125,7 +125,7 @@ class _Fleet:
             if kind == "progress":
                 self._docket.heard(name, told)
             elif kind == "raised":
-                raise LongctxError(*told)
+                raise of_parts(told)
             else:
                 worker.name = None
                 self._docket.done(name, told)
@@ -177,7 +177,7 @@ def _work(job: Job, connection: Any) -> None:
             connection.send(("done", read_one(job, observer, engine, named[name], name)))
     except LongctxError as error:
         with suppress(OSError):
-            connection.send(("raised", (error.what, error.why, error.remedy)))
+            connection.send(("raised", parts_of(error)))
     except (EOFError, OSError, KeyboardInterrupt):
         return  # the parent is gone, or has ended the work; what was read is saved
     finally:

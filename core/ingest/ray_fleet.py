@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.common.errors import LongctxError, UsageError, of_parts, parts_of
 from longctx.core.ingest.docket import KILLS, PAUSE, Docket, for_readers
 from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
 from longctx.core.ingest.many import Each, Outcome, named_sources, read_one, require_any
@@ -127,7 +127,7 @@ class _Cluster:
         actor.name = actor.busy = None
         self._lost = 0
         if kind == "raised":
-            raise _error(told)
+            raise of_parts(told)
         if name is not None:
             self._docket.done(name, told)
 
@@ -200,7 +200,7 @@ class _Reader:
             self._named = named_sources(self._job.paths, self._job.rules, self._job.shard)
             self._engine = prepare(self._job.setup)
         except LongctxError as error:
-            return "raised", _parts(error)
+            return "raised", parts_of(error)
         return "begun", None
 
     def read(self, name: str) -> tuple[str, Outcome | tuple[Any, ...] | None]:
@@ -215,7 +215,7 @@ class _Reader:
             observer = Observer(progress)
             return "done", read_one(self._job, observer, self._engine, self._named[name], name)
         except LongctxError as error:
-            return "raised", _parts(error)
+            return "raised", parts_of(error)
         except KeyboardInterrupt:
             return "stopped", None
         finally:
@@ -306,14 +306,3 @@ def _connected(address: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
-
-
-def _parts(error: LongctxError) -> tuple[int, str, str, str]:
-    """An error in plain values, which any process can make one of."""
-    return error.exit_code, error.what, error.why, error.remedy
-
-
-def _error(parts: tuple[int, str, str, str]) -> LongctxError:
-    code, *told = parts
-    kind = UsageError if code == UsageError.exit_code else LongctxError
-    return kind(*told)

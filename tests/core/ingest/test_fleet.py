@@ -1,6 +1,7 @@
 """Documents read by several processes: the library that one process makes, whoever is killed."""
 
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -18,7 +19,8 @@ import longctx
 from longctx.core.common.errors import UsageError
 from longctx.core.engine.choice import Setup
 from longctx.core.ingest.checkpoints import Cadence
-from longctx.core.ingest.fleet import read_with_workers
+from longctx.core.ingest.docket import Docket
+from longctx.core.ingest.fleet import _Fleet, _work, _Worker, read_with_workers
 from longctx.core.ingest.job import NOBODY, Job, Observer
 from longctx.core.ingest.many import Each, named_sources, read_each
 from longctx.core.ingest.ray_fleet import read_with_ray
@@ -120,6 +122,19 @@ def test_a_cluster_that_loses_an_actor_makes_what_one_process_makes(job, tmp_pat
     assert (len(of_all["documents"]), of_all["failed"]) == (4, [])
     read_each(job)
     assert written(library) == written(job.library)
+
+
+def test_an_error_for_every_file_keeps_its_kind(job, monkeypatch):
+    """A worker finds what its parent did not: it ends the command with the worker's exit code."""
+    docket = Docket(job, 0, NOBODY, Each())
+    monkeypatch.setattr(os, "setsid", lambda: None)
+    ours, theirs = multiprocessing.Pipe()
+    with ours, theirs:
+        _work(replace(job, paths=["gone.txt"]), theirs)
+        fleet = _Fleet(job, docket)
+        fleet._workers = [_Worker(None, ours, 0, docket.next())]
+        with pytest.raises(UsageError, match=r"gone\.txt"):
+            fleet._hear(1)
 
 
 def test_shards_are_disjoint_and_all(job):

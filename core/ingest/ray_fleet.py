@@ -59,15 +59,15 @@ def read_with_ray(
         observer, result: as for `read_each`.
 
     Raises:
-        UsageError: standard input is to be read, Ray is not installed, there is no such cluster, or
-            a host lacks the files.
+        UsageError: standard input is to be read, Ray is not installed, there is no such cluster, no
+            host of it has room for a reader, or a host lacks the files.
         LongctxError: as `read_each`.
     """
     if "-" in job.paths:
         raise UsageError("cannot read standard input with --ray", "", "Name files.")
     docket = Docket(job, retry, observer, Each() if result is None else result)
     with _connected(address) as ray:
-        room = max(1, _room(ray, job))
+        room = _room(ray, job)
         _Cluster(ray, job, docket).run(min(actors or room, room, max(1, len(docket))))
     return require_any(docket.result)
 
@@ -252,27 +252,35 @@ def _for_actor(ray: Any, job: Job) -> tuple[Job, dict[str, Any]]:
     from longctx.core.store.library import Library
 
     Library.open(job.library, create=True)
-    job, setup = for_readers(job), job.setup
-    if _on_gpus(ray, job):  # Ray shows each actor its own GPU alone, as cuda:0
-        return replace(job, setup=replace(setup, device="cuda", devices=None)), {"num_gpus": 1}
-    threads = setup.threads or 1
-    setup = replace(setup, threads=threads, devices=None)
-    return replace(job, setup=setup), {"num_cpus": threads}
+    (kind, count), job = _needs(ray, job), for_readers(job)
+    if kind == "GPU":  # Ray shows each actor its own alone, as cuda:0; by default it adds a core
+        return replace(job, setup=replace(job.setup, device="cuda")), {"num_gpus": 1, "num_cpus": 0}
+    return replace(job, setup=replace(job.setup, threads=count)), {"num_cpus": count}
 
 
-def _on_gpus(ray: Any, job: Job) -> bool:
+def _needs(ray: Any, job: Job) -> tuple[str, int]:
+    """What an actor needs of a node, as Ray calls it, and how many of these."""
     device = job.setup.device
-    return device.startswith("cuda") or (
-        device == "auto" and ray.cluster_resources().get("GPU", 0) >= 1
-    )
+    there = device == "auto" and ray.cluster_resources().get("GPU", 0) >= 1
+    return ("GPU", 1) if there or device.startswith("cuda") else ("CPU", job.setup.threads or 1)
 
 
 def _room(ray: Any, job: Job) -> int:
-    """How many actors the whole cluster has room for."""
-    there = ray.cluster_resources()
-    if _on_gpus(ray, job):
-        return int(there.get("GPU", 0))
-    return int(there.get("CPU", 0)) // (job.setup.threads or 1)
+    """How many actors the nodes of the cluster have room for; each is on one of them.
+
+    Raises:
+        UsageError: no node has room for one.
+    """
+    kind, count = _needs(ray, job)
+    nodes = [int(node["Resources"].get(kind, 0)) for node in ray.nodes() if node["Alive"]]
+    if room := sum(has // count for has in nodes):
+        return room
+    noun, option = ("GPUs", "--device") if kind == "GPU" else ("cores", "--threads")
+    raise UsageError(
+        f"no host of the Ray cluster has room for a reader, which needs {count} of its {noun}",
+        f"of {len(nodes)} hosts the largest has {max(nodes, default=0)}",
+        f"Give another {option}, or start the cluster with such hosts.",
+    )
 
 
 @contextlib.contextmanager

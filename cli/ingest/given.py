@@ -1,6 +1,6 @@
 """The options of `ingest`, checked before anything slow: which go together, and what they mean."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -39,6 +39,8 @@ def require_fit(ctx: typer.Context, paths: list[str]) -> None:
     if alone:
         why = "it is about many documents"
         raise UsageError(f"--{alone[0]} needs --each", why, "Add --each, or leave it out.")
+    if given["ray"] is not None:
+        _require_rays_devices(given)
     if given["each"] and given["units"]:
         _refuse(["units"], "--each", "every file is a document by itself already")
     if given["each"] and (given["name"] or given["dry_run"]):
@@ -48,6 +50,19 @@ def require_fit(ctx: typer.Context, paths: list[str]) -> None:
             "documents are named after their files" if named else "the figures are of one document",
             "Leave one of them out.",
         )
+
+
+def _require_rays_devices(given: dict[str, Any]) -> None:
+    """Refuses to choose devices that Ray chooses, wherever the choice is written.
+
+    Raises:
+        UsageError: says what to do.
+    """
+    why = "Ray gives each process a GPU, or --threads cores"
+    _refuse([name for name in ("devices", "max_memory") if given[name] is not None], "--ray", why)
+    if given["device"].startswith("cuda:"):
+        what = f"--device {given['device']} cannot be given with --ray"
+        raise UsageError(what, why, "Give --device cuda.")
 
 
 def says_how_to_read(ctx: typer.Context) -> bool:

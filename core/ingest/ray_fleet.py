@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from longctx.core.common.errors import LongctxError, UsageError, of_parts, parts_of
+from longctx.core.engine.choice import Setup
 from longctx.core.ingest.docket import KILLS, PAUSE, Docket, for_readers
 from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
 from longctx.core.ingest.many import Each, Outcome, named_sources, read_one, require_any
@@ -59,12 +60,14 @@ def read_with_ray(
         observer, result: as for `read_each`.
 
     Raises:
-        UsageError: standard input is to be read, Ray is not installed, there is no such cluster, no
-            host of it has room for a reader, or a host lacks the files.
+        UsageError: standard input is to be read, devices are chosen that Ray chooses, Ray is not
+            installed, there is no such cluster, no host of it has room for a reader, or a host
+            lacks the files.
         LongctxError: as `read_each`.
     """
     if "-" in job.paths:
         raise UsageError("cannot read standard input with --ray", "", "Name files.")
+    _require_rays_devices(job.setup)
     docket = Docket(job, retry, observer, Each() if result is None else result)
     with _connected(address) as ray:
         room = _room(ray, job)
@@ -245,6 +248,17 @@ class _Reader:
                 "",
                 "It must be on a file system that all hosts of the cluster share, under one path.",
             )
+
+
+def _require_rays_devices(setup: Setup) -> None:
+    """UsageError where devices are chosen by number, or the memory on each."""
+    chosen = {"devices": setup.devices, "max_memory": setup.max_memory}
+    chosen["device"] = setup.device if setup.device.startswith("cuda:") else None
+    for name, value in chosen.items():
+        if value is not None:
+            why = "Ray gives each process a GPU, or so many cores as it has threads"
+            remedy = "Leave it out, or name no more than the kind of device: cuda or cpu."
+            raise UsageError(f"cannot use {name} {value!r} with a Ray cluster", why, remedy)
 
 
 def _for_actor(ray: Any, job: Job) -> tuple[Job, dict[str, Any]]:

@@ -236,3 +236,12 @@ def test_what_is_about_many_documents(longctx, folder, option):
     done = longctx("ingest", "top", option, "2/2" if option == "--shard" else "2")
     assert done.exit_code == 2
     assert f"{option} needs --each" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--devices", "all"), ("--max-memory", "40GB"), ("--device", "cuda:1")]
+)
+def test_devices_that_ray_chooses(longctx, folder, option, value):
+    done = longctx("ingest", "top", "--each", "--ray", "auto", option, value)
+    assert done.exit_code == 2
+    assert re.search(rf"{option}( {value})? cannot be given with --ray", done.stderr)

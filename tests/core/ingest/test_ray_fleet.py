@@ -8,7 +8,7 @@ import pytest
 from longctx.core.common.errors import UsageError
 from longctx.core.engine.choice import Setup
 from longctx.core.ingest.job import Job
-from longctx.core.ingest.ray_fleet import _needs, _room
+from longctx.core.ingest.ray_fleet import _needs, _room, read_with_ray
 
 
 @pytest.fixture
@@ -51,3 +51,12 @@ def test_no_host_has_room(job, chosen, said):
     """Ray would wait for such a host for ever."""
     with pytest.raises(UsageError, match=said):
         _room(cluster({"CPU": 1.0}, {"CPU": 1.0}, {"CPU": 1.0}), job(**chosen))
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"devices": "cuda:0,cuda:1"}, {"max_memory": 1 << 30}, {"device": "cuda:1"}]
+)
+def test_devices_are_rays_to_choose(job, chosen):
+    [(name, value)] = chosen.items()
+    with pytest.raises(UsageError, match=f"cannot use {name} {value!r} with a Ray cluster"):
+        read_with_ray(job(**chosen), "127.0.0.1:1")

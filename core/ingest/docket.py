@@ -69,6 +69,16 @@ class Docket:
             why = f"the process that read it ended {KILLS} times ({how})"
             self._record(name, Failed(self._sources[name], LongctxError.exit_code, why))
 
+    def failed(self, name: str, why: str, code: int = LongctxError.exit_code) -> None:
+        """As `done`, of a document that could not be read; its reader goes on.
+
+        Args:
+            name: of the document.
+            why: in words.
+            code: the exit code for this error.
+        """
+        self.done(name, Failed(self._sources[name], code, why))
+
     def done(self, name: str, outcome: Outcome) -> None:
         """Takes what became of a document, or puts it back to be tried again."""
         if isinstance(outcome, Failed):

@@ -14,7 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from longctx.core.common.errors import LongctxError, UsageError, of_parts, parts_of
+from longctx.core.common.errors import (
+    LongctxError,
+    UnreadableInput,
+    UsageError,
+    of_parts,
+    parts_of,
+)
 from longctx.core.engine.choice import Setup
 from longctx.core.ingest.docket import KILLS, PAUSE, Docket, for_readers
 from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
@@ -84,7 +90,7 @@ class _Cluster:
         # Two groups of calls with a thread each: one reads, the other one answers meanwhile.
         self._class = ray.remote(**needs, concurrency_groups={_NEWS: 1}, max_restarts=0)(_Reader)
         self._actors: list[_Actor] = []
-        self._lost = 0  # actors that died, one after the other, before they could read
+        self._lost = 0  # actors that died before they could read; one that can does not undo it
         errors = ray.exceptions
         self._deaths = (errors.RayActorError, errors.WorkerCrashedError, errors.OutOfMemoryError)
 
@@ -121,24 +127,33 @@ class _Cluster:
         self._ask_how_far([each for each in self._actors if each.name])
 
     def _take(self, actor: _Actor) -> None:
-        name, call = actor.name, actor.busy
+        name = actor.name
         try:
-            kind, told = self._ray.get(call)
+            kind, told = self._ray.get(actor.busy)
         except self._deaths as error:
-            self._bury(actor, error)
+            self._bury(actor, str(error).partition("\n")[0])
             return
+        except self._ray.exceptions.RayTaskError as error:  # the actor lives, and can read others
+            if name is None:
+                self._bury(actor, _reason(error))  # but not if it could not begin
+                return
+            kind, told = "failed", (_reason(error), LongctxError.exit_code)
         actor.name = actor.busy = None
-        self._lost = 0
         if kind == "raised":
             raise of_parts(told)
-        if name is not None:
+        if name is not None and kind == "failed":
+            self._docket.failed(name, *told)
+        elif name is not None:
             self._docket.done(name, told)
 
-    def _bury(self, actor: _Actor, error: Exception) -> None:
+    def _bury(self, actor: _Actor, why: str) -> None:
         """An actor has died: another one takes its place, and its document.
 
+        Where too many could not begin none takes the place of one more: its host would be asked
+        again and again, beside others that can.
+
         Raises:
-            LongctxError: actors die before they can read anything.
+            LongctxError: none is left.
         """
         self._actors.remove(actor)
         self._ray.kill(actor.handle)  # it may only be out of reach
@@ -146,13 +161,14 @@ class _Cluster:
             self._docket.died(actor.name, "its actor died")
         else:
             self._lost += 1
-        if self._lost == KILLS:
+        if actor.name is not None or self._lost < KILLS:
+            self._hire()
+        elif not self._actors:
             raise LongctxError(
-                f"{KILLS} actors ended while they loaded the model",
-                str(error).partition("\n")[0],
+                f"{self._lost} actors ended while they loaded the model, and none is left",
+                why,
                 "Look into Ray's logs; the host may lack memory, or longctx of this version.",
             )
-        self._hire()
 
     def _ask_how_far(self, actors: list[_Actor]) -> None:
         asked = {
@@ -208,6 +224,9 @@ class _Reader:
 
     def read(self, name: str) -> tuple[str, Outcome | tuple[Any, ...] | None]:
         """Reads a document; returns what became of it, or what would fail for every file."""
+        if name not in self._named:
+            why = f"the host {socket.gethostname()} finds no such file: it sees other files than"
+            return "failed", (f"{why} the host of the command", UnreadableInput.exit_code)
 
         def progress(told: Progress) -> None:
             self._told[name] = told
@@ -248,6 +267,12 @@ class _Reader:
                 "",
                 "It must be on a file system that all hosts of the cluster share, under one path.",
             )
+
+
+def _reason(error: Any) -> str:
+    """In a line, what was raised in an actor."""
+    cause = error.cause
+    return f"{type(cause).__name__}: {cause}".partition("\n")[0]
 
 
 def _require_rays_devices(setup: Setup) -> None:

@@ -6,11 +6,9 @@ host or this process may die at any moment, and the same command goes on from th
 """
 
 import contextlib
-import logging
 import os
 import socket
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,11 +23,10 @@ from longctx.core.engine.choice import Setup
 from longctx.core.ingest.docket import KILLS, PAUSE, Docket, for_readers
 from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
 from longctx.core.ingest.many import Each, Outcome, named_sources, read_one, require_any
+from longctx.core.ingest.ray_connection import connected
 
-LOCAL = "local"  # the address of a cluster that is started here, and ends with the command
 _SAVING = 60.0  # seconds in which an actor saves what it has read, when the work ends early
 _NEWS = "news"  # the calls of an actor that are answered while it reads
-_OBJECTS = 128 << 20  # bytes of memory for Ray's objects; ours are a few hundred bytes each
 
 
 @dataclass
@@ -75,7 +72,7 @@ def read_with_ray(
         raise UsageError("cannot read standard input with --ray", "", "Name files.")
     _require_rays_devices(job.setup)
     docket = Docket(job, retry, observer, Each() if result is None else result)
-    with _connected(address) as ray:
+    with connected(address) as ray:
         room = _room(ray, job)
         _Cluster(ray, job, docket).run(min(actors or room, room, max(1, len(docket))))
     return require_any(docket.result)
@@ -320,36 +317,3 @@ def _room(ray: Any, job: Job) -> int:
         f"of {len(nodes)} hosts the largest has {max(nodes, default=0)}",
         f"Give another {option}, or start the cluster with such hosts.",
     )
-
-
-@contextlib.contextmanager
-def _connected(address: str) -> Iterator[Any]:
-    """Ray, connected to a cluster until the context ends.
-
-    Raises:
-        UsageError: it is not installed, or there is no such cluster.
-    """
-    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # it prints to standard output
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent unasked
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change
-    try:
-        import ray
-    except ImportError as error:
-        raise UsageError(
-            "--ray needs Ray, which is not installed", "", "Run: pip install 'longctx[ray]'"
-        ) from error
-    how: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if address == LOCAL:
-        how |= {"include_dashboard": False, "object_store_memory": _OBJECTS}
-    try:
-        ray.init(address, **how)
-    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-        raise UsageError(
-            f"cannot connect to the Ray cluster '{address}'",
-            str(error).partition("\n")[0],
-            "Start one with `ray start --head`, or give its address; `local` starts one here.",
-        ) from error
-    try:
-        yield ray
-    finally:
-        ray.shutdown()

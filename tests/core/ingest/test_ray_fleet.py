@@ -16,9 +16,9 @@ from longctx.core.ingest import ray_fleet as module
 from longctx.core.ingest.docket import KILLS, Docket
 from longctx.core.ingest.job import NOBODY, Job
 from longctx.core.ingest.many import Each, Failed
+from longctx.core.ingest.ray_connection import connected
 from longctx.core.ingest.ray_fleet import (
     _Cluster,
-    _connected,
     _needs,
     _Reader,
     _room,
@@ -188,7 +188,7 @@ class Stumbling:
 @pytest.mark.skipif(not find_spec("ray"), reason="needs Ray")
 def test_a_real_actor_raises(work, monkeypatch):
     monkeypatch.setattr(module, "_Reader", Stumbling)
-    with _connected("local") as ray:
+    with connected("local") as ray:
         # Its processes cannot import this file.
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         monkeypatch.setattr(module, "_for_actor", lambda ray, job: (job, {"num_cpus": 0}))

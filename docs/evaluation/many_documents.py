@@ -1,6 +1,7 @@
 """What a library of thousands of small documents costs: to list, to select from, to search, to ask.
 
     python docs/evaluation/many_documents.py [--documents N] [--bytes N] [--library DIR] [--runs N]
+        [--answers MODEL]
 
 One document is read with the bundled model. It keeps no embeddings and no cache, because a document
 this short is read again for a question. So the others are written as a reading would leave them,
@@ -9,6 +10,10 @@ each, with names of its own), its tokens, lines and words. Nothing is synced mea
 
 Each command runs in a process of its own, as a user's does, once to make the index and then warm;
 times are by the clock, the middle of `--runs`. JSON lines, each as soon as it is known.
+
+With `--answers small` they are `ask --all` too, answered by that model: `first_token_s` is from the
+start of the command, `timings` from the question. Then one process that has the library open, and
+has answered a question, is asked about another document each time; one sentence has the answer.
 """
 
 import argparse
@@ -28,6 +33,7 @@ from statistics import median
 
 import torch
 
+import longctx
 from longctx.core.ask.candidates import of_all
 from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
@@ -65,7 +71,7 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=10_000)
     parser.add_argument("--library", type=Path)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--models", action="store_true", help="also what loads the model")
+    parser.add_argument("--answers", metavar="MODEL", help="also ask --all, answered by this one")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = given.library or Path(place, "library")
@@ -76,10 +82,10 @@ def main() -> None:
         size = sum(facts.bytes for facts in library.facts())
         tell("library", documents=len(library.facts()), text_bytes=size)
         (folder / "index" / "catalogue.json").unlink(missing_ok=True)
-        measure(folder, given.runs, given.models)
+        measure(folder, given.runs, given.answers)
 
 
-def measure(folder: Path, runs: int, models: bool) -> None:
+def measure(folder: Path, runs: int, answers: str | None) -> None:
     """Runs the commands, and the steps of document selection."""
     place = ["--library", str(folder), "--json"]
     words = ["find", QUESTIONS[0], "--all", "--gather-by", "bm25", *place]
@@ -87,14 +93,16 @@ def measure(folder: Path, runs: int, models: bool) -> None:
     command("find --all --gather-by bm25", words, runs)
     command("find --all --gather-by bm25", ["find", QUESTIONS[1], *words[2:]], runs)
     selection(folder, runs)
-    if models:
+    if answers:
         command("find --all", ["find", QUESTIONS[0], "--all", *place], runs)
-        command("ask --all", ["ask", QUESTIONS[0], "--all", "--answer-model", "tiny", *place], runs)
+        asked = ["ask", QUESTIONS[0], "--all", "--answer-model", answers, *place]
+        command(f"ask --all, {answers} answers", asked, runs)
+        session(folder, runs, answers)
 
 
 def command(name: str, arguments: list[str], runs: int) -> None:
     """The first run, which may make an index, and the middle of the others."""
-    times, processor, peaks = [], [], []
+    times, processor, peaks, timings = [], [], [], []
     for _ in range(runs + 1):
         began = time.perf_counter()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -108,16 +116,51 @@ def command(name: str, arguments: list[str], runs: int) -> None:
             out.seek(0)
             err.seek(0)
             text, wrong = out.read(), err.read()
+            if b'"timings"' in text:
+                timings.append(json.loads(text)["timings"])
     told = {"error": wrong.decode()[-300:]} if status else {}
+    figures = {"first_s": times[0], "warm_s": median(times[1:])}
+    figures |= {"first_cpu_s": processor[0], "warm_cpu_s": median(processor[1:])}
     if b'"passages"' in text:
         values = json.loads(text)
         told = {"found": [passage["document"] for passage in values["passages"]][:3]}
         asked = values["state"].get("asked", ())
-        told |= {"asked": len(asked), "timings": values["timings"]}
-    figures = {"first_s": times[0], "warm_s": median(times[1:])}
-    figures |= {"first_cpu_s": processor[0], "warm_cpu_s": median(processor[1:])}
+        told |= {"asked": len(asked), "answer": values.get("answer"), "timings": middle(timings)}
+        if "first_token_s" in timings[0]:  # what is after it is known, what is before it is not
+            after = [each["total_s"] - each["first_token_s"] for each in timings]
+            firsts = [whole - rest for whole, rest in zip(times, after, strict=True)]
+            figures["first_token_s"] = median(firsts[1:])
     rounded = {key: round(value, 2) for key, value in figures.items()}
     tell(name, **rounded, first_mib=peaks[0], warm_mib=max(peaks[1:]), **told)
+
+
+def middle(timings: list[dict[str, float]]) -> dict[str, float]:
+    """The middle of the warm ones of each."""
+    return {key: round(median(each[key] for each in timings[1:]), 2) for key in timings[0]}
+
+
+def session(folder: Path, runs: int, answers: str) -> None:
+    """Asks in one process about another document each time; the first question is not counted."""
+    wholes, timings, right = [], [], 0
+    model = longctx.Model("tiny", answers=answers, device="cpu")
+    with model, longctx.Library(folder, model) as library:
+        count = len(library)
+        for run in range(runs + 1):
+            number = count * (run + 1) // (runs + 2)
+            began = time.perf_counter()
+            answer = library.ask(f"Where is the key of {keyed(number)} kept?")
+            wholes.append(time.perf_counter() - began)
+            timings.append(answer.timings)
+            right += str(number * 7919) in answer.answer
+    figures = {"answer_s": median(wholes[1:]), "slowest_s": max(wholes[1:])}
+    figures = {key: round(value, 2) for key, value in figures.items()}
+    name = f"a further question, {answers} answers"
+    tell(name, **figures, timings=middle(timings), right=right, questions=runs + 1)
+
+
+def keyed(number: int, chance: random.Random | None = None) -> str:
+    """What has a key in the text of this number, and in no other."""
+    return f"{(chance or random.Random(number)).choice(WORDS)}-{number:05d}"
 
 
 def waited(process: subprocess.Popen) -> tuple[int, float, int]:
@@ -196,7 +239,7 @@ def texts(count: int, size: int) -> Iterator[str]:
     ]
     for number in range(count):
         chance = random.Random(number)
-        parts = [f"The key of {chance.choice(WORDS)}-{number:05d} is kept in box {number * 7919}."]
+        parts = [f"The key of {keyed(number, chance)} is kept in box {number * 7919}."]
         while sum(map(len, parts)) < size:
             parts.append(chance.choice(paragraphs))
         chance.shuffle(parts)

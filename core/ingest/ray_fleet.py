@@ -125,6 +125,8 @@ class _Cluster:
 
     def _take(self, actor: _Actor) -> None:
         name = actor.name
+        kind: str
+        told: Any  # what belongs to the kind
         try:
             kind, told = self._ray.get(actor.busy)
         except self._deaths as error:

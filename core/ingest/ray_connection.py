@@ -31,6 +31,7 @@ def connected(address: str) -> Iterator[Any]:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change
     try:
         import ray
+        from ray.exceptions import RayError
     except ImportError as error:
         raise UsageError(
             "--ray needs Ray, which is not installed", "", "Run: pip install 'longctx[ray]'"
@@ -41,7 +42,7 @@ def connected(address: str) -> Iterator[Any]:
     try:
         _require_answer(address)
         ray.init(address, **how)
-    except (OSError, OverflowError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+    except (OSError, OverflowError, RuntimeError, ValueError, RayError) as error:
         raise _not_connected(address, error) from error
     try:
         yield ray

@@ -1,4 +1,4 @@
-"""Reranking: the model that answers reads the best passages one at a time, and orders them anew.
+"""Reranking: the model that answers reads the best passages, each by itself, and orders them anew.
 
 How likely a model that learnt to say so finds it that a passage lacks the answer tells right
 passages from wrong ones where the score of a search does not, and costs a prefill of each. It
@@ -14,7 +14,8 @@ from torch import Tensor
 
 from longctx.core.ask.composing import Composer
 from longctx.core.ask.refusing import first_tokens
-from longctx.core.common.interrupts import check
+from longctx.core.kv.kept_prompts import KeptPrompts
+from longctx.core.kv.packed import read_packed
 from longctx.core.kv.prompt import Prompt
 from longctx.core.retrieve.best_passages import Run, best_apart
 from longctx.core.retrieve.ranked import Ranked, z_scores
@@ -50,29 +51,32 @@ def reranked(
     if len(best) < 2:
         return ranked
     read = [window for window, _ in best]
-    odds = np.array([_log_odds(composer, run, question) for _, run in best])
+    odds = _log_odds(composer, [run for _, run in best], question)
     total = z_scores(ranked.scores[read]) + WEIGHT * z_scores(odds)
     scores = ranked.scores - ranked.scores.max() + total.min() - 1
     scores[read] = total
     return replace(ranked, scores=scores)
 
 
-def _log_odds(composer: Composer, run: Run, question: Tensor) -> float:
-    """How likely the model finds it that a passage has the answer, as log odds."""
-    check()
-    engine = composer.engine
-    ids = torch.cat([engine.prompt.prefix(), composer.ids_of(run)[:LONGEST]])
+def _log_odds(composer: Composer, runs: Sequence[Run], question: Tensor) -> np.ndarray:
+    """How likely the model finds it that each passage has the answer, as log odds (n,)."""
+    engine, prefix = composer.engine, composer.engine.prompt.prefix()
+    texts = [torch.cat([prefix, composer.ids_of(run)[:LONGEST]]) for run in runs]
+    different = {ids.numpy().tobytes(): ids for ids in texts}  # the same text may stand twice
 
-    def read() -> Prompt:
-        prompt = Prompt(len(ids) + max(len(question), ROOM))
-        engine.decoder.read(ids, prompt)
-        return prompt
+    def read(beginnings: list[Tensor]) -> list[Prompt]:
+        room = max(len(question), ROOM)
+        prompts = [Prompt(len(ids) + room) for ids in beginnings]
+        read_packed(engine.decoder, beginnings, prompts)
+        return prompts
 
-    # A later question to the same passage goes on from there; the first one does so too, because
+    # A later question to the same passages goes on from there; the first one does so too, because
     # the same answer, to the bit, is worth more than what two passes cost instead of one.
-    prompt = read() if len(question) > ROOM else engine.kept_prompts.of(ids, read)
-    hidden = engine.decoder.read(question, prompt)[-1:]
-    likely = torch.softmax(engine.decoder.logits(hidden)[0].float(), -1)
-    lacks = float(likely[first_tokens(engine.files.tokenizer)].sum())
-    lacks = min(max(lacks, SURE), 1 - SURE)
-    return float(np.log((1 - lacks) / lacks))
+    kept = engine.kept_prompts if len(question) <= ROOM else KeptPrompts(0)
+    prompts = kept.of([*different.values()], read)
+    hidden = read_packed(engine.decoder, [question] * len(prompts), prompts)
+    likely = torch.softmax(engine.decoder.logits(hidden).float(), -1)
+    lacks = likely[:, first_tokens(engine.files.tokenizer)].sum(-1).double().cpu()
+    lacks = lacks.clamp(SURE, 1 - SURE).numpy()
+    odds = dict(zip(different, np.log((1 - lacks) / lacks), strict=True))
+    return np.array([odds[ids.numpy().tobytes()] for ids in texts])

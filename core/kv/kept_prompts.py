@@ -5,7 +5,7 @@ that were used least recently are dropped first.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
@@ -29,22 +29,27 @@ class KeptPrompts:
         self._held: OrderedDict[bytes, Prompt] = OrderedDict()
         self.held_bytes = 0
 
-    def of(self, ids: Tensor, read: Callable[[], Prompt]) -> Prompt:
-        """The prompt that has read these tokens; further ones are cut off again after use.
+    def of(
+        self, beginnings: Sequence[Tensor], read: Callable[[list[Tensor]], list[Prompt]]
+    ) -> list[Prompt]:
+        """The prompts that have read these tokens; further ones are cut off again after use.
 
         Args:
-            ids: (P,) token ids.
-            read: reads them.
+            beginnings: (P,) token ids of each, all different.
+            read: reads those that are not kept.
         """
-        key = ids.numpy(force=True).tobytes()
-        prompt = self._held.get(key)
-        if prompt is None:
-            prompt = read()
-            self._held[key] = prompt
-            self.held_bytes += prompt.held_bytes
-        self._held.move_to_end(key)
+        keys = [ids.numpy(force=True).tobytes() for ids in beginnings]
+        lacking = [n for n, key in enumerate(keys) if key not in self._held]
+        new = read([beginnings[n] for n in lacking]) if lacking else []
+        found = {keys[n]: prompt for n, prompt in zip(lacking, new, strict=True)}
+        self.held_bytes += sum(prompt.held_bytes for prompt in new)
+        self._held |= found
+        for key in keys:
+            self._held.move_to_end(key)
+        prompts = [self._held[key] for key in keys]
         while self.held_bytes > self._room:
             _, dropped = self._held.popitem(last=False)
             self.held_bytes -= dropped.held_bytes
-        prompt.cut(len(ids))
-        return prompt
+        for prompt, ids in zip(prompts, beginnings, strict=True):
+            prompt.cut(len(ids))
+        return prompts

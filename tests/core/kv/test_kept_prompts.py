@@ -11,11 +11,12 @@ QUESTIONS = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6])]
 
 
 def reader(decoder, counted: list[int]):
-    def read() -> Prompt:
-        counted.append(1)
-        prompt = Prompt(len(BEGINNING) + 16)
-        decoder.read(BEGINNING, prompt)
-        return prompt
+    def read(beginnings: list[torch.Tensor]) -> list[Prompt]:
+        counted.append(len(beginnings))
+        prompts = [Prompt(len(ids) + 16) for ids in beginnings]
+        for ids, prompt in zip(beginnings, prompts, strict=True):
+            decoder.read(ids, prompt)
+        return prompts
 
     return read
 
@@ -24,8 +25,8 @@ def test_what_follows_is_as_behind_a_new_prompt(setup_random):
     decoder, kept, counted = prepare(setup_random).decoder, KeptPrompts(), []
     read = reader(decoder, counted)
     for question in (*QUESTIONS, QUESTIONS[0]):
-        ours = decoder.read(question, kept.of(BEGINNING, read))
-        assert torch.equal(ours, decoder.read(question, reader(decoder, [])()))
+        ours = decoder.read(question, *kept.of([BEGINNING], read))
+        assert torch.equal(ours, decoder.read(question, *reader(decoder, [])([BEGINNING])))
         whole = torch.cat([BEGINNING, question])
         alone = decoder.read(whole, Prompt(len(whole)))[-len(question) :]
         torch.testing.assert_close(ours, alone, atol=1e-5, rtol=1e-5)
@@ -35,25 +36,26 @@ def test_what_follows_is_as_behind_a_new_prompt(setup_random):
 def test_the_least_recently_used_are_dropped(setup_random):
     decoder, counted = prepare(setup_random).decoder, []
     read = reader(decoder, counted)
-    size = read().held_bytes
+    size = read([BEGINNING])[0].held_bytes
     assert size
     kept = KeptPrompts(room=2 * size)
     first, second, third = (BEGINNING + n for n in range(3))
     for ids in (first, second, first, third):
-        kept.of(ids, read)
+        kept.of([ids], read)
     assert kept.held_bytes == 2 * size
     counted.clear()
-    kept.of(first, read)
-    kept.of(third, read)
+    kept.of([first, third], read)
     assert not counted
-    kept.of(second, read)
-    assert counted
+    kept.of([first, second, third], read)
+    assert counted == [1]
+    assert kept.held_bytes == 2 * size
 
 
 def test_what_has_no_room_is_read_each_time(setup_random):
     counted: list[int] = []
     read = reader(prepare(setup_random).decoder, counted)
     kept = KeptPrompts(room=0)
-    assert kept.of(BEGINNING, read).length == kept.of(BEGINNING, read).length == len(BEGINNING)
+    for _ in range(2):
+        assert [prompt.length for prompt in kept.of([BEGINNING], read)] == [len(BEGINNING)]
     assert len(counted) == 2
     assert kept.held_bytes == 0

@@ -45,8 +45,9 @@ class _Buffer:
 
 
 @cache
-def _buffers(size: int, pinned: bool) -> tuple[_Buffer, _Buffer]:
-    return _Buffer(size, pinned), _Buffer(size, pinned)
+def _buffers(size: int, pinned: bool) -> Iterator[_Buffer]:
+    """Two in turn, also from file to file: a small one is read while the last one is copied."""
+    return cycle((_Buffer(size, pinned), _Buffer(size, pinned)))
 
 
 def on_device(file: TensorFile, device: str) -> Rows:
@@ -65,15 +66,14 @@ def on_device(file: TensorFile, device: str) -> Rows:
     size = PART_BLOCKS * shards.BLOCK
     with _turn:
         buffers = _buffers(size, place.type == "cuda")
-        for buffer, low in zip(cycle(buffers), range(0, file.shard.size, size), strict=False):
+        for low in range(0, file.shard.size, size):
+            buffer = next(buffers)
             buffer.wait()
             part = buffer.memory[: min(size, file.shard.size - low)]
             file.fill(low, part.numpy().data)
             for target, source in _pieces(spans, part, low):
                 target.copy_(source, non_blocking=True)
-            buffer.copied(
-                place
-            )  # who takes this buffer next waits for that, in this file or another
+            buffer.copied(place)  # who takes this buffer next waits for that
     dtypes = {name: getattr(torch, slot.dtype) for name, slot in file.slots.items()}
     return {name: tensor.to(dtypes[name]) for name, tensor in found.items()}
 

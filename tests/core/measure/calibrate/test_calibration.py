@@ -84,7 +84,7 @@ def searched(monkeypatch) -> list[tuple]:
 
 @pytest.fixture
 def wanted(tmp_path) -> CalibrationPlan:
-    return CalibrationPlan(tmp_path / "mine.yaml", AMOUNTS, length=1200, seed=5)
+    return CalibrationPlan(tmp_path / "mine.yaml", AMOUNTS, length=700, seed=5)
 
 
 def test_it_writes_a_profile_that_loads_and_tables_of_every_head(

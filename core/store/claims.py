@@ -17,6 +17,7 @@ import re
 import secrets
 import socket
 import threading
+import time
 from _thread import start_new_thread
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,6 +31,7 @@ from longctx.core.store.locks import FOLDER, GATE, full
 
 BEAT = 10.0  # seconds between two signs of life
 STALE = 60.0  # seconds without one after which a claim is taken over
+WRITTEN = 1.0  # seconds after which one that says nothing was left so
 PLACE = "unfinished"
 ENDING = ".claim"
 _NUMBERED = re.compile(r"([0-9]{1,9})\.claim")
@@ -176,13 +178,11 @@ class Claims:
         A process of this host whose lock we could take is dead, or else its files were deleted by a
         host that does not see our locks.
         """
-        by = _said(file)
-        if by and by.host == socket.gethostname() and not _may_live(by.pid):
+        by = _when_whole(file)
+        if by is None or (by.host == socket.gethostname() and not _may_live(by.pid)):
             return None
         age = self._age(file)
-        if age is None or age > STALE:
-            return None
-        return by or Claimant(0, "an unknown host", "")
+        return None if age is None or age > STALE else by
 
     def _age(self, file: Confined) -> float | None:
         """Seconds since a claim was touched, by the file system's clock; None: it is gone."""
@@ -263,6 +263,18 @@ def _said(file: Confined) -> Claimant | None:
     except (FileNotFoundError, ValueError, TypeError):
         return None
     return told if isinstance(told.pid, int) and isinstance(told.host, str) else None
+
+
+def _when_whole(file: Confined) -> Claimant | None:
+    """What a claim says, which may be written just now; None where it is gone or says nothing.
+
+    Nothing for a second is what a power cut left. A writer that was stopped in that instant finds
+    later that its claim is gone.
+    """
+    until = time.monotonic() + WRITTEN
+    while (by := _said(file)) is None and file.exists() and time.monotonic() < until:
+        time.sleep(WRITTEN / 20)
+    return by
 
 
 def _may_live(pid: int) -> bool:

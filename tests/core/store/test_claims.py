@@ -137,13 +137,23 @@ def test_a_dead_process_of_this_host_is_not_waited_for(library):
         assert claimed(library) == ["2.claim"]
 
 
-def test_a_claim_that_says_nothing_counts_until_it_is_stale(library):
+def test_a_claim_that_says_nothing_was_left_by_a_power_cut(library, monkeypatch):
+    monkeypatch.setattr(claims, "WRITTEN", 0.05)
     claim(library).write_bytes(b"")
-    with pytest.raises(Locked, match="an unknown host"), library.writer("book", HEADER):
-        pass
-    os.utime(place(library) / "1.claim", (1000, 1000))
     with library.writer("book", HEADER):
+        assert claimed(library) == ["2.claim"]
+
+
+def test_a_claim_that_is_being_written_is_waited_for(library, monkeypatch):
+    monkeypatch.setattr(claims, "WRITTEN", 20.0)
+    file = claim(library)
+    said = file.read_bytes()
+    file.write_bytes(said[:20])
+    writing = threading.Timer(0.2, file.write_bytes, (said,))
+    writing.start()
+    with pytest.raises(Locked, match="4711 on far"), library.writer("book", HEADER):
         pass
+    writing.join()
 
 
 def test_of_two_that_see_the_same_stale_claim_one_gets_it(library, monkeypatch):

@@ -3,7 +3,9 @@
 import contextlib
 import logging
 import os
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,13 +43,25 @@ def connected(address: str) -> Iterator[Any]:
         how |= {"include_dashboard": False, "object_store_memory": _OBJECTS}
     try:
         _require_answer(address)
-        ray.init(address, **how)
+        with _own_handler():
+            ray.init(address, **how)
     except (OSError, OverflowError, RuntimeError, ValueError, RayError) as error:
         raise _not_connected(address, error) from error
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def _own_handler() -> Iterator[None]:
+    """`kill` goes on to save what was read: Ray's handler would end the process at once."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():  # in others, Ray sets none
+            signal.signal(signal.SIGTERM, before)
 
 
 def _require_answer(address: str) -> None:

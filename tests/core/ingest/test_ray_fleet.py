@@ -1,6 +1,7 @@
 """What a Ray cluster is asked for, and what becomes of its actors' errors."""
 
 import os
+import signal
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
@@ -188,13 +189,16 @@ class Stumbling:
 @pytest.mark.skipif(not find_spec("ray"), reason="needs Ray")
 def test_a_real_actor_raises(work, monkeypatch):
     monkeypatch.setattr(module, "_Reader", Stumbling)
+    handler = signal.getsignal(signal.SIGTERM)
     with connected("local") as ray:
+        assert signal.getsignal(signal.SIGTERM) is handler
         # Its processes cannot import this file.
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         monkeypatch.setattr(module, "_for_actor", lambda ray, job: (job, {"num_cpus": 0}))
         work.library.mkdir()
         cluster = _Cluster(ray, work, Docket(work, 0, NOBODY, Each()))
         cluster.run(2)
+    assert signal.getsignal(signal.SIGTERM) is handler
     result = cluster._docket.result
     assert result.failed == [Failed(work.paths[1], 1, "ValueError: no such thing")]
     before, after = result.left_out

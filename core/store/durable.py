@@ -8,20 +8,16 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
-
-from safetensors import SafetensorError
-from xxhash import xxh3_128_hexdigest
 
 from longctx.core.common.errors import LongctxError
 from longctx.core.store import shards
 from longctx.core.store.confined import Confined
+from longctx.core.store.filling import Piece, fill
 from longctx.core.store.shards import Shard
 
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES}
@@ -34,8 +30,8 @@ def storing(path: Confined | Path, needed: int = 0) -> Iterator[None]:
     path = Confined.of(path).path
     try:
         yield
-    except (OSError, SafetensorError) as exc:
-        why = getattr(exc, "strerror", None) or str(exc)
+    except OSError as exc:
+        why = exc.strerror or str(exc)
         home = next((parent for parent in path.parents if parent.is_dir()), path)
         free = shutil.disk_usage(home).free
         raise LongctxError(
@@ -63,11 +59,19 @@ def make_folder(path: Path, mode: int) -> None:
 
 
 def write_file(
-    folder: Confined | Path, name: str, needed: int, write: Callable[[Path], object]
+    folder: Confined | Path,
+    name: str,
+    needed: int,
+    pieces: Iterable[Piece],
+    mtime_ns: int | None = None,
 ) -> list[str]:
-    """Let `write` fill a temporary file, then sync it and give it its name.
+    """Writes pieces to a temporary file, one after another, then syncs it and gives it its name.
 
-    `write` gets an empty file, by a path that is valid until it returns.
+    Args:
+        folder, name: of the file.
+        needed: bytes, for the error.
+        pieces: what it holds.
+        mtime_ns: its modification time; None: now.
 
     Returns:
         The xxh3-128 of each 1 MiB block.
@@ -79,32 +83,16 @@ def write_file(
     temporary = folder / f"{TEMPORARY}{secrets.token_hex(8)}"  # of this process alone
     with storing(folder / name, needed):
         try:
-            temporary.open("xb").close()
-            with temporary.real() as path:
-                write(path)
-            with temporary.open("rb+") as file:
-                temporary.set_rights(file.fileno())  # `write` may have replaced the one made above
-                blocks = _synced(file, needed)
+            with temporary.open("xb", 0) as file:
+                blocks = fill(file, pieces)
+                if mtime_ns is not None:
+                    with temporary.real() as path:
+                        os.utime(path, ns=(mtime_ns, mtime_ns))
+                os.fsync(file.fileno())
             temporary.replace(folder / name)
             folder.sync()
         finally:
             temporary.unlink(missing_ok=True)
-    return blocks
-
-
-def _synced(file: BinaryIO, size: int) -> list[str]:
-    """Syncs a file and returns its checksums, computed meanwhile if it is large.
-
-    A small file gets no thread: Python waits forever for a thread that finds no memory.
-    """
-    read = partial(file.read, shards.BLOCK)
-    if size <= shards.BLOCK:
-        os.fsync(file.fileno())
-        return [xxh3_128_hexdigest(block) for block in iter(read, b"")]
-    with ThreadPoolExecutor(1) as disk:
-        synced = disk.submit(os.fsync, file.fileno())
-        blocks = [xxh3_128_hexdigest(block) for block in iter(read, b"")]
-        synced.result()
     return blocks
 
 
@@ -117,13 +105,7 @@ def write_text(folder: Confined, name: str, text: str, mtime_ns: int | None = No
         mtime_ns: its modification time; None: now.
     """
     data = text.encode("ascii")
-
-    def write(path: Path) -> None:
-        path.write_bytes(data)
-        if mtime_ns is not None:
-            os.utime(path, ns=(mtime_ns, mtime_ns))
-
-    write_file(folder, name, len(data), write)
+    write_file(folder, name, len(data), [data], mtime_ns)
 
 
 def link_files(source: Confined, folder: Confined, files: Iterable[Shard]) -> None:
@@ -160,9 +142,6 @@ def _link(source: Confined, target: Confined, shard: Shard) -> None:
     except OSError as exc:
         if exc.errno not in _NO_LINKS:
             raise
-        write_file(target.parent, target.name, shard.size, partial(_copy, source))
-
-
-def _copy(source: Confined, target: Path) -> None:
-    with source.open() as old, target.open("wb") as new:
-        shutil.copyfileobj(old, new, shards.BLOCK)
+        with source.open("rb", 0) as file:
+            pieces = iter(partial(file.read, shards.BLOCK), b"")
+            write_file(target.parent, target.name, shard.size, pieces)

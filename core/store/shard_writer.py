@@ -10,14 +10,13 @@ import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longctx.core.store import shards
 from longctx.core.store.confined import Confined
 from longctx.core.store.durable import write_file
-from longctx.core.store.shards import DTYPES, ROWLESS, Rows, Shard, is_group, shard_name
+from longctx.core.store.shards import ROWLESS, Rows, Shard, is_group, shard_name
+from longctx.core.store.tensor_bytes import Parts, in_pieces
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,16 +49,12 @@ def write_tensors(folder: Confined, group: str, name: str, tensors: Rows) -> Sha
         ValueError: a tensor has a type that the format does not.
         LongctxError: the file cannot be written.
     """
-    from safetensors.torch import save_file
-
-    known = {f"torch.{dtype}" for dtype, _ in DTYPES.values()}
-    for key, tensor in tensors.items():
-        if str(tensor.dtype) not in known:
-            raise ValueError(f"{group}: tensor {key!r} is {tensor.dtype}, which is not stored")
-    needed = sum(tensor.nbytes for tensor in tensors.values())
-    blocks = write_file(folder, name, needed, partial(save_file, _separate(tensors)))
+    parts = {
+        key: (str(x.dtype).removeprefix("torch."), tuple(x.shape), _bytes_of(x))
+        for key, x in tensors.items()
+    }
     rows = 0 if group in ROWLESS else len(next(iter(tensors.values())))
-    return Shard(name, group, rows, (folder / name).stat().st_size, tuple(blocks))
+    return _written(folder, group, name, rows, parts)
 
 
 def write_arrays(
@@ -68,25 +63,38 @@ def write_arrays(
     """Write one safetensors file of numpy arrays, of a group without rows; torch is not imported.
 
     Raises:
+        ValueError: an array has a type that the format does not.
         LongctxError: the file cannot be written.
     """
-    from safetensors.numpy import save_file
+    import numpy as np
 
-    needed = sum(array.nbytes for array in arrays.values())
-    blocks = write_file(folder, name, needed, partial(save_file, dict(arrays)))
-    return Shard(name, group, 0, (folder / name).stat().st_size, tuple(blocks))
+    parts = {
+        key: (
+            array.dtype.name,
+            array.shape,
+            np.ascontiguousarray(array).reshape(-1).view("u1").data,
+        )
+        for key, array in arrays.items()
+    }
+    return _written(folder, group, name, 0, parts)
 
 
-def _separate(tensors: Rows) -> Rows:
-    """Contiguous CPU tensors, no two in the same storage: safetensors refuses shared memory."""
-    seen: set[int] = set()
-    result = {}
-    for name, tensor in tensors.items():
-        tensor = tensor.detach().cpu().contiguous()
-        storage = tensor.untyped_storage().data_ptr()
-        result[name] = tensor.clone() if storage in seen else tensor
-        seen.add(storage)
-    return result
+def _written(folder: Confined, group: str, name: str, rows: int, parts: Parts) -> Shard:
+    """Writes one file of tensors."""
+    try:
+        pieces = in_pieces(parts)
+    except ValueError as error:
+        raise ValueError(f"{group}: {error}") from None
+    size = sum(len(piece) for piece in pieces)
+    blocks = write_file(folder, name, size, pieces)
+    return Shard(name, group, rows, size, tuple(blocks))
+
+
+def _bytes_of(tensor: "torch.Tensor") -> memoryview:
+    """What a tensor on any device has, without a copy if it is contiguous on the host."""
+    import torch
+
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def narrowed(group: str, rows: Rows) -> Rows:
@@ -285,8 +293,7 @@ class TextWriter:
         packed, newlines = zip(*members, strict=True)
         sizes = tuple(len(member) for member in packed)
         name = shard_name("text", self._number, checkpoint)
-        write = partial(Path.write_bytes, data=b"".join(packed))
-        blocks = write_file(self._folder, name, sum(sizes), write)
+        blocks = write_file(self._folder, name, sum(sizes), packed)
         text = Shard(name, "text", len(sizes), sum(sizes), tuple(blocks), sizes, raw)
         name = shard_name("lines", self._number, checkpoint)
         lines = write_tensors(self._folder, "lines", name, {"newlines": torch.cat(newlines)})

@@ -7,7 +7,8 @@ Reads documents of random tokens one after another as `longctx bench ingest` doe
 given twice is a second document of the same process. Every result is a line of JSON: the reading,
 the seconds between the arrivals of its chunks' rows on the host, and each phase with the second of
 the reading in which it began, and how long it took. Phases in other threads overlap. With `--disk`,
-what the parts of writing a snapshot take alone: pinned memory, the file, its sync, its checksums.
+what the parts of writing a snapshot take alone: pinned memory, the file as safetensors writes it
+with its sync, and the file as it is written here.
 """
 
 import argparse
@@ -20,12 +21,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from unittest.mock import patch
 
 import torch
 from safetensors.torch import save_file
-from xxhash import xxh3_128_hexdigest
 
 from longctx.core.common.units import parse_tokens
 from longctx.core.engine import chunk_graphs
@@ -34,6 +34,8 @@ from longctx.core.ingest.document_reading import DocumentReading
 from longctx.core.measure.bench import ingesting
 from longctx.core.measure.bench.shapes import Wanted
 from longctx.core.store import behind, durable, writer
+from longctx.core.store.confined import Confined
+from longctx.core.store.shard_writer import write_tensors
 from longctx.core.store.writer import Writer
 
 SIZES = {"8k": 8192, "32k": 32768}
@@ -47,7 +49,7 @@ CALLS = (  # owner, name of the function, name of the phase; write_tensors tells
     (writer, "folded", "comparing with the boundary"),
     (writer, "write_tensors", "file of"),
     (writer, "linked", "second name of"),
-    (durable, "_synced", "sync and checksums"),
+    (durable, "fill", "writing and checksums"),
 )
 
 
@@ -167,16 +169,13 @@ def disk(megabytes: int = 720, each: int = 16) -> None:
     tensors = {str(number): tensor for number, tensor in enumerate(host)}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
-        took("file", lambda: save_file(tensors, path))
-        with path.open("rb+") as file:
-            took("sync", lambda: os.fsync(file.fileno()))
-            took("checksums", lambda: checksums(file))
-        took("file again", lambda: save_file(tensors, path))
-
-
-def checksums(file: BinaryIO) -> list[str]:
-    """Of each block of a file."""
-    return [xxh3_128_hexdigest(block) for block in iter(lambda: file.read(1 << 20), b"")]
+        for turn in ("first", "again"):
+            took(f"file as safetensors writes it, {turn}", lambda: save_file(tensors, path))
+            with path.open("rb+") as file:
+                took("its sync", lambda: os.fsync(file.fileno()))
+        place = Confined(Path(folder)), "memory", "memory-00000.safetensors"
+        for turn in ("first", "again"):
+            took(f"file, checksums and sync, {turn}", lambda: write_tensors(*place, tensors))
 
 
 def copied(given: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -193,6 +192,9 @@ def main() -> None:
     parser.add_argument("--tokens", action="append", type=parse_tokens, help="of a document")
     parser.add_argument("--sizes", default="8k", help="8k or 32k, of chunk and cache")
     parser.add_argument("--shape", default="llama-3.1-8b")
+    parser.add_argument(
+        "--method", default="reform", help="what keeps everything has its own sizes"
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--direct", action="store_true", help="no chunk is replayed from a graph")
     parser.add_argument("--chunk", type=parse_tokens, help="of chunk and cache, instead of --sizes")
@@ -207,8 +209,9 @@ def main() -> None:
     logging.getLogger(chunk_graphs.__name__).setLevel(logging.INFO)  # says whether it replays
     most = 0 if given.direct else chunk_graphs.MOST
     with phases.watched(), patch.object(chunk_graphs, "MOST", most):
-        wanted = Wanted(shape=given.shape, device=given.device)
-        report = ingesting.ingest(wanted, given.tokens or [131072], [(size, size)], on_note=print)
+        wanted = Wanted(shape=given.shape, device=given.device, method=given.method)
+        sizes = [(size, size)] if given.method == "reform" else []
+        report = ingesting.ingest(wanted, given.tokens or [131072], sizes, on_note=print)
     for one in report.readings:
         tell(
             shape=given.shape, size=size, direct=given.direct, tokens=one.tokens,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors import SafetensorError
 from small_documents import FIRST, add_source, files_of, stopped_writer, write
 from xxhash import xxh3_128_hexdigest
 
 from longctx.core.common.errors import LongctxError
+from longctx.core.store import filling
 from longctx.core.store.durable import write_file
 from longctx.core.store.shards import BLOCK
 
@@ -49,34 +49,48 @@ def no_space(*args):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def no_space_in_rust(*args):
-    raise SafetensorError("I/O error: No space left on device (os error 28)")
-
-
-@pytest.mark.parametrize("blocks", [0, 2.5])
-def test_a_thread_syncs_large_files_alone(tmp_path, monkeypatch, blocks):
+@pytest.mark.parametrize("blocks", [0, 2.5, 4, 33.5])
+def test_threads_write_large_files_alone(tmp_path, monkeypatch, blocks):
     """Without memory, a thread never says that it has begun, and is waited for without end."""
-    begun = []
+    monkeypatch.setattr(filling, "RUN_BLOCKS", 4)
+    monkeypatch.setattr(filling, "AT_ONCE", 3)
+    begun, taken = [], []
+    monkeypatch.setattr(os, "fdatasync", taken.append)
     start = threading.Thread.start
     monkeypatch.setattr(threading.Thread, "start", lambda self: (begun.append(self), start(self)))
     data = b"x" * int(blocks * BLOCK)
-    sums = write_file(tmp_path, "file", len(data), lambda path: path.write_bytes(data))
+    sums = write_file(tmp_path, "file", len(data), [data[:7], data[7:]])
     assert (tmp_path / "file").read_bytes() == data
     parts = [data[at : at + BLOCK] for at in range(0, len(data), BLOCK)]
     assert sums == [xxh3_128_hexdigest(part) for part in parts]
-    assert bool(begun) == bool(blocks)
+    assert bool(begun) == bool(taken) == (blocks > 4)
 
 
-@pytest.mark.parametrize(
-    ("place", "fault"),
-    [("os.fsync", no_space), ("safetensors.torch.save_file", no_space_in_rust)],
-)
-def test_a_full_disk_is_an_error_with_figures_and_loses_nothing(library, monkeypatch, place, fault):
+def test_what_the_disk_could_not_take_is_an_error(tmp_path, monkeypatch):
+    """The system tells it once, to the thread: the last sync succeeds."""
+    monkeypatch.setattr(filling, "AT_ONCE", 1)
+    monkeypatch.setattr(filling, "RUN_BLOCKS", 1)
+    monkeypatch.setattr(os, "fdatasync", no_space)
+    with pytest.raises(LongctxError, match="No space left"):
+        write_file(tmp_path, "file", BLOCK, [b"x" * BLOCK])
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_positions_files_are_written_in_turn(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "pwrite")
+    monkeypatch.setattr(filling, "RUN_BLOCKS", 1)
+    data = os.urandom(5 * BLOCK + 3)
+    write_file(tmp_path, "file", len(data), [data])
+    assert (tmp_path / "file").read_bytes() == data
+
+
+@pytest.mark.parametrize("place", ["os.fsync", "os.pwrite"])
+def test_a_full_disk_is_an_error_with_figures_and_loses_nothing(library, monkeypatch, place):
     write(library)
     before = files_of(library.path / "documents" / "book")
     with stopped_writer(library, replace=True, shard_rows=8) as writer:
-        monkeypatch.setattr(place, fault)
-        figures = r"No space left.*160 bytes needed, [\d,]+ bytes free"
+        monkeypatch.setattr(place, no_space)
+        figures = r"No space left.*232 bytes needed, [\d,]+ bytes free"
         with pytest.raises(LongctxError, match=figures):
             writer.append("kv", {"keys": torch.zeros(8, 5)})
     monkeypatch.undo()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 LARGE = 4 << 30  # bytes of a group
+TOGETHER = 4  # files, of up to 128 MiB each, that are brought to a device at once
 
 
 class DocumentRows:
@@ -96,8 +97,10 @@ class DocumentRows:
             for first, block in self.rows(group):
                 yield first, {name: tensor.to(device) for name, tensor in block.items()}
             return
-        for first, file in self._files(group):
-            yield first, on_device(file, device)
+        files = self._files(group)
+        for place in range(0, len(files), TOGETHER):
+            firsts, some = zip(*files[place : place + TOGETHER], strict=True)
+            yield from zip(firsts, on_device(some, device), strict=True)
 
     def take(self, group: str, rows: "torch.Tensor", names: tuple[str, ...] | None = None) -> Rows:
         """Selected rows of a group; only the blocks that hold them are read.
@@ -140,7 +143,7 @@ class DocumentRows:
         if device.startswith("cuda"):
             from longctx.core.store.on_device import on_device
 
-            return on_device(file, device)
+            return on_device([file], device)[0]
         return {name: file.tensor(name) for name in file.slots}
 
     def snapshot_arrays(self) -> "dict[str, tuple[str, np.ndarray]]":

@@ -1,36 +1,35 @@
-"""The tensors of a file straight onto a GPU: while one part is copied there, the next is read.
+"""The tensors of files straight onto a GPU: several threads read, and the device copies meanwhile.
 
-Each block is verified on its way. The parts go through two buffers that the device copies from by
+Each block is verified on its way. The parts go through buffers that the device copies from by
 itself; they are made once in a process, because such memory takes longer to get than to fill.
 """
 
-import threading
-from collections.abc import Iterator
-from functools import cache
-from itertools import cycle
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import cache, partial
+from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from longctx.core.store import shards
+from longctx.core.store.open_files import MANY_THREADS, in_threads
 from longctx.core.store.shard_reader import TensorFile
 from longctx.core.store.shards import Rows
 
-PART_BLOCKS = 64  # of a file, in one buffer
-_turn = threading.Lock()  # the buffers are those of the process
+PART_BLOCKS = 8  # of a file, in one buffer: less, and threads wait for the interpreter
 
 
 class _Buffer:
-    """Memory that a device copies from; one that it still reads is waited for.
+    """Memory that a device copies from.
 
     Args:
-        size: bytes.
-        pinned: for a GPU.
+        memory: (size,) uint8, pinned for a GPU.
     """
 
-    def __init__(self, size: int, pinned: bool):
-        self.memory = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+    def __init__(self, memory: Tensor):
+        self.memory = memory
         self._read: Any = None  # torch has two types of events
 
     def wait(self) -> None:
@@ -39,50 +38,88 @@ class _Buffer:
             self._read.synchronize()
 
     def copied(self, device: torch.device) -> None:
-        """Copies from it to a device have been queued."""
+        """Copies from it to a device have been queued in this thread's stream."""
         if device.type == "cuda":
             self._read = torch.cuda.current_stream(device).record_event()
 
 
+class _Target(NamedTuple):
+    """Where bytes [start, stop) of a file belong: (stop - start,) uint8 on the device."""
+
+    start: int
+    stop: int
+    bytes: Tensor
+
+
 @cache
-def _buffers(size: int, pinned: bool) -> Iterator[_Buffer]:
-    """Two in turn, also from file to file: a small one is read while the last one is copied."""
-    return cycle((_Buffer(size, pinned), _Buffer(size, pinned)))
+def _buffers(size: int, pinned: bool) -> SimpleQueue[_Buffer]:
+    """Those of the process: one for each thread."""
+    memory = torch.empty(MANY_THREADS * size, dtype=torch.uint8, pin_memory=pinned)
+    found: SimpleQueue[_Buffer] = SimpleQueue()
+    for part in memory.split(size):
+        found.put(_Buffer(part))
+    return found
 
 
-def on_device(file: TensorFile, device: str) -> Rows:
-    """All tensors of a file on a device, by name.
+@contextmanager
+def _buffer(size: int, pinned: bool) -> Iterator[_Buffer]:
+    """One that nobody uses."""
+    free = _buffers(size, pinned)
+    found = free.get()
+    try:
+        found.wait()
+        yield found
+    finally:
+        free.put(found)
+
+
+def on_device(files: Sequence[TensorFile], device: str) -> list[Rows]:
+    """All tensors of files on a device, by name.
 
     Raises:
-        StateMismatch: the file is not what was written.
+        StateMismatch: a file is not what was written.
     """
-    place, found = torch.device(device), {}
-    for name, slot in file.slots.items():
-        found[name] = torch.empty(slot.shape, dtype=getattr(torch, slot.stored), device=place)
-    spans = [
-        (slot.start, slot.stop, found[name].reshape(-1).view(torch.uint8))
-        for name, slot in file.slots.items()
-    ]
+    place, size = torch.device(device), PART_BLOCKS * shards.BLOCK
+    stream = torch.cuda.current_stream(place) if place.type == "cuda" else None
+    found, parts = [], []
+    for file in files:
+        rows = {
+            name: torch.empty(slot.shape, dtype=getattr(torch, slot.stored), device=place)
+            for name, slot in file.slots.items()
+        }
+        targets = [
+            _Target(slot.start, slot.stop, rows[name].reshape(-1).view(torch.uint8))
+            for name, slot in file.slots.items()
+        ]
+        bring = partial(_bring, file, targets, place, stream)
+        parts += [partial(bring, low) for low in range(0, file.shard.size, size)]
+        found.append(rows)
+    in_threads(parts, threads=MANY_THREADS)
+    return [_widened(file, rows) for file, rows in zip(files, found, strict=True)]
+
+
+def _bring(
+    file: TensorFile, targets: list[_Target], place: torch.device, stream: Any, low: int
+) -> None:
+    """Copies the part of a file from byte `low` on to where its bytes belong."""
     size = PART_BLOCKS * shards.BLOCK
-    with _turn:
-        buffers = _buffers(size, place.type == "cuda")
-        for low in range(0, file.shard.size, size):
-            buffer = next(buffers)
-            buffer.wait()
-            part = buffer.memory[: min(size, file.shard.size - low)]
-            file.fill(low, part.numpy().data)
-            for target, source in _pieces(spans, part, low):
+    with _buffer(size, place.type == "cuda") as buffer:
+        part = buffer.memory[: min(size, file.shard.size - low)]
+        file.fill(low, part.numpy().data, PART_BLOCKS)
+        with torch.cuda.stream(stream) if stream else nullcontext():
+            for target, source in _pieces(targets, part, low):
                 target.copy_(source, non_blocking=True)
-            buffer.copied(place)  # who takes this buffer next waits for that
-    dtypes = {name: getattr(torch, slot.dtype) for name, slot in file.slots.items()}
-    return {name: tensor.to(dtypes[name]) for name, tensor in found.items()}
+            buffer.copied(place)
 
 
-def _pieces(
-    spans: list[tuple[int, int, Tensor]], part: Tensor, low: int
-) -> Iterator[tuple[Tensor, Tensor]]:
+def _pieces(targets: list[_Target], part: Tensor, low: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Pieces of tensors with what belongs there, for the bytes of the file from `low` on."""
-    for start, stop, target in spans:
+    for start, stop, target in targets:
         first, last = max(start, low), min(stop, low + len(part))
         if first < last:
             yield target[first - start : last - start], part[first - low : last - low]
+
+
+def _widened(file: TensorFile, rows: Rows) -> Rows:
+    """Numbers that are stored narrower, as readers get them."""
+    return {name: rows[name].to(getattr(torch, slot.dtype)) for name, slot in file.slots.items()}

@@ -18,7 +18,7 @@ from xxhash import xxh3_128_hexdigest
 from longctx.core.common.errors import StateMismatch
 from longctx.core.store import shards
 from longctx.core.store.confined import Confined
-from longctx.core.store.open_files import THREADS, OpenFile, each_part, opened
+from longctx.core.store.open_files import OpenFile, each_part, opened
 from longctx.core.store.shards import AGAIN, DTYPES, Shard
 
 if TYPE_CHECKING:
@@ -71,11 +71,13 @@ class ShardFile:
         self._fill_checked(low, data, frozenset(new), PART_BLOCKS)
         return data[start - low : start - low + size]
 
-    def fill(self, start: int, data: memoryview) -> None:
-        """Fills `data` with verified bytes from `start` on; both ends are those of blocks."""
-        blocks = range(start // shards.BLOCK, -(-(start + len(data)) // shards.BLOCK))
-        new = frozenset(blocks) - self._verified
-        self._fill_checked(start, data, new, max(1, len(blocks) // (2 * THREADS)))
+    def fill(self, start: int, data: memoryview, blocks: int) -> None:
+        """Fills `data` with verified bytes from `start` on, so many blocks in a thread.
+
+        Both ends are those of blocks.
+        """
+        every = range(start // shards.BLOCK, -(-(start + len(data)) // shards.BLOCK))
+        self._fill_checked(start, data, frozenset(every) - self._verified, blocks)
 
     def _fill_checked(self, low: int, data: memoryview, new: frozenset[int], blocks: int) -> None:
         """Fills `data` from byte `low` on and verifies what are new blocks, so many in a thread."""

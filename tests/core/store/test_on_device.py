@@ -41,15 +41,15 @@ def files(library):
 
 @pytest.mark.usefixtures("small_parts")
 def test_they_are_the_tensors_that_reading_gives(library):
-    for file in files(library):
-        found = on_device.on_device(file, "cpu")
+    both = files(library)
+    for file, found in zip(both, on_device.on_device(both, "cpu"), strict=True):
         assert found.keys() == file.slots.keys()
         for name, tensor in found.items():
             expected = file.tensor(name)
             assert (tensor.dtype, tensor.shape) == (expected.dtype, expected.shape)
             assert torch.equal(tensor, expected)
         assert file.checked_bytes == file.shard.size
-        again = on_device.on_device(file, "cpu")  # the buffers of the first time
+        (again,) = on_device.on_device([file], "cpu")  # the buffers of the first time
         assert all(torch.equal(again[name], found[name]) for name in found)
 
 
@@ -59,4 +59,4 @@ def test_damage_is_told_wherever_it_is(library, place):
     file, _ = files(library)
     flip(library.path / "unfinished" / "book" / file.shard.file, int(file.shard.size * place))
     with pytest.raises(StateMismatch, match="damaged"):
-        on_device.on_device(TensorFile(file.path.parent, file.shard), "cpu")
+        on_device.on_device([TensorFile(file.path.parent, file.shard)], "cpu")

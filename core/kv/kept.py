@@ -21,6 +21,7 @@ from longctx.core.kv.hosted import Hosted
 from longctx.core.kv.keys import Keys
 from longctx.core.kv.on_disk import OnDisk
 from longctx.core.kv.resident import Resident
+from longctx.core.kv.tiered import Tiered
 from longctx.core.model.adapter import Layer
 from longctx.core.store.shards import AGAIN
 
@@ -28,6 +29,7 @@ GROUP = "kv"  # of shards
 COLUMNS = ("keys", "values")
 SPARE = 4096  # room in a restored document for tokens of questions and answers
 AHEAD = 2  # shards that are read before they are placed
+SURE = 0.9  # of the tokens there is room for; how many come is known roughly
 
 
 K = TypeVar("K", bound=Keys | Resident | Hosted)
@@ -44,7 +46,7 @@ class LayerKV(Generic[K]):
     """
 
     keys: K
-    values: Resident | Hosted | OnDisk
+    values: Resident | Hosted | Tiered | OnDisk
     new: dict[str, Coded] = field(default_factory=dict)
 
     def append(self, form: RowForm, k: Tensor, v: Tensor) -> None:
@@ -294,18 +296,29 @@ class Kept(KeptLayers[LayerKV[Keys]]):
     """Keys that can be scanned, and values that stay on disk while questions are answered."""
 
     def _made(self, tokens: int) -> dict[int, LayerKV[Keys]]:
-        width: dict[str, int] = {}  # bytes of a token on each device
-        for form in self._forms.values():
-            width[form.place.device] = width.get(form.place.device, 0) + form.bytes()
-        room = self._place.room
-        limit = None if room is None else room // max(1, *width.values(), 1)
+        keys, values = self._limits(tokens)
         return {
-            index: LayerKV(self._keys(form, tokens, limit), self._column(form, tokens))
+            index: LayerKV(
+                Keys(form, tokens, keys, self._keep, self._memory[form.place.device]),
+                Tiered(form, tokens, values, self._keep, self._memory[form.place.device]),
+            )
             for index, form in self._forms.items()
         }
 
-    def _keys(self, form: RowForm, tokens: int, limit: int | None) -> Keys:
-        return Keys(form, tokens, limit, self._keep, self._memory[form.place.device])
+    def _limits(self, tokens: int) -> tuple[int | None, int | None]:
+        """Keys, and values, of each layer that may be on its device; None: all.
+
+        Values are where they fit beside the keys: in host memory, they are pinned and brought
+        back bit by bit. Where not all will fit, keys come first, because all are scanned.
+        """
+        width: dict[str, int] = {}  # bytes of a token's keys on each device
+        for form in self._forms.values():
+            width[form.place.device] = width.get(form.place.device, 0) + form.bytes()
+        room = self._place.room
+        if room is None:
+            return None, None
+        most = room // max(1, *width.values(), 1)
+        return (most // 2, most // 2) if 0 < tokens <= SURE * (most // 2) else (most, 0)
 
     def _open(self, stored: Stored) -> None:
         """Opens rows to answer from: keys are loaded, values are read when they are needed."""

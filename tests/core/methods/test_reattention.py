@@ -253,18 +253,32 @@ def test_int8_is_close_and_survives_saving_to_the_bit(make_model):
     assert 0 < np.abs(expected[0] - exact_logits[0]).max() < 0.5 * np.abs(exact_logits[0]).max()
 
 
-def test_keys_that_do_not_fit_the_device_are_scanned_from_host_memory(make_model):
+ALL = PREFIX + DOCUMENT
+
+
+@pytest.mark.parametrize(
+    ("room", "tokens", "near"),  # all in tokens of keys; `near`: keys and values on the device
+    [
+        (0, 0, (0, 0)),
+        (20, 0, (20, 0)),
+        (70, ALL, (70, 0)),
+        (3 * ALL, ALL, (ALL, ALL)),
+        (80, 30, (40, 40)),  # more come than were said
+    ],
+)
+def test_what_does_not_fit_the_device_is_in_host_memory(
+    make_model, monkeypatch, room, tokens, near
+):
+    monkeypatch.setattr("longctx.core.kv.host_memory.ROWS", 16)
+    monkeypatch.setattr("longctx.core.kv.hosted.LEAVE", 4)
     model = float64_model(make_model, "llama-default")
     width = 4 * 2 * 8 * 8  # bytes of a token's keys over the layers
     expected = answer(*read(model)[:2])[0]
-    for room in (0, 20 * width, 70 * width):
-        tight = Place(dtype=torch.float64, room=room)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("longctx.core.kv.host_memory.ROWS", 16)
-            patch.setattr("longctx.core.kv.hosted.LEAVE", 4)
-            decoder, method, _ = read(model, place=tight)
-            found = answer(decoder, method)[0]
-        assert largest_difference(found, expected) < 1e-9
+    tight = Place(dtype=torch.float64, room=room * width, tokens=tokens)
+    decoder, method, _ = read(model, place=tight)
+    kept = method.kept_layer(0)
+    assert tuple(column._near.length for column in kept) == near
+    assert largest_difference(answer(decoder, method)[0], expected) < 1e-9
 
 
 def test_a_state_of_another_model_is_refused(make_model):

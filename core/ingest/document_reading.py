@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 SHOWN = 3  # reasons that an error lists
-SLOW = 0.5  # seconds of a chunk for whose end Ctrl-C does not wait
+SLOW = 2.0  # seconds of a chunk for whose end Ctrl-C does not wait
 Saved = tuple[Snapshot, Boundary | None, Callable]  # of a method; the last waits for both
 
 

@@ -242,8 +242,13 @@ def delete_folder(folder: Confined) -> None:
 
 def sweep(folder: Confined, manifest: Manifest) -> None:
     """Delete files that a folder's manifest does not name, such as those of an old checkpoint."""
+    delete_files(folder, unnamed(folder, manifest))
+
+
+def delete_files(folder: Confined, files: list[Confined]) -> None:
+    """Deletes files of a folder."""
     with storing(folder):
-        for path in unnamed(folder, manifest):
+        for path in files:
             path.unlink()
 
 

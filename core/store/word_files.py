@@ -6,8 +6,10 @@ what is appended leaves the earlier files as they are. This module counts no wor
 """
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from longctx.core.common.background import done
 from longctx.core.common.errors import StateMismatch
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
@@ -27,7 +29,11 @@ MakeWords = Callable[[Document, int], "Iterator[dict[str, numpy.ndarray]]"]
 
 
 def write_words(
-    document: Document, folder: Confined, make: MakeWords, kept: list[Shard] | None = None
+    document: Document,
+    folder: Confined,
+    make: MakeWords,
+    kept: list[Shard] | None = None,
+    start: Callable[..., "Future[Shard]"] = done,
 ) -> list[Shard]:
     """Writes the word index of a document.
 
@@ -36,6 +42,7 @@ def write_words(
         folder: where to write.
         make: gives the tables of the files.
         kept: the first files, which are already in the folder.
+        start: starts calls, at once or in other threads.
 
     Returns:
         All files of the index.
@@ -46,11 +53,12 @@ def write_words(
     """
     import torch
 
-    files = [*(kept or ())]
-    for tables in make(document, len(files)):
+    first, written = [*(kept or ())], []
+    for number, tables in enumerate(make(document, len(first)), len(first)):
         tensors = {name: torch.from_numpy(table) for name, table in tables.items()}
-        files.append(write_tensors(folder, WORDS, shard_name(WORDS, len(files), None), tensors))
-    return files
+        name = shard_name(WORDS, number, None)
+        written.append(start(write_tensors, folder, WORDS, name, tensors))
+    return [*first, *(each.result() for each in written)]
 
 
 def words_of(manifest: Manifest) -> list[Shard]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from longctx.core.common.background import done
 from longctx.core.common.errors import LongctxError
 from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.confined import Confined
@@ -27,8 +28,8 @@ from longctx.core.store.manifest import (
     by_group,
     in_order,
 )
-from longctx.core.store.places import delete_folder, sweep, write_manifest
-from longctx.core.store.shard_writer import GroupWriter, TextWriter, write_tensors
+from longctx.core.store.places import delete_files, delete_folder, sweep, unnamed, write_manifest
+from longctx.core.store.shard_writer import WRITERS, GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import FOR_WORDS, MEMBER, ROWLESS, Rows, Shard, damaged, shard_name
 from longctx.core.store.word_files import MakeWords, unchanged_words, write_words
 
@@ -73,7 +74,8 @@ class Writer:
         import torch
 
         self.begun, self._shorter = begun, shorter
-        self._beside, self._fence = False, fence
+        self._aside: ThreadPoolExecutor | None = None  # deletes, where files are written aside
+        self._swept, self._fence = done(lambda: None), fence
         self._folder, self._shard_rows, self._publish = folder, shard_rows, publish
         self._text = TextWriter(folder)
         self._groups: dict[str, GroupWriter] = {}
@@ -101,7 +103,7 @@ class Writer:
 
     def work_beside(self) -> None:
         """Writes files in other threads; for models that do not compute on the CPU."""
-        self._beside = True
+        self._aside = ThreadPoolExecutor(1, "longctx-deleting")
         for group in self._groups.values():
             group.work_beside()
 
@@ -186,7 +188,7 @@ class Writer:
         writer = self._groups.get(group)
         if writer is None:
             writer = GroupWriter(self._folder, group, rows, self._shard_rows)
-            if self._beside:
+            if self._aside:
                 writer.work_beside()
         writer.append(rows)
         self._groups[group] = writer
@@ -230,6 +232,7 @@ class Writer:
         if so_far := self._source_so_far():
             raise ValueError(f"source {so_far[0].name!r} is still open")
         manifest = self._save("complete", snapshot, boundary, None, changes, words, bare)
+        self._swept.result()
         self._fence()
         self._publish()
         return manifest
@@ -265,8 +268,9 @@ class Writer:
     def discard(self) -> None:
         """Delete what was written; the next writer of this name starts from scratch."""
         self._fence()
-        with suppress(LongctxError):  # of a file that is deleted too
-            self._settle()
+        for wait in (self._settle, self._swept.result):
+            with suppress(LongctxError):  # of a file that is deleted too
+                wait()
         with storing(self._folder):
             delete_folder(self._folder)
 
@@ -335,22 +339,29 @@ class Writer:
                 shards=in_order(files),
                 **changes,
             )
-            files += self._write_words(words) if words else []
+            files += self._write_words(words, start) if words else []
             files = [*(written.result() for written in snapshots), *files]
         self._manifest = replace(self._manifest, shards=in_order(files))
         self._fence()
         written = write_manifest(self._folder, self._manifest)
-        sweep(self._folder, written)
+        self._sweep(written)
         return written
+
+    def _sweep(self, manifest: Manifest) -> None:
+        """Deletes what a stored manifest does not name; a large file may take a second."""
+        self._swept.result()
+        left = unnamed(self._folder, manifest)
+        start = cast("Callable[..., Future[None]]", self._aside.submit if self._aside else done)
+        self._swept = start(delete_files, self._folder, left)
 
     @contextmanager
     def _meanwhile(self) -> Iterator[Callable[..., Future[Shard]]]:
-        """What starts calls: in another thread if files are written so, or at once."""
-        if self._beside:
-            with ThreadPoolExecutor(1, "longctx-snapshots") as disk:
+        """What starts calls: in other threads if files are written so, or at once."""
+        if self._aside:
+            with ThreadPoolExecutor(WRITERS, "longctx-snapshots") as disk:
                 yield cast("Callable[..., Future[Shard]]", disk.submit)
         else:
-            yield _done
+            yield done
 
     def _snapshot(self, group: str, rows: Rows, checkpoint: int | None) -> Shard:
         """The file of a snapshot; one that the last checkpoint has gets another name."""
@@ -372,14 +383,14 @@ class Writer:
         """The groups of rows that are kept: all, or where reading makes them again, no method's."""
         return {n: rows for n, rows in self._groups.items() if not bare or n in FOR_WORDS}
 
-    def _write_words(self, words: MakeWords) -> list[Shard]:
+    def _write_words(self, words: MakeWords, start: Callable[..., Future[Shard]]) -> list[Shard]:
         """Writes the word index of what the manifest describes; the manifest is stored later."""
         kept: list[Shard] = []
         if self._shorter and self._decoded_alike(self._shorter):
             boundary = self._shorter.manifest.report.get("boundary", {})
             kept = unchanged_words(self._shorter, boundary.get("tokens", 0))
             link_files(self._shorter.folder, self._folder, kept)
-        return write_words(Document(self._folder, self._manifest), self._folder, words, kept)
+        return write_words(Document(self._folder, self._manifest), self._folder, words, kept, start)
 
     def _decoded_alike(self, shorter: Document) -> bool:
         """Whether the appended document's text is still read in the same encodings."""
@@ -407,10 +418,3 @@ class _Saved:
         """Whether it has these very tensors, which nobody changes."""
         known = self._rows
         return known.keys() == rows.keys() and all(known[name]() is rows[name] for name in rows)
-
-
-def _done(call: Callable[..., Shard], *args: Any) -> Future[Shard]:
-    """What a call returned; it raises here."""
-    future: Future[Shard] = Future()
-    future.set_result(call(*args))
-    return future

@@ -3,15 +3,17 @@
 import errno
 import os
 import random
+import threading
 
 import pytest
 import torch
 from small_documents import FIRST, HEADER, SNAPSHOT, Killed, end_source, files_of, stopped_writer
 from stopped_runs import END, FULL, SOURCES, STEPS, done, feed, finish, run
 
-from longctx.core.store import writer
+from longctx.core.store import writer as writer_module
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Manifest
+from longctx.core.store.places import delete_files
 
 pytestmark = pytest.mark.usefixtures("no_sync", "small")
 
@@ -34,7 +36,7 @@ def test_a_document_in_two_runs_is_the_one_in_one(library, kept, shard_rows):
 def test_a_document_in_many_runs_is_the_one_in_one(library, monkeypatch, seed):
     """Some die between checkpoints, some within one, some twice at the same place."""
     chance = random.Random(seed)
-    real = writer.write_manifest
+    real = writer_module.write_manifest
     kept = 0
 
     def die(folder, manifest):
@@ -44,9 +46,9 @@ def test_a_document_in_many_runs_is_the_one_in_one(library, monkeypatch, seed):
         steps = sorted(chance.choices(range(kept, END + 1), k=chance.randint(0, 3)))
         assert kept - run(library, steps, chance.randint(max([kept, *steps]), END)) in (0, 1)
         kept = steps[-1] if steps else kept
-        monkeypatch.setattr(writer, "write_manifest", die)
+        monkeypatch.setattr(writer_module, "write_manifest", die)
         run(library, [min(kept + 5, END)])
-        monkeypatch.setattr(writer, "write_manifest", real)
+        monkeypatch.setattr(writer_module, "write_manifest", real)
     assert finish(library) == finish(library, "whole")
 
 
@@ -197,4 +199,33 @@ def test_a_snapshot_is_copied_where_the_file_system_has_no_links(library, monkey
     monkeypatch.setattr(os, "link", refused)
     kept, found = saved_then_completed(library, "book", False, again=False)
     assert kept != found
+    library.document("book").verify()
+
+
+# ---- what a checkpoint makes needless
+
+
+def test_the_last_checkpoint_is_deleted_while_more_is_written(library, monkeypatch):
+    """Freeing gigabytes takes a second; only the end of the document waits for that."""
+    goes_on, deleted = threading.Event(), []
+
+    def slowly(folder, files):
+        assert not files or goes_on.wait(10)
+        deleted.extend(path.name for path in files)
+        delete_files(folder, files)
+
+    monkeypatch.setattr(writer_module, "delete_files", slowly)
+    with library.writer("book", HEADER) as writer:
+        writer.work_beside()
+        writer.begin_source("a")
+        writer.append("tokens", {"ids": torch.zeros(1).int(), "starts": torch.zeros(1).long()})
+        writer.add_bytes(FIRST)
+        end_source(writer, FIRST)
+        writer.checkpoint({"seen": torch.tensor(1)})
+        writer.checkpoint({"seen": torch.tensor(2)})
+        writer.growth({"seen": torch.tensor(2)})
+        assert not deleted
+        goes_on.set()
+        writer.complete({"seen": torch.tensor(2)})
+    assert {"memory-00000.00000.safetensors", "memory-00000.00001.safetensors"} <= {*deleted}
     library.document("book").verify()

@@ -12,6 +12,7 @@ from longctx.core.ask.gathering import GATHER, Gatherer
 from longctx.core.ask.state_checks import has_scores, require_all, require_numbers, require_search
 from longctx.core.contracts.memory import Chunked, Scores, Stored
 from longctx.core.contracts.method import Scoring, Way
+from longctx.core.engine.question_graphs import QuestionReader
 from longctx.core.engine.setup import Engine
 from longctx.core.kv import embeddings
 from longctx.core.retrieve.gather_by import METHOD
@@ -81,9 +82,12 @@ class Gathering(Gatherer):
     def _has_embeddings(self, document: Document) -> bool:
         return has_scores(self._method, document)
 
+    @cached_property
+    def _reader(self) -> QuestionReader:
+        return QuestionReader(self._engine.decoder)
+
     def _read(self, question: Question, memory: Chunked) -> None:
-        for chunk in question.ids.split(memory.chunk):
-            self._engine.decoder.read(chunk, memory, self._method.depth)
+        self._reader.read(question.ids, memory, self._method.depth)
 
     def _method_scores(self, question: Question) -> Scores:
         if not isinstance(self._method, Scoring):

@@ -305,17 +305,22 @@ class Replayable(Method, abstract=True):
         """All tensors that the next chunk depends on, in an order of their own; none: not yet."""
 
     @abstractmethod
-    def replaying(self, states: Sequence[Tensor], seen: Tensor) -> Self:
+    def replaying(self, states: Sequence[Tensor], seen: Tensor | int) -> Self:
         """A memory for one chunk with these states.
 
         Args:
             states: as `states` gives them; those of layers that it does not read stay as they are.
-            seen: () int64, tokens of the input read before, on the device of its layers.
+            seen: tokens of the input read before; () int64 on the device of its layers where
+                another number is meant each time.
         """
 
     @abstractmethod
     def taken(self) -> dict[Any, Tensor]:
         """What `rows_of` needs of the layers that have read a chunk; returned only once."""
+
+    @abstractmethod
+    def take(self, taken: Mapping[Any, Tensor], tokens: int) -> None:
+        """Takes what another memory gave as `taken`, for the first of the tokens that it read."""
 
     @abstractmethod
     def rows_of(self, taken: Mapping[Any, Tensor]) -> Groups:

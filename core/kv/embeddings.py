@@ -52,6 +52,11 @@ class Taps:
                 own = states[kind][head].clone()
                 self._states.setdefault((layer, kind, head), []).append(own)
 
+    def take(self, states: Mapping[Head, Tensor]) -> None:
+        """Takes the states (T, D) of each head for more tokens."""
+        for head, state in states.items():
+            self._states.setdefault(head, []).append(state)
+
     def taken(self) -> dict[Head, Tensor]:
         """The states (T, D) of each head, on its layer's device; returned only once."""
         taken, self._states = self._states, {}

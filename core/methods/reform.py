@@ -165,7 +165,7 @@ class Method(contract.Replayable, contract.Scoring):
         # Evicting now rather than after all layers keeps only one layer's chunk in memory.
         full = self._evicts and self.chunk == q.shape[1]
         cache = self._evicted(cache, layer, q, k, lse) if full else cache
-        self._caches[layer.index] = cache.joined()
+        self._caches[layer.index] = cache.joined() if self._evicts else cache
         return attended
 
     @property
@@ -177,7 +177,7 @@ class Method(contract.Replayable, contract.Scoring):
         """See `Replayable.states`."""
         return evicted.tensors_of(self._caches)
 
-    def replaying(self, states: Sequence[Tensor], seen: Tensor) -> Self:
+    def replaying(self, states: Sequence[Tensor], seen: Tensor | int) -> Self:
         """See `Replayable.replaying`."""
         made = copy.copy(self)
         made._caches, made._seen = evicted.of_tensors(states), seen
@@ -187,6 +187,10 @@ class Method(contract.Replayable, contract.Scoring):
     def taken(self) -> dict[Head, Tensor]:
         """See `Replayable.taken`."""
         return self._taps.taken()
+
+    def take(self, taken: Mapping[Head, Tensor], tokens: int) -> None:
+        """See `Replayable.take`."""
+        self._taps.take({head: state[:tokens] for head, state in taken.items()})
 
     def rows_of(self, taken: Mapping[Head, Tensor]) -> Groups:
         """See `Replayable.rows_of`."""

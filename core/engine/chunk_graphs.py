@@ -63,7 +63,9 @@ class ChunkReader:
     def rows(self, skip: int) -> Groups:
         """See `Method.rows`."""
         rows, self._rows = self._rows, None
-        return self._method.rows(skip) if rows is None else rows
+        if rows is None:
+            return self._method.rows(skip)
+        return {group: {name: x[skip:] for name, x in own.items()} for group, own in rows.items()}
 
     def _states(self) -> list[Tensor]:
         return self._method.states() if isinstance(self._method, Replayable) else []

@@ -30,12 +30,14 @@ class Rows:
         self.kept += rows.values()
 
 
-def read(decoder: Decoder, budget: int = 20, accumulate: bool = False) -> list[torch.Tensor]:
+def read(
+    decoder: Decoder, budget: int = 20, accumulate: bool = False, prefix: int = 5
+) -> list[torch.Tensor]:
     """The rows of a reading, and what a snapshot had after each chunk and at the end."""
     module = methods.load("reform")
     options = module.Options(**OPTIONS, budget=budget, accumulate=accumulate)
     method, rows, found = module.Method(options, decoder.layers), Rows(), []
-    for _ in encode(decoder, method, IDS[:5], IDS.split(23), rows):
+    for _ in encode(decoder, method, IDS[:prefix], IDS.split(23), rows):
         found += method.snapshot().values()
     return [*rows.kept, *found, *method.snapshot().values()]
 
@@ -60,7 +62,13 @@ def replays(monkeypatch):
 def test_a_replayed_reading_leaves_the_same(make_model, replays, accumulate):
     replayed = read(Decoder(make_model("llama-default")), accumulate=accumulate)
     assert replays == [20 - chunk_graphs.SETTLED - 2]  # the first two chunks fill the cache
-    assert_same(replayed, read_directly(make_model, accumulate))
+    assert_same(replayed, read_directly(make_model, accumulate=accumulate))
+
+
+def test_tokens_of_a_long_prefix_have_no_rows(make_model, replays):
+    replayed = read(Decoder(make_model("llama-default")), prefix=200)
+    assert 16 * (chunk_graphs.SETTLED + 3) < 200  # it is recorded and replayed within it
+    assert_same(replayed, read_directly(make_model, prefix=200))
 
 
 def test_each_device_has_a_part_of_its_own(make_model, replays, monkeypatch):
@@ -84,10 +92,10 @@ def test_layers_that_follow_one_another_on_a_device_are_one_stretch():
     assert chunks.stretches(1) == [(0, 1)]
 
 
-def read_directly(make_model, accumulate=False) -> list[torch.Tensor]:
+def read_directly(make_model, **how) -> list[torch.Tensor]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunk_graphs, "capture_of", lambda decoder, method: None)
-        return read(Decoder(make_model("llama-default")), accumulate=accumulate)
+        return read(Decoder(make_model("llama-default")), **how)
 
 
 def assert_same(ours, theirs) -> None:

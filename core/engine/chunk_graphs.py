@@ -81,16 +81,16 @@ class ChunkReader:
         method, capture, self._capture = self._method, self._capture, None
         assert isinstance(method, Replayable)
         assert capture is not None
-        broken = set(choice.broken)
+        self._rows, broken = method.rows(), set(choice.broken)
         try:
             replayed = _Replayed(self._decoder, method, ids, begun, capture)
+            same = replayed.equals(self._rows, method)
         except Exception as error:  # drivers and compilers fail in every possible way
             for key in set(choice.broken) - broken:  # a kernel that only cannot be recorded
                 del choice.broken[key]
             _tell("directly", f"{type(error).__name__}: {error}".splitlines()[0])
             return
-        self._rows = method.rows()
-        if not replayed.equals(self._rows, method):
+        if not same:
             _tell("directly", "a replay gives other bits")
             return
         _tell("by replay", "they give the same bits")
@@ -157,7 +157,8 @@ class _Replayed:
         found = [*self._states, *_tensors(self._rows())]
         if len(given) != len(found) or any(int(part.seen) != method.seen for part in self._parts):
             return False
-        return all(torch.equal(one, other) for one, other in zip(given, found, strict=True))
+        pairs = zip(given, found, strict=True)  # rows may be on another device than they were
+        return all(torch.equal(one, other.to(one.device)) for one, other in pairs)
 
     def take_over(self) -> None:
         """The method goes on from here."""

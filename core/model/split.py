@@ -83,22 +83,25 @@ class SplitDecoder(Decoder):
     def stretches(self, tokens: int, depth: int) -> list[Stretch]:
         """See `Decoder.stretches`: one for each device, where chunks pass in few operations."""
         chunks = self.chunks_by(tokens)
-        runs = chunks.stretches(depth) if chunks is not None else []
-        if chunks is None or torch.device(self.places[0]) != self.device:
+        if chunks is None:
             return super().stretches(tokens, depth)
+        runs = chunks.stretches(depth)
+        places = [torch.device(self.places[first]) for first, _ in runs]
+        if places[:1] != [self.device]:  # which has no room for layers beside the embeddings
+            runs, places = [(0, 0), *runs], [self.device, *places]
 
-        def reads(first: int, end: int) -> Callable[[Tensor, Attends], Tensor | None]:
+        def reads(first: int, end: int, embeds: bool) -> Callable[[Tensor, Attends], Tensor | None]:
             def read(given: Tensor, memory: Attends) -> Tensor | None:
                 try:
-                    state = given if first else chunks.embed(given[None])
+                    state = chunks.embed(given[None]) if embeds else given
                     return chunks.run(state, memory, first, end)
                 except EarlyExit:
                     return None
 
             return torch.inference_mode()(read)
 
-        places = [torch.device(self.places[first]) for first, _ in runs]
-        return [Stretch(at, reads(*run)) for at, run in zip(places, runs, strict=True)]
+        own = enumerate(zip(places, runs, strict=True))
+        return [Stretch(place, reads(*run, embeds=n == 0)) for n, (place, run) in own]
 
     def _turn_where_they_are(self) -> None:
         """Gives the layers of each device a rotary embedding there."""

@@ -84,6 +84,18 @@ def test_each_device_has_a_part_of_its_own(make_model, replays, monkeypatch):
     assert_same(parts, read(SplitDecoder(Decoder(make_model("llama-default")), ("cpu", "cpu"))))
 
 
+def test_a_device_without_layers_has_a_part_for_the_embeddings(make_model, replays, monkeypatch):
+    """Else the graph of that device would be one of operations on others."""
+    monkeypatch.setattr(adapter, "wanted", lambda device: True)
+    split = SplitDecoder(Decoder(make_model("llama-default")), ("cpu", "cpu:0"))
+    split._place(["cpu:0"] * 4)  # as where the embeddings leave no room for one
+    assert [str(part.device) for part in split.stretches(16, 3)] == ["cpu", "cpu:0"]
+    parts = read(split)
+    assert replays == [2 * (20 - chunk_graphs.SETTLED - 2)]
+    monkeypatch.setattr(chunk_graphs, "capture_of", lambda decoder, method: None)
+    assert_same(parts, read(split))
+
+
 def test_layers_that_follow_one_another_on_a_device_are_one_stretch():
     layers = [SimpleNamespace(place=torch.device(kind)) for kind in ("cpu", "cpu", "meta", "cpu")]
     parts: Any = SimpleNamespace(layers=layers)

@@ -250,8 +250,10 @@ class Engine:
 
     def _read_again(self, document: Document, first: int, end: int, made: "_Made") -> Method:
         """The memory of a document's tokens [first, end) behind the prefix; `made` gets rows."""
-        method, ids = self.new_method(reading=True), self._ids_of(document, first, end)
-        for _ in encode(self.reader, method, self._prefix_of(document), ids, made):
+        reader = self.reader  # before the room that it leaves
+        # Layers stay where they are: other documents may be open, and a reading under way.
+        method, ids = self.new_method(), self._ids_of(document, first, end)
+        for _ in encode(reader, method, self._prefix_of(document), ids, made):
             pass
         return method
 

@@ -75,3 +75,14 @@ def test_none_move_under_a_reading_that_lets_another_one_go_first(library, moves
     library.ingest(tmp_path / "other.txt", method="reform", replace=True)
     library.ingest(tmp_path / "other.txt", **how)
     assert len(moves) > before
+
+
+def test_none_move_for_what_a_question_reads_again(library, moves, tmp_path):
+    (tmp_path / "short.txt").write_text("a boat came home", "utf-8")
+    short = library.ingest(tmp_path / "short.txt")
+    library.ingest(tmp_path / "other.txt", method="streaming")  # they are elsewhere then
+    assert short._manifest.is_bare
+    before = len(moves)
+    library["book"].ask("who came home")
+    library["short"].ask("who came home")
+    assert len(moves) == before

@@ -8,8 +8,10 @@ import io
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache, lru_cache, partial
 from itertools import pairwise
 from operator import itemgetter
@@ -94,7 +96,7 @@ def in_threads(
     """Makes calls that read or write, on several threads if there are some for each of two.
 
     Args:
-        calls: in any order; the error of the earliest that fails is raised.
+        calls: begun in this order; the error of the earliest that fails is raised.
         each: calls that are worth a thread; a single thread's are made in this one.
         threads: at most, up to MANY_THREADS.
     """
@@ -103,24 +105,67 @@ def in_threads(
         for call in calls:
             call()
         return
-    pool = _readers(os.getpid())
-    shared = [pool.submit(_each, calls[n::threads]) for n in range(threads)]
+    shared = _Shared(calls)
     try:
-        failed = [done.result() for done in shared]
-    finally:
-        wait(shared)  # nobody writes any more into what the caller gave
-    if found := [(n + threads * at, error) for n, one in enumerate(failed) for at, error in one]:
-        raise min(found, key=itemgetter(0))[1]
-
-
-def _each(calls: Sequence[Callable[[], object]]) -> list[tuple[int, Exception]]:
-    """Makes calls until one fails; its place, and its error."""
-    for place, call in enumerate(calls):
         try:
-            call()
-        except Exception as error:  # the caller raises it
-            return [(place, error)]
-    return []
+            for _ in range(threads):
+                _readers(os.getpid()).submit(shared.work)
+        except RuntimeError:  # no more threads can be started
+            shared.work()
+        shared.wait()
+    finally:  # after Ctrl-C too, nobody writes any more into what the caller gave
+        shared.drop()
+        shared.wait()
+    if shared.failed:
+        raise min(shared.failed, key=itemgetter(0))[1]
+
+
+class _Shared:
+    """Calls that several threads make between them; none is begun after one that failed.
+
+    Args:
+        calls: begun in this order.
+
+    Attributes:
+        failed: place and error of those that failed.
+    """
+
+    def __init__(self, calls: Sequence[Callable[[], object]]):
+        self._waiting = deque(enumerate(calls))
+        self._changed, self._working = threading.Condition(), 0
+        self.failed: list[tuple[int, BaseException]] = []
+
+    def work(self) -> None:
+        """Makes calls until none waits, in any thread, as often as one likes."""
+        with self._changed:
+            self._working += 1
+        _own.reads = True
+        try:
+            while self._waiting:
+                self._next()
+        finally:
+            _own.reads = False
+            with self._changed:
+                self._working -= 1
+                self._changed.notify_all()
+
+    def _next(self) -> None:
+        with suppress(IndexError):  # another thread has taken the last one
+            place, call = self._waiting.popleft()
+            try:
+                call()
+            except BaseException as error:  # the caller raises it
+                self.failed.append((place, error))
+                self.drop()
+
+    def drop(self) -> None:
+        """Those that wait are not made."""
+        self._waiting.clear()
+
+    def wait(self) -> None:
+        """Until none waits and none is being made."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting and not self._working)
 
 
 _own = threading.local()
@@ -129,11 +174,7 @@ _own = threading.local()
 @cache
 def _readers(process: int) -> ThreadPoolExecutor:
     """A process's threads that read. They stay: starting one takes as long as reading a MiB."""
-
-    def begin() -> None:
-        _own.reads = True
-
-    return ThreadPoolExecutor(min(MANY_THREADS, os.cpu_count() or 1), "read-part", begin)
+    return ThreadPoolExecutor(min(MANY_THREADS, os.cpu_count() or 1), "read-part")
 
 
 @lru_cache(MOST)

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from unittest.mock import patch
 
 import pytest
@@ -85,3 +85,56 @@ def test_the_error_is_that_of_the_earliest_call():
     made: list[int] = []
     with patch("os.cpu_count", lambda: 4), pytest.raises(ValueError, match=r"^1$"):
         in_threads([partial(made.append, 0), partial(fail, 1), partial(fail, 2)])
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_where_no_thread_can_be_started_those_there_are_read(before, monkeypatch):
+    """What was handed to one that never came must not be done later: memory may be another's."""
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    pools, start = cache(lambda process: ThreadPoolExecutor(4)), threading.Thread.start
+    left = [before]
+
+    def started(thread: threading.Thread) -> None:
+        if not left[0]:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        start(thread)
+
+    monkeypatch.setattr(open_files, "_readers", pools)
+    monkeypatch.setattr(threading.Thread, "start", started)
+    made: list[int] = []
+
+    def slowly(number: int) -> None:
+        time.sleep(0.001)
+        made.append(number)
+
+    in_threads([partial(slowly, number) for number in range(20)])
+    assert sorted(made) == [*range(20)]
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pools(os.getpid()) as pool:
+        pool.submit(made.append, 20).result()
+    assert len(made) == 21
+
+
+def test_ctrl_c_waits_for_what_is_being_read_and_for_no_more(monkeypatch):
+    begun, go, made = threading.Event(), threading.Event(), []
+
+    def read() -> None:
+        begun.set()
+        go.wait(30)
+        made.append(1)
+
+    def interrupted(self: object) -> None:
+        begun.wait(30)
+        monkeypatch.undo()
+        threading.Timer(0.02, go.set).start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr(open_files._Shared, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        in_threads([read] * 20)
+    count = len(made)
+    assert 1 <= count <= 4
+    time.sleep(0.02)
+    assert len(made) == count

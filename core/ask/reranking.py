@@ -14,15 +14,17 @@ from torch import Tensor
 
 from longctx.core.ask.composing import Composer
 from longctx.core.ask.refusing import first_tokens
+from longctx.core.engine.setup import Engine
 from longctx.core.kv.kept_prompts import KeptPrompts
-from longctx.core.kv.packed import read_packed
-from longctx.core.kv.prompt import Prompt
+from longctx.core.kv.packed import groups, read_packed
+from longctx.core.kv.prompt import Prompt, prompt_bytes
 from longctx.core.retrieve.best_passages import Run, best_apart
 from longctx.core.retrieve.ranked import Ranked, z_scores
 from longctx.core.store.document import Document
 
 WEIGHT = 4.0  # of what the model says, beside the score by which passages were found
 LONGEST = 384  # tokens of a passage that are read: a line may be very long
+BESIDE = 512 << 20  # bytes of keys and values of those that are read side by side
 ROOM = 64  # tokens of a question behind a passage that is kept
 SURE = 1e-6  # probabilities nearer to 0 and 1 are not told apart
 
@@ -63,6 +65,16 @@ def _log_odds(composer: Composer, runs: Sequence[Run], question: Tensor) -> np.n
     engine, prefix = composer.engine, composer.engine.prompt.prefix()
     texts = [torch.cat([prefix, composer.ids_of(run)[:LONGEST]]) for run in runs]
     different = {ids.numpy().tobytes(): ids for ids in texts}  # the same text may stand twice
+    own, layers = [*different.values()], engine.decoder.layers
+    sizes = [prompt_bytes(layers, len(ids) + ROOM, engine.dtype.itemsize) for ids in own]
+    parts = (own[some.start : some.stop] for some in groups(sizes, BESIDE))
+    found = [one for part in parts for one in _odds_behind(part, engine, question)]
+    odds = dict(zip(different, found, strict=True))
+    return np.array([odds[ids.numpy().tobytes()] for ids in texts])
+
+
+def _odds_behind(texts: list[Tensor], engine: Engine, question: Tensor) -> list[float]:
+    """The log odds of texts (P,), all different, that are read side by side."""
 
     def read(beginnings: list[Tensor]) -> list[Prompt]:
         room = max(len(question), ROOM)
@@ -73,10 +85,9 @@ def _log_odds(composer: Composer, runs: Sequence[Run], question: Tensor) -> np.n
     # A later question to the same passages goes on from there; the first one does so too, because
     # the same answer, to the bit, is worth more than what two passes cost instead of one.
     kept = engine.kept_prompts if len(question) <= ROOM else KeptPrompts(0)
-    prompts = kept.of([*different.values()], read)
+    prompts = kept.of(texts, read)
     hidden = read_packed(engine.decoder, [question] * len(prompts), prompts)
     likely = torch.softmax(engine.decoder.logits(hidden).float(), -1)
-    lacks = likely[:, first_tokens(engine.files.tokenizer)].sum(-1).double().cpu()
-    lacks = lacks.clamp(SURE, 1 - SURE).numpy()
-    odds = dict(zip(different, np.log((1 - lacks) / lacks), strict=True))
-    return np.array([odds[ids.numpy().tobytes()] for ids in texts])
+    lacks = likely[:, first_tokens(engine.files.tokenizer)].sum(-1).cpu().double()
+    lacks = lacks.clamp(SURE, 1 - SURE)
+    return torch.log((1 - lacks) / lacks).tolist()

@@ -49,7 +49,7 @@ def read_packed(decoder: Decoder, ids: Sequence[Tensor], prompts: Sequence[Promp
         The last norm's output (n, E) for the last token of each.
     """
     last = []
-    for some in _passes([len(own) for own in ids]):
+    for some in groups([len(own) for own in ids], MOST):
         check()
         lengths = [len(ids[n]) for n in some]
         memory = Packed([prompts[n] for n in some], lengths)
@@ -58,13 +58,13 @@ def read_packed(decoder: Decoder, ids: Sequence[Tensor], prompts: Sequence[Promp
     return torch.cat(last)
 
 
-def _passes(lengths: Sequence[int]) -> Iterator[range]:
-    """Which prompts are read in one pass, in order."""
-    first, tokens = 0, 0
-    for place, length in enumerate(lengths):
-        if place > first and tokens + length > MOST:
+def groups(sizes: Sequence[int], most: int) -> Iterator[range]:
+    """Neighbours whose sizes add up to `most` at most, or one that is larger, in order."""
+    first, total = 0, 0
+    for place, size in enumerate(sizes):
+        if place > first and total + size > most:
             yield range(first, place)
-            first, tokens = place, 0
-        tokens += length
-    if lengths:
-        yield range(first, len(lengths))
+            first, total = place, 0
+        total += size
+    if sizes:
+        yield range(first, len(sizes))

@@ -75,6 +75,11 @@ class Prompt(Memory):
             self.caches[layer.index].fill(tokens, self._observed)
 
 
+def prompt_bytes(layers: Sequence[Layer], tokens: int, itemsize: int) -> int:
+    """Bytes of the keys and values of so many tokens; `itemsize` is that of an element."""
+    return tokens * itemsize * sum(2 * x.kv_heads * x.head_dim for x in layers)
+
+
 class LayerCache:
     """One layer's keys and values.
 

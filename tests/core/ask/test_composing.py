@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from longctx.core.ask import candidates, gathering
+from longctx.core.ask import candidates, gathering, reranking
 from longctx.core.ask.answering import Question
 from longctx.core.ask.asking import Asking
 from longctx.core.ask.joint_session import JointSession
@@ -18,6 +18,7 @@ from longctx.core.ask.refusing import first_tokens
 from longctx.core.ask.reranking import WEIGHT, reranked
 from longctx.core.ask.session import Session
 from longctx.core.ingest.ingest import ingest
+from longctx.core.kv.kept_prompts import KeptPrompts
 from longctx.core.passages.sentences import grown
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve import unit_table
@@ -243,6 +244,37 @@ def test_what_the_model_found_itself_is_reranked_too(opened, prompts):
     usual = opened("passages: 1, tokens: 200", "long")
     plain = usual._way(QUESTION, None).begin(asked, lambda: None).found()
     assert plain.ranked.scores.tolist() != pytest.approx(again.scores.tolist())
+
+
+def test_no_more_windows_are_read_side_by_side_than_there_is_room_for(opened, monkeypatch):
+    session = opened("", "long")
+    asked = Question(*session.engine.prompt.question(QUESTION), 2, words=QUESTION)
+    way, beside, of = session._way(QUESTION, None), [], KeptPrompts.of
+
+    def noted(kept, beginnings, read):
+        beside.append(len(beginnings))
+        return of(kept, beginnings, read)
+
+    monkeypatch.setattr(KeptPrompts, "of", noted)
+    whole = reranked(way.ranked(asked), way.documents, way._composer, asked.ids, 4)
+    assert beside.pop() == 4
+    monkeypatch.setattr(reranking, "BESIDE", 1)
+    session.engine._kept_prompts = KeptPrompts()
+    parts = reranked(way.ranked(asked), way.documents, way._composer, asked.ids, 4)
+    assert beside == [1] * 4
+    assert parts.scores.tolist() == pytest.approx(whole.scores.tolist(), abs=1e-4)
+
+
+def test_scores_have_the_same_bits_whatever_was_read_before(opened):
+    session = opened("", "long")
+    asked = Question(*session.engine.prompt.question(QUESTION), 2, words=QUESTION)
+    way, scores = session._way(QUESTION, None), []
+    for before in ([], [3], [5, 2]):
+        session.engine._kept_prompts = KeptPrompts()
+        for most in (*before, 8):
+            again = reranked(way.ranked(asked), way.documents, way._composer, asked.ids, most)
+        scores.append(again.scores.tolist())
+    assert scores[1:] == scores[:1] * 2
 
 
 def standardised(values: list[float]) -> torch.Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from longctx.core.kv import packed
-from longctx.core.kv.packed import read_packed
+from longctx.core.kv.packed import groups, read_packed
 from longctx.core.kv.prompt import Prompt
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.split import SplitDecoder
@@ -40,8 +40,7 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_passes_are_bounded_and_in_order(monkeypatch):
-    monkeypatch.setattr(packed, "MOST", 30)
-    cut = [[*some] for some in packed._passes(LENGTHS)]
+def test_passes_are_bounded_and_in_order():
+    cut = [[*some] for some in groups(LENGTHS, 30)]
     assert cut == [[0, 1, 2], [3], [4]]  # one that is longer is read alone
-    assert [*packed._passes([])] == []
+    assert [*groups([], 30)] == []

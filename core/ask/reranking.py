@@ -14,6 +14,7 @@ from torch import Tensor
 
 from longctx.core.ask.composing import Composer
 from longctx.core.ask.refusing import first_tokens
+from longctx.core.common.interrupts import check
 from longctx.core.engine.setup import Engine
 from longctx.core.kv.kept_prompts import KeptPrompts
 from longctx.core.kv.packed import groups, read_packed
@@ -77,13 +78,16 @@ def _odds_behind(texts: list[Tensor], engine: Engine, question: Tensor) -> list[
     """The log odds of texts (P,), all different, that are read side by side."""
 
     def read(beginnings: list[Tensor]) -> list[Prompt]:
-        room = max(len(question), ROOM)
-        prompts = [Prompt(len(ids) + room) for ids in beginnings]
-        read_packed(engine.decoder, beginnings, prompts)
+        prompts = []
+        for ids in beginnings:
+            check()
+            prompts.append(Prompt(len(ids) + max(len(question), ROOM)))
+            engine.decoder.read(ids, prompts[-1])
         return prompts
 
     # A later question to the same passages goes on from there; the first one does so too, because
-    # the same answer, to the bit, is worth more than what two passes cost instead of one.
+    # the same answer, to the bit, is worth more than what two passes cost instead of one. So each
+    # is read by itself: beside which others it would be depends on what was asked before.
     kept = engine.kept_prompts if len(question) <= ROOM else KeptPrompts(0)
     prompts = kept.of(texts, read)
     hidden = read_packed(engine.decoder, [question] * len(prompts), prompts)

@@ -198,13 +198,13 @@ def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
     """A tensor on a device; no GPU waits for that, and the host only for what comes to it.
 
     A copy between two GPUs begins when both have done what they were given, so it is made in a
-    stream of its own: the first GPU goes on meanwhile.
+    stream of its own, one for each two: neither the first GPU waits for it nor what goes to others.
     """
     place = torch.device(device)
     if tensor.device == place or not (tensor.is_cuda and place.type == "cuda"):
         # The host does not wait for a copy to a GPU; one from a GPU it must, to read what came.
         return tensor.to(place, non_blocking=place.type == "cuda")
-    side = _side_stream(tensor.device)
+    side = _side_stream(tensor.device, place)
     side.wait_stream(torch.cuda.current_stream(tensor.device))
     with torch.cuda.stream(side):
         there = tensor.to(place, non_blocking=True)
@@ -213,5 +213,5 @@ def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
 
 
 @cache
-def _side_stream(device: torch.device) -> torch.cuda.Stream:
+def _side_stream(device: torch.device, target: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)

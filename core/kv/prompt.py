@@ -39,7 +39,7 @@ class Prompt(Memory):
     @property
     def held_bytes(self) -> int:
         """Bytes of its buffers of keys and values."""
-        return sum(cache.keys.nbytes + cache.values.nbytes for cache in self.caches.values())
+        return sum(cache.held_bytes for cache in self.caches.values())
 
     @property
     def windows(self) -> dict[int, int | None]:
@@ -76,8 +76,11 @@ class Prompt(Memory):
 
 
 def prompt_bytes(layers: Sequence[Layer], tokens: int, itemsize: int) -> int:
-    """Bytes of the keys and values of so many tokens; `itemsize` is that of an element."""
-    return tokens * itemsize * sum(2 * x.kv_heads * x.head_dim for x in layers)
+    """Bytes that a `Prompt` of so many tokens holds; `itemsize` is that of an element."""
+    capacity = -(-tokens // PAGE) * PAGE
+    parts = (3 if x.rope.length_dependent else 2 for x in layers)  # plain keys too
+    each = (n * x.kv_heads * x.head_dim for n, x in zip(parts, layers, strict=True))
+    return capacity * itemsize * sum(each)
 
 
 class LayerCache:
@@ -107,6 +110,12 @@ class LayerCache:
         # After `keep`: the positions (G, n) of the entries left, and the tokens there were before.
         self._places: Tensor | None = None
         self._before = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of its buffers."""
+        held = [self.keys, self.values, *([] if self._plain is None else [self._plain])]
+        return sum(x.nbytes for x in held)
 
     @property
     def plain(self) -> Tensor | None:

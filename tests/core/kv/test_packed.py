@@ -5,7 +5,7 @@ import torch
 
 from longctx.core.kv import packed
 from longctx.core.kv.packed import groups, read_packed
-from longctx.core.kv.prompt import Prompt
+from longctx.core.kv.prompt import Prompt, prompt_bytes
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.split import SplitDecoder
 
@@ -44,3 +44,13 @@ def test_passes_are_bounded_and_in_order():
     cut = [[*some] for some in groups(LENGTHS, 30)]
     assert cut == [[0, 1, 2], [3], [4]]  # one that is longer is read alone
     assert [*groups([], 30)] == []
+
+
+@pytest.mark.parametrize("name", ["llama-default", "llama-dynamic"])
+def test_the_bytes_of_a_prompt_are_known_before_it_is_read(make_model, name):
+    decoder, prompt = Decoder(make_model(name)), Prompt(70)
+    decoder.read(QUESTION, prompt)
+    caches = prompt.caches.values()
+    held = [x for c in caches for x in (c.keys, c.values, c._plain) if x is not None]
+    assert prompt.held_bytes == sum(x.nbytes for x in held)
+    assert prompt_bytes(decoder.layers, 70, held[0].itemsize) == prompt.held_bytes

@@ -281,8 +281,8 @@ def test_scores_have_the_same_bits_whatever_was_read_before(opened, monkeypatch)
     for before in ([], [3], [5, 2]):
         session.engine._kept_prompts = KeptPrompts()
         passes.clear()
-        for most in (*before, 8):
-            again = reranked(ranked, way.documents, way._composer, asked.ids, most)
+        more = ranked, way.documents, way._composer, asked.ids
+        again = [reranked(*more, most) for most in (*before, 8)][-1]
         texts = sorted(ids for ids in passes if ids[-len(asked.ids) :] != asked.ids.tolist())
         found.append((again.scores.tolist(), passes[-1], texts))
     assert found[1:] == found[:1] * 2

@@ -12,6 +12,7 @@ import pytest
 from in_chunks import in_chunk
 
 from longctx.core.common.errors import LongctxError, UnreadableInput
+from longctx.core.engine import chunk_graphs
 from longctx.core.ingest import append as appending
 from longctx.core.ingest import checkpoints, document_reading
 from longctx.core.ingest import ingest as ingesting
@@ -84,6 +85,35 @@ def test_what_was_read_is_kept_and_the_result_is_the_same(
         before = told[-1].kept
     monkeypatch.undo()
     assert ingest(library, [str(book)], setup).reused_tokens == before
+    assert files(library) == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_in_the_midst_of_a_replay_what_was_read_before_is_kept(
+    tmp_path, library, book, setup_random, monkeypatch, slow
+):
+    """A replay changes in place what later chunks go on from, and so what would be saved."""
+    ran = [0]
+
+    def capture(device, work):
+        def replay() -> None:
+            work()
+            ran[0] += 1
+            if ran[0] == 4:
+                signal.raise_signal(signal.SIGINT)
+
+        return replay
+
+    ingest(tmp_path / "whole", [str(book)], setup_random)
+    monkeypatch.setattr(document_reading, "SLOW", -1 if slow else 1e9)
+    with monkeypatch.context() as patch:
+        patch.setattr(chunk_graphs, "capture_of", lambda decoder, method: capture)
+        with pytest.raises(KeyboardInterrupt):
+            ingest(library, [str(book)], setup_random)
+    assert ran == [4]
+    before = kept(library)
+    assert (before + 1) % CHUNK == 0
+    assert ingest(library, [str(book)], setup_random).reused_tokens == before
     assert files(library) == files(tmp_path / "whole")
 
 

@@ -132,7 +132,8 @@ class Claims:
     ) -> Confined:
         """A new claim with a number; older ones are deleted if they are those that were judged.
 
-        While this process was slow, others may have taken over, ended, and begun with 1 again.
+        While this process was slow, others may have taken over, ended, and begun with 1 again; or
+        they took it over, because it said nothing yet.
         """
         file = self._folder(name) / f"{number}{ENDING}"
         try:
@@ -145,9 +146,13 @@ class Claims:
             said = {old: _said(old) for old in judged}
             if newer := [by for old, by in said.items() if by and by != judged[old]]:
                 raise self._refused(name, newer[-1])
+            newest = (self._numbered(name) or [(0, file)])[-1][1]
+            if newest != file or _said(file) != me:  # it said nothing for too long
+                raise self._refused(name, _said(newest))
         except BaseException:
             with suppress(OSError):
-                file.unlink(missing_ok=True)
+                if _said(file) in (None, me):
+                    file.unlink(missing_ok=True)
             raise
         for old in judged:
             old.unlink(missing_ok=True)
@@ -268,8 +273,8 @@ def _said(file: Confined) -> Claimant | None:
 def _when_whole(file: Confined) -> Claimant | None:
     """What a claim says, which may be written just now; None where it is gone or says nothing.
 
-    Nothing for a second is what a power cut left. A writer that was stopped in that instant finds
-    later that its claim is gone.
+    Nothing for a second is what a power cut left. A writer that was stopped in that instant, or
+    whose file system is so slow, finds before it changes anything that its claim was taken over.
     """
     until = time.monotonic() + WRITTEN
     while (by := _said(file)) is None and file.exists() and time.monotonic() < until:

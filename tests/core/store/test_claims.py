@@ -1,5 +1,6 @@
 """Claims: who writes a document where locks do not reach, who takes over, and who is kept out."""
 
+import errno
 import json
 import os
 import shutil
@@ -218,6 +219,40 @@ def test_gc_leaves_the_claim_of_a_process_that_was_stopped_and_goes_on(library):
 
 
 # ---- who is kept out
+
+
+def test_one_that_said_nothing_for_too_long_does_not_begin(library, monkeypatch):
+    """Before it writes, it may empty the folder in which the other one writes by now."""
+    monkeypatch.setattr(claims, "WRITTEN", 0.02)
+    place(library).mkdir(parents=True)
+    usual, both = json.dumps, ExitStack()
+
+    def dumps(said):  # its file is made, and says nothing yet
+        monkeypatch.setattr(claims.json, "dumps", usual)
+        both.enter_context(Claims(library.path).taken("book"))
+        return usual(said)
+
+    monkeypatch.setattr(claims.json, "dumps", dumps)
+    with both:
+        with pytest.raises(Locked, match="being written by process"):
+            _entered(Claims(library.path).taken("book"))
+        assert claimed(library) == ["2.claim"]
+    assert claimed(library) == []
+
+
+def test_a_claim_of_its_number_stays_when_its_own_could_not_be_written(library, monkeypatch):
+    place(library).mkdir(parents=True)
+    usual = json.dumps
+
+    def dumps(said):  # others took over, ended, and the third began with 1
+        monkeypatch.setattr(claims.json, "dumps", usual)
+        claim(library)
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(claims.json, "dumps", dumps)
+    with pytest.raises(OSError, match=os.strerror(errno.ESTALE)):
+        _entered(Claims(library.path).taken("book"))
+    assert json.loads((place(library) / "1.claim").read_text())["host"] == "far"
 
 
 @pytest.mark.usefixtures("unseen")

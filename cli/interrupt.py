@@ -28,7 +28,11 @@ USUAL = (signal.default_int_handler, signal.SIG_DFL, end_at_once)
 
 
 @contextmanager
-def within(tell: Callable[[int], int | None], grace: float = GRACE) -> Iterator[None]:
+def within(
+    tell: Callable[[int], int | None],
+    grace: float = GRACE,
+    longer: Callable[[], float] = lambda: 0.0,
+) -> Iterator[None]:
     """Ends the process if Ctrl-C or `kill` has not left this context after `grace` seconds.
 
     The first signal raises KeyboardInterrupt. Further ones within seconds do nothing, here and
@@ -38,6 +42,7 @@ def within(tell: Callable[[int], int | None], grace: float = GRACE) -> Iterator[
         tell: informs the user just before, from another thread; it is called with the exit code,
             and may return a different one.
         grace: seconds.
+        longer: called after these, from another thread; how many seconds more there are.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # signals go to the main thread, and this is not it
@@ -49,7 +54,8 @@ def within(tell: Callable[[int], int | None], grace: float = GRACE) -> Iterator[
         receiving, sending = socket.socketpair()
         sending.setblocking(False)
         before = signal.set_wakeup_fd(sending.fileno(), warn_on_full_buffer=False)
-        watcher = threading.Thread(target=_watch, args=(receiving, left, tell, grace), daemon=True)
+        args = receiving, left, tell, grace, longer
+        watcher = threading.Thread(target=_watch, args=args, daemon=True)
         watcher.start()
         try:
             yield
@@ -62,8 +68,13 @@ def within(tell: Callable[[int], int | None], grace: float = GRACE) -> Iterator[
 
 
 def code_of(interrupt: KeyboardInterrupt) -> int:
-    """The exit code of a run that was ended by this interrupt."""
-    return interrupt.args[0] if interrupt.args else INTERRUPTED
+    """The exit code of a run that was ended by this interrupt.
+
+    Libraries raise one of their own (Ray does), which does not say of which signal it is.
+    """
+    if interrupt.args:
+        return interrupt.args[0]
+    return (_first is not None and _first.came) or INTERRUPTED
 
 
 def go_on() -> None:
@@ -83,10 +94,11 @@ def _watch(
     left: threading.Event,
     tell: Callable[[int], int | None],
     grace: float,
+    longer: Callable[[], float],
 ) -> None:
     while data := receiving.recv(16):  # the numbers of received signals
         came = [number for number in data if number in ENDING]
-        if came and not left.wait(grace):
+        if came and not left.wait(grace) and not left.wait(longer()):
             _end(128 + came[0], tell)
 
 

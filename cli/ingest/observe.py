@@ -47,7 +47,8 @@ def read_each(library: "Library", paths: list[str], stop: "Stop", json: bool, **
         stop.note_done()
         show_one_of_many(done, json)
 
-    stop.many = Each()
+    stop.many, stop.by_cluster = Each(), how["ray"] is not None
+    stop.by_others = stop.by_cluster or (how["workers"] or 1) > 1 or how["retry"] > 0
     with _shown(stop) as on_progress:
         return library.ingest_each(
             *paths, on_progress=on_progress, on_done=on_done, result=stop.many, **how

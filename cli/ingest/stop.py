@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from longctx.cli import progress
+from longctx.cli import progress, render
 from longctx.cli.ingest.results import show, tell_many
-from longctx.cli.interrupt import code_of, within
+from longctx.cli.interrupt import PRESSED_AGAIN, code_of, within
 from longctx.cli.program import Interrupted, finish, interrupted, tell
 from longctx.cli.run import current
 
@@ -30,6 +30,8 @@ class Stop:
     Attributes:
         followed: the document of a followed file, once it exists; then Ctrl-C is not an error.
         many: with --each, the outcome of each file so far.
+        by_others: other processes read, so that this one does not hear what they save at last.
+        by_cluster: they are a cluster's, which ends them with this one.
     """
 
     def __init__(self, json: bool):
@@ -38,10 +40,12 @@ class Stop:
         self._document = ""
         self.followed: Ingested | None = None
         self.many: Each | None = None
+        self.by_others = self.by_cluster = False
+        self._heard = False  # of a reading, which has something to save
 
     def note(self, state: "Progress", document: str = "") -> None:
         """Notes the progress of the reading, and the document if there are several."""
-        self._kept, self._document = state.kept, document
+        self._kept, self._document, self._heard = state.kept, document, True
 
     def note_done(self) -> None:
         """Notes that a document is done; nothing is known about the next one yet."""
@@ -79,12 +83,25 @@ class Stop:
         except Interrupted as error:
             return finish(current(), tell(error, current()))
 
+    def longer(self) -> float:
+        """Like `end`, before it: seconds for which the process goes on nonetheless."""
+        if not (self.by_cluster and self._heard):
+            return 0.0
+        from longctx.core.ingest.ray_fleet import SAVING
+
+        progress.stop_drawing()
+        again = f"Ctrl-C again, after {PRESSED_AGAIN:.0f} s, ends that"
+        render.note(f"the cluster saves what it has read, where its chunks end; {again}")
+        return 1.5 * SAVING
+
     def tell_done(self) -> None:
         """Reports the outcome of many files until an error ended the run, if there is any."""
         if self.many is not None and (self.many.documents or self.many.failed):
             tell_many(self.many, self._json)
 
     def _remedy(self) -> str:
+        if self.by_others:
+            return "The same command goes on from what is kept."
         if self._kept is None:
             return "The same command goes on with it."
         if not self._kept:
@@ -109,7 +126,7 @@ def stoppable(json: bool) -> Iterator[Stop]:
     """
     stop = Stop(json)
     try:
-        with within(stop.end):
+        with within(stop.end, longer=stop.longer):
             yield stop
     except KeyboardInterrupt as error:
         stop.leave(code_of(error))

@@ -25,7 +25,7 @@ from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
 from longctx.core.ingest.many import Each, Outcome, named_sources, read_one, require_any
 from longctx.core.ingest.ray_connection import connected
 
-_SAVING = 60.0  # seconds in which an actor saves what it has read, when the work ends early
+SAVING = 60.0  # seconds in which an actor saves what it has read, when the work ends early
 _NEWS = "news"  # the calls of an actor that are answered while it reads
 
 
@@ -189,7 +189,7 @@ class _Cluster:
                 actor.handle.stop.options(concurrency_group=_NEWS).remote()
             if reading:
                 calls = [each.busy for each in reading]
-                self._ray.wait(calls, num_returns=len(calls), timeout=_SAVING)
+                self._ray.wait(calls, num_returns=len(calls), timeout=SAVING)
         for actor in self._actors:
             self._ray.kill(actor.handle)
 
@@ -229,7 +229,8 @@ class _Reader:
 
         def progress(told: Progress) -> None:
             self._told[name] = told
-            if self._stopped.is_set():
+            whole = told.total is not None and told.processed >= told.total
+            if self._stopped.is_set() and not whole:  # else only writing it is left
                 raise KeyboardInterrupt  # as at a terminal: what was read is saved
 
         try:

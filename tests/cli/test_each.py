@@ -3,18 +3,21 @@
 import json
 import re
 import signal
+from types import SimpleNamespace
 
 import pytest
 from in_chunks import fail, in_chunk
 
 from longctx.cli import render, run
+from longctx.cli.ingest import observe
 from longctx.cli.ingest.results import left_out, missing
 from longctx.cli.ingest.stop import Stop
 from longctx.cli.interrupt import ENDING
+from longctx.cli.program import Interrupted
 from longctx.cli.run import Run
 from longctx.core.common.errors import LongctxError
 from longctx.core.ingest.ingested import Ingested
-from longctx.core.ingest.job import Job, Observer
+from longctx.core.ingest.job import Job, Observer, Progress
 from longctx.core.ingest.many import Each, read_each
 
 LINE = b"the keeper wrote in his book that a boat came home at dawn\n"
@@ -139,6 +142,35 @@ def test_between_two_documents_nothing_is_said_of_the_one_before(each, monkeypat
     monkeypatch.setattr("longctx.core.ingest.many.read_sources", before_the_second)
     error = each().stderr.splitlines()[-1]
     assert error == "error: interrupted. The same command goes on with it."
+
+
+@pytest.mark.parametrize(
+    ("how", "others", "cluster"),
+    [
+        ({}, False, False),
+        ({"workers": 2}, True, False),
+        ({"retry": 1}, True, False),
+        ({"ray": "auto"}, True, True),
+    ],
+)
+def test_what_other_processes_keep_is_not_guessed(capsys, how, others, cluster):
+    """They save after this one has heard of them last; a cluster's get the time for it."""
+
+    def ingest_each(*paths, on_progress, **given):
+        on_progress(Progress(total=100, cache=0, processed=10, tokens=5, kept=0, time_ms=1), "a")
+        raise KeyboardInterrupt
+
+    stop, told = Stop(json=False), {"workers": None, "retry": 0, "ray": None, **how}
+    assert stop.longer() == 0
+    with pytest.raises(KeyboardInterrupt):
+        observe.read_each(SimpleNamespace(ingest_each=ingest_each), ["a"], stop, False, **told)
+    with pytest.raises(Interrupted) as left:
+        stop.leave(130)
+    said = "goes on from what is kept." if others else "starts a again."
+    assert str(left.value) == f"interrupted. The same command {said}"
+    capsys.readouterr()
+    assert (stop.longer() > 60) is cluster
+    assert ("the cluster saves what it has read" in capsys.readouterr().err) is cluster
 
 
 def test_ctrl_c_that_a_long_computation_holds_up_tells_the_same(capsys, tmp_path):

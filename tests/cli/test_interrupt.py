@@ -124,6 +124,30 @@ def test_nothing_happens_without_ctrl_c():
     assert threading.active_count() == threads
 
 
+@NO_SIGNALS
+def test_what_asks_for_more_time_gets_it():
+    first = """import threading
+asked = threading.Event()
+def longer():
+    print("asked", file=sys.stderr)
+    asked.set()
+    return 60"""
+    work = "try: threading.Event().wait(60)\n        finally: asked.wait(60)"
+    code = BUSY.replace("grace={grace}", "grace=0.2, longer=longer")
+    code = code.format(first=first, work=work)
+    assert ended(code, signal.SIGINT) == (130, "asked\nleft by itself\n")
+
+
+@NO_SIGNALS
+def test_an_interrupt_of_a_librarys_own_is_that_of_the_signal():
+    assert interrupt.code_of(KeyboardInterrupt()) == interrupt.INTERRUPTED
+    with interrupt.first_alone(*interrupt.ENDING):
+        assert interrupt.code_of(KeyboardInterrupt()) == interrupt.INTERRUPTED
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        assert interrupt.code_of(KeyboardInterrupt()) == interrupt.TERMINATED
+
+
 def test_in_another_thread_it_does_nothing():
     def work() -> None:
         with interrupt.within(lambda code: pytest.fail("told")):

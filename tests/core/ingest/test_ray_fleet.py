@@ -15,7 +15,7 @@ from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.engine.choice import Setup
 from longctx.core.ingest import ray_fleet as module
 from longctx.core.ingest.docket import KILLS, Docket
-from longctx.core.ingest.job import NOBODY, Job
+from longctx.core.ingest.job import NOBODY, Job, Progress
 from longctx.core.ingest.many import Each, Failed
 from longctx.core.ingest.ray_connection import connected
 from longctx.core.ingest.ray_fleet import (
@@ -161,6 +161,30 @@ def test_a_host_that_lacks_a_file_fails_that_one(fleet, work):
     assert "sees other files" in failed.message
     assert cluster._actors == [actor]
     assert actor.name is None
+
+
+def test_what_is_read_to_its_end_is_written_before_an_actor_stops(work, monkeypatch):
+    reader, heard = _Reader(work, "."), []
+
+    def read_one(job, observer, *source):
+        for processed in (7, 9):
+            heard.append(processed)
+            observer.progress(Progress(9, 0, processed, 1, 0, 1))
+        return heard
+
+    monkeypatch.setattr(module, "read_one", read_one)
+    reader._named = {"a": None}
+    assert reader.read("a") == ("done", [7, 9])
+    heard.clear()
+    reader.stop()
+    assert reader.read("a") == ("stopped", None)
+    assert heard == [7]
+    monkeypatch.setattr(
+        module,
+        "read_one",
+        lambda job, observer, *source: observer.progress(Progress(9, 0, 9, 1, 0, 1)),
+    )
+    assert reader.read("a") == ("done", None)
 
 
 class Stumbling:

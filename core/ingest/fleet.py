@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -33,12 +34,14 @@ class _Worker:
         connection: to it; it gets names, and sends what happens.
         number: its place among the workers, from 0.
         name: of the document that it is reading; None: it is idle.
+        heard: it has said something; before, it has nothing to save.
     """
 
     process: Any
     connection: Any
     number: int
     name: str | None = None
+    heard: bool = False
 
 
 def read_with_workers(
@@ -92,8 +95,12 @@ class _Fleet:
         ours, theirs = multiprocessing.Pipe()
         setup = _own_setup(self._job, number, count)
         job = replace(for_readers(self._job), setup=setup)
-        process = self._context.Process(target=_work, args=(job, theirs), daemon=False)
-        process.start()
+        process = self._context.Process(target=_process, args=(job, theirs), daemon=False)
+        _hold_back(True)  # the process inherits that
+        try:
+            process.start()
+        finally:
+            _hold_back(False)
         theirs.close()
         self._workers.append(_Worker(process, ours, number))
 
@@ -121,6 +128,7 @@ class _Fleet:
             except (EOFError, OSError):
                 self._bury(worker, count)
                 continue
+            worker.heard = True
             name = worker.name or ""
             if kind == "progress":
                 self._docket.heard(name, told)
@@ -142,7 +150,7 @@ class _Fleet:
         for worker in self._workers:
             if worker.process.is_alive():
                 with suppress(OSError):
-                    os.kill(worker.process.pid, signal.SIGINT)
+                    os.kill(worker.process.pid, signal.SIGINT if worker.heard else signal.SIGTERM)
             worker.connection.close()
         for worker in self._workers:
             worker.process.join(_PATIENCE)
@@ -162,13 +170,31 @@ def _own_setup(job: Job, number: int, count: int) -> Any:
     return setup
 
 
+def _hold_back(wait: bool) -> None:
+    """Whether SIGINT waits, which would be a traceback where Python starts or ends."""
+    if hasattr(signal, "pthread_sigmask"):
+        resource_tracker.ensure_running()  # its start, with the first process, would let them go
+        how = signal.SIG_BLOCK if wait else signal.SIG_UNBLOCK
+        signal.pthread_sigmask(how, {signal.SIGINT})
+
+
+def _process(job: Job, connection: Any) -> None:
+    """A worker's process, which SIGINT ends while it works."""
+    if hasattr(os, "setsid"):
+        os.setsid()  # Ctrl-C at the terminal is the parent's, which passes it on once
+    with suppress(KeyboardInterrupt):
+        try:
+            _hold_back(False)
+            _work(job, connection)
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _work(job: Job, connection: Any) -> None:
-    """A worker: reads the documents whose names come, until none comes any more."""
+    """Reads the documents whose names come, until none comes any more."""
     from longctx.core.engine.setup import prepare
     from longctx.core.sources import parser
 
-    if hasattr(os, "setsid"):
-        os.setsid()  # Ctrl-C at the terminal is the parent's, which passes it on once
     try:
         named, engine = named_sources(job.paths, job.rules, job.shard), None
         while (name := connection.recv()) is not None:

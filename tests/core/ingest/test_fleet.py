@@ -7,10 +7,14 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -18,10 +22,11 @@ import yaml
 import longctx
 from longctx.core.common.errors import UsageError
 from longctx.core.engine.choice import Setup
+from longctx.core.ingest import fleet
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.docket import Docket
 from longctx.core.ingest.fleet import _Fleet, _work, _Worker, read_with_workers
-from longctx.core.ingest.job import NOBODY, Job, Observer
+from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
 from longctx.core.ingest.many import Each, named_sources, read_each
 from longctx.core.ingest.ray_fleet import read_with_ray
 from longctx.core.sources.rules import Rules
@@ -124,17 +129,66 @@ def test_a_cluster_that_loses_an_actor_makes_what_one_process_makes(job, tmp_pat
     assert written(library) == written(job.library)
 
 
-def test_an_error_for_every_file_keeps_its_kind(job, monkeypatch):
+@pytest.mark.skipif(os.name == "nt", reason="Windows holds no signals back")
+def test_ctrl_c_ends_a_worker_only_while_it_works(job, monkeypatch):
+    """Else it is a traceback: where Python and the libraries start, and at its end."""
+
+    def held() -> bool:
+        return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+    def work(job: Job, connection: Any) -> None:
+        seen.append(held())
+        raise KeyboardInterrupt
+
+    seen: list[bool] = []
+    started = SimpleNamespace(start=lambda: seen.append(held()))
+    crew = _Fleet(job, Docket(job, 0, NOBODY, Each()))
+    crew._context = SimpleNamespace(Process=lambda **how: started)
+    crew._hire(0, 1)
+    assert (seen, held()) == ([True], False)
+    monkeypatch.setattr(os, "setsid", lambda: None)
+    monkeypatch.setattr(fleet, "_work", work)
+    handler = signal.getsignal(signal.SIGINT)
+    fleet._hold_back(True)
+    try:
+        fleet._process(job, None)
+        assert (seen, signal.getsignal(signal.SIGINT)) == ([True, False], signal.SIG_IGN)
+        signal.signal(signal.SIGINT, handler)
+        fleet._hold_back(True)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # while the process started
+        fleet._process(job, None)
+        assert seen == [True, False]
+    finally:
+        fleet._hold_back(False)
+        signal.signal(signal.SIGINT, handler)
+
+
+def test_a_worker_that_has_not_begun_is_ended_at_once(job, monkeypatch):
+    """It may take long to import what it needs, and has nothing to save."""
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *given: sent.append(given))
+    crew, pipes = _Fleet(job, Docket(job, 0, NOBODY, Each())), []
+    for number in range(2):
+        pipes.append(multiprocessing.Pipe())
+        alive = partial(next, iter((True, False)))
+        process = SimpleNamespace(pid=number, is_alive=alive, join=lambda seconds: None)
+        crew._workers.append(_Worker(process, pipes[-1][0], number, crew._docket.next()))
+    pipes[1][1].send(("progress", Progress(1, 0, 0, 0, 0, 0)))
+    crew._hear(2)
+    crew._end()
+    assert sent == [(0, signal.SIGTERM), (1, signal.SIGINT)]
+
+
+def test_an_error_for_every_file_keeps_its_kind(job):
     """A worker finds what its parent did not: it ends the command with the worker's exit code."""
     docket = Docket(job, 0, NOBODY, Each())
-    monkeypatch.setattr(os, "setsid", lambda: None)
     ours, theirs = multiprocessing.Pipe()
     with ours, theirs:
         _work(replace(job, paths=["gone.txt"]), theirs)
-        fleet = _Fleet(job, docket)
-        fleet._workers = [_Worker(None, ours, 0, docket.next())]
+        crew = _Fleet(job, docket)
+        crew._workers = [_Worker(None, ours, 0, docket.next())]
         with pytest.raises(UsageError, match=r"gone\.txt"):
-            fleet._hear(1)
+            crew._hear(1)
 
 
 def test_shards_are_disjoint_and_all(job):

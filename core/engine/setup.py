@@ -385,7 +385,7 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     """
     recorded = recorded or Recorded()
     name = setup.model or recorded.model or BUNDLED
-    devices = _devices(setup)
+    devices = chosen_devices(setup)
     device = devices[0] if devices else choose_device(setup.device)
     dtype = choose_dtype(setup.dtype, device)
     _require_kernels(device)
@@ -425,8 +425,8 @@ def prepare(setup: Setup, recorded: Recorded | None = None) -> Engine:
     return engine
 
 
-def _devices(setup: Setup) -> tuple[str, ...]:
-    """Several devices to split layers over; empty: one is used.
+def chosen_devices(setup: Setup) -> tuple[str, ...]:
+    """Several devices, to split layers over; empty: one is used.
 
     Raises:
         UsageError: they are not there, or do not go with another option.

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +19,8 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from longctx.core.common.errors import LongctxError, UsageError, of_parts, parts_of
+from longctx.core.engine.choice import Setup
+from longctx.core.engine.setup import chosen_devices
 from longctx.core.ingest.docket import PAUSE, Docket, for_readers
 from longctx.core.ingest.job import NOBODY, Job, Observer, Progress
 from longctx.core.ingest.many import Each, named_sources, read_one, require_any
@@ -60,21 +63,27 @@ def read_with_workers(
         observer, result: as for `read_each`.
 
     Raises:
-        UsageError: standard input is to be read, or as `read_each`.
+        UsageError: standard input is to be read, a device's memory is limited, or as `read_each`.
         LongctxError: as `read_each`.
     """
     if "-" in job.paths:
         raise UsageError("cannot read standard input with --workers", "", "Name files.")
+    devices = _devices(job.setup) if workers > 1 else ()
     docket = Docket(job, retry, observer, Each() if result is None else result)
-    _Fleet(job, docket).run(min(workers, max(1, len(docket))))
+    _Fleet(job, docket, devices).run(min(workers, max(1, len(docket))))
     return require_any(docket.result)
 
 
 class _Fleet:
-    """The work, and who is at it."""
+    """The work, and who is at it.
 
-    def __init__(self, job: Job, docket: Docket):
-        self._job, self._docket = job, docket
+    Args:
+        job, docket: what is read.
+        devices: each worker has one of these; empty: what the job's setup says.
+    """
+
+    def __init__(self, job: Job, docket: Docket, devices: Sequence[str] = ()):
+        self._job, self._docket, self._devices = job, docket, devices
         self._workers: list[_Worker] = []
         # A fresh interpreter: a forked one would share what libraries have started.
         self._context = multiprocessing.get_context("spawn")
@@ -93,7 +102,7 @@ class _Fleet:
 
     def _hire(self, number: int, count: int) -> None:
         ours, theirs = multiprocessing.Pipe()
-        setup = _own_setup(self._job, number, count)
+        setup = _own_setup(self._job.setup, self._devices, number, count)
         job = replace(for_readers(self._job), setup=setup)
         process = self._context.Process(target=_process, args=(job, theirs), daemon=False)
         _hold_back(True)  # the process inherits that
@@ -159,12 +168,18 @@ class _Fleet:
                 worker.process.join()
 
 
-def _own_setup(job: Job, number: int, count: int) -> Any:
+def _devices(setup: Setup) -> tuple[str, ...]:
+    """The devices that are shared out among several workers; empty: all use what is usual."""
+    if setup.devices is not None and setup.max_memory is not None:
+        why = "each worker has one device, with the whole model"
+        raise UsageError("--max-memory cannot be given with --workers", why, "Leave it out.")
+    return chosen_devices(setup)
+
+
+def _own_setup(setup: Setup, devices: Sequence[str], number: int, count: int) -> Setup:
     """The setup of one worker: a device of its own, and its share of the cores."""
-    setup = job.setup
-    if setup.devices and setup.devices != "all":
-        names = [name.strip() for name in setup.devices.split(",")]
-        setup = replace(setup, device=names[number % len(names)], devices=None)
+    if devices:
+        setup = replace(setup, device=devices[number % len(devices)], devices=None)
     if setup.threads is None:
         setup = replace(setup, threads=max(1, (os.cpu_count() or 1) // count))
     return setup

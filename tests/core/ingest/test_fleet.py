@@ -163,6 +163,41 @@ def test_ctrl_c_ends_a_worker_only_while_it_works(job, monkeypatch):
         signal.signal(signal.SIGINT, handler)
 
 
+def test_workers_share_devices_out(monkeypatch):
+    """`all` too; before, each worker spread its model over all of them."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
+    setup = Setup("tiny", devices="all", threads=2)
+    devices = fleet._devices(setup)
+    own = [fleet._own_setup(setup, devices, number, 4) for number in range(4)]
+    assert [each.device for each in own] == ["cuda:0", "cuda:1", "cuda:2", "cuda:0"]
+    assert {each.devices for each in own} == {None}
+    assert fleet._devices(Setup("tiny", device="cpu")) == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"max_memory": 1 << 30}, "--max-memory cannot be given with --workers"),
+        ({"device": "cpu"}, "cannot take both --device and --devices"),
+    ],
+)
+def test_workers_refuse_what_says_more_of_devices(job, more, said):
+    setup = replace(job.setup, **{"device": "auto", "devices": "cpu,cpu", **more})
+    with pytest.raises(UsageError, match=said):
+        read_with_workers(replace(job, setup=setup), 2)
+
+
+def test_one_worker_has_all_devices(job, monkeypatch):
+    """That reads again what fails: a model may need more than one."""
+    monkeypatch.setattr(_Fleet, "run", lambda self, count: seen.append(self._devices))
+    monkeypatch.setattr(fleet, "require_any", lambda result: result)
+    seen: list[Any] = []
+    setup = replace(job.setup, device="auto", devices="cpu,cpu")
+    for workers in (1, 2):
+        read_with_workers(replace(job, setup=setup), workers, 1)
+    assert seen == [(), ("cpu", "cpu")]
+
+
 def test_a_worker_that_has_not_begun_is_ended_at_once(job, monkeypatch):
     """It may take long to import what it needs, and has nothing to save."""
     sent: list[tuple[int, int]] = []

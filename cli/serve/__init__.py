@@ -14,6 +14,7 @@ import typer
 from longctx.cli import options, progress, render
 from longctx.cli.run import current
 from longctx.cli.settings import library_path
+from longctx.cli.text import counted
 from longctx.core.common.errors import LongctxError, UsageError
 
 if TYPE_CHECKING:
@@ -175,7 +176,8 @@ def _serve(place: Path, weights: "Model", chosen: "Options", port: int, opens: b
         address = address_of(listening, chosen.host)
 
         def ready() -> None:
-            render.note(f"{len(documents):,} documents at {address} (Ctrl-C ends it)")
+            there = counted(len(documents), "document")
+            render.note(f"{there} at {address} (Ctrl-C ends it)")
             if opens:  # in a thread: there are browsers that keep who opens them waiting
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 

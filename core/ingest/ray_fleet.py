@@ -317,6 +317,6 @@ def _room(ray: Any, job: Job) -> int:
     noun, option = ("GPUs", "--device") if kind == "GPU" else ("cores", "--threads")
     raise UsageError(
         f"no host of the Ray cluster has room for a reader, which needs {count} of its {noun}",
-        f"of {len(nodes)} hosts the largest has {max(nodes, default=0)}",
+        f"the largest of its hosts has {max(nodes, default=0)}",
         f"Give another {option}, or start the cluster with such hosts.",
     )

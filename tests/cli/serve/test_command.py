@@ -11,9 +11,11 @@ import urllib.request
 from types import SimpleNamespace
 
 import pytest
+from small_documents import write
 
 import longctx.cli.serve as command
 from longctx.core.common.errors import UsageError
+from longctx.core.store.library import Library
 
 TOKEN = "0123456789abcdef"
 
@@ -127,11 +129,16 @@ def test_it_opens_the_page_if_asked_to(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_it_is_ended(tmp_path, sent):
+@pytest.mark.parametrize(
+    ("sent", "there"), [(signal.SIGINT, "0 documents"), (signal.SIGTERM, "1 document")]
+)
+def test_it_serves_until_it_is_ended(tmp_path, sent, there):
+    library = Library.open(tmp_path / "library", create=True)
+    if there.startswith("1"):
+        write(library)
     report = tmp_path / "report.json"
     words = ["serve", "--port", "0", "--token", TOKEN, "--report", str(report)]
-    environment = {**os.environ, "LONGCTX_LIBRARY": str(tmp_path / "library")}
+    environment = {**os.environ, "LONGCTX_LIBRARY": str(library.path)}
     with subprocess.Popen(
         [sys.executable, "-m", "longctx", *words],
         stdout=subprocess.PIPE,
@@ -140,7 +147,7 @@ def test_it_serves_until_it_is_ended(tmp_path, sent):
         env=environment,
     ) as process:
         told = process.stderr.readline()
-        assert told.startswith("0 documents at http://127.0.0.1:")
+        assert told.startswith(f"{there} at http://127.0.0.1:")
         with urllib.request.urlopen(f"{told.split()[3]}/health", timeout=60) as response:
             assert json.load(response) == {"status": "ok"}
         process.send_signal(sent)

@@ -59,8 +59,8 @@ def test_what_an_actor_needs(job):
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ({"threads": 2}, r"needs 2 of its cores: of 3 hosts the largest has 1\. .*--threads"),
-        ({"device": "cuda"}, r"needs 1 of its GPUs: of 3 hosts the largest has 0\. .*--device"),
+        ({"threads": 2}, r"needs 2 of its cores: the largest of its hosts has 1\. .*--threads"),
+        ({"device": "cuda"}, r"needs 1 of its GPUs: the largest of its hosts has 0\. .*--device"),
     ],
 )
 def test_no_host_has_room(job, chosen, said):

@@ -18,11 +18,13 @@ $(LINKS):
 	mkdir -p $(@D)
 	ln -sfn ../../$(@F) $@
 
+# What is imported is compiled then, and kept: to compile all of it takes most of a minute.
+INSTALL := $(VENV)/python -m pip install --quiet --no-compile
+
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(VENV)/python -m pip install --quiet $(TORCH)
-	$(VENV)/python -m pip install --quiet --editable '.[dev]'
-	$(VENV)/python -m pip install --quiet --no-deps $(SMALL)
+	$(INSTALL) $(TORCH) --editable '.[dev]'
+	$(INSTALL) --no-deps $(SMALL)
 	touch $@
 
 demo: setup

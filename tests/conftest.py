@@ -37,7 +37,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as where a shell began 
 def pytest_collection():
     """Collects without looking for cycles: all that it makes stays, and looking took half the time.
 
-    What stays is not looked through while tests run either, only what they make.
+    What stays is not looked through while tests run either, only what they make, and not at the
+    end, when pytest looks for what was lost.
     """
     gc.disable()
     try:
@@ -59,7 +60,6 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_unconfigure(config):
     """Removes the cache that this run, and the processes that it started, had of their own."""
-    gc.unfreeze()
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 

@@ -4,6 +4,7 @@ import ast
 import re
 import runpy
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,8 @@ def modules() -> dict[str, ast.Module]:
 MODULES = modules()
 
 
-def imports(name: str, top_level_only: bool = False) -> set[str]:
+@cache
+def imports(name: str, top_level_only: bool = False) -> frozenset[str]:
     """What a module imports, ours without the leading `longctx.`."""
     package = name.split(".")[:-1]
     tree = MODULES[name]
@@ -43,7 +45,7 @@ def imports(name: str, top_level_only: bool = False) -> set[str]:
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *(node.module or "").split(".")]).strip(".")
             found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
-    return {item.removeprefix("longctx.") for item in found}
+    return frozenset(item.removeprefix("longctx.") for item in found)
 
 
 def in_folder(folder: str) -> list[str]:

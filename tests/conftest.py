@@ -37,8 +37,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as where a shell began 
 def pytest_collection():
     """Collects without looking for cycles: all that it makes stays, and looking took half the time.
 
-    What stays is not looked through while tests run either, only what they make, and not at the
-    end, when pytest looks for what was lost.
+    What stays is not looked through while tests run either, only what they make.
     """
     gc.disable()
     try:
@@ -60,7 +59,8 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_unconfigure(config):
     """Removes the cache that this run, and the processes that it started, had of their own."""
-    if not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput"):  # a worker need not look at its end either
+        gc.unfreeze()
         shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 

@@ -96,8 +96,8 @@ def own_library(documents, tmp_path_factory) -> Iterator[longctx.Library]:
 
 @pytest.fixture(scope="module")
 def changing(own_library) -> Iterator[Served]:
-    """A server of that library."""
-    with running(own_library, Options()) as found:
+    """A server of that library, with questions over fewer passages than usual: they cost less."""
+    with running(own_library, Options(asked={"gather": 256})) as found:
         yield found
 
 

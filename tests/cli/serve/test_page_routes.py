@@ -176,7 +176,7 @@ def test_an_answer_comes_in_pieces_and_then_whole(changing, own_library):
     kind, answer = told[-1]
     assert kind == "answer"
     assert "".join(piece["text"] for _, piece in told[:-1]).strip() == answer["answer"] == "58204"
-    alone = own_library.document("book").ask(ASKED).as_dict()
+    alone = own_library.document("book").ask(ASKED, gather=256).as_dict()
     unlike = {"timings", "tokens_per_s", "state"}
     kept = {key: value for key, value in answer.items() if key not in unlike}
     assert kept == json.loads(json.dumps({k: v for k, v in alone.items() if k not in unlike}))

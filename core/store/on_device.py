@@ -4,9 +4,12 @@ Each block is verified on its way. The parts go through buffers that the device 
 itself; they are made once in a process, because such memory takes longer to get than to fill.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
+from itertools import islice
+from operator import itemgetter
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -14,7 +17,7 @@ import torch
 from torch import Tensor
 
 from longctx.core.store import shards
-from longctx.core.store.open_files import MANY_THREADS, in_threads
+from longctx.core.store.open_files import THREADS, in_threads
 from longctx.core.store.shard_reader import TensorFile
 from longctx.core.store.shards import Rows
 
@@ -54,7 +57,7 @@ class _Target(NamedTuple):
 @cache
 def _buffers(size: int, pinned: bool) -> SimpleQueue[_Buffer]:
     """Those of the process: one for each thread."""
-    memory = torch.empty(MANY_THREADS * size, dtype=torch.uint8, pin_memory=pinned)
+    memory = torch.empty(THREADS * size, dtype=torch.uint8, pin_memory=pinned)
     found: SimpleQueue[_Buffer] = SimpleQueue()
     for part in memory.split(size):
         found.put(_Buffer(part))
@@ -87,14 +90,17 @@ def on_device(files: Sequence[TensorFile], device: str) -> list[Rows]:
             name: torch.empty(slot.shape, dtype=getattr(torch, slot.stored), device=place)
             for name, slot in file.slots.items()
         }
-        targets = [
-            _Target(slot.start, slot.stop, rows[name].reshape(-1).view(torch.uint8))
-            for name, slot in file.slots.items()
-        ]
+        targets = sorted(
+            (
+                _Target(slot.start, slot.stop, rows[name].reshape(-1).view(torch.uint8))
+                for name, slot in file.slots.items()
+            ),
+            key=itemgetter(0),
+        )
         bring = partial(_bring, file, targets, place, stream)
         parts += [partial(bring, low) for low in range(0, file.shard.size, size)]
         found.append(rows)
-    in_threads(parts, threads=MANY_THREADS)
+    in_threads(parts)
     return [_widened(file, rows) for file, rows in zip(files, found, strict=True)]
 
 
@@ -103,21 +109,29 @@ def _bring(
 ) -> None:
     """Copies the part of a file from byte `low` on to where its bytes belong."""
     size = PART_BLOCKS * shards.BLOCK
+    high = min(low + size, file.shard.size)
     with _buffer(size, place.type == "cuda") as buffer:
-        part = buffer.memory[: min(size, file.shard.size - low)]
+        part = buffer.memory[: high - low]
         file.fill(low, part.numpy().data, PART_BLOCKS)
         with torch.cuda.stream(stream) if stream else nullcontext():
-            for target, source in _pieces(targets, part, low):
-                target.copy_(source, non_blocking=True)
+            for target, first, last in _overlapping(targets, low, high):
+                source = part[first - low : last - low]
+                there = target.bytes[first - target.start : last - target.start]
+                there.copy_(source, non_blocking=True)
             buffer.copied(place)
 
 
-def _pieces(targets: list[_Target], part: Tensor, low: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pieces of tensors with what belongs there, for the bytes of the file from `low` on."""
-    for start, stop, target in targets:
-        first, last = max(start, low), min(stop, low + len(part))
-        if first < last:
-            yield target[first - start : last - start], part[first - low : last - low]
+def _overlapping(targets: list[_Target], low: int, high: int) -> Iterator[tuple[_Target, int, int]]:
+    """Targets, in order, that have bytes of [low, high), and which ones.
+
+    Only these are looked at: all threads wait for whoever holds the interpreter.
+    """
+    begin = bisect_right(targets, low, key=itemgetter(1))  # the first that ends behind `low`
+    for target in islice(targets, begin, None):
+        if target.start >= high:
+            return
+        if target.start < target.stop:
+            yield target, max(target.start, low), min(target.stop, high)
 
 
 def _widened(file: TensorFile, rows: Rows) -> Rows:

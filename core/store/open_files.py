@@ -25,7 +25,6 @@ except ImportError:  # Windows
 
 FEW, MANY = 64, 512  # files that stay open: at least, and at most
 THREADS = 8  # that read one large span, or many small ones
-MANY_THREADS = 16  # that read large parts of files
 
 
 def _most() -> int:
@@ -90,17 +89,14 @@ def each_part(start: int, end: int, size: int, work: Callable[[int, int], None])
     in_threads([partial(work, *part) for part in parts], 2)
 
 
-def in_threads(
-    calls: Sequence[Callable[[], object]], each: int = 1, threads: int = THREADS
-) -> None:
+def in_threads(calls: Sequence[Callable[[], object]], each: int = 1) -> None:
     """Makes calls that read or write, on several threads if there are some for each of two.
 
     Args:
         calls: begun in this order; the error of the earliest that fails is raised.
         each: calls that are worth a thread; a single thread's are made in this one.
-        threads: at most, up to MANY_THREADS.
     """
-    threads = min(threads, len(calls) // each, os.cpu_count() or 1)
+    threads = min(THREADS, len(calls) // each, os.cpu_count() or 1)
     if threads < 2 or getattr(_own, "reads", False):  # a reader would wait for itself
         for call in calls:
             call()
@@ -174,7 +170,7 @@ _own = threading.local()
 @cache
 def _readers(process: int) -> ThreadPoolExecutor:
     """A process's threads that read. They stay: starting one takes as long as reading a MiB."""
-    return ThreadPoolExecutor(min(MANY_THREADS, os.cpu_count() or 1), "read-part")
+    return ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), "read-part")
 
 
 @lru_cache(MOST)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SHARD_ROWS = 1 << 16  # rows in one shard, unless they would pass SHARD_BYTES
 SHARD_BYTES = 1 << 27  # bounds the memory that a group's buffer takes
-WRITERS = 3  # shards written at once: one is synced while another is copied to the page cache
+WRITERS = 8  # shards written at once: most of them are being synced, which takes the longest
 
 _GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")  # deflate, no flags, no time, unknown system
 

@@ -11,7 +11,7 @@ import pytest
 
 from longctx.core.store import open_files
 from longctx.core.store.confined import Confined
-from longctx.core.store.open_files import MANY_THREADS, MOST, OpenFile, in_threads, opened
+from longctx.core.store.open_files import MOST, THREADS, OpenFile, in_threads, opened
 
 
 def test_a_file_is_opened_once_and_a_successor_anew(tmp_path):
@@ -72,7 +72,7 @@ def test_threads_stay_and_a_reader_reads_by_itself():
         for _ in range(20):
             in_threads([outer] * 20)
     readers = [each for each in threading.enumerate() if each.name.startswith("read-part")]
-    assert 1 <= len(readers) <= MANY_THREADS
+    assert 1 <= len(readers) <= THREADS
     assert len(seen) == 400
     assert all(len(names) == 1 for names in seen)
 

@@ -48,11 +48,11 @@ def fill(file: io.FileIO, pieces: Iterable[Piece]) -> list[str]:
             calls = []
             for place, run in enumerate(some):
                 calls.append(partial(_written, file, first + size * place, run, found[place]))
+            if first:
+                disk.take()
             in_threads(calls)
             blocks += [block for each in found for block in each]
             first += size * len(some)
-            if len(some) == AT_ONCE:
-                disk.take()
     return blocks
 
 

@@ -17,6 +17,7 @@ from longctx.kernels.append_rotated_ref import PAGE, Pages, Store, append_rotate
 from longctx.kernels.attention_mass_ref import attention_mass
 from longctx.kernels.band_attention_ref import band_attention
 from longctx.kernels.best_tokens_ref import best_tokens
+from longctx.kernels.block_checksums_ref import block_checksums
 from longctx.kernels.cached_attention_ref import cached_attention
 from longctx.kernels.choice import operations
 from longctx.kernels.expert_sum_ref import expert_sum

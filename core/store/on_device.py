@@ -1,27 +1,28 @@
 """The tensors of files straight onto a GPU: several threads read, and the device copies meanwhile.
 
-Each block is verified on its way. The parts go through buffers that the device copies from by
-itself; they are made once in a process, because such memory takes longer to get than to fill.
+Each block is verified, on its way or when it is there. The parts go through buffers that the device
+copies from by itself; they are made once in a process, because such memory takes longer to get than
+to fill.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
-from itertools import islice
-from operator import itemgetter
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from longctx.core.store import shards
 from longctx.core.store.open_files import THREADS, in_threads
-from longctx.core.store.shard_reader import TensorFile
+from longctx.core.store.shard_reader import Slot, TensorFile
 from longctx.core.store.shards import Rows
+from longctx.kernels.door import block_checksums
 
 PART_BLOCKS = 8  # of a file, in one buffer: less, and threads wait for the interpreter
+MUCH = 64 << 20  # bytes of a file whose checksums the device computes
+ALIGNED, LEAST_ALIGNED = 256, 16  # bytes: where the first tensor begins, and any
 
 
 class _Buffer:
@@ -44,14 +45,6 @@ class _Buffer:
         """Copies from it to a device have been queued in this thread's stream."""
         if device.type == "cuda":
             self._read = torch.cuda.current_stream(device).record_event()
-
-
-class _Target(NamedTuple):
-    """Where bytes [start, stop) of a file belong: (stop - start,) uint8 on the device."""
-
-    start: int
-    stop: int
-    bytes: Tensor
 
 
 @cache
@@ -77,63 +70,70 @@ def _buffer(size: int, pinned: bool) -> Iterator[_Buffer]:
 
 
 def on_device(files: Sequence[TensorFile], device: str) -> list[Rows]:
-    """All tensors of files on a device, by name.
+    """All tensors of files on a device, by name; those of a file share their memory.
 
     Raises:
         StateMismatch: a file is not what was written.
     """
-    place, size = torch.device(device), PART_BLOCKS * shards.BLOCK
-    stream = torch.cuda.current_stream(place) if place.type == "cuda" else None
-    found, parts = [], []
-    for file in files:
-        rows = {
-            name: torch.empty(slot.shape, dtype=getattr(torch, slot.stored), device=place)
-            for name, slot in file.slots.items()
-        }
-        targets = sorted(
-            (
-                _Target(slot.start, slot.stop, rows[name].reshape(-1).view(torch.uint8))
-                for name, slot in file.slots.items()
-            ),
-            key=itemgetter(0),
-        )
-        bring = partial(_bring, file, targets, place, stream)
-        parts += [partial(bring, low) for low in range(0, file.shard.size, size)]
-        found.append(rows)
-    in_threads(parts)
-    return [_widened(file, rows) for file, rows in zip(files, found, strict=True)]
+    images = [_Image(file, torch.device(device)) for file in files]
+    in_threads([partial(image.bring, low) for image in images for low in image.parts()])
+    return [image.rows() for image in images]
 
 
-def _bring(
-    file: TensorFile, targets: list[_Target], place: torch.device, stream: Any, low: int
-) -> None:
-    """Copies the part of a file from byte `low` on to where its bytes belong."""
-    size = PART_BLOCKS * shards.BLOCK
-    high = min(low + size, file.shard.size)
-    with _buffer(size, place.type == "cuda") as buffer:
-        part = buffer.memory[: high - low]
-        file.fill(low, part.numpy().data, PART_BLOCKS)
-        with torch.cuda.stream(stream) if stream else nullcontext():
-            for target, first, last in _overlapping(targets, low, high):
-                source = part[first - low : last - low]
-                there = target.bytes[first - target.start : last - target.start]
-                there.copy_(source, non_blocking=True)
-            buffer.copied(place)
+class _Image:
+    """A file on a device, byte by byte.
 
-
-def _overlapping(targets: list[_Target], low: int, high: int) -> Iterator[tuple[_Target, int, int]]:
-    """Targets, in order, that have bytes of [low, high), and which ones.
-
-    Only these are looked at: all threads wait for whoever holds the interpreter.
+    Args:
+        file: the file.
+        place: where.
     """
-    begin = bisect_right(targets, low, key=itemgetter(1))  # the first that ends behind `low`
-    for target in islice(targets, begin, None):
-        if target.start >= high:
-            return
-        if target.start < target.stop:
-            yield target, max(target.start, low), min(target.stop, high)
 
+    def __init__(self, file: TensorFile, place: torch.device):
+        self._file, self._place = file, place
+        self._size, self._whole = file.shard.size, file.shard.size // shards.BLOCK
+        # Where there is much, the device computes the checksums: several threads take as long for
+        # them as for reading, and wait for the interpreter after each block.
+        self._verified = self._size < MUCH
+        self._shift = -file.data_start % ALIGNED
+        memory = torch.empty(self._shift + self._size, dtype=torch.uint8, device=place)
+        self._bytes = memory[self._shift :]
+        self._stream = torch.cuda.current_stream(place) if place.type == "cuda" else None
 
-def _widened(file: TensorFile, rows: Rows) -> Rows:
-    """Numbers that are stored narrower, as readers get them."""
-    return {name: rows[name].to(getattr(torch, slot.dtype)) for name, slot in file.slots.items()}
+    def parts(self) -> range:
+        """Where the parts of the file begin."""
+        return range(0, self._size, PART_BLOCKS * shards.BLOCK)
+
+    def bring(self, low: int) -> None:
+        """Brings the part from byte `low` on."""
+        size = PART_BLOCKS * shards.BLOCK
+        high = min(low + size, self._size)
+        with _buffer(size, self._place.type == "cuda") as buffer:
+            part = buffer.memory[: high - low]
+            self._file.fill(low, part.numpy().data, self._verified)
+            with torch.cuda.stream(self._stream) if self._stream else nullcontext():
+                self._bytes[low:high].copy_(part, non_blocking=True)
+                buffer.copied(self._place)
+
+    def rows(self) -> Rows:
+        """The tensors, once all parts have been brought."""
+        if not self._verified:
+            self._verify()
+        return {name: self._tensor(slot) for name, slot in self._file.slots.items()}
+
+    def _verify(self) -> None:
+        found = block_checksums(self._bytes, 0, shards.BLOCK, self._whole).numpy()
+        text = found.astype(">i8").tobytes().hex()
+        sums = [text[at : at + 32] for at in range(0, len(text), 32)]
+        for block in self._file.take_checksums(sums):
+            # Damage is told here, unless it came on the way: what is read now is verified.
+            first = block * shards.BLOCK
+            data = self._file.read(first, shards.BLOCK)
+            self._bytes[first : first + len(data)].copy_(torch.frombuffer(data, dtype=torch.uint8))
+
+    def _tensor(self, slot: Slot) -> Tensor:
+        """One tensor, as readers get it: narrower numbers are widened."""
+        own = self._bytes[slot.start : slot.stop]
+        if (self._shift + slot.start) % LEAST_ALIGNED:
+            own = own.clone()  # kernels read vectors of so many bytes
+        found = own.view(getattr(torch, slot.stored)).view(slot.shape)
+        return found.to(getattr(torch, slot.dtype))

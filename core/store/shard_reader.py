@@ -71,13 +71,28 @@ class ShardFile:
         self._fill_checked(low, data, frozenset(new), PART_BLOCKS)
         return data[start - low : start - low + size]
 
-    def fill(self, start: int, data: memoryview, blocks: int) -> None:
-        """Fills `data` with verified bytes from `start` on, so many blocks in a thread.
+    def fill(self, start: int, data: memoryview, verified: bool) -> None:
+        """Fills `data` from byte `start` on, a block's; it ends with a block.
 
-        Both ends are those of blocks.
+        Args:
+            verified: else the caller verifies all but a last block that is not whole, and says
+                so: `take_checksums`.
         """
-        every = range(start // shards.BLOCK, -(-(start + len(data)) // shards.BLOCK))
-        self._fill_checked(start, data, frozenset(every) - self._verified, blocks)
+        end = start + len(data)
+        every = range(start // shards.BLOCK, -(-end // shards.BLOCK))
+        some = every if verified else every[-1:] if end % shards.BLOCK else ()
+        self._fill_checked(start, data, frozenset(some) - self._verified, len(every))
+
+    def take_checksums(self, found: list[str]) -> list[int]:
+        """Takes the checksums of the first blocks, made elsewhere; which ones are not as recorded.
+
+        What came of those is not to be used.
+        """
+        pairs = zip(found, self.shard.blocks, strict=False)
+        other = [number for number, (one, recorded) in enumerate(pairs) if one != recorded]
+        self._verified.update(range(len(found)))
+        self._verified.difference_update(other)
+        return other
 
     def _fill_checked(self, low: int, data: memoryview, new: frozenset[int], blocks: int) -> None:
         """Fills `data` from byte `low` on and verifies what are new blocks, so many in a thread."""
@@ -224,7 +239,7 @@ _FORMS = {
 }
 
 
-class _Slot(NamedTuple):
+class Slot(NamedTuple):
     """Where a tensor is: dtype by its torch name, shape, bytes [start, stop), bytes of a row.
 
     `stored` is the dtype in the file, which may be narrower than the one that readers get.
@@ -260,8 +275,13 @@ class TensorFile(ShardFile):
         slots = self._parse(self._read(8, length))  # checks the form now, the checksum on use
         self.form = {name: (slot.dtype, slot.shape[1:]) for name, slot in slots.items()}
 
+    @property
+    def data_start(self) -> int:
+        """The byte where the tensors begin, behind the header."""
+        return self._data
+
     @cached_property
-    def slots(self) -> dict[str, _Slot]:
+    def slots(self) -> dict[str, Slot]:
         """The tensors by name, from the verified header."""
         return self._parse(self.read(0, self._data)[8:])
 
@@ -332,12 +352,12 @@ class TensorFile(ShardFile):
         slot = self._find(name)
         data[:] = self.read(slot.start + first * slot.row_bytes, len(data))
 
-    def _find(self, name: str) -> _Slot:
+    def _find(self, name: str) -> Slot:
         if name not in self.slots:
             raise self._damaged(f"it has no tensor {name!r}")
         return self.slots[name]
 
-    def _load_array(self, slot: _Slot, shape: tuple[int, ...], offset: int) -> "np.ndarray":
+    def _load_array(self, slot: Slot, shape: tuple[int, ...], offset: int) -> "np.ndarray":
         import numpy as np
 
         dtype = np.dtype(_OF_NUMPY.get(slot.dtype, slot.dtype))
@@ -348,7 +368,7 @@ class TensorFile(ShardFile):
         found = np.frombuffer(self.read(slot.start + offset, size), stored).reshape(shape)
         return found.astype(dtype, copy=False)
 
-    def _parse(self, header: memoryview) -> dict[str, _Slot]:
+    def _parse(self, header: memoryview) -> dict[str, Slot]:
         try:
             entries = json.loads(bytes(header))
             slots = {name: self._slot(name, entry) for name, entry in entries.items()}
@@ -357,7 +377,7 @@ class TensorFile(ShardFile):
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
             raise self._damaged(f"its header is not one of this format ({exc})") from exc
 
-    def _slot(self, name: str, entry: dict) -> _Slot:
+    def _slot(self, name: str, entry: dict) -> Slot:
         stored, itemsize = DTYPES[entry["dtype"]]
         narrow = stored == shards.NARROW.get((self.shard.group, name))
         dtype = _FORMS[self.shard.group][name][0] if narrow else stored
@@ -372,9 +392,9 @@ class TensorFile(ShardFile):
         if self.shard.group not in shards.ROWLESS and shape[:1] != (self.shard.rows,):
             raise ValueError(f"{shape[:1]} rows where {self.shard.rows} are recorded")
         row_bytes = math.prod(shape[1:]) * itemsize
-        return _Slot(dtype, stored, shape, self._data + start, self._data + stop, row_bytes)
+        return Slot(dtype, stored, shape, self._data + start, self._data + stop, row_bytes)
 
-    def _require_form(self, slots: dict[str, _Slot]) -> None:
+    def _require_form(self, slots: dict[str, Slot]) -> None:
         """ValueError unless the tensors fill the rest of the file and fit the group."""
         end = self._data
         for start, stop in sorted((slot.start, slot.stop) for slot in slots.values()):

@@ -20,9 +20,10 @@ SNAPSHOT = {
 }
 
 
-@pytest.fixture
-def small_parts(monkeypatch):
+@pytest.fixture(params=["verified here", "verified there"])
+def small_parts(request, monkeypatch):
     """Blocks of 64 bytes, three of them in a buffer: tensors begin and end within parts."""
+    monkeypatch.setattr(on_device, "MUCH", 0 if request.param == "verified there" else 1 << 30)
     monkeypatch.setattr(shards, "BLOCK", 64)
     monkeypatch.setattr(on_device, "PART_BLOCKS", 3)
 
@@ -60,3 +61,18 @@ def test_damage_is_told_wherever_it_is(library, place):
     flip(library.path / "unfinished" / "book" / file.shard.file, int(file.shard.size * place))
     with pytest.raises(StateMismatch, match="damaged"):
         on_device.on_device([TensorFile(file.path.parent, file.shard)], "cpu")
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_what_arrived_otherwise_is_read_again(library, monkeypatch):
+    file, _ = files(library)
+    monkeypatch.setattr(on_device, "MUCH", 0)
+    sums = on_device.block_checksums
+
+    def broken(image, *given):
+        image[200:300] = 7  # on its way
+        return sums(image, *given)
+
+    monkeypatch.setattr(on_device, "block_checksums", broken)
+    (found,) = on_device.on_device([file], "cpu")
+    assert all(torch.equal(found[name], file.tensor(name)) for name in file.slots)

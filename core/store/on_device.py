@@ -21,7 +21,7 @@ from longctx.core.store.shards import Rows
 from longctx.kernels.door import block_checksums
 
 PART_BLOCKS = 8  # of a file, in one buffer: less, and threads wait for the interpreter
-MUCH = 64 << 20  # bytes of a file whose checksums the device computes
+MUCH = 16 << 20  # bytes of a file whose checksums the device computes
 ALIGNED, LEAST_ALIGNED = 256, 16  # bytes: where the first tensor begins, and any
 
 

@@ -298,21 +298,12 @@ def setup_random(model_folder):
 
 @pytest.fixture(scope="session", autouse=True)
 def done_once():
-    """What depends on a text alone, and is most of a small ingest or answer, is done once for each:
-    the safe cuts of a tokenizer, and the YAML of a profile."""
+    """What depends on a text alone, and is much of a small ingest or answer, is done once for each:
+    the YAML of a profile."""
     from longctx.core.profile import safe_yaml
-    from longctx.core.tokens import tokens
 
-    known, find, parsed = {}, tokens.safe_cuts, lru_cache(100)(safe_yaml.read)
-
-    def once(backend: Tokenizer) -> frozenset[str]:
-        described = backend.to_str()
-        if described not in known:
-            known[described] = find(backend)
-        return known[described]
-
+    parsed = lru_cache(100)(safe_yaml.read)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "safe_cuts", once)
         patch.setattr(safe_yaml, "read", lambda *given: deepcopy(parsed(*given)))
         yield
 

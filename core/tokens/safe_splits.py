@@ -3,6 +3,7 @@
 Knows nothing of texts that arrive in blocks, nor of how the tokens are used.
 """
 
+import hashlib
 import json
 import re
 import string
@@ -76,10 +77,23 @@ def safe_cuts(backend: Tokenizer) -> frozenset[str]:
     before another character, so no merge crosses the cut, and the merges on one side of it do
     not depend on the other side. The pre-tokenizers must then work character by character.
 
+    It takes half a second, so each tokenizer of a process is tried once: many short documents have
+    the same one.
+
     Returns:
         ASCII characters, "letter" and "punctuation" (those outside ASCII); empty if nothing can
         be shown.
     """
+    described = hashlib.sha256(backend.to_str().encode()).digest()
+    if described not in _found:
+        _found[described] = _tried(backend)
+    return _found[described]
+
+
+_found: dict[bytes, frozenset[str]] = {}
+
+
+def _tried(backend: Tokenizer) -> frozenset[str]:
     parts = [*_parts(backend.normalizer), *_parts(backend.pre_tokenizer)]
     added = backend.get_added_tokens_decoder().values()
     if not all(_goes_forward(part) for part in parts) or getattr(backend.model, "dropout", None):

@@ -13,12 +13,10 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer
 
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError
@@ -101,19 +99,6 @@ def read(job: dict, told: int) -> None:
     os._exit(0)
 
 
-def tried_once(find: Callable[[Tokenizer], frozenset]) -> Callable[[Tokenizer], frozenset]:
-    """`safe_cuts` that remembers what it found: it depends on the tokenizer alone."""
-    known: dict[str, frozenset] = {}
-
-    def once(backend: Tokenizer) -> frozenset:
-        described = backend.to_str()
-        if described not in known:
-            known[described] = find(backend)
-        return known[described]
-
-    return once
-
-
 def run(job: dict) -> dict:
     """Forks a child for a job and waits for it."""
     engine = ingesting.prepare(Setup(**job["setup"]))
@@ -142,6 +127,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # no threads that a fork would leave behind
     ingesting.prepare = functools.cache(prepare)
-    tokens.safe_cuts = tried_once(tokens.safe_cuts)
     for line in sys.stdin:
         print(json.dumps(run(json.loads(line))), flush=True)

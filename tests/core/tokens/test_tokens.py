@@ -261,6 +261,17 @@ def test_no_cut_before_a_character_that_a_pattern_takes_along():
     assert {"a", "(", "letter", "punctuation"} <= shown
 
 
+def test_the_cuts_of_a_tokenizer_are_tried_once(monkeypatch):
+    """That takes longer than reading a short document."""
+    tried = []
+    monkeypatch.setattr(safe_splits, "_found", {})
+    monkeypatch.setattr(safe_splits, "_tried", lambda backend: tried.append(1) or frozenset("a"))
+    streams = [TokenStream(fast(byte_level())) for _ in range(2)]
+    assert (len(tried), streams[0]._cuts) == (1, streams[1]._cuts)
+    TokenStream(fast(left_stripping_token()))
+    assert len(tried) == 2
+
+
 def lookbehind() -> Tokenizer:
     return byte_level(r"(?<=\n)\p{L}|\s+|\S+")
 

@@ -150,7 +150,6 @@ def _follow_script(file: Path, content: Path) -> None:
 
 def prepare(model: Path) -> None:
     """Does what every child would do first; no thread may be left behind."""
-    import functools
 
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -176,17 +175,6 @@ def prepare(model: Path) -> None:
     stay = staying.weights_stay()
     stay.__enter__()
     prepare.staying = stay  # as long as the process lives
-    known: dict[str, frozenset] = {}
-    find = tokens.safe_cuts
-
-    @functools.wraps(find)
-    def once(backend):
-        described = backend.to_str()
-        if described not in known:
-            known[described] = find(backend)
-        return known[described]
-
-    tokens.safe_cuts = once
     chosen = Setup(
         model=str(model), profile=str(model / "profile.yaml"), device="cpu", dtype="fp32", threads=1
     )

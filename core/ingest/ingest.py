@@ -132,7 +132,7 @@ def read_sources(
             remedy = "What was kept of it is dropped, as --replace says: run the command again."
             raise CannotGoOn(error.what, error.why, remedy) from error
         went = gone(old, sources) if old else []
-        return replace(reading.summary(store.document(name)), gone=went)
+        return replace(reading.summary(store.opened(name)), gone=went)
 
 
 def read_in(

@@ -40,8 +40,10 @@ def standing(store: Library, name: str) -> Document | None:
     Raises:
         Locked: another process is writing it.
     """
+    if not store.is_there(name):  # an error would look for the nearest name among all documents
+        return None
     try:
-        return store.document(name)
+        return store.opened(name)
     except (NotFound, StateMismatch):
         return None
 

@@ -124,7 +124,7 @@ class Holdings:
         if is_title(name) and (found := self._named(name)):
             return found, None if found == name else name
         folder = folder_of(name)
-        if self._is_there(folder) and self._described(folder).status != "damaged":
+        if self.is_there(folder) and self._described(folder).status != "damaged":
             folder = marked(name)  # another document has it: older versions named otherwise
         return folder, None if folder == name else name
 
@@ -137,10 +137,10 @@ class Holdings:
     def _named(self, text: str, by_folder: bool = False) -> str | None:
         """The folder of the document of this name; with `by_folder`, or else of this folder."""
         name, guess = composed(text), marked(text)
-        if NAME.fullmatch(text) and self._is_there(text):
+        if NAME.fullmatch(text) and self.is_there(text):
             if self._described(text).name == text:
                 return text
-            if by_folder and not (self._is_there(guess) and self._described(guess).name == text):
+            if by_folder and not (self.is_there(guess) and self._described(guess).name == text):
                 return text
         titled = {facts.folder for facts in self.facts() if facts.name == name}
         if len(titled) > 1:
@@ -166,7 +166,8 @@ class Holdings:
             )
         return next(iter(made), None)
 
-    def _is_there(self, folder: str) -> bool:
+    def is_there(self, folder: str) -> bool:
+        """Whether there is anything of the document in this folder."""
         # The unfinished first: it is moved to the finished ones.
         places = self._places.unfinished(folder), self._places.finished(folder)
         return any(place.is_dir() or place.is_link() for place in places) or (

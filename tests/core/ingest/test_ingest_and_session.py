@@ -228,6 +228,14 @@ def test_unchanged_sources_are_not_read_again(library, book, setup_random):
     assert ingest(library, [str(book)], setup_random, replace=True).tokens < first.tokens
 
 
+def test_the_other_documents_are_looked_at_once(library, book, setup_random, monkeypatch):
+    """Reading the facts of ten thousand takes half a second: longer than a short document."""
+    looked, facts = [], Library.facts
+    monkeypatch.setattr(Library, "facts", lambda self: looked.append(1) or facts(self))
+    ingest(library, [str(book)], setup_random)
+    assert len(looked) == 1
+
+
 def test_a_state_is_not_read_with_another_model(library, book, setup_random, tmp_path):
     ingest(library, [str(book)], setup_random)
     other = tmp_path / "other"

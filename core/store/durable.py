@@ -21,24 +21,30 @@ from longctx.core.store.filling import Piece, fill
 from longctx.core.store.shards import Shard
 
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 TEMPORARY = ".tmp-"  # unfinished files; no shard and no document can have such a name
 
 
 @contextmanager
 def storing(path: Confined | Path, needed: int = 0) -> Iterator[None]:
-    """Turn a failed write of `path` (`needed` bytes) into a LongctxError with the figures."""
+    """Turn a failed write of `path` (`needed` bytes) into a LongctxError.
+
+    It has the figures, unless writing there is forbidden.
+    """
     path = Confined.of(path).path
     try:
         yield
     except OSError as exc:
-        why = exc.strerror or str(exc)
-        home = next((parent for parent in path.parents if parent.is_dir()), path)
-        free = shutil.disk_usage(home).free
+        why, do = exc.strerror or str(exc), "Allow writing there"
+        if exc.errno not in _FORBIDDEN:
+            home = next((parent for parent in path.parents if parent.is_dir()), path)
+            why += f" ({needed:,} bytes needed, {shutil.disk_usage(home).free:,} bytes free)"
+            do = "Make room or allow writing there"
         raise LongctxError(
             f"cannot write '{path}'",
-            f"{why} ({needed:,} bytes needed, {free:,} bytes free)",
-            "Finished documents are as they were. Make room or allow writing there, or choose "
-            "another --library, and run the same command again",
+            why,
+            f"Finished documents are as they were. {do}, or choose another --library, and run the "
+            "same command again",
         ) from exc
 
 

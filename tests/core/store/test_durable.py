@@ -12,7 +12,7 @@ from xxhash import xxh3_128_hexdigest
 
 from longctx.core.common.errors import LongctxError
 from longctx.core.store import filling
-from longctx.core.store.durable import write_file
+from longctx.core.store.durable import storing, write_file
 from longctx.core.store.shards import BLOCK
 
 pytestmark = pytest.mark.usefixtures("no_sync")
@@ -83,6 +83,14 @@ def test_without_positions_files_are_written_in_turn(tmp_path, monkeypatch):
     data = os.urandom(5 * BLOCK + 3)
     write_file(tmp_path, "file", len(data), [data])
     assert (tmp_path / "file").read_bytes() == data
+
+
+def test_where_nothing_may_be_written_room_is_not_the_matter(tmp_path):
+    with pytest.raises(LongctxError) as caught, storing(tmp_path / "x"):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    assert caught.value.why == "Permission denied"
+    assert "Allow writing there, or" in caught.value.remedy
+    assert "Make room" not in caught.value.remedy
 
 
 @pytest.mark.parametrize("place", ["os.fsync", "os.pwrite"])

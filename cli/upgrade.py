@@ -57,5 +57,10 @@ def run(
 def _told(done: "Upgraded") -> str:
     if done.error:
         return f"{done.name}: {done.status}: {done.error}"
-    was = f" from format {done.format}" if done.status == "upgraded" else ""
+    from longctx.core.store.manifest import FORMAT
+
+    was = ""
+    if done.status == "upgraded":
+        again = done.format == FORMAT
+        was = ", its word index is written again" if again else f" from format {done.format}"
     return f"{done.name}: {done.status}{was}, {size(done.bytes)}"

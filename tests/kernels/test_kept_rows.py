@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sampled import covering
 
 from longctx.kernels import door
 
@@ -49,9 +50,9 @@ def test_rows_are_those_of_the_definition_and_of_a_loop(kernel, device, size, dt
             )
 
 
-@pytest.mark.parametrize("S", [2, 100, 1000])
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
-@pytest.mark.parametrize("levels", [3, 1 << 30])
+@pytest.mark.parametrize(
+    ("S", "share", "levels"), covering([2, 100, 1000], [0.1, 0.5, 0.99], [3, 1 << 30])
+)
 def test_the_heaviest_are_those_of_the_definition(kernel, device, S, share, levels):
     generator = torch.Generator().manual_seed(S)
     mass = torch.randint(-levels, levels, (3, S), generator=generator).float().to(device)

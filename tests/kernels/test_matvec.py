@@ -1,7 +1,10 @@
 """The kernel of a matrix times a vector, against its definition in float64."""
 
+from itertools import product
+
 import pytest
 import torch
+from sampled import sampled
 
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door
@@ -73,14 +76,12 @@ def error(out, expected):
     return float((out.double() - expected).norm() / expected.norm())
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize(
-    ("dtype", "options"),
-    [*((torch.float32, name) for name in OPTIONS), (torch.float16, "all")],
-    ids=str,
-)
-def test_it_is_the_definition(kernel, device, size, dtype, options):
-    N, K, cut = size
+WAYS = [*((torch.float32, name) for name in OPTIONS), (torch.float16, "all")]
+
+
+@pytest.mark.parametrize(("size", "way"), sampled(product(SIZES, WAYS), 18), ids=str)
+def test_it_is_the_definition(kernel, device, size, way):
+    (N, K, cut), (dtype, options) = size, way
     arguments = given(N, K, dtype, device, OPTIONS[options])
     expected = truth(**arguments)
     out = result(kernel, arguments, cut)

@@ -1,9 +1,10 @@
 """The kernel of the best cosine in each unit, and its definition: exact values, ragged units."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 import torch
+from sampled import sampled
 
 from longctx.kernels import door
 from longctx.kernels.quantize import quantize
@@ -124,11 +125,14 @@ def test_rows_in_shards_of_any_size_give_the_same_bits(rows):
 # --- the kernel ---
 
 
-@pytest.mark.parametrize("D", [64, 80, 96, 128, 256])
+GIVEN = [((1,), 1, 1), ((300,), 1, 4), (FILES, 17, 3), ((70, 3), 150, 2)]
+
+
 @pytest.mark.parametrize(
-    ("files", "T", "heads"), [((1,), 1, 1), ((300,), 1, 4), (FILES, 17, 3), ((70, 3), 150, 2)]
+    ("given", "D"), sampled(product(GIVEN, [64, 80, 96, 128, 256]), 10), ids=str
 )
-def test_it_is_the_definition_to_the_bit(kernel, device, files, T, heads, D):
+def test_it_is_the_definition_to_the_bit(kernel, device, given, D):
+    files, T, heads = given
     given, moved = embeddings(sum(files) + 12, T, heads, D, device)
     starts = units_of(files, first=5)
     best = kernel.maxsim_windows(*moved, starts.to(device))

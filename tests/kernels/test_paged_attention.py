@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sampled import covering
 
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door
@@ -81,8 +82,9 @@ def error(out, expected):
     return float((out.double() - expected).norm() / expected.norm())
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    ("size", "dtype"), covering(SIZES, [torch.float32, torch.float16], meet=1), ids=str
+)
 def test_it_is_the_definition(kernel, device, size, dtype):
     arguments = given(size, dtype, device)
     expected = truth(**arguments)
@@ -94,9 +96,9 @@ def test_it_is_the_definition(kernel, device, size, dtype):
     assert error(reference(**arguments | clean), expected) < WITHIN[dtype]
 
 
-@pytest.mark.parametrize("softcap", [None, 1.5])
-@pytest.mark.parametrize("sinks", [False, True])
-@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize(
+    ("softcap", "sinks", "every"), covering([None, 1.5], [False, True], [False, True]), ids=str
+)
 def test_options(kernel, device, softcap, sinks, every):
     arguments = given(SIZES[0], torch.float32, device, softcap=softcap)
     if sinks:

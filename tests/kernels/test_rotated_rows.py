@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sampled import covering
 
 from longctx.kernels import choice as choice_module
 from longctx.kernels import door
@@ -82,8 +83,7 @@ def result(module, arguments, **more):
     return module.rotated_rows(**arguments, **more)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("kinds", KINDS, ids=str)
+@pytest.mark.parametrize(("size", "kinds"), covering(SIZES, KINDS, meet=1), ids=str)
 def test_it_is_the_definition_to_the_bit(kernel, device, size, kinds):
     arguments = given(size, *kinds, device)
     expected = reference(**arguments)

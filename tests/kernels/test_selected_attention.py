@@ -129,7 +129,7 @@ def error(out, expected):
 
 @pytest.mark.parametrize(
     ("size", "dtype", "quantized"),
-    covering(SIZES, [torch.float32, torch.float16], [False, True]),
+    covering(SIZES, [torch.float32, torch.float16], [False, True], meet=1),
     ids=str,
 )
 def test_it_is_the_definition(kernel, device, size, dtype, quantized):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sampled import covering
 
 from longctx.kernels import door
 from longctx.kernels.quantize import quantize
@@ -26,9 +27,12 @@ def embeddings(n, T, heads, D, device):
     return given, [tensor.to(device) for tensor in given]
 
 
-@pytest.mark.parametrize("D", [64, 80, 96, 128, 256])
-@pytest.mark.parametrize(("n", "T", "heads"), [(1, 1, 1), (300, 1, 4), (129, 17, 3), (70, 150, 2)])
-def test_it_is_the_definition_to_the_bit(kernel, device, n, T, heads, D):
+GIVEN = [(1, 1, 1), (300, 1, 4), (129, 17, 3), (70, 150, 2)]
+
+
+@pytest.mark.parametrize(("given", "D"), covering(GIVEN, [64, 80, 96, 128, 256], meet=1), ids=str)
+def test_it_is_the_definition_to_the_bit(kernel, device, given, D):
+    n, T, heads = given
     given, moved = embeddings(n, T, heads, D, device)
     best = kernel.similarity_max(*moved)
     assert best.dtype == torch.float32

@@ -22,7 +22,7 @@ from longctx.core.store.library import Library
 
 LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(60)]
 TEXT = "\n".join(f"{line} — café, 漢字 🙂" for line in LINES).encode()
-LONG, SHORT = 1500, 330  # bytes; the shorter one fits the model's window, with a question
+LONG, SHORT = 900, 330  # bytes; the shorter one fits the model's window, with a question
 INSIDE = "a boat came home"  # with the question fewer tokens than any window of the tests' profile
 QUESTION = "boat?"
 EVERY_CHUNK = Cadence.given(1, None)

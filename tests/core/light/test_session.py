@@ -87,7 +87,7 @@ def test_the_documents_are_of_every_kind(library):
 @pytest.mark.parametrize("gather_by", [None, "maxsim"])
 def test_the_same_is_found_in_the_same_order(library, name, gather_by):
     with Session(library, name, SETUP) as asking:
-        for query in QUERIES[1:] if gather_by else QUERIES:
+        for query in QUERIES[2:] if gather_by else QUERIES[:2]:
             theirs = asking.look(query, gather_by)
             with looked(library, name, query, gather_by) as light:
                 ours = light.look(query, gather_by)

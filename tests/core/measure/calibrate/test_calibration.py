@@ -168,6 +168,7 @@ def test_another_measure_chooses_among_what_was_measured(setup, wanted, monkeypa
     assert made["heads"] == [list(head) for head in as_published.heads]
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_what_was_measured_otherwise_is_not_gone_on_with(setup, wanted, monkeypatch):
     monkeypatch.setattr(calibration, "VERSION", 1)  # before ranks had a measure
     calibration.run(setup, wanted)
@@ -176,6 +177,7 @@ def test_what_was_measured_otherwise_is_not_gone_on_with(setup, wanted, monkeypa
         calibration.run(setup, wanted)
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_what_an_earlier_run_has_finished_is_told_of_and_not_counted_as_done(setup, wanted):
     calibration.run(setup, wanted)
     told = []
@@ -201,6 +203,7 @@ def test_the_reader_is_no_method_or_decode_policy_of_a_report(setup, wanted, cap
     assert (told["method"], told["decode"]) == (None, None)
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_another_seed_is_no_run_to_go_on_with(setup, wanted):
     calibration.run(setup, wanted)
     with pytest.raises(UsageError, match="seed was 5 there, and is 6 now"):
@@ -224,6 +227,7 @@ def test_retrieval_heads_come_with_the_fitted_spans(setup, wanted, monkeypatch):
     methods.load("ltri").Method(engine.options, engine.decoder.layers)
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_without_retrieval_heads_there_are_no_options_for_them(setup, wanted, monkeypatch):
     monkeypatch.setattr(copying, "THRESHOLD", 1.1)
     found = calibration.run(setup, wanted)
@@ -232,6 +236,7 @@ def test_without_retrieval_heads_there_are_no_options_for_them(setup, wanted, mo
     assert "ltri" not in profile.find(str(wanted.out)).methods
 
 
+@pytest.mark.usefixtures("measured_once")
 @pytest.mark.parametrize("heads", [[[1, 2, 0.5]], []])
 def test_without_retrieval_heads_those_of_the_profile_stay(setup, wanted, monkeypatch, heads):
     monkeypatch.setattr(copying, "THRESHOLD", 1.1)
@@ -270,6 +275,7 @@ def test_a_mistyped_usual_method_is_refused_too(setup, wanted):
         calibration.run(setup, wanted)
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_an_empty_section_is_as_if_it_were_not_there(setup, wanted, searched):
     changed = with_methods(setup, ltri=None, infllm=None, reform=None)
     found = calibration.run(changed, wanted)
@@ -279,6 +285,7 @@ def test_an_empty_section_is_as_if_it_were_not_there(setup, wanted, searched):
     assert made["reform"]["heads"] == [list(head) for head in found.heads]
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_spans_are_searched_for_by_the_options_of_the_profile(setup, wanted, searched):
     sizes = {"first": 64, "block": 64, "vectors": 9, "ratio": "row+column"}
     calibration.run(with_methods(setup, ltri=sizes), wanted)
@@ -321,6 +328,7 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(setup, wanted, tm
     assert "nowhere" in refused(wanted)  # the model's turn: this file may be replaced
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_a_profile_is_not_replaced_by_one_of_which_less_was_measured(setup, wanted, tmp_path):
     more = replace(wanted, amounts=Amounts(samples=3, haystacks=1, needles=2, trials=3))
     calibration.run(setup, more)
@@ -335,6 +343,7 @@ def test_a_profile_is_not_replaced_by_one_of_which_less_was_measured(setup, want
     assert calibration.run(setup, wanted).samples == 2  # nothing is lost
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_a_file_that_cannot_be_written_is_named(setup, wanted):
     calibration.run(setup, wanted)
     (wanted.folder / writing.HEAT_MAP).unlink()
@@ -343,6 +352,7 @@ def test_a_file_that_cannot_be_written_is_named(setup, wanted):
         calibration.run(setup, wanted)
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_a_profile_on_standard_output_and_nothing_in_its_place(setup, wanted, capsysbinary):
     wanted.out.write_text("theirs")  # no calibration's: it would be refused, not replaced
     found = calibration.run(setup, replace(wanted, printed=True))
@@ -354,6 +364,7 @@ def test_a_profile_on_standard_output_and_nothing_in_its_place(setup, wanted, ca
     assert str(found.profile) == "-"
 
 
+@pytest.mark.usefixtures("measured_once")
 @pytest.mark.skipif(os.name == "nt", reason="modes of POSIX")
 def test_all_that_is_written_is_its_owners_alone(setup, wanted, tmp_path):
     before = os.umask(0)

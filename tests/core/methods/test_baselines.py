@@ -21,6 +21,7 @@ LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for
 EVICTING = ["streaming", "h2o", "tova"]
 BASELINES = [*EVICTING, "truncate"]
 QUESTION = "boat?"
+pytestmark = pytest.mark.usefixtures("models_loaded_once")
 
 
 @pytest.fixture
@@ -172,15 +173,15 @@ window: {window}
 prompt: {{prefix: "<|bos|>", question: "\\n\\nQuestion: {{question}}\\nAnswer:"}}
 max_new_tokens: 16
 methods:
-  streaming: {{budget: 1280, chunk: 256}}
+  streaming: {{budget: 640, chunk: 128}}
 """
 
 
 @pytest.mark.parametrize(
     ("method", "window", "found"),
     [
-        ("streaming", 4096, [False, True, True]),  # 1,276 latest tokens and less than a chunk
-        ("truncate", 1024, [True, False, True]),  # about 480 at each end
+        ("streaming", 4096, [False, True, True]),  # 636 latest tokens and less than a chunk
+        ("truncate", 512, [True, False, True]),  # about 220 at each end
     ],
 )
 def test_needles_inside_are_found_and_those_outside_are_missed(tmp_path, method, window, found):
@@ -188,7 +189,7 @@ def test_needles_inside_are_found_and_those_outside_are_missed(tmp_path, method,
     profile.write_text(SMALL.format(window=window))
     setup = Setup(profile=str(profile), method=method, device="cpu", dtype="fp32")
     needles = task("number")  # at the beginning, in the middle, at the end
-    (case,) = needles.make(open_model_files("tiny").tokenizer, 2048, 3, 2)
+    (case,) = needles.make(open_model_files("tiny").tokenizer, 1024, 3, 2)
     with opened(case, setup) as (_, session):
         asked = [ask(session, query, How()) for query in case.queries]
     assert [needles.score(one.answers, one.answer) for one in asked] == found

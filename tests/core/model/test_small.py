@@ -8,13 +8,12 @@ import json
 import logging
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 
 import gguf_writer
 import pytest
 import torch
+from preloaded import PIPE, Process
 from safetensors.torch import load_file, save_file
 
 from longctx.core.common.device import DTYPES
@@ -32,10 +31,16 @@ from longctx.core.store.library import Library
 
 WEIGHTS = "model.safetensors"
 CODE = """
-import sys
 from longctx.core.model.files import open_model_files
-print(open_model_files(sys.argv[1]).loadable("bf16"))
+print(open_model_files({!r}).loadable("bf16"))
+raise SystemExit
 """
+
+
+def converting(file, cache, code: str = CODE) -> Process:
+    """A process that converts a file, with a cache of its own, and says where the weights are."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    return Process([], stdout=PIPE, env=environment, before=code.format(str(file)))
 
 
 @pytest.fixture(autouse=True)
@@ -138,9 +143,8 @@ def test_a_conversion_that_was_killed_leaves_nothing_that_counts(file, cache, tm
         "    os.kill(os.getpid(), 9)\n"
         "merge.write = write\n" + CODE
     )
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = subprocess.run([sys.executable, "-P", "-c", code, str(file)], env=environment)
-    assert done.returncode == -9
+    with converting(file, tmp_path / "cache", code) as process:
+        assert process.wait(200) == -9
     (left,) = cache.glob("*/bf16.new")
     assert not [*cache.glob("*/bf16")]
     folder = open_model_files(str(file)).loadable("bf16")
@@ -149,9 +153,7 @@ def test_a_conversion_that_was_killed_leaves_nothing_that_counts(file, cache, tm
 
 
 def test_two_processes_convert_at_once(file, tmp_path):
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    command = [sys.executable, "-P", "-c", CODE, str(file)]
-    both = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) for _ in range(2)]
+    both = [converting(file, tmp_path / "cache") for _ in range(2)]
     said = [process.communicate(timeout=200)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert said[0] == said[1]

@@ -3,15 +3,19 @@
 import csv
 import json
 import os
+import subprocess
 import sys
 from io import StringIO
+from itertools import chain, repeat
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
+from preloaded import PIPE, Process
 
 from longctx.core.common.errors import UsageError
 from longctx.core.engine.choice import Setup
-from longctx.core.measure.eval import compare_job, tasks
+from longctx.core.measure.eval import compare_job, compare_process, tasks
 from longctx.core.measure.eval.compare import Comparison, run
 from longctx.core.measure.eval.compare_files import (
     HEADERS,
@@ -65,8 +69,18 @@ def jobs(tmp_path) -> list[dict]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
+@pytest.fixture
+def forked(monkeypatch) -> None:
+    """All processes of jobs but the first have imported everything when they begin."""
+    job = "from longctx.core.measure.eval import compare_job\ncompare_job.main()\nraise SystemExit"
+    forks = repeat(lambda _, **pipes: Process([], before=job, **pipes))
+    ways = chain([subprocess.Popen], forks)
+    begin = SimpleNamespace(Popen=lambda *given, **more: next(ways)(*given, **more), PIPE=PIPE)
+    monkeypatch.setattr(compare_process, "subprocess", begin)
+
+
 @pytest.mark.slow
-def test_two_methods_two_policies_and_the_ceiling(tmp_path):
+def test_two_methods_two_policies_and_the_ceiling(tmp_path, forked):
     wanted = Comparison(**{**vars(WANTED), "lengths": (400,), "in_window": 300})
     report = run(SETUP, wanted, tmp_path / "out")
     rows = {(row.method, row.decode): row for row in report.rows}

@@ -211,7 +211,7 @@ def test_a_reader_that_leaves_early_is_no_error():
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
 def test_ctrl_c_leaves_no_document(tmp_path):
     book = tmp_path / "book.txt"
-    book.write_text("The keeper wrote that the boat came home at dawn with salt.\n" * 5000)
+    book.write_text("The keeper wrote that the boat came home at dawn with salt.\n" * 1000)
     env = {**os.environ, "LONGCTX_LIBRARY": str(tmp_path / "library")}
     process = subprocess.Popen(
         [*PROGRAM, "ingest", book], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE

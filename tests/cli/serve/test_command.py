@@ -11,6 +11,7 @@ import urllib.request
 from types import SimpleNamespace
 
 import pytest
+from preloaded import PIPE, Process
 from small_documents import write
 
 import longctx.cli.serve as command
@@ -139,13 +140,7 @@ def test_it_serves_until_it_is_ended(tmp_path, sent, there):
     report = tmp_path / "report.json"
     words = ["serve", "--port", "0", "--token", TOKEN, "--report", str(report)]
     environment = {**os.environ, "LONGCTX_LIBRARY": str(library.path)}
-    with subprocess.Popen(
-        [sys.executable, "-m", "longctx", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
+    with Process(words, stdout=PIPE, stderr=PIPE, text=True, env=environment) as process:
         told = process.stderr.readline()
         assert told.startswith(f"{there} at http://127.0.0.1:")
         with urllib.request.urlopen(f"{told.split()[3]}/health", timeout=60) as response:

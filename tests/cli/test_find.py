@@ -23,11 +23,26 @@ LINES[349] = "line 350: 53831 zeppelins for no customer, customer or customer\n"
 TEXT = "".join(LINES)
 
 
+@pytest.fixture(scope="module")
+def book(tmp_path_factory) -> Path:
+    """A library with the document of LINES; not to be changed."""
+    library = Library.open(tmp_path_factory.mktemp("find") / "library", create=True)
+    write_texts(library, TEXT)
+    return library.path
+
+
 @pytest.fixture
-def written(tmp_path):
+def written(tmp_path, book):
     """Writes a document of texts, without embeddings, where commands look for a library."""
     library = Library.open(tmp_path / "library", create=True)
-    return lambda *texts, name="book": write_texts(library, *texts, name=name)
+
+    def write(*texts: str, name: str = "book"):
+        if texts != (TEXT,) or library.documents():
+            return write_texts(library, *texts, name=name)
+        shutil.copytree(book, library.path, dirs_exist_ok=True)
+        return library.document(name)
+
+    return write
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
 """The plugin of `llm`: passages of documents as fragments, in the real program."""
 
 import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
+import preloaded
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -46,16 +45,11 @@ def run_llm(tmp_path, library):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     declared = project["entry-points"]["llm"]["longctx"]
     home = {"LLM_USER_PATH": str(tmp_path / "llm"), "LONGCTX_LIBRARY": str(library)}
-    environment = {**os.environ, **home, "LLM_LOAD_PLUGINS": "", "PYTHONSAFEPATH": "1"}
+    environment = {**os.environ, **home, "LLM_LOAD_PLUGINS": ""}
 
     def run(*arguments):
-        return subprocess.run(
-            [sys.executable, "-c", PROGRAM, declared, *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        argv = f"import sys\nsys.argv = {['llm', declared, *arguments]!r}\n"
+        return preloaded.run([], 300, env=environment, before=argv + PROGRAM)
 
     return run
 

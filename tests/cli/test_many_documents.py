@@ -1,6 +1,8 @@
 """`list`, `find --all` and `ask --all` over a library large enough for an index."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from word_documents import write_texts
@@ -10,15 +12,21 @@ from longctx.core.store.library import Library
 QUERIES = ["who wrote of the boat", '"came home at dawn"', "salt", "nothing of it"]
 
 
-@pytest.fixture
-def many(longctx, tmp_path, monkeypatch) -> Library:
-    """Twelve documents, where ten are many."""
-    monkeypatch.setattr("os.fsync", lambda handle: None)
-    library = Library.open(tmp_path / "library", create=True)
+@pytest.fixture(scope="module")
+def twelve(tmp_path_factory) -> Path:
+    """A library of twelve documents; not to be changed."""
+    library = Library.open(tmp_path_factory.mktemp("many") / "library", create=True)
     for number in range(12):
         line = f"the keeper of lamp{number:02d} wrote that a boat came home at dawn with salt\n"
         write_texts(library, "rain and news\n" * (40 * number) + line * 3, name=f"d{number:02d}")
-    return library
+    return library.path
+
+
+@pytest.fixture
+def many(longctx, twelve, tmp_path, monkeypatch) -> Library:
+    """Twelve documents, where ten are many."""
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    return Library.open(shutil.copytree(twelve, tmp_path / "library"))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from longctx.core.common.errors import UsageError
 @pytest.mark.parametrize("method", ["reform", "reattention", "both", "infllm", "ltri"])
 def test_a_document_is_read_and_asked_over_two_devices(longctx, tmp_path, model_options, method):
     text = tmp_path / "book.txt"
-    text.write_text("the keeper wrote in his book that a boat came home at dawn\n" * 40)
+    text.write_text("the keeper wrote in his book that a boat came home at dawn\n" * 20)
     answers = []
     for number, devices in enumerate([(), ("--devices", "cpu,cpu", "--max-memory", "1GB")]):
         library = "--library", str(tmp_path / str(number))

@@ -25,7 +25,7 @@ from longctx.core.store.library import Library
 from longctx.core.store.writer import Writer
 from longctx.core.tokens.tokens import TokenStream
 
-LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(40)]
+LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(24)]
 WAYS = ({}, {"method": "h2o"}, {"method": "reattention"}, {"method": "ltri"}, {"keep_kv": True})
 CHUNK = 32  # of which the prefix takes one token of the first
 pytestmark = pytest.mark.usefixtures("models_loaded_once")

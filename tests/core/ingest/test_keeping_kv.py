@@ -20,7 +20,7 @@ from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve.gather_by import METHOD
 from longctx.core.store.library import Library
 
-LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(30)]
+LINES = [f"line {i}: the keeper wrote that boat {i * 7919 % 1000} came home" for i in range(20)]
 QUESTION = "which boat came home on line 7?"
 WAYS = {
     "reattention": {"method": "reattention"},

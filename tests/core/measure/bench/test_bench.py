@@ -12,7 +12,7 @@ from longctx.core.common import device
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.method import Capabilities
 from longctx.core.engine.setup import Engine
-from longctx.core.measure.bench import ceilings, gpu_time
+from longctx.core.measure.bench import answering, ceilings, gpu_time
 from longctx.core.measure.bench.answering import ask
 from longctx.core.measure.bench.baselines import Recent
 from longctx.core.measure.bench.ceilings import Ceilings, measure
@@ -59,6 +59,7 @@ def toy(monkeypatch, tmp_path):
     monkeypatch.setattr(ceilings, "measure", lambda *args: FOUND)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("os.fsync", lambda handle: None)
+    monkeypatch.setattr(answering, "ANSWER", 12)
 
 
 # --- reading ---

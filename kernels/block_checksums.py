@@ -6,6 +6,7 @@ stripes are summed before the lanes are scrambled. One program reads one block; 
 at the end are the host's. `block_checksums_ref.py` is the definition.
 """
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -35,21 +36,22 @@ _KEYS, _LAST = tl.constexpr(8), tl.constexpr(32)
 _MORE = tl.constexpr(40)
 
 
-def refusal(image: Tensor, first: int, size: int, count: int) -> str | None:
+def refusal(memory: Tensor, starts: Sequence[int], size: int) -> str | None:
     """Why the kernel does not compute this; None if it does."""
     if size < LEAST or size % 64:
         return f"blocks of {size} bytes"
-    if (image.data_ptr() + first) % 8 or not image.is_contiguous():
+    if not memory.is_contiguous() or any((memory.data_ptr() + start) % 8 for start in starts):
         return "blocks do not begin at words of 64 bits"
     return None
 
 
-def block_checksums(image: Tensor, first: int, size: int, count: int) -> Tensor:
+def block_checksums(memory: Tensor, starts: Sequence[int], size: int) -> Tensor:
     """As defined."""
-    lanes = torch.empty(count, LANES, dtype=torch.int64, device=image.device)
-    if count:
-        words = image[first : first + size * count].view(torch.int64)
-        _lanes[count,](words, lanes, _table(image.device), SIZE=size, num_warps=1)
+    lanes = torch.empty(len(starts), LANES, dtype=torch.int64, device=memory.device)
+    if starts:
+        begins = torch.tensor(starts, device=memory.device)
+        table = _table(memory.device)
+        _lanes[len(starts),](memory, begins, lanes, table, SIZE=size, num_warps=1)
     return _merged(lanes.cpu().numpy().view(np.uint64), size)
 
 
@@ -75,12 +77,12 @@ def _summed(words, place, lane, key, low, mask):
 
 
 @triton.jit
-def _lanes(words, lanes, table, SIZE: tl.constexpr):
+def _lanes(memory, starts, lanes, table, SIZE: tl.constexpr):
     """The lanes (count, 8) after all stripes of each block."""
     WHOLE: tl.constexpr = (SIZE - 1) // 1024  # times that 16 stripes are followed by a scramble
     REST: tl.constexpr = (SIZE - 1 - WHOLE * 1024) // 64
     block = tl.program_id(0).to(tl.int64)
-    words += block * (SIZE // 8)
+    words = (memory + tl.load(starts + block)).to(tl.pointer_type(tl.int64), bitcast=True)
     lane, stripe = tl.arange(0, 8), tl.arange(0, 16)[:, None]
     every = stripe < 16
     prime, low = (

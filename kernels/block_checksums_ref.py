@@ -1,5 +1,7 @@
 """Checksums of blocks of memory: the definition."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,18 +11,17 @@ from longctx.kernels.choice import operation
 
 
 @operation
-def block_checksums(image: Tensor, first: int, size: int, count: int) -> Tensor:
-    """The xxh3-128 of blocks that follow one another in memory.
+def block_checksums(memory: Tensor, starts: Sequence[int], size: int) -> Tensor:
+    """The xxh3-128 of blocks of memory.
 
     Args:
-        image: (n,) uint8.
-        first: where the first block begins.
+        memory: (n,) uint8.
+        starts: where each block begins.
         size: bytes of a block.
-        count: blocks.
 
     Returns:
-        (count, 2) int64 on the host: the upper and the lower 64 bits of each.
+        (len(starts), 2) int64 on the host: the upper and the lower 64 bits of each.
     """
-    blocks = image[first : first + size * count].cpu().view(count, size).numpy()
-    digests = b"".join(xxh3_128_digest(block.data) for block in blocks)
-    return torch.from_numpy(np.frombuffer(digests, ">i8").astype("i8").reshape(count, 2))
+    blocks = (memory[start : start + size].cpu().numpy().data for start in starts)
+    digests = b"".join(xxh3_128_digest(block) for block in blocks)
+    return torch.from_numpy(np.frombuffer(digests, ">i8").astype("i8").reshape(-1, 2))

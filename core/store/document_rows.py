@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 LARGE = 4 << 30  # bytes of a group
-TOGETHER = 4  # files, of up to 128 MiB each, that are brought to a device at once
+TOGETHER = 1 << 29  # bytes of files that are brought to a device at once, and one more file
 
 
 class DocumentRows:
@@ -97,10 +97,15 @@ class DocumentRows:
             for first, block in self.rows(group):
                 yield first, {name: tensor.to(device) for name, tensor in block.items()}
             return
+        waiting: list[tuple[int, TensorFile]] = []
         files = self._files(group)
-        for place in range(0, len(files), TOGETHER):
-            firsts, some = zip(*files[place : place + TOGETHER], strict=True)
-            yield from zip(firsts, on_device(some, device), strict=True)
+        for place, (first, file) in enumerate(files, 1):
+            waiting.append((first, file))
+            held = sum(file.shard.size for _, file in waiting)
+            if held >= TOGETHER or place == len(files):
+                firsts, some = zip(*waiting, strict=True)
+                yield from zip(firsts, on_device(some, device), strict=True)
+                waiting.clear()
 
     def take(self, group: str, rows: "torch.Tensor", names: tuple[str, ...] | None = None) -> Rows:
         """Selected rows of a group; only the blocks that hold them are read.

@@ -8,6 +8,7 @@ to fill.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
+from itertools import islice
 from queue import SimpleQueue
 from typing import Any
 
@@ -70,13 +71,21 @@ def _buffer(size: int, pinned: bool) -> Iterator[_Buffer]:
 
 
 def on_device(files: Sequence[TensorFile], device: str) -> list[Rows]:
-    """All tensors of files on a device, by name; those of a file share their memory.
+    """All tensors of files on a device, by name; all share their memory.
 
     Raises:
         StateMismatch: a file is not what was written.
     """
-    images = [_Image(file, torch.device(device)) for file in files]
+    place, size = torch.device(device), 0
+    starts = []  # of the files, so that the first tensor of each is aligned
+    for file in files:
+        starts.append(size + -(size + file.data_start) % ALIGNED)
+        size = starts[-1] + file.shard.size
+    memory = torch.empty(size, dtype=torch.uint8, device=place)
+    pairs = zip(files, starts, strict=True)
+    images = [_Image(file, memory, start) for file, start in pairs]
     in_threads([partial(image.bring, low) for image in images for low in image.parts()])
+    _verify(memory, [image for image in images if not image.verified])
     return [image.rows() for image in images]
 
 
@@ -85,19 +94,20 @@ class _Image:
 
     Args:
         file: the file.
-        place: where.
+        memory: (n,) uint8 on the device, of several files.
+        start: where this one begins in it.
+
+    Attributes:
+        verified: each block is, on its way. The device does it where there is much: several threads
+            take as long for checksums as for reading, and wait for the interpreter after each.
     """
 
-    def __init__(self, file: TensorFile, place: torch.device):
-        self._file, self._place = file, place
-        self._size, self._whole = file.shard.size, file.shard.size // shards.BLOCK
-        # Where there is much, the device computes the checksums: several threads take as long for
-        # them as for reading, and wait for the interpreter after each block.
-        self._verified = self._size < MUCH
-        self._shift = -file.data_start % ALIGNED
-        memory = torch.empty(self._shift + self._size, dtype=torch.uint8, device=place)
-        self._bytes = memory[self._shift :]
-        self._stream = torch.cuda.current_stream(place) if place.type == "cuda" else None
+    def __init__(self, file: TensorFile, memory: Tensor, start: int):
+        self.verified = file.shard.size < MUCH
+        self._file, self._start, self._size = file, start, file.shard.size
+        self._bytes, self._place = memory[start : start + self._size], memory.device
+        cuda = self._place.type == "cuda"
+        self._stream = torch.cuda.current_stream(self._place) if cuda else None
 
     def parts(self) -> range:
         """Where the parts of the file begin."""
@@ -109,31 +119,44 @@ class _Image:
         high = min(low + size, self._size)
         with _buffer(size, self._place.type == "cuda") as buffer:
             part = buffer.memory[: high - low]
-            self._file.fill(low, part.numpy().data, self._verified)
+            self._file.fill(low, part.numpy().data, self.verified)
             with torch.cuda.stream(self._stream) if self._stream else nullcontext():
                 self._bytes[low:high].copy_(part, non_blocking=True)
                 buffer.copied(self._place)
 
-    def rows(self) -> Rows:
-        """The tensors, once all parts have been brought."""
-        if not self._verified:
-            self._verify()
-        return {name: self._tensor(slot) for name, slot in self._file.slots.items()}
+    def blocks(self) -> range:
+        """Where its whole blocks begin in the memory."""
+        whole = self._size // shards.BLOCK * shards.BLOCK
+        return range(self._start, self._start + whole, shards.BLOCK)
 
-    def _verify(self) -> None:
-        found = block_checksums(self._bytes, 0, shards.BLOCK, self._whole).numpy()
-        text = found.astype(">i8").tobytes().hex()
-        sums = [text[at : at + 32] for at in range(0, len(text), 32)]
+    def take_checksums(self, sums: list[str]) -> None:
+        """Takes those of the whole blocks, as they are on the device."""
         for block in self._file.take_checksums(sums):
             # Damage is told here, unless it came on the way: what is read now is verified.
             first = block * shards.BLOCK
             data = self._file.read(first, shards.BLOCK)
             self._bytes[first : first + len(data)].copy_(torch.frombuffer(data, dtype=torch.uint8))
 
+    def rows(self) -> Rows:
+        """The tensors, all of whose bytes are there."""
+        return {name: self._tensor(slot) for name, slot in self._file.slots.items()}
+
     def _tensor(self, slot: Slot) -> Tensor:
         """One tensor, as readers get it: narrower numbers are widened."""
         own = self._bytes[slot.start : slot.stop]
-        if (self._shift + slot.start) % LEAST_ALIGNED:
+        if (self._start + slot.start) % LEAST_ALIGNED:
             own = own.clone()  # kernels read vectors of so many bytes
         found = own.view(getattr(torch, slot.stored)).view(slot.shape)
         return found.to(getattr(torch, slot.dtype))
+
+
+def _verify(memory: Tensor, images: list[_Image]) -> None:
+    """Verifies files that are on a device, all in one pass: one block takes as long as all."""
+    starts = [start for image in images for start in image.blocks()]
+    if not starts:
+        return
+    found = block_checksums(memory, starts, shards.BLOCK).numpy()
+    text = found.astype(">i8").tobytes().hex()
+    sums = iter([text[at : at + 32] for at in range(0, len(text), 32)])
+    for image in images:
+        image.take_checksums([*islice(sums, len(image.blocks()))])

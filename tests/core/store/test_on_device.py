@@ -69,9 +69,9 @@ def test_what_arrived_otherwise_is_read_again(library, monkeypatch):
     monkeypatch.setattr(on_device, "MUCH", 0)
     sums = on_device.block_checksums
 
-    def broken(image, *given):
-        image[200:300] = 7  # on its way
-        return sums(image, *given)
+    def broken(memory, *given):
+        memory[400:500] = 7  # on its way
+        return sums(memory, *given)
 
     monkeypatch.setattr(on_device, "block_checksums", broken)
     (found,) = on_device.on_device([file], "cpu")

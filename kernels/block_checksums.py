@@ -40,7 +40,8 @@ def refusal(memory: Tensor, starts: Sequence[int], size: int) -> str | None:
     """Why the kernel does not compute this; None if it does."""
     if size < LEAST or size % 64:
         return f"blocks of {size} bytes"
-    if not memory.is_contiguous() or any((memory.data_ptr() + start) % 8 for start in starts):
+    aligned = memory.is_contiguous() and memory.data_ptr() % 8 == memory.storage_offset() % 8 == 0
+    if not aligned or any(start % 8 for start in starts):
         return "blocks do not begin at words of 64 bits"
     return None
 
@@ -49,9 +50,9 @@ def block_checksums(memory: Tensor, starts: Sequence[int], size: int) -> Tensor:
     """As defined."""
     lanes = torch.empty(len(starts), LANES, dtype=torch.int64, device=memory.device)
     if starts:
-        begins = torch.tensor(starts, device=memory.device)
-        table = _table(memory.device)
-        _lanes[len(starts),](memory, begins, lanes, table, SIZE=size, num_warps=1)
+        begins = torch.tensor(starts, device=memory.device) // 8
+        words = memory[: len(memory) // 8 * 8].view(torch.int64)
+        _lanes[len(starts),](words, begins, lanes, _table(memory.device), SIZE=size, num_warps=1)
     return _merged(lanes.cpu().numpy().view(np.uint64), size)
 
 
@@ -77,12 +78,12 @@ def _summed(words, place, lane, key, low, mask):
 
 
 @triton.jit
-def _lanes(memory, starts, lanes, table, SIZE: tl.constexpr):
+def _lanes(words, starts, lanes, table, SIZE: tl.constexpr):
     """The lanes (count, 8) after all stripes of each block."""
     WHOLE: tl.constexpr = (SIZE - 1) // 1024  # times that 16 stripes are followed by a scramble
     REST: tl.constexpr = (SIZE - 1 - WHOLE * 1024) // 64
     block = tl.program_id(0).to(tl.int64)
-    words = (memory + tl.load(starts + block)).to(tl.pointer_type(tl.int64), bitcast=True)
+    words += tl.load(starts + block)
     lane, stripe = tl.arange(0, 8), tl.arange(0, 16)[:, None]
     every = stripe < 16
     prime, low = (

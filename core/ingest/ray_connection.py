@@ -11,6 +11,7 @@ from typing import Any
 
 from longctx.core.common.errors import UsageError
 
+AUTO = "auto"  # the address of the cluster that this host belongs to
 LOCAL = "local"  # the address of a cluster that is started here, and ends with the command
 _OBJECTS = 128 << 20  # bytes of memory for Ray's objects; ours are a few hundred bytes each
 _ANSWERS = 10.0  # seconds in which an address answers; Ray itself would try for minutes
@@ -42,7 +43,7 @@ def connected(address: str) -> Iterator[Any]:
     if address == LOCAL:
         how |= {"include_dashboard": False, "object_store_memory": _OBJECTS}
     try:
-        _require_answer(address)
+        _require_answer(_found(address))
         with _own_handler():
             ray.init(address, **how)
     except (OSError, OverflowError, RuntimeError, ValueError, RayError) as error:
@@ -64,11 +65,25 @@ def _own_handler() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
+def _found(address: str) -> str:
+    """Where Ray looks for a cluster: for `auto`, what it noted when one last began here."""
+    if address != AUTO:
+        return address
+    try:
+        from ray._private.services import get_ray_address_from_environment
+    except ImportError:  # it is Ray's own affair, and may be elsewhere in another version
+        return address
+    return get_ray_address_from_environment(address, None) or address
+
+
 def _require_answer(address: str) -> None:
     """OSError where nobody listens at host:port; OverflowError: no port has such a number."""
     host, _, port = address.rpartition(":")
     if port.isdecimal() and "/" not in host:
-        socket.create_connection((host.strip("[]"), int(port)), _ANSWERS).close()
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWERS).close()
+        except OSError as error:
+            raise type(error)(f"{address}: {error.strerror or error}") from error
 
 
 def _not_connected(address: str, error: BaseException) -> UsageError:

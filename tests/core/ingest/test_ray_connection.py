@@ -26,6 +26,16 @@ def test_nobody_listens(nobody):
         assert isinstance(raised.value.__cause__, ConnectionRefusedError | OverflowError)
 
 
+@pytest.mark.skipif(not find_spec("ray"), reason="needs Ray")
+def test_the_cluster_of_this_host_has_ended(nobody, monkeypatch):
+    """Ray finds where it was, and would try for ever."""
+    address = f"127.0.0.1:{nobody}"
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setattr("ray.init", lambda *given, **how: pytest.fail("Ray tries"))
+    with pytest.raises(UsageError, match=rf"cluster 'auto': {address}: .* `ray start"):
+        connected("auto").__enter__()
+
+
 def test_a_cluster_that_wants_a_token():
     """As Ray 2.60 says it."""
     error = ConnectionError("Failed to connect to Ray cluster at 192.0.2.2:6379")

@@ -43,7 +43,7 @@ def test_the_likeliest_stretch_is_found(make_model, tokenizer):
     model = sharper(make_model, tokenizer)
     spelling, tokens = Spelling(tokenizer), dict(token_bytes(tokenizer))
     text, found = plain_text(*PASSAGES), set()
-    for seed in range(8):
+    for seed in range(5):
         drawn = torch.Generator().manual_seed(seed)
         prompt = torch.randint(3, len(tokens), (9,), generator=drawn).tolist()
         model.set_attn_implementation("sdpa")

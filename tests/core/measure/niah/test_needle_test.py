@@ -62,7 +62,7 @@ def test_needles_are_found(temporary, tmp_path):
         on_progress=lambda plan, progress: told.append((plan.name, progress.tokens)),
         on_trial=lambda plan, number, trial, kept: trials.append((number, trial)),
     )
-    wanted = niah.NeedleTest((900,), depths=2, seed=2, how=How(gather=600), out=tmp_path / "out")
+    wanted = niah.NeedleTest((900,), depths=2, seed=2, how=How(gather=300), out=tmp_path / "out")
     report = niah.run(SETUP, wanted, watch)
     assert [(t.kind, t.depth, t.answer, t.gathered) for t in report.asked] == [
         (kind, depth, trial.expected, True)

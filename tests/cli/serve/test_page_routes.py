@@ -47,6 +47,14 @@ def error(response, status: int) -> dict:
     return response.json()["error"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_temporaries(tmp_path_factory):
+    """Other processes' uploads lie elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporaries")))
+        yield
+
+
 def uploads() -> set[Path]:
     return {*Path(tempfile.gettempdir()).glob(f"{PREFIX}*")}
 

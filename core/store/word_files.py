@@ -33,7 +33,7 @@ def write_words(
     folder: Confined,
     make: MakeWords,
     kept: list[Shard] | None = None,
-    start: Callable[..., "Future[Shard]"] = done,
+    start: "Callable[..., Future[Shard]] | None" = None,
 ) -> list[Shard]:
     """Writes the word index of a document.
 
@@ -42,7 +42,7 @@ def write_words(
         folder: where to write.
         make: gives the tables of the files.
         kept: the first files, which are already in the folder.
-        start: starts calls, at once or in other threads.
+        start: starts calls in other threads; None: they are made at once.
 
     Returns:
         All files of the index.
@@ -57,7 +57,7 @@ def write_words(
     for number, tables in enumerate(make(document, len(first)), len(first)):
         tensors = {name: torch.from_numpy(table) for name, table in tables.items()}
         name = shard_name(WORDS, number, None)
-        written.append(start(write_tensors, folder, WORDS, name, tensors))
+        written.append((start or done)(write_tensors, folder, WORDS, name, tensors))
     return [*first, *(each.result() for each in written)]
 
 

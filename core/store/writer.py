@@ -361,7 +361,7 @@ class Writer:
             with ThreadPoolExecutor(WRITERS, "longctx-snapshots") as disk:
                 yield cast("Callable[..., Future[Shard]]", disk.submit)
         else:
-            yield done
+            yield cast("Callable[..., Future[Shard]]", done)
 
     def _snapshot(self, group: str, rows: Rows, checkpoint: int | None) -> Shard:
         """The file of a snapshot; one that the last checkpoint has gets another name."""

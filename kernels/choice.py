@@ -8,8 +8,8 @@ on a GPU if Triton is installed and the kernel accepts the arguments, else the d
 import importlib
 import logging
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, update_wrapper
 from importlib.util import find_spec
 from inspect import signature
@@ -182,6 +182,21 @@ def attempt(key: tuple, call: Callable[[], Any]) -> Any:
         broken[key] = f"{type(error).__name__}: {error}".splitlines()[0]
         _log.info("%s does not run here: %s", key[0], broken[key])
         return None
+
+
+@contextmanager
+def recording() -> Iterator[None]:
+    """Kernels that fail while an error ends this context are tried again later.
+
+    They may be such as only cannot be recorded in a graph.
+    """
+    before = set(broken)
+    try:
+        yield
+    except Exception:
+        for key in set(broken) - before:
+            del broken[key]
+        raise
 
 
 @cache

@@ -81,13 +81,12 @@ class ChunkReader:
         method, capture, self._capture = self._method, self._capture, None
         assert isinstance(method, Replayable)
         assert capture is not None
-        self._rows, broken = method.rows(), set(choice.broken)
+        self._rows = method.rows()
         try:
-            replayed = _Replayed(self._decoder, method, ids, begun, capture)
-            same = replayed.equals(self._rows, method)
+            with choice.recording():
+                replayed = _Replayed(self._decoder, method, ids, begun, capture)
+                same = replayed.equals(self._rows, method)
         except Exception as error:  # drivers and compilers fail in every possible way
-            for key in set(choice.broken) - broken:  # a kernel that only cannot be recorded
-                del choice.broken[key]
             _tell("directly", f"{type(error).__name__}: {error}".splitlines()[0])
             return
         if not same:

@@ -18,6 +18,7 @@ from longctx.core.contracts.method import Replayable
 from longctx.core.decode.stepping.graphs import Graphs
 from longctx.core.engine.chunk_graphs import Capture
 from longctx.core.model.adapter import Decoder, Stretch
+from longctx.kernels import choice
 
 STEP = 32  # questions are padded to as many tokens, or a multiple: so they share a recording
 LONGEST = 8 * STEP  # longer ones keep the device busy
@@ -78,8 +79,9 @@ class QuestionReader:
             self._begun.add(key)
             return taken
         try:
-            recorded = _Recorded(stretch, ids, memory, states, capture)
-            same = all(torch.equal(taken[name], x) for name, x in recorded(ids).items())
+            with choice.recording():
+                recorded = _Recorded(stretch, ids, memory, states, capture)
+                same = all(torch.equal(taken[name], x) for name, x in recorded(ids).items())
         except Exception as error:  # drivers and compilers fail in every possible way
             self._capture = None
             _tell("directly", f"{type(error).__name__}: {error}".splitlines()[0])

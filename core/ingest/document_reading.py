@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 SHOWN = 3  # reasons that an error lists
-SLOW = 2.0  # seconds of a chunk for whose end Ctrl-C does not wait
+SLOW = 0.5  # seconds of a chunk for whose end Ctrl-C does not wait
 Saved = tuple[Snapshot, Boundary | None, Callable]  # of a method; the last waits for both
 
 
@@ -81,7 +81,8 @@ class DocumentReading:
         self._held = Held()
         self._whole = True  # the method has read what is stored, no more and no less
         self._copied: tuple[Snapshot, Snapshot, Callable] | None = None  # as it is now
-        self._ready: Saved | None = None  # what was whole before a slow chunk, or the last one
+        # Gives what was whole before a slow chunk, or the last one.
+        self._ready: Callable[[], Saved] | None = None
         self._slow = False  # the last chunk was
         self._started = self._stepped = time.perf_counter()
 
@@ -137,12 +138,20 @@ class DocumentReading:
             self._copied = snapshot, *to_host(snapshot, self._still)
         snapshot, host, arrive = self._copied
         boundary = self._boundaries.latest(snapshot) if self._boundaries else None
-        if boundary is None:
-            return host, None, arrive
-        if boundary.snapshot is snapshot:
-            return host, replace(boundary, snapshot=host), arrive
-        kept, arrive_too = to_host(boundary.snapshot, self._still)
-        return host, replace(boundary, snapshot=kept), lambda: (arrive(), arrive_too())
+        return _saved(snapshot, host, arrive, boundary, self._still)
+
+    def _as_it_is(self) -> Callable[[], Saved]:
+        """Gives what `_snapshots` would give now, copied when it is asked for.
+
+        Where chunks change what a snapshot holds, it is copied at once. Elsewhere nothing waits for
+        gigabytes to be copied before each slow chunk.
+        """
+        if not self._still or self._method is None:
+            saved = self._snapshots()
+            return lambda: saved
+        snapshot = self._method.snapshot()
+        boundary = self._boundaries.latest(snapshot) if self._boundaries else None
+        return lambda: _saved(snapshot, *to_host(snapshot, still=True), boundary, still=True)
 
     @property
     def _still(self) -> bool:
@@ -191,7 +200,7 @@ class DocumentReading:
         def before(end: int | None) -> None:
             if end is None and not self._by_source:
                 self._save_last()
-            self._ready = self._snapshots() if self._slow or end is None else None
+            self._ready = self._as_it_is() if self._slow or end is None else None
             if self._boundaries:
                 self._boundaries.before(method, None if end is None else first + end)
             self._whole = False
@@ -248,7 +257,7 @@ class DocumentReading:
 
     def _save_stopped(self) -> None:
         """Saves what was read until Ctrl-C; a chunk that it ended is read again."""
-        saved = self._snapshots() if self._whole else self._ready
+        saved = self._snapshots() if self._whole else self._ready and self._ready()
         with suppress(LongctxError):  # such as a full disk: the last checkpoint stays
             self.behind.wait()
             if saved and self.reading.tokens > self._kept:
@@ -314,3 +323,15 @@ class DocumentReading:
             changed=reading.changed,
             notes=[*self.engine.notes],
         )
+
+
+def _saved(
+    snapshot: Snapshot, host: Snapshot, arrive: Callable, boundary: Boundary | None, still: bool
+) -> Saved:
+    """A snapshot that is being copied to `host`, and a boundary that may have one of its own."""
+    if boundary is None:
+        return host, None, arrive
+    if boundary.snapshot is snapshot:
+        return host, replace(boundary, snapshot=host), arrive
+    kept, arrive_too = to_host(boundary.snapshot, still)
+    return host, replace(boundary, snapshot=kept), lambda: (arrive(), arrive_too())

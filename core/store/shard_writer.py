@@ -94,7 +94,10 @@ def _bytes_of(tensor: "torch.Tensor") -> memoryview:
     """What a tensor on any device has, without a copy if it is contiguous on the host."""
     import torch
 
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    if flat.stride() != (1,):  # a single number, or none, may have another stride
+        flat = flat.clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8).numpy().data
 
 
 def narrowed(group: str, rows: Rows) -> Rows:

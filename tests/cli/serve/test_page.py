@@ -170,11 +170,10 @@ def test_the_strip_shows_where_the_scores_lie_and_a_click_goes_there(opened, boo
     strip = page.locator("#strip svg")
     box = strip.bounding_box()
     page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + 20)
-    page.wait_for_selector("#text .here")
     line = book[: int(0.9 * len(book))].count("\n") + 1
-    number = int(page.locator("#text .here .place").inner_text())
-    assert abs(number - line) <= 1
-    assert shown_line(page) <= number
+    place = "(document.querySelector('#text .here .place') || {}).textContent"
+    until(page, f"Math.abs(Number({place}) - {line}) <= 1")  # another line was marked before
+    assert shown_line(page) <= line + 1
     strip.focus()
     page.keyboard.press("Home")
     until(page, "document.querySelector('#text .here .place').textContent === '1'")

@@ -9,6 +9,7 @@ from longctx.core.engine.encode import encode
 from longctx.core.engine.question_graphs import STEP, QuestionReader
 from longctx.core.model import adapter
 from longctx.core.model.adapter import Decoder
+from longctx.kernels import choice
 
 ORDER = torch.randint(0, 61, (900,), generator=torch.Generator().manual_seed(3))
 DOCUMENT, QUESTIONS = ORDER[:200], ORDER[200:]
@@ -109,6 +110,7 @@ def test_what_has_several_pieces_or_is_long_is_read_directly(make_model, capture
 def test_what_cannot_be_replayed_is_read_directly(make_model, captured, monkeypatch, fails):
     def capture(device, work):
         if fails == "recording":
+            choice.broken["kernel", device] = "it cannot be recorded"
             raise RuntimeError("not here")
         return lambda: (work(), next(iter(work.__self__._taken.values())).add_(1))
 
@@ -118,6 +120,7 @@ def test_what_cannot_be_replayed_is_read_directly(make_model, captured, monkeypa
     for at in range(4):
         assert_embedded(decoder, method, reader, QUESTIONS[at:][:20])
     assert not reader._recorded
+    assert ("kernel", torch.device("cpu")) not in choice.broken
 
 
 def test_a_cpu_records_nothing(make_model):

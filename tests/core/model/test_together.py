@@ -7,7 +7,7 @@ import torch
 from longctx.core.contracts.memory import Place
 from longctx.core.kv.kept import Kept
 from longctx.core.kv.prompt import Prompt
-from longctx.core.kv.resident import Resident
+from longctx.core.kv.tiered import Tiered
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.split import SplitDecoder
 from longctx.core.model.together import Together
@@ -47,8 +47,10 @@ def test_what_is_kept_of_a_layer_is_where_it_computes(make_model):
             kv = kept.append(layer, k, v)
             keys, values = kv.keys.resident, kv.values
             assert keys is not None
-            assert isinstance(values, Resident)
-            assert {keys.rows.device.type, values.coded().rows.device.type} == {layer.device}
+            assert isinstance(values, Tiered)
+            values = values.resident
+            assert values is not None
+            assert {keys.rows.device.type, values.rows.device.type} == {layer.device}
         else:
             assert {x.device.type for x in kept.slide(layer, k, v)} == {layer.device}
     assert {layer.device for layer in parted.layers if layer.window is None} == {"cpu", "meta"}

@@ -24,6 +24,7 @@ def test_tensors_of_all_types_and_shapes(tmp_path):
         "B": torch.ones(2),
     }
     given["same"] = given["B"]
+    given |= {f"stride {n}": torch.arange(3).as_strided((n,), (0,)) for n in (0, 1)}
     alone = {name: x.clone().contiguous() for name, x in given.items()}
     for tensors in (alone, {}):
         safetensors.torch.save_file(tensors, tmp_path / "theirs")

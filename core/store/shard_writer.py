@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SHARD_ROWS = 1 << 16  # rows in one shard, unless they would pass SHARD_BYTES
 SHARD_BYTES = 1 << 27  # bounds the memory that a group's buffer takes
-WRITERS = 8  # shards written at once: most of them are being synced, which takes the longest
+WRITERS = 3  # shards written at once: while some are synced, others are copied to the page cache
 
 _GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")  # deflate, no flags, no time, unknown system
 

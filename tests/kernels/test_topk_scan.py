@@ -165,14 +165,15 @@ CUTS = [(8, 20, False), (8, 20, True), (8, 0, True), (0, 50, True)]
 
 
 @pytest.mark.parametrize(
-    ("cut", "tile"), covering(CUTS, [(64, 1), (128, 4), (256, 2)], meet=1), ids=str
+    ("cut", "tile", "int8"),
+    covering(CUTS, [(64, 1), (128, 4), (256, 2)], [False, True], meet=1),
+    ids=str,
 )
-def test_however_the_work_is_cut(kernel, device, cut, tile):
+def test_however_the_work_is_cut(kernel, device, cut, tile, int8):
     (runs, rest, descriptor), (count, sets) = cut, tile
     tile = kernel.Tile(16, count, 4, 1, programs=6, descriptor=descriptor, sets=sets)
     q, keys = integers(4, 2, 1, runs * count + rest, 80, HALF, device, most=1)
-    check(kernel.topk_scan(q, keys, 4, tile=tile), q, keys, 4)
-    q, keys, scales = int8_of(q, keys)
+    q, keys, scales = int8_of(q, keys) if int8 else (q, keys, None)
     check(kernel.topk_scan(q, keys, 4, scales, tile), q, keys, 4, scales)
 
 

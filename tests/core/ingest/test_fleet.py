@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
+from preloaded import PIPE, Process
 
 import longctx
 from longctx.core.common.errors import UsageError
@@ -57,6 +57,18 @@ def job(tmp_path, setup) -> Job:
     return Job(tmp_path / "one", [str(folder)], setup, cadence=Cadence(tokens=128))
 
 
+@pytest.fixture
+def forked(monkeypatch) -> None:
+    """Workers are forked from a process that has imported everything: they begin sooner.
+
+    How they are begun by themselves, `tests/cli/test_each.py` shows.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["longctx.core.ingest.fleet", "longctx.core.model.plain"])
+    begin = SimpleNamespace(Pipe=multiprocessing.Pipe, get_context=lambda how: context)
+    monkeypatch.setattr(fleet, "multiprocessing", begin)
+
+
 def written(library: Path) -> dict[str, bytes]:
     """Every file of the documents of a library."""
     folder = library / "documents"
@@ -77,7 +89,7 @@ def claimant(library: Path, folder: str = "*") -> int | None:
 
 
 @pytest.mark.slow
-def test_a_kill_and_ctrl_c_leave_what_one_process_goes_on_with(job, tmp_path):
+def test_a_kill_and_ctrl_c_leave_what_one_process_goes_on_with(job, tmp_path, forked):
     killed: dict[str, int] = {}
 
     def progress(told, document):
@@ -103,19 +115,15 @@ def test_a_kill_and_ctrl_c_leave_what_one_process_goes_on_with(job, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not find_spec("ray"), reason="needs Ray")
-def test_a_cluster_that_loses_an_actor_makes_what_one_process_makes(job, tmp_path):
+def test_a_cluster_that_loses_an_actor_makes_what_one_process_makes(job, tmp_path, monkeypatch):
     library = tmp_path / "ray"
     model = ["--model", "tiny", "--profile", job.setup.profile]
     how = ["--device", "cpu", "--dtype", "fp32", "--threads", "1", "--checkpoint", "128", *model]
     command = ["ingest", job.paths[0], "--each", "--ray", "local", "--workers", "2", "--json"]
     environment = {**os.environ, "LONGCTX_LIBRARY": str(library)}
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "longctx", *command, *how],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as driver:
+    monkeypatch.chdir(tmp_path)
+    more = {"env": environment, "stdout": PIPE, "text": True}
+    with Process([*command, *how], **more) as driver:
         while driver.poll() is None and not (killed := claimant(library)):
             time.sleep(0.01)
         assert killed not in (None, driver.pid)

@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import preloaded
 
 _HOLD = """
 import sys
@@ -26,13 +29,16 @@ from longctx.core.profile.sampling import Sampling
 from longctx.core.ask.session import Session
 from longctx.core.engine.choice import Setup
 
-library, question, length, setups = json.load(sys.stdin)
+with open(GIVEN, encoding="utf-8") as file:
+    library, question, length, setups = json.load(file)
 answers = {}
 for name, setup in setups.items():
     with Session(Path(library), name, Setup(**setup)) as session:
         answer = session.ask(question, sampling=Sampling(max_new_tokens=length))
         answers[name] = answer.as_dict()
 json.dump(answers, sys.stdout)
+sys.stdout.flush()
+raise SystemExit
 """
 
 
@@ -53,7 +59,7 @@ def holding(folder: Path, kind: str, key: str) -> Iterator[subprocess.Popen]:
 
 
 def answers(library: Path, question: str, length: int, setups: dict[str, Any]) -> dict[str, dict]:
-    """What a new process answers, as the JSON objects of `ask`.
+    """What another process answers, as the JSON objects of `ask`; one that has only imported.
 
     Args:
         library: the library's folder.
@@ -62,12 +68,9 @@ def answers(library: Path, question: str, length: int, setups: dict[str, Any]) -
         setups: document -> the `Setup` that it is asked with.
     """
     given = {name: asdict(setup) for name, setup in setups.items()}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", _ASK],
-        input=json.dumps([str(library), question, length, given]),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=200,
-    )
+    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+        json.dump([str(library), question, length, given], file)
+        file.flush()
+        done = preloaded.run([], timeout=200, before=f"GIVEN = {file.name!r}\n{_ASK}")
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -132,8 +132,9 @@ def longer():
     print("asked", file=sys.stderr)
     asked.set()
     return 60"""
-    work = "try: threading.Event().wait(60)\n        finally: asked.wait(60)"
-    code = BUSY.replace("grace={grace}", "grace=0.2, longer=longer")
+    ready = 'print("ready", flush=True)'  # said where the signal finds it in the `try`
+    work = f"try: {ready}; threading.Event().wait(60)\n        finally: asked.wait(60)"
+    code = BUSY.replace("grace={grace}", "grace=0.2, longer=longer").replace(ready, "pass")
     code = code.format(first=first, work=work)
     assert ended(code, signal.SIGINT) == (130, "asked\nleft by itself\n")
 

@@ -63,14 +63,20 @@ def _unwritable(error: OSError) -> Exception:
 
 
 def fill_gaps() -> None:
-    """Opens the null device for each of descriptors 0, 1 and 2 that is closed."""
+    """Opens the null device for each of descriptors 0, 1 and 2 that is closed.
+
+    One that was closed may have been given to another file since: then the stream has the null
+    device under another number.
+    """
+    filled = set()
     while (number := os.open(os.devnull, os.O_RDWR)) < len(NAMES):
         os.set_inheritable(number, True)  # as the others are
+        filled.add(number)
     os.close(number)
     for number, name in enumerate(NAMES):
         if getattr(sys, name) is None:
-            mode = "w" if number else "r"
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 (it stays)
+            mode, null = "w" if number else "r", number if number in filled else os.devnull
+            setattr(sys, name, open(null, mode, encoding="utf-8", closefd=null is os.devnull))  # noqa: SIM115 (it stays)
 
 
 def stand_in() -> None:

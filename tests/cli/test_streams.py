@@ -102,3 +102,16 @@ def test_a_path_that_can_be_none_is_the_users(longctx, tmp_path, monkeypatch, ar
     assert result.exit_code in (1, 2, 10), result.stderr
     assert "internal" not in result.stderr
     assert "[Errno" not in result.stderr
+
+
+def test_a_file_that_has_the_number_of_a_closed_stream_is_not_read(tmp_path):
+    """It was opened before the gaps were filled."""
+    (tmp_path / "file").write_text("secret")
+    code = (
+        "import sys; file = open('file'); assert file.fileno() == 0 and sys.stdin is None;"
+        "from longctx.cli.streams import fill_gaps; fill_gaps();"
+        "print([sys.stdin.read(), file.read()])"
+    )
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "['', 'secret']\n", done.stderr

@@ -193,7 +193,7 @@ def recording() -> Iterator[None]:
     before = set(broken)
     try:
         yield
-    except Exception:
+    except Exception:  # whatever it is, it goes on
         for key in set(broken) - before:
             del broken[key]
         raise

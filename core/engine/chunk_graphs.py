@@ -16,7 +16,7 @@ from torch import Tensor
 from longctx.core.common.device import moved
 from longctx.core.contracts.memory import Groups
 from longctx.core.contracts.method import Method, Replayable
-from longctx.core.decode.stepping.graphs import Graphs
+from longctx.core.decode.stepping.graphs import recorder
 from longctx.core.model.adapter import Decoder, Stretch
 from longctx.kernels import choice
 
@@ -235,8 +235,7 @@ def capture_of(decoder: Decoder, method: Method) -> Capture | None:
     # The host issues the chunks of all devices, each of which computes a part of one meanwhile.
     if weights * method.chunk > MOST * len(chunks.stretches(method.depth)):
         return None
-    graphs = cache(Graphs)
-    return lambda device, work: graphs(device).capture(work, None)
+    return recorder()
 
 
 @cache

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from longctx.core.contracts.memory import Chunked
 from longctx.core.contracts.method import Replayable
-from longctx.core.decode.stepping.graphs import Graphs
+from longctx.core.decode.stepping.graphs import recorder
 from longctx.core.engine.chunk_graphs import Capture
 from longctx.core.model.adapter import Decoder, Stretch
 from longctx.kernels import choice
@@ -137,10 +137,7 @@ class _Recorded:
 
 def capture_of(decoder: Decoder) -> Capture | None:
     """What records questions; None where there is no GPU."""
-    if decoder.device.type != "cuda":
-        return None
-    graphs = cache(Graphs)
-    return lambda device, work: graphs(device).capture(work, None)
+    return recorder() if decoder.device.type == "cuda" else None
 
 
 @cache

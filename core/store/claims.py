@@ -149,7 +149,7 @@ class Claims:
             newest = (self._numbered(name) or [(0, file)])[-1][1]
             if newest != file or _said(file) != me:  # it said nothing for too long
                 raise self._refused(name, _said(newest))
-        except BaseException:
+        except BaseException:  # Ctrl-C too: the claim is taken back, and the error goes on
             with suppress(OSError):
                 if _said(file) in (None, me):
                     file.unlink(missing_ok=True)

@@ -115,6 +115,15 @@ class Graphs:
         return graph.replay
 
 
+def recorder() -> Callable[[torch.device, Work], Work]:
+    """What records work of any device, each with memory of its own: see `Graphs.capture`.
+
+    The work draws nothing.
+    """
+    graphs = cache(Graphs)
+    return lambda device, work: graphs(device).capture(work, None)
+
+
 @cache
 def _aside(device: torch.device) -> torch.cuda.Stream:
     """The stream to record on; always the same, as libraries keep workspaces per stream."""

@@ -23,7 +23,8 @@ from longctx.core.ask.ways import way_of
 from longctx.core.common.errors import StateMismatch, UsageError
 from longctx.core.contracts.memory import Scores
 from longctx.core.contracts.method import Method
-from longctx.core.engine.setup import Engine, saved_snapshot
+from longctx.core.engine.opening import memory_of, saved_snapshot
+from longctx.core.engine.setup import Engine
 from longctx.core.retrieve.late_interaction import Maxima
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.unit_table import Units
@@ -94,7 +95,7 @@ class Joint(Gatherer):
         for engine, document in self._states:
             device = "cpu" if engine.devices else engine.device
             try:
-                method = engine.method_of(document, saved_snapshot(document, device))
+                method = memory_of(engine, document, saved_snapshot(document, device))
                 found = ask(self._way(engine, document, method))
             except StateMismatch as error:  # a method does not know whose rows it has
                 error.document = document.manifest.folder

@@ -22,7 +22,8 @@ from longctx.core.common.read_ahead import ReadAhead
 from longctx.core.common.telemetry import facts, stage
 from longctx.core.contracts.method import Method
 from longctx.core.engine.choice import Setup, recorded
-from longctx.core.engine.setup import memory_told, prepare, saved_snapshot
+from longctx.core.engine.opening import memory_of, saved_snapshot
+from longctx.core.engine.setup import memory_told, prepare
 from longctx.core.retrieve.gather_by import METHOD
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.store.confined import Confined
@@ -123,7 +124,7 @@ class Session(Asking):
     def _method(self) -> Method:
         """What the document was read with; where another model answers, it may not be needed."""
         with memory_told(self.engine, LARGE_STATE):
-            method = self.engine.method_of(self.document, self._saved())
+            method = memory_of(self.engine, self.document, self._saved())
         del self._saved  # it holds the snapshot
         return method
 

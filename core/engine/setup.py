@@ -21,10 +21,10 @@ from longctx.core.common.device import (
     peak_memory,
     set_threads,
 )
-from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
+from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.telemetry import facts, stage
 from longctx.core.common.units import show_bytes
-from longctx.core.contracts.memory import Groups, Place, Rows, Snapshot, Stored
+from longctx.core.contracts.memory import Place, Snapshot, Stored
 from longctx.core.contracts.method import Method, Way, can_be_made_again
 from longctx.core.decode import policies
 from longctx.core.decode.policies import Decoding
@@ -35,9 +35,7 @@ from longctx.core.engine.choice import (
     method_of,
     options_of,
     profile_of,
-    recorded,
 )
-from longctx.core.engine.encode import encode
 from longctx.core.engine.staying import always, staying
 from longctx.core.kv.kept_prompts import KeptPrompts
 from longctx.core.model import narrow
@@ -49,14 +47,11 @@ from longctx.core.model.files import BUNDLED, ModelFiles, open_model_files, requ
 from longctx.core.model.load import load_decoder
 from longctx.core.model.split import SplitDecoder
 from longctx.core.model.weights import cached_json
-from longctx.core.profile import profile
 from longctx.core.profile.chat import resolve
 from longctx.core.profile.profile import Profile
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.core.retrieve import gather_by
-from longctx.core.store.document import Document
-from longctx.core.store.manifest import UNITS, Manifest
-from longctx.core.store.shards import AGAIN
+from longctx.core.store.manifest import Manifest
 from longctx.kernels import choice
 
 _log = logging.getLogger(__name__)
@@ -209,71 +204,6 @@ class Engine:
             may_move = always if weights is None else weights.before_moving
             decoder.spread(Reading(method.depth, method.chunk, cached, part), may_move)
 
-    def method_of(self, document: Document, snapshot: Snapshot | None) -> Method:
-        """The memory of a document, ready to be asked.
-
-        Args:
-            document: the open document; gets the rows that it lacks where it is read again.
-            snapshot: its own, from `saved_snapshot`; None: it is rebuilt by reading the prefix,
-                followed by the document's tokens where they were read as one text.
-
-        Raises:
-            StateMismatch: the document is damaged, or was read by another method.
-        """
-        if snapshot is None:
-            snapshot = self._snapshot_again(document)
-        return self.new_method(snapshot, document)
-
-    def _snapshot_again(self, document: Document) -> Snapshot:
-        manifest, made = document.manifest, _Made()
-        whole = manifest.units == UNITS[0]
-        if manifest.is_bare and not whole:
-            self.make_again(document)
-        with stage(_log, "read_again", f"{manifest.name}: its snapshot made again"):
-            method = self._read_again(document, 0, manifest.tokens if whole else 0, made)
-        if whole and manifest.is_bare:
-            document.lend(made.groups())
-        return {name: tensor.cpu() for name, tensor in method.snapshot().items()}
-
-    def make_again(self, document: Document) -> None:
-        """Gives a bare document whose sources were read one by one the rows that it lacks.
-
-        Raises:
-            StateMismatch: the document is damaged.
-        """
-        made = _Made()
-        with stage(_log, "read_again", f"{document.manifest.name}: its sources read again"):
-            for source in (each for each in document.manifest.sources if each.tokens):
-                end = source.first_token + source.tokens
-                self._read_again(document, source.first_token, end, made)
-        document.lend(made.groups())
-
-    def _read_again(self, document: Document, first: int, end: int, made: "_Made") -> Method:
-        """The memory of a document's tokens [first, end) behind the prefix; `made` gets rows."""
-        reader = self.reader  # before the room that it leaves
-        # Layers stay where they are: other documents may be open, and a reading under way.
-        method, ids = self.new_method(), self._ids_of(document, first, end)
-        for _ in encode(reader, method, self._prefix_of(document), ids, made):
-            pass
-        return method
-
-    def _prefix_of(self, document: Document) -> torch.Tensor:
-        """The prefix that was read before a document; the user may ask with another profile."""
-        own = recorded(document.manifest).profile
-        if not isinstance(own, dict):
-            return self.prompt.prefix()
-        template = profile.parse(own, "the document's profile").prompt
-        return PromptEncoder(resolve(template, self.files.tokenizer), self.files.tokenizer).prefix()
-
-    def _ids_of(self, document: Document, first: int, last: int) -> Iterator[torch.Tensor]:
-        for rows in document.rows_between("tokens", first, last):
-            ids = rows["ids"].long()
-            if ((ids < 0) | (ids >= self.files.config.vocab_size)).any():
-                why = "it has tokens that the model does not have"
-                name, folder = document.manifest.name, document.manifest.folder
-                raise StateMismatch(f"'{name}' is damaged", why, AGAIN, folder)
-            yield ids
-
     def can_leave_out(self, method: Method, tokens: int) -> bool:
         """Whether a document need not keep what its method made; see `can_be_made_again`.
 
@@ -305,44 +235,6 @@ class Engine:
         kernels = narrow.with_precision(computed_by(self.device), self.precision)
         found |= {} if kernels is None else {"kernels": kernels}
         return found if self.precision is None else {**found, "precision": self.precision}
-
-
-class _Made:
-    """The rows of a document that is read again, on the CPU."""
-
-    def __init__(self) -> None:
-        self._parts: dict[str, list[Rows]] = {}
-
-    def append(self, group: str, rows: Rows) -> None:
-        """Takes n more rows of a group."""
-        part = {name: tensor.cpu() for name, tensor in rows.items()}
-        self._parts.setdefault(group, []).append(part)
-
-    def groups(self) -> Groups:
-        """All rows that came, by group."""
-        return {
-            group: {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-            for group, parts in self._parts.items()
-        }
-
-
-def saved_snapshot(document: Document, device: str = "cpu") -> Snapshot | None:
-    """A document's snapshot; None where a question needs none, or it can be rebuilt.
-
-    A checkpoint of a document whose sources are read one by one has the snapshot of one source.
-
-    Args:
-        document: the open document.
-        device: of the model. The snapshot is put there at once if all of it belongs there, as the
-            caches of methods that renew them do; else it is on the CPU.
-
-    Raises:
-        StateMismatch: the document is damaged.
-    """
-    if document.manifest.units != UNITS[0] or not document.has_snapshot:
-        return None
-    capabilities = methods.load(document.manifest.method).Method.capabilities
-    return document.snapshot(device if capabilities.renews else "cpu")
 
 
 @contextmanager

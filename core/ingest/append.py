@@ -14,6 +14,7 @@ from xxhash import xxh3_128_hexdigest
 from longctx.core.common.device import dtype_name
 from longctx.core.common.errors import StateMismatch, UsageError
 from longctx.core.engine.disk import expected_in_room
+from longctx.core.engine.opening import make_again
 from longctx.core.engine.setup import Engine
 from longctx.core.ingest.append_plan import (
     More,
@@ -77,7 +78,7 @@ def append(job: Job, observer: Observer = NOBODY) -> Ingested:
         boundary = end_of(document) if by_source else _boundary(document)
         engine = job.engine or engine_for(document, job.setup)
         if by_source and document.manifest.is_bare:
-            engine.make_again(document)
+            make_again(engine, document)
         sizes, before = more.sizes(), document.manifest.tokens
         expected = expected_in_room(
             store, document.manifest.folder, engine, sizes, job.max_size, before

@@ -16,6 +16,7 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.common.telemetry import stage
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.disk import expected_in_room
+from longctx.core.engine.opening import make_again
 from longctx.core.engine.setup import Engine, memory_told, prepare
 from longctx.core.ingest.document_reading import DocumentReading
 from longctx.core.ingest.identity import CannotGoOn
@@ -161,7 +162,7 @@ def read_in(
         stream = TokenStream(engine.files.tokenizer)
         kept = kept_units(old, sources, stream) if old else {}
         if old and kept and old.manifest.is_bare:
-            engine.make_again(old)
+            make_again(engine, old)
         reading = SourceReading(sources, stream, behind, kept)
         within = partial(require_size, job.library, job.max_size)
         run = DocumentReading(

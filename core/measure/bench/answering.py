@@ -22,7 +22,8 @@ from longctx.core.common.device import empty_cache, peak_memory, reset_peak_memo
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.method import Growing, Recallable, Way
 from longctx.core.decode.decode import Generation
-from longctx.core.engine.setup import Engine, saved_snapshot
+from longctx.core.engine.opening import saved_snapshot
+from longctx.core.engine.setup import Engine
 from longctx.core.kv.embeddings import GROUP as EMBEDDINGS
 from longctx.core.measure.bench.ceilings import Ceilings, Clock, forget, remember
 from longctx.core.measure.bench.floors import entry_bytes, weight_bytes

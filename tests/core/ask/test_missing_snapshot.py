@@ -15,7 +15,8 @@ from longctx.core.ask.session import Session
 from longctx.core.common.errors import StateMismatch, UsageError
 from longctx.core.contracts.method import can_be_made_again
 from longctx.core.engine.choice import Setup, recorded
-from longctx.core.engine.setup import Engine, prepare, saved_snapshot
+from longctx.core.engine.opening import memory_of, saved_snapshot
+from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.append import append
 from longctx.core.ingest.ingest import ingest
 from longctx.core.ingest.job import Job
@@ -100,7 +101,7 @@ def test_a_question_is_scored_and_answered_as_with_it(tmp_path, setup_random, te
     assert torch.equal(scores(left_out, setup_random), scores(kept, setup_random, "kept"))
     document = left_out.document("book")
     engine = prepare(setup_random, recorded(document.manifest))
-    again = engine.method_of(document, saved_snapshot(document)).snapshot()
+    again = memory_of(engine, document, saved_snapshot(document)).snapshot()
     saved = kept.document("kept").snapshot()
     assert again.keys() == saved.keys()
     assert all(torch.equal(again[name], saved[name]) for name in saved)
@@ -192,7 +193,7 @@ def test_tokens_that_the_model_does_not_have_are_damage(tmp_path, setup_random):
     engine = prepare(setup_random, recorded(document.manifest))
     document.rows_between = lambda *which: [{"ids": torch.tensor([1, 10**6]).int()}]
     with pytest.raises(StateMismatch, match="damaged"):
-        engine.method_of(document, None)
+        memory_of(engine, document, None)
 
 
 def test_it_is_left_out_only_where_to_read_is_less_than_an_answer(setup_random):
@@ -226,7 +227,7 @@ def test_a_question_about_sources_is_read_behind_the_prefix_alone(tmp_path, setu
     document = library.document("book")
     document.verify()
     engine = prepare(setup_random, recorded(document.manifest))
-    method = engine.method_of(document, saved_snapshot(document))
+    method = memory_of(engine, document, saved_snapshot(document))
     assert int(method.snapshot()["seen"]) == len(engine.prompt.prefix())
     alone = scores(library, setup_random)
     assert len(alone) == document.manifest.tokens

@@ -7,6 +7,7 @@ import torch
 
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, UsageError
+from longctx.core.engine.opening import make_again
 from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest import units
 from longctx.core.ingest.append import append
@@ -132,6 +133,6 @@ def test_what_a_short_folder_kept_no_rows_of_is_read_again_in_its_precision(
         ingest(library, [str(folder)], setup, name="kept")
     with Library.open(library).reading("bare") as document:
         assert document.manifest.is_bare
-        prepare(setup).make_again(document)
+        make_again(prepare(setup), document)
         again = torch.cat([rows["vectors"] for _, rows in document.rows("embeddings")]).float()
     assert torch.equal(again, vectors(library, "kept"))

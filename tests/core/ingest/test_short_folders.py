@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from longctx.core.ask.session import Session
-from longctx.core.engine.setup import Engine, prepare, saved_snapshot
+from longctx.core.engine.opening import memory_of, saved_snapshot
+from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest import plan
 from longctx.core.ingest import units as units_module
 from longctx.core.ingest.append import append
@@ -74,7 +75,7 @@ def test_what_is_made_again_is_what_would_be_kept(folder, setup_random, monkeypa
     assert bare.manifest.is_bare
     assert not whole.manifest.is_bare
     engine = prepare(setup_random)
-    methods = [engine.method_of(document, saved_snapshot(document)) for document in (bare, whole)]
+    methods = [memory_of(engine, document, saved_snapshot(document)) for document in (bare, whole)]
     first, second = (method.snapshot() for method in methods)
     assert all(torch.equal(first[name], second[name]) for name in second)
     (_, again), (_, stored) = *bare.rows("embeddings"), *whole.rows("embeddings")

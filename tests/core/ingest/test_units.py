@@ -14,7 +14,8 @@ from sampled import covering, sampled
 
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import StateMismatch, UsageError
-from longctx.core.engine.setup import prepare, saved_snapshot
+from longctx.core.engine.opening import memory_of, saved_snapshot
+from longctx.core.engine.setup import prepare
 from longctx.core.ingest import checkpoints, document_reading, plan
 from longctx.core.ingest import ingest as ingesting
 from longctx.core.ingest import units as units_module
@@ -116,7 +117,7 @@ def test_a_question_is_read_behind_the_prefix_alone(library, folder, setup_rando
     read(library, folder, setup_random)
     engine = prepare(setup_random)
     document = opened(library)
-    method = engine.method_of(document, saved_snapshot(document))
+    method = memory_of(engine, document, saved_snapshot(document))
     assert int(method.snapshot()["seen"]) == len(engine.prompt.prefix())
 
 

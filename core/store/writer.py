@@ -325,6 +325,7 @@ class Writer:
             changes = {**changes, "report": {**report, "boundary": boundary.told()}}
         if boundary and boundary.tokens:
             tensors["boundary"] = self._folded(boundary, snapshot)
+            self._fold = None  # its copies are gigabytes: the next snapshot takes their memory
         with self._meanwhile() as start:  # words are counted while a large snapshot is written
             snapshots = [start(self._snapshot, *given, checkpoint) for given in tensors.items()]
             files = [

@@ -4,6 +4,7 @@ import errno
 import os
 import random
 import threading
+import weakref
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from small_documents import FIRST, HEADER, SNAPSHOT, Killed, end_source, files_o
 from stopped_runs import END, FULL, SOURCES, STEPS, done, feed, finish, run
 
 from longctx.core.store import writer as writer_module
+from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Manifest
 from longctx.core.store.places import delete_files
@@ -66,6 +68,18 @@ def test_another_size_of_shards_does_not_mix_with_the_one_begun(library, before,
     files = finish(library, shard_rows=after)
     sizes = after if before == 64 else before  # 64: no shard was full yet
     assert files == finish(library, "whole", sizes)
+
+
+def test_a_written_checkpoint_holds_no_snapshot(library):
+    """It may be gigabytes of pinned memory, which the next one needs."""
+    with stopped_writer(library) as writer:
+        feed(writer, 0, FULL)
+        snapshot, at_boundary = {"a": torch.ones(2)}, {"a": torch.zeros(2)}
+        held = [weakref.ref(rows["a"]) for rows in (snapshot, at_boundary)]
+        writer.growth(snapshot, Boundary(2, at_boundary, 0))
+        writer.checkpoint(snapshot, Boundary(2, at_boundary, 0))
+        del snapshot, at_boundary
+        assert [one() for one in held] == [None, None]
 
 
 def test_text_before_the_first_token_is_not_lost(library):

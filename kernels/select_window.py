@@ -21,9 +21,11 @@ LOWEST, HIGHEST = tl.constexpr(-(1 << 31)), tl.constexpr((1 << 31) - 1)
 
 
 def refusal(
-    votes: Tensor, best: Tensor, count: int, span: int, first: int, last: int, total: int
+    votes: Tensor, best: Tensor, count: int, span: int, first: int, last: int, total: int | Tensor
 ) -> str | None:
     """Why the kernel does not compute this; None if it does."""
+    if torch.is_tensor(total) and total.dtype != torch.int64:
+        return f"it takes no {total.dtype} total"
     if (votes.dtype, best.dtype) != (torch.int32, torch.float32):
         return f"it takes no {votes.dtype} votes with {best.dtype} scores"
     if not (votes.is_contiguous() and best.is_contiguous()):
@@ -36,16 +38,17 @@ def refusal(
 
 
 def select_window(
-    votes: Tensor, best: Tensor, count: int, span: int, first: int, last: int, total: int
+    votes: Tensor, best: Tensor, count: int, span: int, first: int, last: int, total: int | Tensor
 ) -> Window:
     """As defined."""
+    moved = torch.is_tensor(total)
     keys, n = _shortened(votes, best, count)
     index = torch.empty(first + count * span + last, dtype=torch.int64, device=votes.device)
     in_use = torch.empty(1, dtype=torch.int64, device=votes.device)
     _write_window[(1,)](
         votes, best, keys, index, in_use, n, len(votes), total,
         COUNT=count, SPAN=span, HEAD=first, TAIL=last, SLOTS=_padded(count), REACH=_padded(span),
-        ENTRIES=LAST, TILE=TILE, num_warps=WARPS,
+        ENTRIES=LAST, TILE=TILE, MOVED=moved, num_warps=WARPS,
     )  # fmt: skip
     return Window(index, in_use)
 
@@ -134,7 +137,11 @@ def _write_window(
     votes, best, keys, index, in_use, n, N, total,
     COUNT: tl.constexpr, SPAN: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr,
     SLOTS: tl.constexpr, REACH: tl.constexpr, ENTRIES: tl.constexpr, TILE: tl.constexpr,
+    MOVED: tl.constexpr,
 ):  # fmt: skip
+    if MOVED:
+        total = tl.load(total).to(tl.int32)
+        N = total - HEAD - TAIL
     place = tl.arange(0, ENTRIES)
     key = tl.load(keys + place, mask=place < n, other=-1)
     count = tl.load(votes + key, mask=key >= 0, other=0)

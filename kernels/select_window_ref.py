@@ -27,7 +27,7 @@ class Window(NamedTuple):
 
 @operation
 def select_window(
-    votes: Tensor, best: Tensor, count: int, span: int, first: int, last: int, total: int
+    votes: Tensor, best: Tensor, count: int, span: int, first: int, last: int, total: int | Tensor
 ) -> Window:
     """The tokens that a chunk attends to: the first, the most voted with neighbours, and the last.
 
@@ -39,12 +39,16 @@ def select_window(
         count: most tokens chosen by votes.
         span: tokens that each of them grows to: -span/2 .. +span/2 - 1.
         first, last: tokens at the start and at the end that are always included.
-        total: tokens in all.
+        total: tokens in all; (1,) int64 on the device where the host need not know it: then N may
+            be more than there are, and no further ones have votes.
 
     Returns:
         Index (first + count * span + last,) int64, ascending, and how much of it is in use (1,);
-        after that the last token repeats. Nothing is copied to the host.
+        after that the last token repeats. The kernel copies nothing to the host.
     """
+    if torch.is_tensor(total):
+        total = int(total)
+        votes, best = votes[: total - first - last], best[: total - first - last]
     chosen = most_voted(votes, best, count)
     return window(*grown(chosen, span, len(votes)), first, last, total)
 

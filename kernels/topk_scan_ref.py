@@ -35,7 +35,9 @@ class Top(NamedTuple):
 
 
 @operation
-def topk_scan(q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None) -> Top:
+def topk_scan(
+    q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None, count: Tensor | None = None
+) -> Top:
     """Each query's k best keys by plain q·k, exactly, and how often each key is among them.
 
     No scale, no position, no mask. `merge` and `count_votes` combine ranges of keys that were
@@ -47,11 +49,17 @@ def topk_scan(q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None) -> 
             key head h // (H/G). The last dimension is contiguous.
         k: keys to find for each query; n = min(k, N) are found.
         scales: (N, G) float16; a key is its int8 entries times its scale. None: keys are floats.
+        count: (1,) int64 on the device, how many of the first keys there are, k or more; the host
+            need not know it. None: all N.
 
     Returns:
         The best keys, the earlier first on ties, and their votes. Products of half-precision inputs
         are float32.
     """
+    room = len(keys)
+    if count is not None:
+        there = slice(int(count))
+        keys, scales = keys[there], None if scales is None else scales[there]
     (H, T, D), (N, G, _) = q.shape, keys.shape
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32
     grouped = q.reshape(G, H // G * T, D)
@@ -62,7 +70,7 @@ def topk_scan(q: Tensor, keys: Tensor, k: int, scales: Tensor | None = None) -> 
         part = slice(start, start + rows)
         scores[:, part], index[:, part] = _scan(grouped[:, part].to(wide), keys, k, scales)
     found = scores.view(H, T, -1), index.view(H, T, -1)
-    return Top(*found, *count_votes(*found, N))
+    return Top(*found, *count_votes(*found, room))
 
 
 def count_votes(scores: Tensor, index: Tensor, n: int) -> tuple[Tensor, Tensor]:

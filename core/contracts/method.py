@@ -293,7 +293,12 @@ class Replayable(Method, abstract=True):
     """Does the same work for each whole chunk once its memory is full, so that can be recorded.
 
     Nothing on the host decides then what is computed, but for how many tokens were read.
+
+    Attributes:
+        in_place: a chunk is added to its states where they have room, and replaces none.
     """
+
+    in_place: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -303,6 +308,10 @@ class Replayable(Method, abstract=True):
     @abstractmethod
     def states(self) -> list[Tensor]:
         """All tensors that the next chunk depends on, in an order of their own; none: not yet."""
+
+    def fits(self, tokens: int) -> bool:
+        """Whether the states can take a chunk of so many tokens."""
+        return True
 
     @abstractmethod
     def replaying(self, states: Sequence[Tensor], seen: Tensor | int) -> Self:
@@ -319,20 +328,25 @@ class Replayable(Method, abstract=True):
         """What `rows_of` needs of the layers that have read a chunk; returned only once."""
 
     @abstractmethod
-    def take(self, taken: Mapping[Any, Tensor], tokens: int) -> None:
-        """Takes what another memory gave as `taken`, for the first of the tokens that it read."""
-
-    @abstractmethod
-    def rows_of(self, taken: Mapping[Any, Tensor]) -> Groups:
-        """The rows of a chunk; see `rows`.
+    def rows_of(self, taken: Mapping[Any, Tensor], skip: int = 0) -> Groups:
+        """The rows of a chunk.
 
         Args:
             taken: of all layers.
+            skip: see `rows`.
         """
 
     @abstractmethod
     def hold(self, states: Sequence[Tensor], seen: int) -> None:
         """Goes on from states that later chunks change in place; snapshots are copies then."""
+
+
+class ReplayableQuestions(Replayable, abstract=True):
+    """Reads a question behind states that stay as they are, so that can be recorded too."""
+
+    @abstractmethod
+    def take(self, taken: Mapping[Any, Tensor], tokens: int) -> None:
+        """Takes what another memory gave as `taken`, for the first of the tokens that it read."""
 
 
 class Growing(Method, abstract=True):

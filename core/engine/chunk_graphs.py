@@ -6,8 +6,8 @@ bit, what the layers gave for the same chunk. Knows no method.
 """
 
 import logging
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ MOST = 1 << 39  # weights of a layer times tokens of a chunk, up to which the de
 _log = logging.getLogger(__name__)
 
 Work = Callable[[], None]
+Rows = Callable[[int], Groups]  # without those of the first tokens of a chunk
 Capture = Callable[[torch.device, Work], Work]  # records work of a device, gives what replays it
 
 
@@ -41,7 +42,7 @@ class ChunkReader:
         self._decoder, self._method = decoder, method
         self._capture = capture_of(decoder, method)
         self._replayed: _Replayed | None = None
-        self._rows: Groups | None = None  # of the last chunk, if it was replayed
+        self._rows: Rows | None = None  # of the last chunk, if it was replayed
         self._shapes: list[torch.Size] = []
         self._settled = 0  # chunks in a row that left these shapes
 
@@ -49,8 +50,10 @@ class ChunkReader:
         """Reads the next chunk (T,)."""
         method = self._method
         if self._replayed and len(ids) == method.chunk:
-            self._rows = self._replayed(ids)
-            return
+            if self._replayed.fits(ids):
+                self._rows = self._replayed(ids)
+                return
+            self._begin_anew()
         begun = self._states() if self._settled >= SETTLED else []
         self._decoder.read(ids, method, method.depth)
         if self._capture is None or len(ids) != method.chunk:
@@ -63,9 +66,12 @@ class ChunkReader:
     def rows(self, skip: int) -> Groups:
         """See `Method.rows`."""
         rows, self._rows = self._rows, None
-        if rows is None:
-            return self._method.rows(skip)
-        return {group: {name: x[skip:] for name, x in own.items()} for group, own in rows.items()}
+        return rows(skip) if rows else self._method.rows(skip)
+
+    def _begin_anew(self) -> None:
+        """Chunks go through the layers again until they have settled."""
+        self._replayed, self._settled = None, 0  # its memory is there for the next one
+        self._capture = capture_of(self._decoder, self._method)
 
     def _states(self) -> list[Tensor]:
         return self._method.states() if isinstance(self._method, Replayable) else []
@@ -81,20 +87,25 @@ class ChunkReader:
         method, capture, self._capture = self._method, self._capture, None
         assert isinstance(method, Replayable)
         assert capture is not None
-        self._rows = method.rows()
+        taken = method.taken()
+        self._rows = partial(method.rows_of, taken)
+        why = "a replay gives other bits"
         try:
             with choice.recording():
                 replayed = _Replayed(self._decoder, method, ids, begun, capture)
-                same = replayed.equals(self._rows, method)
+                same = replayed.equals(taken, method)
         except Exception as error:  # drivers and compilers fail in every possible way
-            _tell("directly", f"{type(error).__name__}: {error}".splitlines()[0])
+            same, why = False, f"{type(error).__name__}: {error}".splitlines()[0]
+        if same:
+            _tell("by replay", "they give the same bits")
+            replayed.take_over()
+            self._replayed = replayed
             return
-        if not same:
-            _tell("directly", "a replay gives other bits")
-            return
-        _tell("by replay", "they give the same bits")
-        replayed.take_over()
-        self._replayed = replayed
+        _tell("directly", why)
+        if method.in_place:  # it may have left other bits where the chunk is
+            method.hold(begun, method.seen - len(ids))
+            self._decoder.read(ids, method, method.depth)
+            method.taken()
 
 
 class _Replayed:
@@ -119,7 +130,7 @@ class _Replayed:
         self._decoder, self._method = decoder, method
         before = method.seen - len(ids)
         with torch.inference_mode(False):  # they are changed in any mode
-            self._states = [state.clone() for state in begun]
+            self._states = begun if method.in_place else [state.clone() for state in begun]
             self._parts: list[_Part] = []
             given = ids.to(decoder.device, copy=True)
             for stretch in decoder.stretches(len(ids), method.depth):
@@ -134,30 +145,40 @@ class _Replayed:
         for part in self._parts:
             given = part.replay(given)
 
-    def _rows(self) -> Groups:
-        """Those of the chunk that was replayed last, on the last device."""
+    def fits(self, ids: Tensor) -> bool:
+        """Whether there is room for a chunk where the recording puts it."""
+        return self._method.fits(len(ids))
+
+    def _taken(self) -> dict[Any, Tensor]:
+        """What rows are made of, of the chunk that was replayed last."""
         last = self._parts[-1].given.device
         taken: dict[Any, Tensor] = {}
         for part in self._parts:
             # Copies: a device goes on to its next chunk while others wait for what it has taken.
-            taken |= {key: _sent(x, last) for key, x in part.taken.items()}
-        return self._method.rows_of(taken)
+            # Keys and values stay where they are.
+            here = self._method.in_place
+            taken |= {key: x if here else _sent(x, last) for key, x in part.taken.items()}
+        return taken
 
-    def __call__(self, ids: Tensor) -> Groups:
-        """Reads a whole chunk and gives its rows."""
+    def __call__(self, ids: Tensor) -> Rows:
+        """Reads a whole chunk; what gives its rows, until the next one."""
         self._decoder.require_known(ids)
         self._replay(ids)
         self._method.hold(self._states, self._method.seen + len(ids))
-        return self._rows()
+        return partial(self._method.rows_of, self._taken())
 
-    def equals(self, rows: Groups, method: Replayable) -> bool:
-        """Whether the replay left the rows and states that the method has."""
-        given = [*method.states(), *_tensors(rows)]
-        found = [*self._states, *_tensors(self._rows())]
-        if len(given) != len(found) or any(int(part.seen) != method.seen for part in self._parts):
+    def equals(self, taken: Mapping[Any, Tensor], method: Replayable) -> bool:
+        """Whether the replay left what the layers did: what was taken of them, and the states."""
+        given, found = {**taken}, self._taken()
+        if not method.in_place:
+            given |= enumerate(method.states())
+            found |= enumerate(self._states)
+        if given.keys() != found.keys() or any(
+            int(part.seen) != method.seen for part in self._parts
+        ):
             return False
-        pairs = zip(given, found, strict=True)  # rows may be on another device than they were
-        return all(torch.equal(one, other.to(one.device)) for one, other in pairs)
+        # What was taken may be on another device than it was.
+        return all(torch.equal(one, found[key].to(one.device)) for key, one in given.items())
 
     def take_over(self) -> None:
         """The method goes on from here."""
@@ -203,7 +224,8 @@ class _Part:
         memory = self._method.replaying(self._states, self.seen)
         self.left = self._stretch.read(self.given, memory)
         self.taken = memory.taken()
-        for state, now in zip(self._states, memory.states(), strict=True):
+        states = self._states if memory.in_place else memory.states()
+        for state, now in zip(self._states, states, strict=True):
             if now is not state:  # else it is of another device's layers
                 state.copy_(now)
         self.seen.add_(len(self.given))
@@ -218,10 +240,6 @@ class _Part:
 def _sent(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor that the next replay changes, as it is now; on its own device it is used before."""
     return tensor if tensor.device == device else moved(tensor.clone(), device)
-
-
-def _tensors(groups: Groups) -> list[Tensor]:
-    return [groups[group][name] for group in sorted(groups) for name in sorted(groups[group])]
 
 
 def capture_of(decoder: Decoder, method: Method) -> Capture | None:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from longctx.core.contracts.memory import Chunked
-from longctx.core.contracts.method import Replayable
+from longctx.core.contracts.method import ReplayableQuestions
 from longctx.core.decode.stepping.graphs import recorder
 from longctx.core.engine.chunk_graphs import Capture
 from longctx.core.model.adapter import Decoder, Stretch
@@ -41,10 +41,10 @@ class QuestionReader:
 
     def read(self, ids: Tensor, memory: Chunked, depth: int) -> None:
         """Reads a question (T,); the memory evicts nothing, and is asked for nothing else."""
-        states = memory.states() if isinstance(memory, Replayable) else []
+        states = memory.states() if isinstance(memory, ReplayableQuestions) else []
         in_one = 0 < len(ids) <= min(LONGEST, memory.chunk)
         stretch = self._stretch(len(ids), depth) if states and in_one else None
-        if stretch is None or not isinstance(memory, Replayable):
+        if stretch is None or not isinstance(memory, ReplayableQuestions):
             for piece in ids.split(memory.chunk):
                 self._decoder.read(piece, memory, depth)
             return
@@ -69,7 +69,12 @@ class QuestionReader:
         return stretches[0] if len(stretches) == 1 else None
 
     def _directly(
-        self, stretch: Stretch, ids: Tensor, memory: Replayable, states: list[Tensor], key: tuple
+        self,
+        stretch: Stretch,
+        ids: Tensor,
+        memory: ReplayableQuestions,
+        states: list[Tensor],
+        key: tuple,
     ) -> Mapping[Any, Tensor]:
         """What its layers leave; it is recorded if one like it was read before."""
         once = memory.replaying(states, memory.seen)
@@ -112,7 +117,7 @@ class _Recorded:
         self,
         stretch: Stretch,
         ids: Tensor,
-        memory: Replayable,
+        memory: ReplayableQuestions,
         states: list[Tensor],
         capture: Capture,
     ):

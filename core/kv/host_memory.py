@@ -13,7 +13,7 @@ import torch
 from longctx.core.kv.coded import Coded, RowForm, pairs
 
 ROWS = 8192  # of a block
-AHEAD = 16  # blocks that are made before they are needed
+AHEAD = 64  # blocks that are made before they are needed: a new one of each layer at once
 
 
 class HostMemory:

@@ -20,6 +20,7 @@ from longctx.core.kv.host_memory import HostMemory
 from longctx.core.kv.hosted import Hosted
 from longctx.core.kv.keys import Keys
 from longctx.core.kv.on_disk import OnDisk
+from longctx.core.kv.placed import Placed
 from longctx.core.kv.resident import Resident
 from longctx.core.kv.tiered import Tiered
 from longctx.core.model.adapter import Layer
@@ -29,10 +30,9 @@ GROUP = "kv"  # of shards
 COLUMNS = ("keys", "values")
 SPARE = 4096  # room in a restored document for tokens of questions and answers
 AHEAD = 2  # shards that are read before they are placed
-SURE = 0.9  # of the tokens there is room for; how many come is known roughly
 
 
-K = TypeVar("K", bound=Keys | Resident | Hosted)
+K = TypeVar("K", bound=Keys | Resident | Hosted | Placed)
 
 
 @dataclass
@@ -46,7 +46,7 @@ class LayerKV(Generic[K]):
     """
 
     keys: K
-    values: Resident | Hosted | Tiered | OnDisk
+    values: Resident | Hosted | Tiered | OnDisk | Placed
     new: dict[str, Coded] = field(default_factory=dict)
 
     def append(self, form: RowForm, k: Tensor, v: Tensor) -> None:
@@ -116,6 +116,11 @@ class KeptLayers(ABC, Generic[L]):
         fork._layers = {index: kv.fork() for index, kv in self._layers.items()}
         return fork
 
+    @property
+    def reads(self) -> bool:
+        """Whether this is what reads a document, and not its copy for a question."""
+        return self._reads
+
     def layer(self, index: int) -> L:
         """What is kept of a layer with full attention."""
         return self._layers[index]
@@ -143,14 +148,24 @@ class KeptLayers(ABC, Generic[L]):
 
     # --- saving ---
 
-    def rows(self, skip: int) -> Rows:
-        """Rows of the last chunk in all layers; the first `skip` are the prefix's."""
+    def taken(self) -> Rows:
+        """Rows of the last chunk in all layers that read it; returned only once."""
         rows: Rows = {}
         for index, kv in self._layers.items():
             for column, coded in kv.new.items():
                 parts = (x for x in coded if x is not None)
                 rows.update(zip(self._names(index, (column,)), parts, strict=True))
             kv.new = {}
+        return rows
+
+    def rows(self, skip: int, rows: Rows | None = None) -> Rows:
+        """Rows of the last chunk in all layers; the first `skip` are the prefix's.
+
+        Args:
+            skip: how many.
+            rows: all of them, where another memory has taken them.
+        """
+        rows = self.taken() if rows is None else rows
         if skip:
             self.prefix += skip
             for name, x in rows.items():
@@ -290,49 +305,6 @@ class KeptLayers(ABC, Generic[L]):
             for column in (kv.keys, kv.values):
                 if not isinstance(column, OnDisk):  # only used to answer from a document
                     column.fill(tokens)
-
-
-class Kept(KeptLayers[LayerKV[Keys]]):
-    """Keys that can be scanned, and values that stay on disk while questions are answered."""
-
-    def _made(self, tokens: int) -> dict[int, LayerKV[Keys]]:
-        keys, values = self._limits(tokens)
-        return {
-            index: LayerKV(
-                Keys(form, tokens, keys, self._keep, self._memory[form.place.device]),
-                Tiered(form, tokens, values, self._keep, self._memory[form.place.device]),
-            )
-            for index, form in self._forms.items()
-        }
-
-    def _limits(self, tokens: int) -> tuple[int | None, int | None]:
-        """Keys, and values, of each layer that may be on its device; None: all.
-
-        Values are where they fit beside the keys: in host memory, they are pinned and brought
-        back bit by bit. Where not all will fit, keys come first, because all are scanned.
-        """
-        width: dict[str, int] = {}  # bytes of a token's keys on each device
-        for form in self._forms.values():
-            width[form.place.device] = width.get(form.place.device, 0) + form.bytes()
-        room = self._place.room
-        if room is None:
-            return None, None
-        most = room // max(1, *width.values(), 1)
-        return (most // 2, most // 2) if 0 < tokens <= SURE * (most // 2) else (most, 0)
-
-    def _open(self, stored: Stored) -> None:
-        """Opens rows to answer from: keys are loaded, values are read when they are needed."""
-        self._layers = self._made(max(self._place.tokens, self.seen + SPARE))
-        for index, kv in self._layers.items():
-            kv.values = self._on_disk(index, stored)
-        self._load(stored, COLUMNS[:1])
-
-    def _on_disk(self, index: int, stored: Stored) -> OnDisk:
-        form, names = self._forms[index], self._names(index, COLUMNS[1:])
-        before = form.empty(0)
-        if self._before:
-            before = Coded(*(self._before[name] for name in names))
-        return OnDisk(form, before, stored, GROUP, names, self.seen - self.prefix)
 
 
 def require(fits: bool) -> None:

@@ -42,6 +42,11 @@ class Resident:
         """All rows as they are held."""
         return self._buffer.part(0, self.length)
 
+    @property
+    def buffer(self) -> Coded:
+        """Them, and the room behind them."""
+        return self._buffer
+
     def gather(self, index: Tensor) -> Tensor:
         """Chosen rows (S, G, D), decoded; `index` (S,) on the device, clamped to existing rows."""
         rows, scales = self.coded()

@@ -41,6 +41,15 @@ class Tiered:
         """All rows as they are held, if they are all in one buffer on the device; else None."""
         return self._near.coded() if self.length == self._near.length else None
 
+    @property
+    def buffer(self) -> Coded | None:
+        """All rows on the device and the room behind them; None if some are elsewhere."""
+        return self._near.buffer if self.length == self._near.length else None
+
+    def count(self, rows: int) -> None:
+        """There are so many rows in the buffer now."""
+        self._near.length = rows
+
     def fork(self) -> Self:
         """The same rows, to which others can be appended; only one fork is used at a time."""
         fork = copy.copy(self)

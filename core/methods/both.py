@@ -77,6 +77,8 @@ class Method(contract.Growing):
         layers, place: see `Method` in the contract.
     """
 
+    capabilities = by_reattention.Method.capabilities
+
     def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
         super().__init__(options, layers, place)
         self._heads = options.reform.heads

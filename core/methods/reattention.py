@@ -6,6 +6,7 @@ placed between the first and the latest ones, at consecutive positions (2.2).
 """
 
 import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ from longctx.core.contracts.memory import (
     Groups,
     Held,
     Place,
+    Rows,
     Scores,
     Seen,
     Snapshot,
@@ -28,9 +30,11 @@ from longctx.core.contracts.memory import (
     Whole,
 )
 from longctx.core.kv.block_options import KV_DTYPES
-from longctx.core.kv.kept import GROUP, Kept, LayerKV
+from longctx.core.kv.kept import GROUP, LayerKV
 from longctx.core.kv.keys import Keys
-from longctx.core.model.adapter import Layer
+from longctx.core.kv.placed import Placed
+from longctx.core.kv.scanned import Scanned
+from longctx.core.model.adapter import EarlyExit, Layer
 from longctx.core.profile.described import Described
 from longctx.kernels.door import (
     Window,
@@ -126,7 +130,7 @@ class Options(contract.MethodOptions):
         return cls(local=local, chunk=min(cls.chunk, local))
 
 
-class Method(contract.Growing, contract.Recallable, Whole):
+class Method(contract.Growing, contract.Replayable, contract.Recallable, Whole):
     """The memory of ReAttention.
 
     Differences from the paper, which leaves these open: ties of votes go to the higher best score,
@@ -134,18 +138,21 @@ class Method(contract.Growing, contract.Recallable, Whole):
     rotary embedding that depends on the length is that of the longest window. Keys and values of a
     chunk are converted to `kv_dtype` before the chunk attends to them, so that a saved state
     answers like the process that read the document. Unlike in the published kernel, every key is a
-    candidate.
+    candidate. While a document is read, nothing needs the last layer's attention.
 
     Args:
         options: `Options`.
         layers, place: see `Method` in the contract.
     """
 
+    capabilities = contract.Capabilities(last_in_part=True)
+    in_place = True
+
     def __init__(self, options: Options, layers: tuple[Layer, ...], place: Place = HERE):
         super().__init__(options, layers, place)
         self.gather = options.gather
         stored = KV_DTYPES[options.kv_dtype] or place.dtype
-        self._kept = Kept(layers, stored, place, options.local)
+        self._kept = Scanned(layers, stored, place, options.local)
         self._votes = torch.zeros(0)  # (N,) of a question, summed over the layers
         self._steps: int | None = None  # tokens of the answer so far; None: it has not begun
         self._looks = 0  # of these tokens in all layers
@@ -164,12 +171,19 @@ class Method(contract.Growing, contract.Recallable, Whole):
             self._step(layer)
             k, v = self._kept.slide(layer, k, v)
             self._count(min(self._kept.seen, layer.window))
+            self._end_reading(layer)
             return _exactly(layer, q, k, v)
         kv = self._append(layer, k, v)
+        self._end_reading(layer)
         near = self._near(q, kv)
         if near is None:
             return _exactly(layer, q, *_everything(kv))
         return self._selected(layer, q, kv, near)
+
+    def _end_reading(self, layer: Layer) -> None:
+        """A chunk of a document ends with the last layer's keys and values."""
+        if self._kept.reads and layer.index == self.depth - 1:
+            raise EarlyExit
 
     def look(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Seen:
         """What one token attends to; see `Whole.look`."""
@@ -203,7 +217,7 @@ class Method(contract.Growing, contract.Recallable, Whole):
         """The window that the last tokens, position-free (H, T, D), attend to; None: all tokens."""
         o, total = self.options, kv.keys.length
         middle = total - o.local - o.first  # tokens between the first and the last
-        if middle <= 0:
+        if not torch.is_tensor(middle) and middle <= 0:  # else there are some
             self._count(total)
             return None
         top = kv.keys.top(q, o.first, o.first + middle, o.top_k)
@@ -234,6 +248,40 @@ class Method(contract.Growing, contract.Recallable, Whole):
                 return out
         n = int(near.total)
         return layer.attention(q, *(x[:n].transpose(0, 1) for x in (k, values)))
+
+    # --- replaying ---
+
+    @property
+    def seen(self) -> int:
+        """See `Replayable.seen`."""
+        return self._kept.seen
+
+    def states(self) -> list[Tensor]:
+        """Keys and values of all layers, where all are on the device; see `Replayable.states`."""
+        return self._kept.buffers() if self._kept.seen >= self.options.near else []
+
+    def fits(self, tokens: int) -> bool:
+        """Whether the buffers have room; see `Replayable.fits`."""
+        return self._kept.has_room(tokens)
+
+    def replaying(self, states: Sequence[Tensor], seen: Tensor | int) -> "Method":
+        """See `Replayable.replaying`."""
+        made = copy.copy(self)
+        seen = seen if torch.is_tensor(seen) else torch.tensor(seen, device=states[0].device)
+        made._kept = self._kept.placing(states, seen)
+        return made
+
+    def taken(self) -> Rows:
+        """Keys and values (T, G, D) of the last chunk; see `Replayable.taken`."""
+        return self._kept.taken()
+
+    def rows_of(self, taken: Mapping[Any, Tensor], skip: int = 0) -> Groups:
+        """Copies: later chunks overwrite what was taken; see `Replayable.rows_of`."""
+        return {GROUP: self._kept.rows(skip, {name: x.clone() for name, x in taken.items()})}
+
+    def hold(self, states: Sequence[Tensor], seen: int) -> None:
+        """See `Replayable.hold`."""
+        self._kept.placed(seen)
 
     # --- saving ---
 
@@ -323,7 +371,9 @@ class Method(contract.Growing, contract.Recallable, Whole):
             middle += votes[: len(middle)].to(middle.device) / tokens
 
 
-def _in_place(layer: Layer, q: Tensor, keys: Keys, near: Window, W: int) -> tuple[Tensor, Tensor]:
+def _in_place(
+    layer: Layer, q: Tensor, keys: Keys | Placed, near: Window, W: int
+) -> tuple[Tensor, Tensor]:
     """Queries (H, T, D) and keys (W, G, D) of a window, rotated to their places in it."""
     T, held = q.shape[1], keys.resident
     if held and layer.rope.half_split:

@@ -120,7 +120,7 @@ class Options(contract.MethodOptions):
         return {**ends, "queries": min(self.queries, chunk)}
 
 
-class Method(contract.Replayable, contract.Scoring):
+class Method(contract.ReplayableQuestions, contract.Scoring):
     """The memory of REFORM.
 
     Differences from the paper, which leaves these open: attention mass is summed over the last
@@ -189,12 +189,12 @@ class Method(contract.Replayable, contract.Scoring):
         return self._taps.taken()
 
     def take(self, taken: Mapping[Head, Tensor], tokens: int) -> None:
-        """See `Replayable.take`."""
+        """See `ReplayableQuestions.take`."""
         self._taps.take({head: state[:tokens] for head, state in taken.items()})
 
-    def rows_of(self, taken: Mapping[Head, Tensor]) -> Groups:
+    def rows_of(self, taken: Mapping[Head, Tensor], skip: int = 0) -> Groups:
         """See `Replayable.rows_of`."""
-        return {GROUP: self._taps.rows(taken=taken)}
+        return {GROUP: self._taps.rows(skip, taken)}
 
     def hold(self, states: Sequence[Tensor], seen: int) -> None:
         """See `Replayable.hold`."""

@@ -104,6 +104,20 @@ def test_runs_as_long_as_they_are(device):
     check(select_window.select_window(*given), *given)
 
 
+@pytest.mark.parametrize("size", SIZES[:3], ids=str)
+def test_a_total_that_only_the_device_knows(kernel, device, size):
+    """Keys behind the last one have no votes, and no span reaches them."""
+    votes, best = votes_of(size[0], 3, 0.8, device)
+    votes[-1], best[-1] = 1 << 16, 2.0  # its span ends with it
+    room = torch.cat([votes, votes.new_zeros(70)]), torch.cat([best, best.new_full((70,), -9.0)])
+    *sizes, total = sizes_of(size)
+    there = torch.tensor([total], device=device)
+    assert kernel.refusal(*room, *sizes, there) is None
+    assert "int32 total" in kernel.refusal(*room, *sizes, there.int())
+    for compute in (kernel.select_window, reference):
+        check(compute(*room, *sizes, there), votes, best, *sizes, total)
+
+
 def test_the_same_every_time(kernel, device):
     given = *votes_of(900, 2, 0.5, device), *sizes_of((900, 9, 7, 4, 11))
     first, again = (kernel.select_window(*given) for _ in range(2))

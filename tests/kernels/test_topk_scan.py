@@ -174,7 +174,28 @@ def test_however_the_work_is_cut(kernel, device, cut, tile, int8):
     tile = kernel.Tile(16, count, 4, 1, programs=6, descriptor=descriptor, sets=sets)
     q, keys = integers(4, 2, 1, runs * count + rest, 80, HALF, device, most=1)
     q, keys, scales = int8_of(q, keys) if int8 else (q, keys, None)
-    check(kernel.topk_scan(q, keys, 4, scales, tile), q, keys, 4, scales)
+    check(kernel.topk_scan(q, keys, 4, scales, tile=tile), q, keys, 4, scales)
+
+
+@pytest.mark.parametrize(
+    ("count", "int8", "descriptor"), [(700, False, True), (129, True, False), (4, False, False)]
+)
+def test_keys_that_only_the_device_counts(kernel, device, count, int8, descriptor):
+    """What lies behind them, such as NaN, is not looked at."""
+    tile = kernel.Tile(16, 64, 4, 1, programs=8, descriptor=descriptor)
+    q, keys = integers(4, 2, 1, 900, 80, HALF, device, most=1)
+    q, keys, scales = int8_of(q, keys) if int8 else (q, keys, None)
+    (keys if scales is None else scales)[count:] = torch.nan
+    there = torch.tensor([count], device=device)
+    here = q, keys[:count], 4, None if scales is None else scales[:count]
+    for top in (
+        kernel.topk_scan(q, keys, 4, scales, there, tile),
+        scan(q, keys, 4, scales, there),
+    ):
+        assert not top.votes[count:].any()
+        assert len(top.votes) == len(top.best) == 900
+        assert torch.equal(top.best[count:], torch.full_like(top.best[count:], -torch.inf))
+        check(top._replace(votes=top.votes[:count], best=top.best[:count]), *here)
 
 
 @pytest.mark.parametrize(
@@ -268,6 +289,7 @@ def test_what_it_refuses(kernel):
     q, keys = integers(2, 1, 3, 9, 64)
     assert kernel.refusal(q, keys, 4) is None
     assert "best 4 keys, not 5" in kernel.refusal(q, keys, 5)
+    assert "int32 count" in kernel.refusal(q, keys, 4, None, torch.ones(1, dtype=torch.int32))
     assert "none are wanted" in kernel.refusal(q, keys, 0)
     assert "no keys" in kernel.refusal(q, keys[:0], 4)
     assert "float64" in kernel.refusal(q.double(), keys.double(), 4)

@@ -1,5 +1,8 @@
 """Chunks that are recorded and replayed leave what the layers leave; here recording only notes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,6 +10,7 @@ import pytest
 import torch
 
 from longctx.core import methods
+from longctx.core.contracts.memory import HERE, Place
 from longctx.core.engine import chunk_graphs
 from longctx.core.engine.encode import encode
 from longctx.core.model import adapter
@@ -17,6 +21,7 @@ from longctx.kernels import choice
 
 IDS = torch.randint(0, 61, (330,), generator=torch.Generator().manual_seed(3))
 HEADS = ((0, "v", 0), (1, "q", 1), (3, "k", 0))
+WHOLE = {"first": 3, "local": 16, "chunk": 12, "top_k": 2, "voted": 4, "span": 4}
 OPTIONS = {"heads": HEADS, "first": 2, "last": 2, "queries": 8, "pool": 2, "chunk": 16}
 
 
@@ -40,6 +45,21 @@ def read(
     for _ in encode(decoder, method, IDS[:prefix], IDS.split(23), rows):
         found += method.snapshot().values()
     return [*rows.kept, *found, *method.snapshot().values()]
+
+
+def read_whole(
+    decoder: Decoder, stored: str, expected: int, prefix: int = 5, place: Place = HERE, **more: int
+) -> list[torch.Tensor]:
+    """The rows of a reading that keeps everything, its snapshot, and a question's votes."""
+    module = methods.load("reattention")
+    options = module.Options(**{**WHOLE, **more}, kv_dtype=stored)
+    method = module.Method(options, decoder.layers, replace(place, tokens=expected))
+    rows = Rows()
+    for _ in encode(decoder, method, IDS[:prefix], IDS.split(23), rows):
+        pass
+    asked = method.recall()
+    logits = decoder.read(IDS[:9], asked)
+    return [*rows.kept, *method.snapshot().values(), asked.scores(len(IDS)).raw, logits]
 
 
 @pytest.fixture
@@ -69,6 +89,42 @@ def test_tokens_of_a_long_prefix_have_no_rows(make_model, replays):
     replayed = read(Decoder(make_model("llama-default")), prefix=200)
     assert 16 * (chunk_graphs.SETTLED + 3) < 200  # it is recorded and replayed within it
     assert_same(replayed, read_directly(make_model, prefix=200))
+
+
+# Tokens that are expected, and how many of 26 chunks are replayed: those before the shapes have
+# settled are not, and where the buffer has grown they settle again.
+EXPECTED = [(400, 25 - chunk_graphs.SETTLED), (200, 24 - 2 * chunk_graphs.SETTLED)]
+
+
+@pytest.mark.parametrize(("expected", "count"), EXPECTED)
+@pytest.mark.parametrize("stored", ["auto", "int8"])
+def test_a_chunk_is_put_where_there_is_room(make_model, replays, expected, count, stored):
+    """Only the count of tokens tells a replay where; a full buffer grows, and it begins anew."""
+    replayed = read_whole(Decoder(make_model("llama-default")), stored, expected)
+    assert replays == [count]
+    with directly():
+        read = read_whole(Decoder(make_model("llama-default")), stored, expected)
+    assert_same(replayed, read)
+
+
+def test_rows_of_a_long_prefix_go_to_the_snapshot(make_model, replays):
+    replayed = read_whole(Decoder(make_model("llama-default")), "auto", 600, prefix=200)
+    assert replays[0] > 20
+    with directly():
+        assert_same(replayed, read_whole(Decoder(make_model("llama-default")), "auto", 600, 200))
+
+
+@pytest.mark.parametrize("kind", ["mistral-window", "llama-default"])
+def test_what_is_not_all_on_the_device_is_read_directly(make_model, replays, kind):
+    """A sliding layer's window is a tensor of its own for each chunk; a question adds to a copy."""
+    decoder = Decoder(make_model(kind))
+    module = methods.load("reattention")
+    room = Place(tokens=400, room=None if kind == "mistral-window" else 20_000)
+    method = module.Method(module.Options(**WHOLE), decoder.layers, room)
+    for _ in encode(decoder, method, IDS[:5], IDS.split(23), Rows()):
+        pass
+    assert replays == [0]
+    assert method.recall().states() == []
 
 
 def test_each_device_has_a_part_of_its_own(make_model, replays, monkeypatch):
@@ -105,9 +161,16 @@ def test_layers_that_follow_one_another_on_a_device_are_one_stretch():
 
 
 def read_directly(make_model, **how) -> list[torch.Tensor]:
+    with directly():
+        return read(Decoder(make_model("llama-default")), **how)
+
+
+@contextmanager
+def directly() -> Iterator[None]:
+    """Inside, no chunk is recorded."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunk_graphs, "capture_of", lambda decoder, method: None)
-        return read(Decoder(make_model("llama-default")), **how)
+        yield
 
 
 def assert_same(ours, theirs) -> None:
@@ -128,7 +191,7 @@ def test_what_cannot_be_replayed_is_read_directly(make_model, monkeypatch, fails
             raise RuntimeError("not here")
         return work if fails == "comparing" else lambda: (work(), work())  # leaves other bits
 
-    def equals(self, rows, method):
+    def equals(self, taken, method):
         raise torch.OutOfMemoryError("no room for both")
 
     if fails == "comparing":
@@ -144,3 +207,16 @@ def test_a_cpu_waits_for_no_launches(make_model):
     decoder = Decoder(make_model("llama-default"))
     method = module.Method(module.Options(**OPTIONS, budget=20), decoder.layers)
     assert chunk_graphs.capture_of(decoder, method) is None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("stored", ["auto", "int8"])
+def test_a_gpu_replays_what_keeps_everything(make_model, monkeypatch, stored):
+    told = []
+    monkeypatch.setattr(chunk_graphs, "_tell", lambda how, why: told.append((how, why)))
+    decoder = Decoder(make_model("llama-default").to("cuda", torch.bfloat16))
+    where = {"place": Place("cuda", torch.bfloat16, room=1 << 30), "chunk": 16}
+    replayed = read_whole(decoder, stored, 200, **where)  # fewer than there are: it begins anew
+    assert told == [("by replay", "they give the same bits")] * 2
+    with directly():
+        assert_same(replayed, read_whole(decoder, stored, 200, **where))

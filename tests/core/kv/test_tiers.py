@@ -11,10 +11,10 @@ from longctx.core.kv import host_memory, hosted
 from longctx.core.kv.coded import Coded, RowForm
 from longctx.core.kv.host_memory import HostMemory
 from longctx.core.kv.hosted import Hosted
-from longctx.core.kv.kept import Kept
 from longctx.core.kv.keys import Keys
 from longctx.core.kv.on_disk import OnDisk
 from longctx.core.kv.resident import Resident
+from longctx.core.kv.scanned import Scanned
 from longctx.kernels.door import topk_scan
 
 G, D, N = 2, 8, 90
@@ -114,7 +114,7 @@ def test_blocks_that_are_pinned_ahead_count_as_held():
         SimpleNamespace(index=index, window=None, kv_heads=G, head_dim=D, device=None)
         for index in range(2)
     )
-    kept = Kept(layers, torch.float32, Place(room=0), keep=8)
+    kept = Scanned(layers, torch.float32, Place(room=0), keep=8)
     before = kept.held_bytes(N).host
     [memory] = kept._memory.values()
     memory._pinned = True

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import torch
 
 from longctx.core.contracts.memory import Place
-from longctx.core.kv.kept import Kept
 from longctx.core.kv.prompt import Prompt
+from longctx.core.kv.scanned import Scanned
 from longctx.core.kv.tiered import Tiered
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.split import SplitDecoder
@@ -39,7 +39,7 @@ def test_what_is_kept_of_a_layer_is_where_it_computes(make_model):
     """Keys, values and windows; a device without data shows where they are."""
     parted = SplitDecoder(Decoder(make_model("gemma2")), ["cpu", "meta"])
     assert [layer.device for layer in parted.layers] == parted.places
-    kept = Kept(parted.layers, torch.float32, Place(), 4)
+    kept = Scanned(parted.layers, torch.float32, Place(), 4)
     for layer in parted.layers:
         shape = layer.kv_heads, 3, layer.head_dim
         k, v = (torch.zeros(shape, device=layer.device) for _ in range(2))

@@ -1,0 +1,108 @@
+"""Keys and values of all tokens, of which all keys are scanned: on the device as far as they fit.
+
+Where everything is there and has room, a chunk can be put in its place by the device alone.
+"""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from longctx.core.contracts.memory import Stored
+from longctx.core.kv.coded import Coded
+from longctx.core.kv.kept import COLUMNS, GROUP, SPARE, KeptLayers, LayerKV
+from longctx.core.kv.keys import Keys
+from longctx.core.kv.on_disk import OnDisk
+from longctx.core.kv.placed import Placed, Spot
+from longctx.core.kv.tiered import Tiered
+
+SURE = 0.9  # of the tokens there is room for; how many come is known roughly
+
+
+class Scanned(KeptLayers[LayerKV[Keys]]):
+    """Keys that can be scanned, and values that stay on disk while questions are answered."""
+
+    def _made(self, tokens: int) -> dict[int, LayerKV[Keys]]:
+        keys, values = self._limits(tokens)
+        return {
+            index: LayerKV(
+                Keys(form, tokens, keys, self._keep, self._memory[form.place.device]),
+                Tiered(form, tokens, values, self._keep, self._memory[form.place.device]),
+            )
+            for index, form in self._forms.items()
+        }
+
+    def _limits(self, tokens: int) -> tuple[int | None, int | None]:
+        """Keys, and values, of each layer that may be on its device; None: all.
+
+        Keys come first, because all are scanned. Values are there as far as they fit beside the
+        keys: in host memory, they are pinned, which takes long, and brought back bit by bit.
+        """
+        width: dict[str, int] = {}  # bytes of a token's keys on each device
+        for form in self._forms.values():
+            width[form.place.device] = width.get(form.place.device, 0) + form.bytes()
+        room = self._place.room
+        if room is None:
+            return None, None
+        most = room // max(1, *width.values(), 1)
+        if not tokens:
+            return most, 0
+        values = min(most // 2, max(0, most - int(tokens / SURE)))
+        return most - values, values
+
+    def buffers(self) -> list[Tensor]:
+        """All tensors that keys and values are in, with room; none if some are elsewhere."""
+        found: list[Tensor] = []
+        for kv in self._layers.values() if self._reads and not self._sliding else ():
+            for column in (kv.keys, kv.values):
+                buffer = column.buffer if isinstance(column, Tiered) else None
+                if buffer is None:
+                    return []
+                found += [x for x in buffer if x is not None]
+        return found
+
+    def has_room(self, tokens: int) -> bool:
+        """Whether `buffers` can take so many more tokens."""
+        return all(len(x) >= self.seen + tokens for x in self.buffers())
+
+    def placing(self, buffers: Sequence[Tensor], seen: Tensor) -> "Scanned":
+        """The same for one chunk, which is put in the buffers where only the device knows.
+
+        Args:
+            buffers: as `buffers` gives them.
+            seen: () int64 on the device of the layers that read it, tokens before.
+        """
+        made, given, spot = copy.copy(self), iter(buffers), Spot(seen)
+        made._layers = {}
+        for index, form in self._forms.items():
+            columns = []
+            for _ in COLUMNS:
+                rows = next(given)
+                scales = next(given) if form.held == torch.int8 else None
+                columns.append(Placed(form, Coded(rows, scales), spot))
+            made._layers[index] = LayerKV(*columns)
+        return made
+
+    def placed(self, seen: int) -> None:
+        """So many tokens are in the buffers now."""
+        self.seen = seen
+        for kv in self._layers.values():
+            kv.new = {}
+            for column in (kv.keys, kv.values):
+                assert isinstance(column, Tiered)  # else there are no such buffers
+                column.count(seen)
+
+    def _open(self, stored: Stored) -> None:
+        """Opens rows to answer from: keys are loaded, values are read when they are needed."""
+        self._layers = self._made(max(self._place.tokens, self.seen + SPARE))
+        for index, kv in self._layers.items():
+            kv.values = self._on_disk(index, stored)
+        self._load(stored, COLUMNS[:1])
+
+    def _on_disk(self, index: int, stored: Stored) -> OnDisk:
+        form, names = self._forms[index], self._names(index, COLUMNS[1:])
+        before = form.empty(0)
+        if self._before:
+            before = Coded(*(self._before[name] for name in names))
+        return OnDisk(form, before, stored, GROUP, names, self.seen - self.prefix)

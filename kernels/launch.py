@@ -25,6 +25,14 @@ def starts_early(device: torch.device) -> bool:
 
 
 @cache
+def shared_memory(device: torch.device) -> int:
+    """Bytes that a program can share at most; a CPU, where kernels are interpreted, has as many."""
+    if device.type != "cuda":
+        return 1 << 18
+    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+
+
+@cache
 def multiprocessors(device: torch.device) -> int:
     """A device's multiprocessors; a CPU, where kernels are interpreted, counts as one."""
     if device.type != "cuda":

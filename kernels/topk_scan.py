@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from longctx.kernels.launch import tl, triton
+from longctx.kernels.launch import shared_memory, tl, triton
 from longctx.kernels.topk_scan_ref import Top
 
 MOST = 4  # most keys that the kernel finds for a query
@@ -102,12 +102,10 @@ def tile_for(q: Tensor, keys: Tensor) -> Tile:
         # copies leave more free.
         stages = 4 if D <= 64 else 2
         return Tile(rows=128, keys=128, warps=4, stages=stages, programs=4224, descriptor=True)
-    if D <= 64 or D > 128:
-        # Two concurrent programs per multiprocessor are faster than larger tiles.
-        keys_at_once = 128 if D <= 64 else 64
-        return Tile(rows=128, keys=keys_at_once, warps=8, stages=stages, programs=4224)
-    # One product of a matrix unit's four warps: 12% faster than tiles of 128 queries.
-    return Tile(rows=64, keys=128, warps=4, stages=stages, programs=4224, descriptor=True)
+    # Small programs are faster than larger tiles, where a multiprocessor has memory for their keys.
+    if (3 * 128 + 64) * D * keys.itemsize <= shared_memory(q.device):
+        return Tile(rows=64, keys=128, warps=4, stages=3, programs=4224, descriptor=True)
+    return Tile(rows=128, keys=64, warps=8, stages=stages, programs=4224)
 
 
 def best_sets(
@@ -349,7 +347,9 @@ def _best_sets(
     none = tl.full((ROWS, SETS), -float("inf"), tl.float32)
     no_tile = tl.full((ROWS, SETS), NO_TILE, tl.int32)
     m0, r0, m1, r1, m2, r2, m3, r3 = none, no_tile, none, no_tile, none, no_tile, none, no_tile
-    start, stop = part * each, tl.minimum(part * each + each, N // KEYS)
+    # A part may be empty where only the device counts, but for keys after the last whole tile.
+    start = tl.minimum(part * each, N // KEYS)
+    stop = tl.minimum(start + each, N // KEYS)
     # Each tile's scales are read while the previous tile is computed.
     along = tl.arange(0, KEYS)
     places = scales + g.to(tl.int64) * s_head + along.to(tl.int64) * s_row

@@ -23,6 +23,8 @@ from longctx.kernels import choice
 SETTLED = 6  # whole chunks of equal shapes, before one is recorded
 MOST = 1 << 39  # weights of a layer times tokens of a chunk, up to which the device would wait
 
+SAME, OTHER = "they give the same bits", "a replay gives other bits"
+
 _log = logging.getLogger(__name__)
 
 Work = Callable[[], None]
@@ -40,7 +42,7 @@ class ChunkReader:
 
     def __init__(self, decoder: Decoder, method: Method):
         self._decoder, self._method = decoder, method
-        self._capture = capture_of(decoder, method)
+        self._refused = False  # chunks cannot be recorded, or need not
         self._replayed: _Replayed | None = None
         self._rows: Rows | None = None  # of the last chunk, if it was replayed
         self._shapes: list[torch.Size] = []
@@ -53,10 +55,10 @@ class ChunkReader:
             if self._replayed.fits(ids):
                 self._rows = self._replayed(ids)
                 return
-            self._begin_anew()
-        begun = self._states() if self._settled >= SETTLED else []
+            self._replayed, self._settled = None, 0  # chunks settle again
+        begun = self._states() if self._settled >= SETTLED and not self._refused else []
         self._decoder.read(ids, method, method.depth)
-        if self._capture is None or len(ids) != method.chunk:
+        if self._refused or len(ids) != method.chunk:
             return
         if begun:
             self._record(ids, begun)
@@ -67,11 +69,6 @@ class ChunkReader:
         """See `Method.rows`."""
         rows, self._rows = self._rows, None
         return rows(skip) if rows else self._method.rows(skip)
-
-    def _begin_anew(self) -> None:
-        """Chunks go through the layers again until they have settled."""
-        self._replayed, self._settled = None, 0  # its memory is there for the next one
-        self._capture = capture_of(self._decoder, self._method)
 
     def _states(self) -> list[Tensor]:
         return self._method.states() if isinstance(self._method, Replayable) else []
@@ -84,28 +81,40 @@ class ChunkReader:
 
     def _record(self, ids: Tensor, begun: list[Tensor]) -> None:
         """Records a chunk that has just been read, from the states in which it was begun."""
-        method, capture, self._capture = self._method, self._capture, None
-        assert isinstance(method, Replayable)
-        assert capture is not None
+        method, capture = self._method, capture_of(self._decoder, self._method)
+        if capture is None or not isinstance(method, Replayable):
+            self._refused = True
+            return
         taken = method.taken()
         self._rows = partial(method.rows_of, taken)
-        why = "a replay gives other bits"
-        try:
-            with choice.recording():
-                replayed = _Replayed(self._decoder, method, ids, begun, capture)
-                same = replayed.equals(taken, method)
-        except Exception as error:  # drivers and compilers fail in every possible way
-            same, why = False, f"{type(error).__name__}: {error}".splitlines()[0]
-        if same:
-            _tell("by replay", "they give the same bits")
-            replayed.take_over()
-            self._replayed = replayed
+        self._replayed = self._recorded(ids, begun, method, taken, capture)
+        if self._replayed:
+            self._replayed.take_over()
             return
-        _tell("directly", why)
-        if method.in_place:  # it may have left other bits where the chunk is
+        self._refused = True
+        if method.in_place:  # a replay may have left other bits where the chunk is
             method.hold(begun, method.seen - len(ids))
             self._decoder.read(ids, method, method.depth)
             method.taken()
+
+    def _recorded(
+        self,
+        ids: Tensor,
+        begun: list[Tensor],
+        method: Replayable,
+        taken: Mapping[Any, Tensor],
+        capture: Capture,
+    ) -> "_Replayed | None":
+        """The recording, if its first replay leaves what the layers left, `taken` for rows."""
+        try:
+            with choice.recording():
+                found = _Replayed(self._decoder, method, ids, begun, capture)
+                same = found.equals(taken, method)
+        except Exception as error:  # drivers and compilers fail in every possible way
+            _tell("directly", f"{type(error).__name__}: {error}".splitlines()[0])
+            return None
+        _tell(*(("by replay", SAME) if same else ("directly", OTHER)))
+        return found if same else None
 
 
 class _Replayed:

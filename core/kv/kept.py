@@ -20,7 +20,6 @@ from longctx.core.kv.host_memory import HostMemory
 from longctx.core.kv.hosted import Hosted
 from longctx.core.kv.keys import Keys
 from longctx.core.kv.on_disk import OnDisk
-from longctx.core.kv.placed import Placed
 from longctx.core.kv.resident import Resident
 from longctx.core.kv.tiered import Tiered
 from longctx.core.model.adapter import Layer
@@ -32,7 +31,7 @@ SPARE = 4096  # room in a restored document for tokens of questions and answers
 AHEAD = 2  # shards that are read before they are placed
 
 
-K = TypeVar("K", bound=Keys | Resident | Hosted | Placed)
+K = TypeVar("K", bound=Keys | Resident | Hosted)
 
 
 @dataclass
@@ -46,7 +45,7 @@ class LayerKV(Generic[K]):
     """
 
     keys: K
-    values: Resident | Hosted | Tiered | OnDisk | Placed
+    values: Resident | Hosted | Tiered | OnDisk
     new: dict[str, Coded] = field(default_factory=dict)
 
     def append(self, form: RowForm, k: Tensor, v: Tensor) -> None:

@@ -5,6 +5,7 @@ Where everything is there and has room, a chunk can be put in its place by the d
 
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -76,7 +77,7 @@ class Scanned(KeptLayers[LayerKV[Keys]]):
         made, given, spot = copy.copy(self), iter(buffers), Spot(seen)
         made._layers = {}
         for index, form in self._forms.items():
-            columns = []
+            columns: list[Any] = []  # like those of a reading, but for what they leave out
             for _ in COLUMNS:
                 rows = next(given)
                 scales = next(given) if form.held == torch.int8 else None

@@ -32,7 +32,6 @@ from longctx.core.contracts.memory import (
 from longctx.core.kv.block_options import KV_DTYPES
 from longctx.core.kv.kept import GROUP, LayerKV
 from longctx.core.kv.keys import Keys
-from longctx.core.kv.placed import Placed
 from longctx.core.kv.scanned import Scanned
 from longctx.core.model.adapter import EarlyExit, Layer
 from longctx.core.profile.described import Described
@@ -371,9 +370,7 @@ class Method(contract.Growing, contract.Replayable, contract.Recallable, Whole):
             middle += votes[: len(middle)].to(middle.device) / tokens
 
 
-def _in_place(
-    layer: Layer, q: Tensor, keys: Keys | Placed, near: Window, W: int
-) -> tuple[Tensor, Tensor]:
+def _in_place(layer: Layer, q: Tensor, keys: Keys, near: Window, W: int) -> tuple[Tensor, Tensor]:
     """Queries (H, T, D) and keys (W, G, D) of a window, rotated to their places in it."""
     T, held = q.shape[1], keys.resident
     if held and layer.rope.half_split:

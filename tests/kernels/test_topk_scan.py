@@ -178,7 +178,7 @@ def test_however_the_work_is_cut(kernel, device, cut, tile, int8):
 
 
 @pytest.mark.parametrize(
-    ("count", "int8", "descriptor"), [(700, False, True), (129, True, False), (4, False, False)]
+    ("count", "int8", "descriptor"), [(700, False, True), (70, True, False), (4, False, False)]
 )
 def test_keys_that_only_the_device_counts(kernel, device, count, int8, descriptor):
     """What lies behind them, such as NaN, is not looked at."""

@@ -13,6 +13,7 @@ from longctx.core import methods
 from longctx.core.common.device import empty_cache, peak_memory, reset_peak_memory
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.method import Growing, Method
+from longctx.core.engine.chunk_graphs import SETTLED
 from longctx.core.engine.encode import encode
 from longctx.core.engine.setup import Engine
 from longctx.core.measure.bench.ceilings import Ceilings, Clock
@@ -25,6 +26,7 @@ from longctx.core.store.behind import WriterBehind
 
 CHUNKS = 16  # that are measured in one place
 UNCOUNTED = 2  # chunks before them
+UNRECORDED = SETTLED + UNCOUNTED + 1  # before them on a GPU, which may replay chunks from then on
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Stretch:
     """Some chunks of a document.
 
     Attributes:
-        after: tokens that the memory held before, or those of the first chunk.
+        after: tokens that the memory held before, or those of the first chunk; a few chunks that
+            are not counted come between.
         tokens: that were read.
         seconds_per_chunk: of the chunks, of `chunk` tokens each.
         tokens_per_s: likewise.
@@ -173,9 +176,12 @@ def _beginning(engine: Engine, tokens: int) -> tuple[int, float, Stretch]:
 
 def _after(engine: Engine, tokens: int) -> Stretch:
     """Chunks after so many tokens."""
-    method = filled(engine, tokens, (UNCOUNTED + CHUNKS) * engine.options.reading.chunk)
-    _read(engine, method, UNCOUNTED)
-    return _stretch(engine, method, tokens)
+    room = (_uncounted(engine) + CHUNKS) * engine.options.reading.chunk
+    return _stretch(engine, filled(engine, tokens, room), tokens)
+
+
+def _uncounted(engine: Engine) -> int:
+    return UNCOUNTED if engine.device == "cpu" else UNRECORDED
 
 
 def between(stretches: Sequence[Stretch]) -> float:
@@ -189,16 +195,19 @@ def between(stretches: Sequence[Stretch]) -> float:
 def _stretch(engine: Engine, method: Method, after: int) -> Stretch:
     reset_peak_memory(engine.device)
     tokens = CHUNKS * method.chunk
-    seconds = _read(engine, method, CHUNKS)
+    seconds = _read(engine, method, CHUNKS, _uncounted(engine))
     peak = peak_memory(engine.device)
     return Stretch(after, tokens, round(seconds / CHUNKS, 6), round(tokens / seconds, 2), peak)
 
 
-def _read(engine: Engine, method: Method, chunks: int) -> float:
+def _read(engine: Engine, method: Method, chunks: int, uncounted: int = 0) -> float:
     """Seconds of reading so many chunks, until their rows are in host memory."""
-    ids = random_ids(chunks * method.chunk, engine.files.config.vocab_size)
+    before, whole = uncounted * method.chunk, (uncounted + chunks) * method.chunk
+    ids = random_ids(whole, engine.files.config.vocab_size)
     sink, clock = WriterBehind(Nowhere(), engine.device), Clock(engine.device)
     with sink:
-        for _ in encode(engine.reader, method, ids[:0], [ids], sink):
-            pass
+        for read in encode(engine.reader, method, ids[:0], [ids], sink):
+            if read == before:
+                sink.wait()
+                clock = Clock(engine.device)
     return clock.seconds()

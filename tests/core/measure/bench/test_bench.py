@@ -138,7 +138,7 @@ def test_everything_that_is_read_can_be_kept(method, tmp_path):
     wanted = replace(KEEPING, method=method)
     whole = ingest(wanted, [700], [(128, None)], baselines=True)
     [reading], recent = whole.readings, whole.baselines[-1]
-    assert (reading.chunk, reading.budget, reading.floor.layers) == (128, None, 4)
+    assert (reading.chunk, reading.budget, reading.floor.layers) == (128, None, 3)
     assert whole.machine.kv_dtype == "auto"
     # keys and values of four layers with two heads of eight numbers in four bytes
     assert reading.state_bytes > 700 * 4 * 2 * 2 * 8 * 4
@@ -168,12 +168,12 @@ def test_chunks_are_measured_over_a_filled_memory(tmp_path, monkeypatch):
         *((288, 192), (900, 192), (2000, 192))
     ]
     # Of the longest: two chunks that do not count, and three that do.
-    assert scanned[-4:] == [2000 + 5 * 64 - 288] * 4
-    assert len(scanned) == 4 * (2 * 3 + 2 * 5)
+    assert scanned[-3:] == [2000 + 5 * 64 - 288] * 3  # the last layer scans nothing
+    assert len(scanned) == 3 * (2 * 5 + 2 * 5)
     whole = curve["whole"]
     assert whole["tokens"] == 2000
     assert whole["seconds"] > curve["first_s"] > 0
-    assert whole["floor"]["scan_flop"] == 4 * 2 * 32 * selecting_pairs(2000, 288, 64, 512).scanned
+    assert whole["floor"]["scan_flop"] == 3 * 2 * 32 * selecting_pairs(2000, 288, 64, 512).scanned
 
 
 def test_the_time_of_a_document_is_that_between_its_stretches():

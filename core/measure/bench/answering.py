@@ -20,6 +20,7 @@ from longctx.core.ask.recalling import Recalling
 from longctx.core.ask.ways import way_of
 from longctx.core.common.device import empty_cache, peak_memory, reset_peak_memory
 from longctx.core.common.errors import UsageError
+from longctx.core.common.read_ahead import ReadAhead
 from longctx.core.contracts.method import Growing, Recallable, Way
 from longctx.core.decode.decode import Generation
 from longctx.core.engine.opening import saved_snapshot
@@ -240,10 +241,12 @@ class _Asker:
         empty_cache(engine.device)
         clock = Clock(engine.device)
         document = library.document(NAME)
-        method = engine.new_method(saved_snapshot(document, engine.device), document)
         kept, index = KeptRows(engine.device), PassageIndex(document)
-        kept.warm(document)
-        _ = index.units  # as a session does, while the model is loaded
+        with ReadAhead() as ahead:  # as a session does, while the model is loaded
+            words = ahead.submit(lambda: index.units)
+            method = engine.new_method(saved_snapshot(document, engine.device), document)
+            kept.warm(document)
+            words.result()
         asked = replace(engine, asked_with=name)
         answering = way_of(asked, document, method, by, index, kept.of(document))
         return _Open(answering, engine.ways(method)[name], document, clock.seconds())

@@ -272,7 +272,9 @@ class TensorFile(ShardFile):
             raise self._damaged("its header is longer than the file")
         if length > HEADER_BYTES:
             raise self._damaged(f"its header has {length:,} bytes, over {HEADER_BYTES:,}")
-        slots = self._parse(self._read(8, length))  # checks the form now, the checksum on use
+        header = bytes(self._read(8, length))
+        slots = self._parse(header)  # checks the form now, the checksum on use
+        self._unverified = header, slots
         self.form = {name: (slot.dtype, slot.shape[1:]) for name, slot in slots.items()}
 
     @property
@@ -283,7 +285,8 @@ class TensorFile(ShardFile):
     @cached_property
     def slots(self) -> dict[str, Slot]:
         """The tensors by name, from the verified header."""
-        return self._parse(self.read(0, self._data)[8:])
+        verified, (header, slots) = bytes(self.read(0, self._data)[8:]), self._unverified
+        return slots if verified == header else self._parse(verified)
 
     def rows(self, name: str, first: int, last: int) -> "torch.Tensor":
         """Rows [first, last) of one tensor, (last - first, ...)."""
@@ -368,9 +371,9 @@ class TensorFile(ShardFile):
         found = np.frombuffer(self.read(slot.start + offset, size), stored).reshape(shape)
         return found.astype(dtype, copy=False)
 
-    def _parse(self, header: memoryview) -> dict[str, Slot]:
+    def _parse(self, header: bytes) -> dict[str, Slot]:
         try:
-            entries = json.loads(bytes(header))
+            entries = json.loads(header)
             slots = {name: self._slot(name, entry) for name, entry in entries.items()}
             self._require_form(slots)
             return slots

@@ -11,14 +11,16 @@ import numpy as np
 
 from longctx.core.passages.matching import ExactString
 from longctx.core.passages.snippet import Snippet
-from longctx.core.retrieve.lexical import PassageIndex
+from longctx.core.retrieve.lexical import WINDOW, PassageIndex
 from longctx.core.retrieve.ranked import Ranked
-from longctx.core.retrieve.unit_table import Units
+from longctx.core.retrieve.unit_table import UNIT, Units
 from longctx.core.store.document import Document
 from longctx.core.tokens.stems import stems
 
 MOST_SCANNED = 1000  # occurrences kept of a string without words
 _SURE = 32  # characters of a string that are never longer than a unit
+_TOKENS = 3  # of a byte, at most: a character of one byte may take three in UTF-8
+_FEW = 4  # windows that are sooner read than looked up
 _PIECE = 1 << 20  # bytes of text searched at a time
 _SPARE = 1024  # bytes of extra white space that an occurrence may have
 
@@ -57,7 +59,7 @@ def occurrences(
     Raises:
         StateMismatch: a document is damaged.
     """
-    windows = None if index is None else _having(index, string)
+    windows = None if index is None else _having(index, ranked.units, string)
     if windows is None:
         yield from _by_score(ranked, _scanned(documents, ranked.units, string))
         return
@@ -92,19 +94,28 @@ def _source(units: Units, unit: int) -> tuple[int, int]:
     return int(units.documents[unit]), int(units.sources[unit])
 
 
-def _having(index: PassageIndex, string: ExactString) -> np.ndarray | None:
+def _having(index: PassageIndex, units: Units, string: ExactString) -> np.ndarray | None:
     """The windows that have all indexed words of a string's beginning; None: it has no such word.
 
     The beginning is no longer than a unit, so it lies within the window made of the unit in which
-    it begins and the next one.
+    it begins and the next one. The other words are in these or in units soon after: of a library,
+    most windows with the beginning are left out without a look into their documents.
     """
     words = stems(string.text)
     sure = [word for word in words if word[1] <= _SURE] or words[:1]
     if not sure:
         return None
-    texts = {stem: string.text[start:end] for start, end, stem in sure}
-    having = [index.window_scores(text) > 0 for text in texts.values()]
-    return np.flatnonzero(np.logical_and.reduce(having))
+    first = dict.fromkeys(stem for _, _, stem in sure)
+    having = [index.counts(stem, WINDOW) > 0 for stem in first]
+    windows = np.flatnonzero(np.logical_and.reduce(having))
+    for stem in dict.fromkeys(stem for _, _, stem in words if stem not in first):
+        if len(windows) <= _FEW:
+            break
+        begin, end = units.windows[windows].T
+        reach = end + 2 + _TOKENS * _length(string) // UNIT
+        spans = np.stack([begin, np.minimum(reach, units.ends[end])], axis=1)
+        windows = windows[index.counts_in(stem, spans) > 0]
+    return windows
 
 
 def _within(

@@ -95,7 +95,11 @@ class PassageIndex:
         Raises:
             StateMismatch: as `units`.
         """
-        return self._counts(stem, self.units.spans(width))
+        return self.counts_in(stem, self.units.spans(width))
+
+    def counts_in(self, stem: str, spans: np.ndarray) -> np.ndarray:
+        """The same for any stretches (S, 2) of units, (S,) float64."""
+        return self._counts(stem, spans)
 
     def word_weights(self, words: str) -> dict[str, float]:
         """The rarity of each stem of a question, ln(1 + (W - n + .5) / (n + .5)).

@@ -63,6 +63,36 @@ def test_a_string_without_words_is_found_in_the_order_of_the_text(library, monke
     assert found_in(documents, "C++") == [(0, 0, "C++"), (0, 0, "c++")]
 
 
+LONG = "the old map of Mirrel shows where an island was charted"
+
+
+def test_only_windows_before_all_words_of_a_long_string_are_read(library, monkeypatch):
+    looked: list[int] = []
+    within = exact._within
+    monkeypatch.setattr(exact, "_within", lambda *given: looked.append(given[0]) or within(*given))
+    beginnings = ["the old map of Mirrel shows where no island was"] * 9
+    documents = [write_texts(library, text, name=f"d{n}") for n, text in enumerate(beginnings)]
+    documents += [write_texts(library, f"old {LONG}", name="last")]
+    assert found_in(documents, LONG) == [(9, 0, LONG)]
+    assert len(looked) == 1
+    assert found_in(documents[:9], LONG) == []
+    assert len(looked) == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16-le"])
+@pytest.mark.parametrize("spaces", [1, 1000])
+def test_a_long_string_may_have_much_white_space(library, encoding, spaces):
+    wanted = "the old €€€€ map of Mirrel shows where €€€€ island charted"
+    text = f"{'a word ' * 100}{wanted.replace('island', ' ' * spaces + 'island')} {'word ' * 100}"
+    document = write_texts(library, text, encoding=encoding)
+    index, string = PassageIndex(document), ExactString(wanted)
+    given = [
+        [*occurrences([document], by_words(index, wanted), some, string)] for some in (index, None)
+    ]
+    assert given[0] == given[1]
+    assert len(given[0]) == 1
+
+
 @pytest.mark.parametrize("piece", [5, 16, 100])
 def test_what_goes_over_parts_that_are_read_is_found_once(library, monkeypatch, piece):
     monkeypatch.setattr(exact, "_PIECE", piece)

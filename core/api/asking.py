@@ -341,13 +341,13 @@ class Askable(ABC):
         if gather_by is not None:
             return (gather_by == WORDS and model.method is None) or not query.strip()
         manifests = self._chosen().manifests
-        made_again = any(manifest.is_bare for manifest in manifests)
         if len(manifests) >= MANY and model.method is None and query.strip():
             self._note(
                 f"{len(manifests):,} documents are searched by words alone (bm25); --gather-by "
                 "hybrid also compares the meaning of some of them"
             )
             return True
+        made_again = any(manifest.is_bare for manifest in manifests)
         if made_again or any(map(has_embeddings, manifests)) or model.method is not None:
             return not query.strip()
         if query.strip():

@@ -1,7 +1,7 @@
 """`longctx.Document`: what was read under one name, to be asked, searched and shown."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ from longctx.core.api.asking import Askable
 from longctx.core.api.model import Model
 from longctx.core.api.opening import Chosen
 from longctx.core.api.shelf import Shelf
-from longctx.core.api.told import details, summary
+from longctx.core.api.told import created, details, listed
 from longctx.core.common.errors import UsageError
 from longctx.core.store.facts import Facts
 
@@ -107,9 +107,7 @@ class Document(Askable):
     @property
     def created(self) -> datetime | None:
         """When it was saved; None: unknown."""
-        if not self._known.saved:
-            return None
-        return datetime.fromtimestamp(self._known.saved // 10**9, UTC)
+        return created(self._known)
 
     def _is_of(self, known: Facts) -> bool:
         """Whether it is what is known of a document now."""
@@ -117,8 +115,7 @@ class Document(Askable):
 
     def summary(self) -> dict[str, Any]:
         """What `longctx list --json` says of it, but for `default`; `bytes` is its text's size."""
-        created = self.created
-        return {**summary(self._known), "saved": created and created.isoformat()}
+        return listed(self._known)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `longctx show --json`."""

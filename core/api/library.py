@@ -15,7 +15,9 @@ from longctx.core.api.ingesting import Ingesting, named
 from longctx.core.api.model import Model
 from longctx.core.api.opening import MAX_DOCS, Chosen
 from longctx.core.api.stream import AnswerStream
+from longctx.core.api.told import listed
 from longctx.core.ask import candidates
+from longctx.core.common.collection import no_collection
 from longctx.core.common.errors import NotFound
 from longctx.core.store.library import Library as Store
 
@@ -298,11 +300,15 @@ class Library(Ingesting):
 
     def summaries(self) -> list[dict[str, Any]]:
         """The documents as `longctx list --json` lists them."""
-        default, told = self._default(), []
-        for document in self.documents():
-            is_default = document.folder == default
-            default = "" if is_default else default  # not a replacement that is still being read
-            told.append({**document.summary(), "default": is_default})
+        if not self.path.exists():
+            return []
+        with no_collection():
+            known, default = self._store().facts_and_latest()
+            told = [{**listed(facts), "default": False} for facts in known]
+        for facts, each in zip(known, told, strict=True):
+            if facts.folder == default:
+                each["default"] = True
+                break  # not a replacement that is still being read
         return told
 
     def _let_go(self, folders: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """What is said of a document: the objects of `longctx list --json` and `longctx show --json`."""
 
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from longctx.core.store.facts import Facts
@@ -24,6 +25,17 @@ def summary(known: "Manifest | Facts") -> dict[str, Any]:
         "parts": facts.parts,
         "error": facts.error or None,
     }
+
+
+def created(facts: Facts) -> datetime | None:
+    """When a document was saved; None: unknown."""
+    return datetime.fromtimestamp(facts.saved // 10**9, UTC) if facts.saved else None
+
+
+def listed(facts: Facts) -> dict[str, Any]:
+    """What `longctx list --json` says of a document, but for `default`."""
+    saved = created(facts)
+    return {**summary(facts), "saved": saved and saved.isoformat()}
 
 
 def details(manifest: "Manifest", told: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import TypeVar
 
 from longctx.core.common.errors import Locked, LongctxError, NotFound, StateMismatch
@@ -175,9 +176,11 @@ def _of_one_model(manifests: tuple[Facts, ...]) -> tuple[Facts, ...]:
 
 def _of_the_usual_model(manifests: list[Facts], skipped: dict[str, str]) -> tuple[Facts, ...]:
     """Those of the model that read most of them; the others are added to `skipped`."""
-    models = [tuple(manifest.model[part] for part in FINGERPRINT) for manifest in manifests]
-    counted = Counter(models)
-    first = manifests[models.index(max(models, key=counted.__getitem__))]
+    models = [*map(itemgetter(*FINGERPRINT), (manifest.model for manifest in manifests))]
+    usual, count = Counter(models).most_common(1)[0]
+    if count == len(manifests):
+        return tuple(manifests)
+    first = manifests[models.index(usual)]
     whys = {manifest.name: _of_another_model(manifest, first) for manifest in manifests}
     skipped.update({name: why for name, why in whys.items() if why})
     return tuple(manifest for manifest in manifests if not whys[manifest.name])

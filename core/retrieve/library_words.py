@@ -67,7 +67,7 @@ class LibraryWords(PassageIndex):
 
     Args:
         library: where they are.
-        documents: what is known of each.
+        documents: what is known of each; of a folder one.
         partial: for an unfinished document, use what its last checkpoint holds.
         on_left_out: gets each document that cannot be read, and why.
 
@@ -85,7 +85,7 @@ class LibraryWords(PassageIndex):
         super().__init__()
         self._library, self._partial, self._on_left_out = library, partial, on_left_out
         self._files = SegmentFiles(Confined(library.path))
-        wanted = {(facts.folder, facts.stamp): facts for facts in documents}
+        wanted = {facts.folder: facts for facts in documents}
         self._live = self._known(wanted)
         if self._missing(wanted) or self._is_untidy():
             self._bring_up_to_date(wanted)
@@ -94,30 +94,29 @@ class LibraryWords(PassageIndex):
 
     # --- what is on disk, and what is made ---
 
-    def _missing(self, wanted: dict[Indexed, Facts]) -> list[Facts]:
+    def _missing(self, wanted: dict[str, Facts]) -> list[Facts]:
         """Those that no segment has."""
-        pairs = [zip(live.documents, live.facts, strict=True) for live in self._live]
-        had = {each for pair in pairs for each, facts in pair if facts}
-        return [facts for each, facts in wanted.items() if each not in had]
+        had = {facts.folder for live in self._live for facts in live.facts if facts}
+        return [facts for folder, facts in wanted.items() if folder not in had]
 
-    def _known(self, wanted: dict[Indexed, Facts]) -> list[_Live]:
+    def _known(self, wanted: dict[str, Facts]) -> list[_Live]:
         """The segments on disk; a damaged one counts as missing."""
-        found, seen = [], set[Indexed]()
+        found, left = [], dict(wanted)
         for kept in self._files.read():
             with suppress(StateMismatch):
                 segment = Segment(self._files.open(kept), len(kept.documents))
-                facts = [wanted.get(each) if each not in seen else None for each in kept.documents]
-                live = _Live(segment, kept.documents, facts, kept)
+                live = _Live(segment, kept.documents, _searched(left, kept.documents), kept)
                 _require_sizes(live)
-                seen.update(each for each, one in zip(kept.documents, facts, strict=True) if one)
                 found.append(live)
+                for facts in filter(None, live.facts):
+                    left.pop(facts.folder, None)
         return found
 
     def _is_untidy(self) -> bool:
         """Whether there may be something to merge, or to write anew."""
         return bool(_alike(self._live)) or any(live.is_mostly(~live.keep) for live in self._live)
 
-    def _bring_up_to_date(self, wanted: dict[Indexed, Facts]) -> None:
+    def _bring_up_to_date(self, wanted: dict[str, Facts]) -> None:
         """Adds what is missing, and tidies; on disk where that is possible."""
         try:
             with self._files.lock():
@@ -130,7 +129,7 @@ class LibraryWords(PassageIndex):
             _log.info("the word index of the library is not written: %s", error)
         self._add(wanted, on_disk=False)
 
-    def _add(self, wanted: dict[Indexed, Facts], on_disk: bool) -> None:
+    def _add(self, wanted: dict[str, Facts], on_disk: bool) -> None:
         """Indexes what no segment has, a segment at a time."""
         for documents, parts in self._batches(self._missing(wanted)):
             lasting = on_disk and all(_lasts(facts) for facts in documents)
@@ -186,7 +185,7 @@ class LibraryWords(PassageIndex):
     def _kept(self) -> list[Kept]:
         return [live.kept for live in self._live if live.kept]
 
-    def _tidy(self, wanted: dict[Indexed, Facts]) -> None:
+    def _tidy(self, wanted: dict[str, Facts]) -> None:
         """Merges what is alike, and writes anew what is mostly of documents that are gone."""
         there = {(facts.folder, facts.stamp) for facts in self._library.facts()}
         for live in [live for live in self._live if live.kept]:
@@ -195,7 +194,7 @@ class LibraryWords(PassageIndex):
         while some := _alike(self._live):
             self._merge(some, there, wanted)
 
-    def _merge(self, some: list[_Live], there: set[Indexed], wanted: dict[Indexed, Facts]) -> None:
+    def _merge(self, some: list[_Live], there: set[Indexed], wanted: dict[str, Facts]) -> None:
         """Makes one segment of some, without what is gone."""
         others = [live for live in self._live if live not in some]
         indexed = tuple(each for live in some for each in live.documents if each in there)
@@ -204,7 +203,7 @@ class LibraryWords(PassageIndex):
             arrays = merged([x.segment.part(keep) for x, keep in zip(some, keeps, strict=True)])
             kept = self._files.add(arrays, indexed, self._kept())
             segment = Segment(self._files.open(kept), len(indexed))
-            others.append(_Live(segment, indexed, [wanted.get(each) for each in indexed], kept))
+            others.append(_Live(segment, indexed, _searched(wanted, indexed), kept))
         self._live = others
         self._files.replace(self._kept())
 
@@ -283,6 +282,12 @@ class LibraryWords(PassageIndex):
             self._files.replace([kept for kept in self._files.read() if kept != live.kept])
 
 
+def _searched(wanted: dict[str, Facts], documents: Sequence[Indexed]) -> list[Facts | None]:
+    """The facts of documents that are wanted as they were when they were indexed."""
+    found = [(wanted.get(folder), stamp) for folder, stamp in documents]
+    return [facts if facts and facts.stamp == stamp else None for facts, stamp in found]
+
+
 def _lasts(facts: Facts) -> bool:
     """Whether what is known of a document can be compared with its manifest later."""
     return facts.status == "complete" and UNKNOWN[1:] != facts.stamp[1:]
@@ -303,6 +308,6 @@ def _alike(segments: list[_Live]) -> list[_Live]:
 def _require_sizes(live: _Live) -> None:
     """StateMismatch unless a segment has as many tokens of each document as that has."""
     units = live.segment.units
-    tokens = np.bincount(units["documents"], units["tokens"], len(live.documents))
-    if any(facts and facts.tokens != tokens[n] for n, facts in enumerate(live.facts)):
+    tokens = np.bincount(units["documents"], units["tokens"], len(live.documents)).tolist()
+    if any(facts and facts.tokens != n for facts, n in zip(live.facts, tokens, strict=True)):
         raise StateMismatch("the index of the library is damaged", "its documents differ")

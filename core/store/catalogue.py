@@ -8,8 +8,9 @@ or of another version, all manifests are read. It says nothing that they do not.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import chain
 from typing import Any, cast
 
 from xxhash import xxh3_128_hexdigest
@@ -17,15 +18,19 @@ from xxhash import xxh3_128_hexdigest
 from longctx.core.common.errors import LongctxError
 from longctx.core.store.confined import Confined
 from longctx.core.store.durable import write_text
-from longctx.core.store.facts import Facts, Stamp
+from longctx.core.store.facts import UNKNOWN, Facts, Stamp
 from longctx.core.store.naming import NAME, is_title
 
 INDEX = "index"  # the folder of files that are made again when they are missing
 CATALOGUE = "catalogue.json"
 MANY = 200  # documents: reading so many manifests takes a tenth of a second
-_VERSION = 1
+_VERSION = 2
 _MOST_BYTES = 1 << 30
-_FIELDS = 11  # of a row
+# Facts, each with a list of its own, since Python checks a list faster than as many rows.
+_COLUMNS = (
+    *("folder", "title", "tokens", "bytes", "method", "model", "groups", "one_text", "paths"),
+    "stamp",
+)
 
 
 class Catalogue:
@@ -42,18 +47,13 @@ class Catalogue:
         """The facts by folder; empty where there is no catalogue to rely on."""
         text = checked(self._folder, CATALOGUE, _VERSION, _MOST_BYTES)
         try:
-            values = json.loads(text) if text else {"models": [], "rows": []}
-            models = [_model(model) for model in values["models"]]
-            known = [_facts(row, models) for row in values["rows"]]
+            return {facts.folder: facts for facts in _known(json.loads(text))} if text else {}
         except (ValueError, TypeError, KeyError, IndexError, RecursionError):
             return {}
-        return {facts.folder: facts for facts in known}
 
     def write(self, documents: Iterable[Facts]) -> None:
         """Replaces it, if that is possible; a library that cannot be written goes without."""
-        models: dict[str, int] = {}
-        rows = [_row(facts, models) for facts in documents]
-        text = json.dumps({"models": [json.loads(model) for model in models], "rows": rows})
+        text = json.dumps(_values([*documents]))
         with suppress(LongctxError, OSError):
             self._folder.mkdir(exist_ok=True, durable=False)
             write_checked(self._folder, CATALOGUE, _VERSION, text)
@@ -77,58 +77,62 @@ def write_checked(folder: Confined, name: str, version: int, text: str) -> None:
     write_text(folder, name, f"{_head(version, text.encode('ascii')).decode()}\n{text}")
 
 
-def stamp_from(value: Any) -> Stamp:
-    """A stamp as it stands in a file; ValueError where it is none."""
-    if type(value) is not list or [type(number) for number in value] != [int] * 4:
-        raise ValueError("no stamp")
-    return value[0], value[1], value[2], value[3]
+def stamps_from(values: Any) -> list[Stamp]:
+    """Stamps as they stand in a file; ValueError or TypeError where one is none."""
+    _require(_are(values, list) and {*map(len, values)} <= {len(UNKNOWN)})
+    _require(_are([*chain.from_iterable(values)], int))
+    return [*map(cast("Callable[[list[int]], Stamp]", tuple), values)]
+
+
+def folders_from(values: Any) -> list[str]:
+    """Names of folders as they stand in a file; ValueError or TypeError where one is none."""
+    _require(_are(values, str) and all(map(NAME.fullmatch, values)))
+    return values
 
 
 def _head(version: int, text: bytes) -> bytes:
     return f"longctx {version} {xxh3_128_hexdigest(text)}".encode()
 
 
-def _row(facts: Facts, models: dict[str, int]) -> list:
-    model = json.dumps(dict(facts.model), sort_keys=True)
+def _values(documents: list[Facts]) -> dict[str, Any]:
+    """What the file says: the models, and a list for each fact, with the numbers of the models."""
+    models = [json.dumps(dict(facts.model), sort_keys=True) for facts in documents]
+    numbers = {model: number for number, model in enumerate(dict.fromkeys(models))}
+    columns = {name: [getattr(facts, name) for facts in documents] for name in _COLUMNS}
+    columns |= {"model": [numbers[model] for model in models]}
+    return {"models": [json.loads(model) for model in numbers], **columns}
+
+
+def _known(values: Any) -> list[Facts]:
+    """The facts of a catalogue; one of the errors in `Catalogue.read` where it cannot be one."""
+    known, columns = values["models"], [values[name] for name in _COLUMNS]
+    folders, titles, tokens, sizes, methods, models, groups, one_text, paths, stamps = columns
+    _require(_are(known, dict) and all(_are([*model.values()], str) for model in known))
+    _require(_are(titles, str, type(None)) and _are(methods, str) and _are(one_text, bool))
+    _require(all(title is None or is_title(title) for title in titles))
+    _require(_are(groups, dict) and _are(paths, list))
+    _require(_are([*chain.from_iterable(paths)], str))
+    counts = [*chain.from_iterable(map(dict.values, groups))]
+    _require(all(map(_are_counts, (tokens, sizes, models, counts))))
+    rows = zip(
+        *(folders_from(folders), titles, tokens, sizes, methods, map(known.__getitem__, models)),
+        *(groups, one_text, map(tuple, paths), stamps_from(stamps)),
+        strict=True,
+    )
     return [
-        *(facts.folder, [*facts.stamp], facts.title, facts.status, facts.tokens, facts.bytes),
-        *(facts.method, models.setdefault(model, len(models)), dict(facts.groups)),
-        *(facts.one_text, [*facts.paths]),
+        Facts(folder, title, "complete", tokens, size, method, model, groups, one, "", paths, stamp)
+        for folder, title, tokens, size, method, model, groups, one, paths, stamp in rows
     ]
 
 
-def _model(value: Any) -> dict[str, str]:
-    _require(type(value) is dict and all(type(part) is str for part in value.values()))
-    return value
+def _are(values: Any, *kinds: type) -> bool:
+    return type(values) is list and {*map(type, values)} <= {*kinds}
 
 
-def _facts(row: Any, models: list[dict[str, str]]) -> Facts:
-    """The facts of a row; ValueError or TypeError where it cannot be one."""
-    _require(type(row) is list and len(row) == _FIELDS)
-    row = cast("list[Any]", row)
-    folder, stamp, title, status, tokens, size, method, model, groups, one_text, paths = row
-    _require(type(folder) is str and NAME.fullmatch(folder) is not None)
-    _require(title is None or (type(title) is str and is_title(title)))
-    _require(status == "complete" and type(method) is str and type(one_text) is bool)
-    _require(all(type(number) is int and number >= 0 for number in (tokens, size, model)))
-    _require(type(groups) is dict and all(type(n) is int and n >= 0 for n in groups.values()))
-    _require(type(paths) is list and all(type(path) is str for path in paths))
-    return Facts(
-        folder=folder,
-        title=title,
-        status=status,
-        tokens=tokens,
-        bytes=size,
-        method=method,
-        model=models[model],
-        groups=groups,
-        one_text=one_text,
-        error="",
-        paths=tuple(paths),
-        stamp=stamp_from(stamp),
-    )
+def _are_counts(values: Any) -> bool:
+    return _are(values, int) and min(values, default=0) >= 0
 
 
 def _require(holds: bool) -> None:
     if not holds:
-        raise ValueError("no row of a catalogue")
+        raise ValueError("no catalogue")

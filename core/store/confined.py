@@ -134,16 +134,9 @@ class Confined:
         One call for each, where ten thousand paths opened step by step would take a second. Only
         looks: what is not a folder has None, and so has a folder that is a link.
         """
-        found: dict[str, os.stat_result | None] = {}
         with self._folder() as folder, os.scandir(folder) as entries:
             at = folder if isinstance(folder, int) else None
-            for entry in entries:
-                found[entry.name] = None
-                with suppress(OSError):
-                    if entry.is_dir(follow_symlinks=False):
-                        path = f"{entry.name if at is not None else entry.path}/{file}"
-                        found[entry.name] = os.stat(path, dir_fd=at, follow_symlinks=False)
-        return found
+            return {entry.name: _inside(entry, file, at) for entry in entries}
 
     def tree(self) -> "Iterator[Confined]":
         """Everything below a folder, recursively; each folder comes before its contents."""
@@ -372,6 +365,17 @@ class Confined:
     def _rights(self, least: int, most: int) -> int:
         """The rights of the library's folder, limited to these bounds."""
         return least | (stat.S_IMODE(os.stat(self.root).st_mode) & most)
+
+
+def _inside(entry: os.DirEntry, file: str, at: int | None) -> os.stat_result | None:
+    """The status of a file in a folder of the open folder `at`; None: of its path."""
+    try:
+        if not entry.is_dir(follow_symlinks=False):
+            return None
+        path = f"{entry.path if at is None else entry.name}/{file}"
+        return os.stat(path, dir_fd=at, follow_symlinks=False)
+    except OSError:
+        return None
 
 
 def _is_link(status: os.stat_result) -> bool:

@@ -47,13 +47,23 @@ class Holdings:
         Those of the complete ones come from the catalogue, where their manifests are as it says.
         """
         with no_collection():
-            begun = [folder for folder in self._places.folders(UNFINISHED)]
-            unfinished = [_facts(folder) for folder in begun if not self._is_left(folder)]
-            return self._complete() + unfinished
+            unfinished = self._unfinished()  # first: they are moved to the others
+            return self._complete(self._places.stamps()) + unfinished
 
-    def _complete(self) -> list[Facts]:
+    def facts_and_latest(self) -> tuple[list[Facts], str]:
+        """The same, and what `latest` says, from one look; empty where there is no document."""
+        with no_collection():
+            unfinished = self._unfinished()
+            stamps = self._places.stamps()
+            waiting = {facts.folder: facts.saved for facts in unfinished if _is_whole(facts)}
+            return self._complete(stamps) + unfinished, _latest(waiting, stamps)
+
+    def _unfinished(self) -> list[Facts]:
+        begun = self._places.folders(UNFINISHED)
+        return [_facts(folder) for folder in begun if not self._is_left(folder)]
+
+    def _complete(self, stamps: dict[str, Stamp | None]) -> list[Facts]:
         """The facts of the documents in their place, by folder."""
-        stamps = self._places.stamps()
         many = len(stamps) >= MANY
         catalogue = Catalogue(self._root)
         known = catalogue.read() if many else {}
@@ -63,7 +73,7 @@ class Holdings:
             else _facts(self._places.finished(name), stamp)
             for name, stamp in stamps.items()
         ]
-        sound = [facts for facts in found if facts.status == "complete" and facts.stamp != UNKNOWN]
+        sound = [facts for facts in found if _is_whole(facts) and facts.stamp != UNKNOWN]
         if many and [facts.stamp for facts in sound] != [facts.stamp for facts in known.values()]:
             catalogue.write(sound)
         return found
@@ -87,13 +97,11 @@ class Holdings:
     def latest(self) -> str:
         """The folder's name of the document completed last; NotFound where there is none."""
         waiting = {folder.name: age(folder) for folder in self._places.waiting()}
-        placed = {name: stamp[0] if stamp else 0 for name, stamp in self._places.stamps().items()}
-        saved = waiting | placed
-        if not saved:
+        if not (found := _latest(waiting, self._places.stamps())):
             raise NotFound(
                 f"the library '{self.path}' has no document", remedy="Run `longctx ingest` first"
             )
-        return max(saved, key=lambda name: (saved[name], name))
+        return found
 
     def folder_named(self, text: str) -> str:
         """The name of the folder of the document that a user means.
@@ -201,3 +209,13 @@ class Holdings:
 def _facts(folder: Confined, stamp: Stamp | None = None) -> Facts:
     """The facts of a document's folder; the stamp was taken before, and may be one too old."""
     return Facts.of(describe(folder), stamp or (age(folder), *UNKNOWN[1:]))
+
+
+def _is_whole(facts: Facts) -> bool:
+    return facts.status == "complete"
+
+
+def _latest(waiting: dict[str, int], stamps: dict[str, Stamp | None]) -> str:
+    """The folder of the document saved last; of those without a place only the time is known."""
+    saved = waiting | {name: stamp[0] if stamp else 0 for name, stamp in stamps.items()}
+    return max(saved, key=lambda name: (saved[name], name), default="")

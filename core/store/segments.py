@@ -11,11 +11,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from longctx.core.store.catalogue import INDEX, checked, stamp_from, write_checked
+from longctx.core.store.catalogue import INDEX, checked, folders_from, stamps_from, write_checked
 from longctx.core.store.confined import Confined
 from longctx.core.store.facts import Stamp
 from longctx.core.store.locks import Locks
-from longctx.core.store.naming import NAME
 from longctx.core.store.shard_reader import TensorFile
 from longctx.core.store.shard_writer import write_arrays
 from longctx.core.store.shards import SEGMENT, Shard, shard_name
@@ -115,11 +114,5 @@ def _kept(value: Any) -> Kept:
     shard = Shard(**value)
     if shard.group != SEGMENT or not all(type(block) is str for block in shard.blocks):
         raise ValueError("no file of the index")
-    return Kept(shard, tuple(_indexed(document) for document in documents))
-
-
-def _indexed(value: Any) -> Indexed:
-    folder, stamp = value
-    if type(folder) is not str or not NAME.fullmatch(folder):
-        raise ValueError("no document's folder")
-    return folder, stamp_from(stamp)
+    folders, stamps = zip(*documents, strict=True) if documents else ((), ())
+    return Kept(shard, tuple(zip(folders_from([*folders]), stamps_from([*stamps]), strict=True)))

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from small_documents import forge, write
+from small_documents import HEADER, forge, write
 
 from longctx.core.store import catalogue, holdings, places
 from longctx.core.store.facts import Facts
@@ -100,7 +100,7 @@ def test_the_catalogue_is_not_believed_where_the_manifest_is_damaged(many):
         lambda text: text[:-1],
         lambda text: text.replace("reform", "refarm"),
         lambda text: "",
-        lambda text: text.replace("longctx 1", "longctx 2"),
+        lambda text: text.replace("longctx 2", "longctx 1"),
     ],
 )
 def test_a_damaged_catalogue_is_made_again(many, read, change):
@@ -116,22 +116,35 @@ def test_a_damaged_catalogue_is_made_again(many, read, change):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda rows: rows[0].__setitem__(0, "../../etc"),
-        lambda rows: rows[0].__setitem__(1, [1, 2, 3]),
-        lambda rows: rows[0].__setitem__(2, "two\nlines"),
-        lambda rows: rows[0].__setitem__(4, -1),
-        lambda rows: rows[0].__setitem__(7, 9),
-        lambda rows: rows[0].__setitem__(8, []),
-        lambda rows: rows[0].pop(),
-        lambda rows: rows.insert(0, {}),
+        lambda values: values["folder"].__setitem__(0, "../../etc"),
+        lambda values: values["folder"].__setitem__(0, 1),
+        lambda values: values["stamp"].__setitem__(0, [1, 2, 3]),
+        lambda values: values["stamp"].__setitem__(0, [1, 2, 3, True]),
+        lambda values: values["stamp"].__setitem__(0, 4),
+        lambda values: values["title"].__setitem__(0, "two\nlines"),
+        lambda values: values["title"].__setitem__(0, 1),
+        lambda values: values["tokens"].__setitem__(0, -1),
+        lambda values: values["bytes"].__setitem__(0, "1"),
+        lambda values: values["method"].__setitem__(0, None),
+        lambda values: values["model"].__setitem__(0, 9),
+        lambda values: values["model"].__setitem__(0, -1),
+        lambda values: values["models"].__setitem__(0, {"name": 1}),
+        lambda values: values["groups"].__setitem__(0, []),
+        lambda values: values["groups"].__setitem__(0, {"text": -1}),
+        lambda values: values["one_text"].__setitem__(0, 1),
+        lambda values: values["paths"].__setitem__(0, [1]),
+        lambda values: values["paths"].__setitem__(0, "abc"),
+        lambda values: values["paths"].pop(),
+        lambda values: values.pop("paths"),
+        lambda values: values.update(tokens=dict.fromkeys(range(3), 1)),
     ],
 )
 def test_a_forged_catalogue_is_made_again(many, read, change):
     expected, text = many.facts(), path_of(many).read_text()
     values = json.loads(text.partition("\n")[2])
-    change(values["rows"])
+    change(values)
     folder = many._root / "index"
-    catalogue.write_checked(folder, "catalogue.json", 1, json.dumps(values))
+    catalogue.write_checked(folder, "catalogue.json", 2, json.dumps(values))
     read.clear()
     assert many.facts() == expected
     assert read == NAMES
@@ -160,6 +173,24 @@ def test_latest_needs_no_manifest(many, read):
     read.clear()
     assert many.latest() == "b"
     assert not read
+
+
+def test_facts_and_the_latest_from_one_look(many):
+    os.utime(manifest_of(many, "b"), ns=(1 << 62, 1 << 62))
+    assert many.facts_and_latest() == (many.facts(), many.latest()) == (many.facts(), "b")
+    with many.writer("b", HEADER, updates=True):
+        assert many.facts_and_latest() == (many.facts(), "b")
+    many.remove(*NAMES)
+    assert many.facts_and_latest() == ([], "")
+
+
+def test_what_waits_for_its_place_may_be_the_latest(many):
+    manifest = manifest_of(many, "b")
+    os.utime(manifest, ns=(1 << 62, 1 << 62))
+    manifest.parent.rename(many.path / "unfinished" / "b")  # as if a kill had come before this
+    found, latest = many.facts_and_latest()
+    assert [facts.folder for facts in found] == ["a", "c", "b"]
+    assert latest == many.latest() == "b"
 
 
 def test_facts_of_a_forged_manifest_are_the_new_ones(many):

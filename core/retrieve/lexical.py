@@ -19,9 +19,39 @@ from longctx.core.tokens.stems import asked, stems
 
 K1, B = 1.5, 0.75  # how much repeated words and the window's length count
 WINDOW, STRETCH = 2, 8  # units of a window, and of the stretch around one
-LATEST = 64  # stems whose sums are kept
+LATEST = 64  # stems whose occurrences are kept
 _LEAST, _NUMBERS = 8, 1 << 23  # of so many stems always; beyond, this many sums of all together
+_RARE = 16  # a stem that so few of the units have is looked up by them, else by sums of all units
 BEYOND = 1000  # imagined stretches of other texts without a word: rare in a page may be usual
+
+
+class _Occurrences:
+    """How often a stem occurs in units, to be added up over stretches.
+
+    Args:
+        units: (n,) those that have it.
+        counts: (n,) how often each has it.
+        number: of all units.
+    """
+
+    def __init__(self, units: np.ndarray, counts: np.ndarray, number: int):
+        self._units, self._counts, self._sums = units, counts, None
+        if len(units) * _RARE > number:
+            found = np.zeros(number)
+            found[units] = counts
+            self._sums = _until(found)
+
+    def within(self, spans: np.ndarray) -> np.ndarray:
+        """How often each stretch (S, 2) of units has it, (S,) float64; both columns ascend."""
+        if self._sums is not None:
+            return _between(self._sums, spans)
+        # A unit is in neighbouring stretches, from the first that ends with it or later.
+        low = np.searchsorted(spans[:, 1], self._units)
+        number = np.searchsorted(spans[:, 0], self._units, side="right") - low
+        before = np.cumsum(number) - number
+        stretches = np.arange(number.sum()) + np.repeat(low - before, number)
+        found = np.bincount(stretches, np.repeat(self._counts, number), len(spans))
+        return found.astype(np.float64, copy=False)  # without any it would be of integers
 
 
 class PassageIndex:
@@ -46,7 +76,7 @@ class PassageIndex:
         self._documents = documents
         self.damaged: list[str] = []
         self.counted_again: list[str] = []
-        self._sums: dict[str, np.ndarray] = {}  # of stems, see `_counts`
+        self._found: dict[str, _Occurrences] = {}  # of stems, see `counts_in`
 
     @cached_property
     def units(self) -> Units:
@@ -74,7 +104,7 @@ class PassageIndex:
         mean = float(held.mean()) if len(held) else 0.0
         scores = np.zeros(len(spans))
         for stem, times in Counter(asked(words)).items():
-            found = self._counts(stem, spans)
+            found = self.counts_in(stem, spans)
             having = np.flatnonzero(found)
             scores[having] += weighed(
                 found[having], held[having], mean, len(having), len(spans), times
@@ -98,8 +128,15 @@ class PassageIndex:
         return self.counts_in(stem, self.units.spans(width))
 
     def counts_in(self, stem: str, spans: np.ndarray) -> np.ndarray:
-        """The same for any stretches (S, 2) of units, (S,) float64."""
-        return self._counts(stem, spans)
+        """The same for any stretches (S, 2) of units, (S,) float64; both columns ascend.
+
+        A question's stems are needed at two widths and for `found`, so the latest are kept.
+        """
+        if stem not in self._found:
+            if len(self._found) >= max(_LEAST, min(LATEST, _NUMBERS // max(1, len(self.units)))):
+                self._found.clear()
+            self._found[stem] = _Occurrences(*self._postings(stem), len(self.units))
+        return self._found[stem].within(spans)
 
     def word_weights(self, words: str) -> dict[str, float]:
         """The rarity of each stem of a question, ln(1 + (W - n + .5) / (n + .5)).
@@ -110,7 +147,7 @@ class PassageIndex:
             StateMismatch: as `units`.
         """
         spans = self.units.spans(WINDOW)
-        counts = {stem: self._counts(stem, spans) for stem in asked(words)}
+        counts = {stem: self.counts_in(stem, spans) for stem in asked(words)}
         having = {stem: int(np.count_nonzero(found)) for stem, found in counts.items()}
         return {stem: _rarity(count, len(spans)) for stem, count in having.items() if count}
 
@@ -135,7 +172,7 @@ class PassageIndex:
             spans = spans[(spans[:, 0] >= within[0]) & (spans[:, 1] < within[1])]
         held, total = np.zeros(len(spans)), 0.0
         for stem in set(asked(words)):
-            has = self._counts(stem, spans) > 0
+            has = self.counts_in(stem, spans) > 0
             weight = _rarity(int(np.count_nonzero(has)), len(spans) + BEYOND)
             held, total = held + weight * has, total + weight
         return float(held.max(initial=0) / total) if total else None
@@ -163,20 +200,6 @@ class PassageIndex:
         """Words of each unit, (units,) float64."""
         lengths = [table["lengths"] for _, table in self._tables]
         return np.concatenate([np.empty(0), *lengths])
-
-    def _counts(self, stem: str, spans: np.ndarray) -> np.ndarray:
-        """How often each stretch of units has a stem, (S,) float64.
-
-        A question's stems are needed at two widths and for `found`, so the latest sums are kept.
-        """
-        if stem not in self._sums:
-            if len(self._sums) >= max(_LEAST, min(LATEST, _NUMBERS // max(1, len(self.units)))):
-                self._sums.clear()
-            units, counts = self._postings(stem)
-            found = np.zeros(len(self.units))
-            found[units] = counts
-            self._sums[stem] = _until(found)
-        return _between(self._sums[stem], spans)
 
     def _postings(self, stem: str) -> tuple[np.ndarray, np.ndarray]:
         """The units that have a stem, ascending, and how often."""
@@ -215,7 +238,9 @@ def _rarity(having: int, total: int) -> float:
 
 def _until(values: np.ndarray) -> np.ndarray:
     """Running sums: of the numbers before each unit, and of all, (U + 1,)."""
-    return np.append(0.0, np.cumsum(values))
+    sums = np.zeros(len(values) + 1)
+    np.cumsum(values, out=sums[1:])
+    return sums
 
 
 def _between(until: np.ndarray, spans: np.ndarray) -> np.ndarray:

@@ -135,7 +135,7 @@ class Units:
             first = np.arange(len(self))
             last = np.minimum(first + width - 1, self.ends)
             kept = (last - first == width - 1) | self._is_first
-            self._spans[width] = np.stack([first[kept], last[kept]], axis=1)
+            self._spans[width] = np.stack([first[kept], last[kept]]).T  # columns are read alone
         return self._spans[width]
 
     @cached_property

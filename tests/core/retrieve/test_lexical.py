@@ -1,7 +1,7 @@
 """BM25 over windows of two units, beside bm25s and the formula written out."""
 
 import os
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -122,6 +122,25 @@ def test_of_several_documents_words_are_as_rare_as_in_all(library, question):
     assert np.allclose(scores, by_bm25s(window_texts(index, *documents), question), atol=1e-5)
     alone = PassageIndex(documents[1]).window_scores(question)
     assert not np.allclose(scores[-7:-1], alone)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("common", [True, False])
+def test_stems_of_many_units_and_of_few_are_counted_alike(library, monkeypatch, common):
+    monkeypatch.setattr(lexical, "_RARE", 1 << 20 if common else 0)
+    texts = random_texts(1, 90, 2, 31)
+    units = [text.split()[n : n + 3] for text in texts for n in range(0, len(text.split()), 3)]
+    index = PassageIndex(
+        write_texts(library, *texts[:2], name="a"), write_texts(library, texts[2], name="b")
+    )
+    for word, width in product(("boat", "ship", "wind", "nothing"), (1, 2, 8)):
+        spans = index.units.spans(width)
+        counts = [unit.count(word) for unit in units]
+        expected = [sum(counts[first : last + 1]) for first, last in spans.tolist()]
+        found = index.counts(stems(word)[0][2], width)
+        assert found.dtype == np.float64
+        assert found.tolist() == expected
+        assert index.counts_in(stems(word)[0][2], spans[3::5]).tolist() == expected[3::5]
 
 
 @pytest.mark.usefixtures("small")

@@ -14,6 +14,7 @@ from longctx.core.api.model import Model, asks, running
 from longctx.core.api.opening import Chosen, open_light, open_session
 from longctx.core.api.stream import AnswerStream
 from longctx.core.ask.candidates import Candidates
+from longctx.core.common.collection import no_collection
 from longctx.core.common.errors import UsageError
 from longctx.core.profile.wording import require_text
 from longctx.core.retrieve.gather_by import WORDS, check
@@ -280,7 +281,7 @@ class Askable(ABC):
         lines = None if regexp is None else LineFilter(regexp)
         search, named = Search(query, lines, k, gather, files, around), self._model(model)
         if self._by_words_alone(named, gather_by, query):
-            with self._lock:
+            with self._lock, no_collection():
                 opened = self._for_words()
                 return opened.without_damaged(lambda: search.by_words(opened))
         with running(named).turn():

@@ -12,6 +12,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TypeVar
 
+from longctx.core.common.collection import no_collection
 from longctx.core.common.errors import Locked, LongctxError, NotFound, StateMismatch
 from longctx.core.store.facts import Facts
 from longctx.core.store.library import Library
@@ -99,6 +100,11 @@ def of_all(library: Library, partial: bool = False) -> Candidates:
     Raises:
         NotFound: no document can be asked.
     """
+    with no_collection():
+        return _of_all(library, partial)
+
+
+def _of_all(library: Library, partial: bool) -> Candidates:
     found: dict[str, Facts] = {}  # by folder
     skipped: dict[str, str] = {}
     for manifest in library.facts():  # the complete ones come first

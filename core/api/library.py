@@ -304,11 +304,11 @@ class Library(Ingesting):
             return []
         with no_collection():
             known, default = self._store().facts_and_latest()
-            told = [{**listed(facts), "default": False} for facts in known]
+            told = [*map(listed, known)]
         for facts, each in zip(known, told, strict=True):
-            if facts.folder == default:
-                each["default"] = True
-                break  # not a replacement that is still being read
+            each["default"] = facts.folder == default
+            if each["default"]:
+                default = ""  # not a replacement that is still being read
         return told
 
     def _let_go(self, folders: Sequence[str]) -> None:

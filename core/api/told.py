@@ -34,8 +34,9 @@ def created(facts: Facts) -> datetime | None:
 
 def listed(facts: Facts) -> dict[str, Any]:
     """What `longctx list --json` says of a document, but for `default`."""
-    saved = created(facts)
-    return {**summary(facts), "saved": saved and saved.isoformat()}
+    told, saved = summary(facts), created(facts)
+    told["saved"] = saved and saved.isoformat()
+    return told
 
 
 def details(manifest: "Manifest", told: dict[str, Any]) -> dict[str, Any]:

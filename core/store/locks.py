@@ -17,8 +17,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from filelock import lock_descriptor
-
 from longctx.core.common.errors import Locked
 from longctx.core.store.confined import Confined
 
@@ -144,7 +142,7 @@ class Locks:
         path = place / f"{holder.pid}-{secrets.token_hex(4)}.lock"
         handle = path.handle(os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
-            lock_descriptor(handle, blocking=False)
+            _taken(handle)
             with path.with_suffix(".json").open("xb") as file:
                 file.write(json.dumps(asdict(holder)).encode("ascii"))
         except BaseException:  # Ctrl-C too: nobody would ever release the lock
@@ -200,7 +198,7 @@ class Locks:
         gate = (self._folder / GATE).handle(os.O_RDWR | os.O_CREAT)
         try:
             until = time.monotonic() + _GATE_WAIT
-            while not lock_descriptor(gate, blocking=False):
+            while not _taken(gate):
                 if time.monotonic() >= until:
                     why = "others change its locks"
                     raise TimeoutError(errno.ETIMEDOUT, why, str(self._folder))
@@ -220,9 +218,16 @@ def is_held(path: Confined) -> bool:
     """Whether a process has locked a lock file; OSError where it cannot be opened."""
     handle = path.handle(os.O_RDWR)
     try:
-        return not lock_descriptor(handle, blocking=False)
+        return not _taken(handle)
     finally:
         os.close(handle)
+
+
+def _taken(handle: int) -> bool:
+    """Locks an open file, unless another has; until then its library need not be imported."""
+    from filelock import lock_descriptor
+
+    return lock_descriptor(handle, blocking=False)
 
 
 def _holder(path: Confined) -> Holder | None:

@@ -26,9 +26,7 @@ def starts_early(device: torch.device) -> bool:
 
 @cache
 def shared_memory(device: torch.device) -> int:
-    """Bytes that a program can share at most; a CPU, where kernels are interpreted, has as many."""
-    if device.type != "cuda":
-        return 1 << 18
+    """Bytes that the threads of a program can share at most."""
     return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from longctx.kernels.launch import shared_memory, tl, triton
+from longctx.kernels.launch import shared_memory, starts_early, tl, triton
 from longctx.kernels.topk_scan_ref import Top
 
 MOST = 4  # most keys that the kernel finds for a query
@@ -102,10 +102,12 @@ def tile_for(q: Tensor, keys: Tensor) -> Tile:
         # copies leave more free.
         stages = 4 if D <= 64 else 2
         return Tile(rows=128, keys=128, warps=4, stages=stages, programs=4224, descriptor=True)
-    # Small programs are faster than larger tiles, where a multiprocessor has memory for their keys.
-    if (3 * 128 + 64) * D * keys.itemsize <= shared_memory(q.device):
+    # On Hopper small programs are faster, where a multiprocessor has memory for their keys.
+    if starts_early(q.device) and (3 * 128 + 64) * D * keys.itemsize <= shared_memory(q.device):
         return Tile(rows=64, keys=128, warps=4, stages=3, programs=4224, descriptor=True)
-    return Tile(rows=128, keys=64, warps=8, stages=stages, programs=4224)
+    # Two concurrent programs per multiprocessor are faster than larger tiles.
+    keys_at_once = 128 if D <= 64 else 64
+    return Tile(rows=128, keys=keys_at_once, warps=8, stages=stages, programs=4224)
 
 
 def best_sets(

@@ -140,6 +140,18 @@ def test_each_device_has_a_part_of_its_own(make_model, replays, monkeypatch):
     assert_same(parts, read(SplitDecoder(Decoder(make_model("llama-default")), ("cpu", "cpu"))))
 
 
+def test_each_device_puts_its_own_layers_in_place(make_model, replays, monkeypatch):
+    """What keeps everything, over what stands for three devices: each knows where a chunk goes."""
+    monkeypatch.setattr(adapter, "wanted", lambda device: True)
+    monkeypatch.setattr(ChunkPass, "stretches", lambda self, depth: [(0, 1), (1, 3), (3, depth)])
+    split = SplitDecoder(Decoder(make_model("llama-default")), ("cpu", "cpu"))
+    parts = read_whole(split, "auto", 400, chunk=16)
+    assert replays[0] % 3 == 0
+    assert replays[0] > 3 * 5
+    with directly():
+        assert_same(parts, read_whole(split, "auto", 400, chunk=16))
+
+
 def test_a_device_without_layers_has_a_part_for_the_embeddings(make_model, replays, monkeypatch):
     """Else the graph of that device would be one of operations on others."""
     monkeypatch.setattr(adapter, "wanted", lambda device: True)

@@ -181,7 +181,9 @@ def _cache(snapshot: Snapshot, index: int, place: Place) -> Cache:
     keys, values = (place.put(snapshot[f"{name}.{index}"]) for name in ("keys", "values"))
     positions = snapshot[f"positions.{index}"].to(keys.device)
     wide = torch.promote_types(keys.dtype, torch.float32)
-    mass = snapshot.get(f"mass.{index}", torch.zeros(positions.shape))
+    mass = snapshot.get(f"mass.{index}")
+    if mass is None:
+        mass = torch.zeros(positions.shape, dtype=wide, device=keys.device)
     return Cache(keys, values, positions, mass.to(keys.device, wide))
 
 
@@ -205,10 +207,18 @@ def _require_fit(snapshot: Snapshot, layers: Sequence[Layer], with_mass: bool, m
 
 def _ascend(snapshot: Mapping[str, Tensor]) -> bool:
     """Whether positions are those of tokens read, in input order."""
-    seen = int(snapshot["seen"])
-    places = [x for name, x in snapshot.items() if name.startswith("positions.")]
-    inside = all(bool(((x >= 0) & (x < seen)).all()) for x in places)
-    return inside and all(bool((x.diff(dim=1) > 0).all()) for x in places)
+    alike: dict[torch.Size, list[Tensor]] = {}  # looked at together: a GPU is waited for each time
+    for name, places in snapshot.items():
+        if name.startswith("positions."):
+            alike.setdefault(places.shape, []).append(places)
+    seen = snapshot["seen"]
+    return all(bool(_between(torch.stack(some), seen)) for some in alike.values())
+
+
+def _between(places: Tensor, seen: Tensor) -> Tensor:
+    """Whether places (n, G, C) ascend from 0 or more to less than `seen`, (); one device."""
+    inside = (places[..., :1] >= 0).all() & (places[..., -1:] < seen.to(places.device)).all()
+    return inside & (places[..., 1:] > places[..., :-1]).all()
 
 
 def require(fits: bool, part: str, method: str) -> None:

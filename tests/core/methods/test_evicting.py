@@ -375,6 +375,7 @@ def test_a_state_of_another_method_or_model_is_refused(make_model):
         (h2o, layers, {k: v for k, v in snapshot.items() if k != "mass.2"}),
         (h2o, layers, {**snapshot, "keys.1": snapshot["keys.1"][:, 1:]}),
         (h2o, layers, {**snapshot, "positions.1": places + 1}),
+        (h2o, layers, {**snapshot, "positions.1": places - 1}),
         (h2o, layers, {**snapshot, "positions.1": places.flip(1)}),
         (h2o, layers, {**snapshot, "seen": torch.tensor(len(IDS) - 1)}),
     ]

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 from longctx.core.common.errors import Locked
@@ -224,10 +225,16 @@ def is_held(path: Confined) -> bool:
 
 
 def _taken(handle: int) -> bool:
-    """Locks an open file, unless another has; until then its library need not be imported."""
+    """Locks an open file, unless another has."""
+    return _locking()(handle, blocking=False)
+
+
+@cache
+def _locking() -> Callable[..., bool]:
+    """Imported with the first lock, and kept: where Python ends, nothing can be imported."""
     from filelock import lock_descriptor
 
-    return lock_descriptor(handle, blocking=False)
+    return lock_descriptor
 
 
 def _holder(path: Confined) -> Holder | None:

@@ -17,7 +17,7 @@ import pytest
 from small_documents import FIRST, HEADER, add_source, lock_files, write
 
 from longctx.core.common.errors import Locked, LongctxError
-from longctx.core.store import claims
+from longctx.core.store import claims, locks
 from longctx.core.store.claims import Claims
 from longctx.core.store.confined import Confined
 from longctx.core.store.library import Library
@@ -49,7 +49,7 @@ def claimed(library: Library) -> list[str]:
 @pytest.fixture
 def unseen(monkeypatch):
     """A file system whose locks nobody else sees."""
-    monkeypatch.setattr("filelock.lock_descriptor", lambda handle, blocking: True)
+    monkeypatch.setattr(locks, "_locking", lambda: lambda handle, blocking: True)
 
 
 # ---- who writes

@@ -56,7 +56,7 @@ class ChunkReader:
                 self._rows = self._replayed(ids)
                 return
             self._replayed, self._settled = None, 0  # chunks settle again
-        begun = self._states() if self._settled >= SETTLED and not self._refused else []
+        begun = self._begun(ids)
         self._decoder.read(ids, method, method.depth)
         if self._refused or len(ids) != method.chunk:
             return
@@ -72,6 +72,15 @@ class ChunkReader:
 
     def _states(self) -> list[Tensor]:
         return self._method.states() if isinstance(self._method, Replayable) else []
+
+    def _begun(self, ids: Tensor) -> list[Tensor]:
+        """The states from which a chunk is recorded that is read next; none: it is not."""
+        method = self._method
+        due = self._settled >= SETTLED and not self._refused
+        if not due or not isinstance(method, Replayable):
+            return []
+        # A buffer without room grows while the chunk is read: these states would not be its.
+        return method.states() if method.fits(len(ids)) else []
 
     def _count(self) -> None:
         """Counts chunks that left the shapes of what is held as they were."""

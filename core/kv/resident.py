@@ -18,13 +18,14 @@ class Resident:
     Args:
         form: of the rows.
         capacity: rows to have room for at first.
+        most: rows that it may come to have room for; None: any number.
 
     Attributes:
         length: rows so far.
     """
 
-    def __init__(self, form: RowForm, capacity: int = 0):
-        self.form, self.length = form, 0
+    def __init__(self, form: RowForm, capacity: int = 0, most: int | None = None):
+        self.form, self.length, self._most = form, 0, most
         self._buffer = form.empty(capacity, device=form.place.device)
 
     def fork(self) -> "Resident":
@@ -70,6 +71,7 @@ class Resident:
         capacity = len(self._buffer.rows)
         if rows > capacity:
             grown = max(rows, capacity + max(STEP, capacity // SLACK))
+            grown = grown if self._most is None else min(grown, self._most)
             before = self.coded()
             self._buffer = self.form.empty(grown, device=self.form.place.device)
             write(self._buffer, 0, before)

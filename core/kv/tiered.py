@@ -28,7 +28,8 @@ class Tiered:
         self, form: RowForm, capacity: int, limit: int | None, keep: int, memory: HostMemory
     ):
         self.form, self._limit, self._memory = form, limit, memory
-        self._near = Resident(form, capacity if limit is None else min(capacity, limit))
+        first = capacity if limit is None else min(capacity, limit)
+        self._near = Resident(form, first, limit)
         self._far = Hosted(form, keep, memory)  # empty without a limit
 
     @property

@@ -112,6 +112,16 @@ def test_a_chunk_is_put_where_there_is_room(make_model, replays, expected, count
     assert_same(replayed, read)
 
 
+def test_no_chunk_is_put_where_more_is_than_may_be_on_the_device(make_model, replays):
+    """Keys and values of 220 tokens may: of 256 bytes each with four layers."""
+    some = Place(room=440 * 256)
+    replayed = read_whole(Decoder(make_model("llama-default")), "auto", 100, place=some)
+    assert replays == [1 + (220 - 19) // 12 - 14]  # the buffers grow with chunk 7, the 14th counts
+    with directly():
+        read = read_whole(Decoder(make_model("llama-default")), "auto", 100, place=some)
+    assert_same(replayed, read)
+
+
 def test_rows_of_a_long_prefix_go_to_the_snapshot(make_model, replays):
     replayed = read_whole(Decoder(make_model("llama-default")), "auto", 600, prefix=200)
     assert replays[0] > 20

@@ -78,6 +78,16 @@ def test_every_column_gives_the_rows_that_it_took(stored):
         assert torch.equal(beyond, expected[[N - 2, N - 1]]), name
 
 
+def test_no_more_room_is_made_on_the_device_than_its_limit():
+    form = form_of(torch.float32)
+    keys = Keys(form, 10, 33, 20, HostMemory("cpu", rows=16))
+    keys.append(coded(form).part(0, 30))
+    assert keys.buffer is not None
+    assert len(keys.buffer.rows) == 33
+    keys.append(coded(form).part(30, N))
+    assert (keys.length, keys.buffer) == (N, None)
+
+
 @pytest.mark.parametrize("stored", STORED)
 def test_a_fork_grows_by_itself(stored):
     form = form_of(stored)

@@ -156,6 +156,7 @@ class _Replayed:
                 part = _Part(stretch, method, self._states, given, before, capture)
                 given = part.replay(given)
                 self._parts.append(part)
+        self._tables = decoder.rotary_tables()  # which are read by each replay
 
     def _replay(self, ids: Tensor) -> None:
         """Reads a whole chunk."""

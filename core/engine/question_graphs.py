@@ -85,7 +85,7 @@ class QuestionReader:
             return taken
         try:
             with choice.recording():
-                recorded = _Recorded(stretch, ids, memory, states, capture)
+                recorded = _Recorded(self._decoder, stretch, ids, memory, states, capture)
                 same = all(torch.equal(taken[name], x) for name, x in recorded(ids).items())
         except Exception as error:  # drivers and compilers fail in every possible way
             self._capture = None
@@ -106,6 +106,7 @@ class _Recorded:
     """A question of some length behind some states, recorded.
 
     Args:
+        decoder: the model.
         stretch: reads all layers.
         ids: (T,) of one that was read just so.
         memory: reads it.
@@ -115,6 +116,7 @@ class _Recorded:
 
     def __init__(
         self,
+        decoder: Decoder,
         stretch: Stretch,
         ids: Tensor,
         memory: ReplayableQuestions,
@@ -126,6 +128,7 @@ class _Recorded:
         with torch.inference_mode(False):  # they are changed in any mode
             self._given = ids.to(stretch.device, copy=True)
         self._run = capture(stretch.device, self._work)
+        self._tables = decoder.rotary_tables()  # which are read by each call
 
     @torch.inference_mode()
     def _work(self) -> None:

@@ -225,6 +225,11 @@ class Decoder:
             return None
         return self.chunk_pass() if self._chosen or wanted(self.device) else None
 
+    def rotary_tables(self) -> list[Tensor]:
+        """Those of all layers; who records layers holds them, for ropes may free theirs."""
+        ropes = {id(layer.rope): layer.rope for layer in self.layers}
+        return [table for rope in ropes.values() for table in rope.held()]
+
     def read_by(self, chunks: ChunkPass) -> None:
         """Has chunks read by this from now on, where the model's own layers need not."""
         self._pass, self._tried, self._chosen = chunks, True, True

@@ -164,6 +164,11 @@ class Rope:
             self._tables[key] = self._angles(size, like)
         return self._tables[key]
 
+    def held(self) -> list[Tensor]:
+        """All tables that it holds now; whoever has recorded what reads them holds them too."""
+        doubled = [self._doubled] if self._doubled else []
+        return [x for pair in (*self._tables.values(), *(two for _, two in doubled)) for x in pair]
+
     @torch.no_grad()
     def _angles(self, size: int, like: Tensor) -> tuple[Tensor, Tensor]:
         # A call at position 0 resets frequencies that an earlier, longer call has raised (dynamic
@@ -204,3 +209,7 @@ class NoRope:
     def half_tables(self, length: int, like: Tensor) -> tuple[None, None]:
         """No tables: nothing rotates."""
         return None, None
+
+    def held(self) -> list[Tensor]:
+        """None."""
+        return []

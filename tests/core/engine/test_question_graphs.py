@@ -1,5 +1,7 @@
 """Questions that are recorded and replayed have the embeddings that the layers give."""
 
+import weakref
+
 import pytest
 import torch
 
@@ -69,6 +71,20 @@ def test_the_third_of_a_length_is_replayed(make_model, captured):
     for number, length in enumerate((20, 9, STEP, 31, 1, 17)):
         assert_embedded(decoder, method, reader, QUESTIONS[40 * number :][:length])
         assert captured == [[], [1], [2], [3], [4], [5]][number]
+
+
+def test_a_recording_holds_the_tables_that_it_reads(make_model, captured):
+    """The rotary embedding has few at a time: an answer of another length may take their place."""
+    decoder, method = asked(make_model)
+    reader = QuestionReader(decoder)
+    for _ in range(3):
+        assert_embedded(decoder, method, reader, QUESTIONS[:20])
+    rope, like = decoder.layers[0].rope, torch.zeros(0)
+    read = [weakref.ref(x) for x in rope.tables(110, like)]
+    for length in range(2000, 9000, 1000):
+        rope.tables(length, like)
+    assert rope.tables(110, like)[0] is not read[0]()
+    assert None not in [one() for one in read]
 
 
 def test_few_recordings_are_kept(make_model, captured, monkeypatch):

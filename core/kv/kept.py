@@ -201,6 +201,7 @@ class KeptLayers(ABC, Generic[L]):
                 keys, values = (snapshot[f"window.{name}.{index}"] for name in COLUMNS)
                 put = self._places[index].put
                 self._tails[index] = put(keys), put(values)
+        self._layers = {}  # their buffers may take half of the device
         if reading:
             self._take_forms(stored)
             self._layers = self._made(max(self._place.tokens, self.seen))

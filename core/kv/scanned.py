@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from longctx.core.contracts.memory import Stored
-from longctx.core.kv.coded import Coded
+from longctx.core.contracts.memory import Held, Stored
+from longctx.core.kv.coded import Coded, RowForm
 from longctx.core.kv.kept import COLUMNS, GROUP, SPARE, KeptLayers, LayerKV
 from longctx.core.kv.keys import Keys
 from longctx.core.kv.on_disk import OnDisk
@@ -25,14 +25,22 @@ class Scanned(KeptLayers[LayerKV[Keys]]):
     """Keys that can be scanned, and values that stay on disk while questions are answered."""
 
     def _made(self, tokens: int) -> dict[int, LayerKV[Keys]]:
-        keys, values = self._limits(tokens)
+        return self._with_room(tokens, *self._limits(tokens))
+
+    def _with_room(
+        self, tokens: int, keys: int | None, values: int | None
+    ) -> dict[int, LayerKV[Keys]]:
+        """All layers, empty, with room for so many tokens, and these limits."""
         return {
             index: LayerKV(
-                Keys(form, tokens, keys, self._keep, self._memory[form.place.device]),
+                self._keys(form, tokens, keys),
                 Tiered(form, tokens, values, self._keep, self._memory[form.place.device]),
             )
             for index, form in self._forms.items()
         }
+
+    def _keys(self, form: RowForm, tokens: int, limit: int | None) -> Keys:
+        return Keys(form, tokens, limit, self._keep, self._memory[form.place.device])
 
     def _limits(self, tokens: int) -> tuple[int | None, int | None]:
         """Keys, and values, of each layer that may be on its device; None: all.
@@ -40,17 +48,27 @@ class Scanned(KeptLayers[LayerKV[Keys]]):
         Keys come first, because all are scanned. Values are there as far as they fit beside the
         keys: in host memory, they are pinned, which takes long, and brought back bit by bit.
         """
-        width: dict[str, int] = {}  # bytes of a token's keys on each device
-        for form in self._forms.values():
-            width[form.place.device] = width.get(form.place.device, 0) + form.bytes()
-        room = self._place.room
-        if room is None:
+        most = self._most()
+        if most is None:
             return None, None
-        most = room // max(1, *width.values(), 1)
         if not tokens:
             return most, 0
         values = min(most // 2, max(0, most - int(tokens / SURE)))
         return most - values, values
+
+    def _most(self) -> int | None:
+        """Tokens whose keys, or values, there is room for on each device; None: any number."""
+        width: dict[str, int] = {}  # bytes of a token's keys on each device
+        for form in self._forms.values():
+            width[form.place.device] = width.get(form.place.device, 0) + form.bytes()
+        room = self._place.room
+        return None if room is None else room // max(1, *width.values(), 1)
+
+    def held_bytes(self, tokens: int) -> Held:
+        """Memory that `tokens` tokens take where as many are expected."""
+        expecting = copy.copy(self)
+        expecting._layers = self._with_room(0, *self._limits(tokens))
+        return KeptLayers.held_bytes(expecting, tokens)
 
     def buffers(self) -> list[Tensor]:
         """All tensors that keys and values are in, with room; none if some are elsewhere."""
@@ -96,9 +114,11 @@ class Scanned(KeptLayers[LayerKV[Keys]]):
 
     def _open(self, stored: Stored) -> None:
         """Opens rows to answer from: keys are loaded, values are read when they are needed."""
-        self._layers = self._made(max(self._place.tokens, self.seen + SPARE))
-        for index, kv in self._layers.items():
-            kv.values = self._on_disk(index, stored)
+        tokens, most = max(self._place.tokens, self.seen + SPARE), self._most()
+        self._layers = {
+            index: LayerKV(self._keys(form, tokens, most), self._on_disk(index, stored))
+            for index, form in self._forms.items()
+        }
         self._load(stored, COLUMNS[:1])
 
     def _on_disk(self, index: int, stored: Stored) -> OnDisk:

@@ -305,7 +305,7 @@ class Method(contract.Growing, contract.Replayable, contract.Recallable, Whole):
         return self._kept.row_bytes()
 
     def held_bytes(self, tokens: int) -> Held:
-        """As many keys as fit on the device; the rest, and values, in host memory."""
+        """Keys, then values, as far as they fit on the device; the rest in host memory."""
         return self._kept.held_bytes(tokens)
 
     def fill(self, tokens: int) -> None:

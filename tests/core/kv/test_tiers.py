@@ -1,6 +1,8 @@
 """Keys and values on the device, in host memory and on disk: the same rows come back from each."""
 
+import weakref
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -119,18 +121,63 @@ def test_rows_that_leave_the_device_are_in_blocks():
     assert column._row_table.tolist() == [block.rows.data_ptr() for block in column._blocks]
 
 
+LAYERS: Any = tuple(
+    SimpleNamespace(index=index, window=None, kv_heads=G, head_dim=D, device=None)
+    for index in range(2)
+)
+
+
 def test_blocks_that_are_pinned_ahead_count_as_held():
-    layers = tuple(
-        SimpleNamespace(index=index, window=None, kv_heads=G, head_dim=D, device=None)
-        for index in range(2)
-    )
-    kept = Scanned(layers, torch.float32, Place(room=0), keep=8)
+    kept = Scanned(LAYERS, torch.float32, Place(room=0), keep=8)
     before = kept.held_bytes(N).host
     [memory] = kept._memory.values()
     memory._pinned = True
     block = memory.block_bytes(form_of(torch.float32))
     assert kept.held_bytes(8).host == 0
     assert kept.held_bytes(N).host - before == host_memory.AHEAD * block
+
+
+@pytest.mark.parametrize("rows_that_fit", [2 * N, N + 30, N])
+def test_what_a_reading_will_hold_is_known_before_it_begins(rows_that_fit):
+    """Values that will be on the device are not reckoned as host memory."""
+    room = rows_that_fit * len(LAYERS) * form_of(torch.float32).bytes()
+    unknown, expecting = (
+        Scanned(LAYERS, torch.float32, Place(tokens=tokens, room=room), keep=8) for tokens in (0, N)
+    )
+    held = unknown.held_bytes(N)
+    assert held == expecting.held_bytes(N)
+    assert held.device > N * len(LAYERS) * form_of(torch.float32).bytes()
+    assert (held.host == 0) == (rows_that_fit == 2 * N)
+
+
+def written() -> tuple[dict[str, torch.Tensor], RowList]:
+    """The snapshot and the rows of a document of N tokens."""
+    kept, stored = Scanned(LAYERS, torch.float32, Place(), keep=8), RowList()
+    for layer in LAYERS:
+        kept.append(layer, torch.randn(G, N, D), torch.randn(G, N, D))
+    stored.append("kv", kept.rows(0))
+    return kept.snapshot(), stored
+
+
+@pytest.mark.parametrize("reading", [True, False])
+def test_a_restored_document_has_room_once(monkeypatch, reading):
+    """For keys and values where reading goes on, else for keys, as values stay on disk."""
+    snapshot, stored = written()
+    made: list[weakref.ref] = []
+
+    def empty(form: RowForm, n: int, **where: Any) -> Coded:
+        rows = made_by(form, n, **where)
+        made.append(weakref.ref(rows.rows))
+        alive.append(sum(len(x) for one in made if (x := one()) is not None))
+        return rows
+
+    made_by, alive = RowForm.empty, []
+    monkeypatch.setattr(RowForm, "empty", empty)
+    kept = Scanned(LAYERS, torch.float32, Place(tokens=5000), keep=8)
+    assert max(alive) == 2 * 5000 * len(LAYERS)
+    alive.clear()
+    kept.restore(snapshot, stored, reading)
+    assert max(alive) == (1 + reading) * 5000 * len(LAYERS)
 
 
 @pytest.mark.parametrize("stored", STORED)

@@ -292,7 +292,8 @@ class Method(Memory, Way, abstract=True):
 class Replayable(Method, abstract=True):
     """Does the same work for each whole chunk once its memory is full, so that can be recorded.
 
-    Nothing on the host decides then what is computed, but for how many tokens were read.
+    Or while it has room where it grows. Nothing on the host decides then what is computed, but for
+    how many tokens were read.
 
     Attributes:
         in_place: a chunk is added to its states where they have room, and replaces none.

@@ -1,8 +1,9 @@
-"""Whole chunks on GPUs as CUDA graphs: recorded once a memory is full, replayed without the host.
+"""Whole chunks on GPUs as CUDA graphs: recorded once, replayed without the host.
 
-For models so small, or over so many devices, that these would wait for the launches. Each device
-has a graph of its own layers. The recording is used only if its first replay gives, to the last
-bit, what the layers gave for the same chunk. Knows no method.
+For models so small, or over so many devices, that these would wait for the launches. A memory must
+be full, or have room where it grows. Each device has a graph of its own layers. The recording is
+used only if its first replay gives, to the last bit, what the layers gave for the same chunk. Knows
+no method.
 """
 
 import logging

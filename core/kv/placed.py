@@ -1,7 +1,7 @@
 """A chunk's keys and values put where only the device knows, in buffers that have room for them.
 
 So a chunk is the same work for the host wherever it stands in a document, and can be recorded. The
-buffers are those of a `Resident`.
+buffers are those of a `Resident`. It must have room: nothing can grow then, and nothing is checked.
 """
 
 import torch
@@ -35,7 +35,7 @@ class Placed:
 
     Args:
         form: of the rows.
-        buffer: more rows than there will be, changed in place.
+        buffer: as many rows as there will be, or more; changed in place.
         spot: where the chunk goes.
 
     Attributes:

@@ -72,7 +72,8 @@ def _pin_in_threads() -> None:
     """
     known = any(name in os.environ for name in ALLOCATORS)
     if torch.version.cuda and sys.platform == "linux" and not known:
-        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = PINNING
+        # Versions before 2.12 warn where only the older name is set, and some read only that one.
+        os.environ.update(dict.fromkeys(ALLOCATORS[:2], PINNING))
 
 
 def choose_dtype(name: str, device: str) -> torch.dtype:

@@ -102,8 +102,9 @@ def tile_for(q: Tensor, keys: Tensor) -> Tile:
         # copies leave more free.
         stages = 4 if D <= 64 else 2
         return Tile(rows=128, keys=128, warps=4, stages=stages, programs=4224, descriptor=True)
-    # On Hopper small programs are faster, where a multiprocessor has memory for their keys.
-    if starts_early(q.device) and (3 * 128 + 64) * D * keys.itemsize <= shared_memory(q.device):
+    # On Hopper small programs are faster; later GPUs for desktops have less memory for their keys.
+    small = starts_early(q.device) and D <= 128
+    if small and (3 * 128 + 64) * D * keys.itemsize <= shared_memory(q.device):
         return Tile(rows=64, keys=128, warps=4, stages=3, programs=4224, descriptor=True)
     # Two concurrent programs per multiprocessor are faster than larger tiles.
     keys_at_once = 128 if D <= 64 else 64

@@ -29,10 +29,9 @@ def choose_device(name: str = "auto") -> str:
     Raises:
         UsageError: there is no such device.
     """
-    _pin_in_threads()
     if name == "auto":
         if torch.cuda.is_available():
-            return "cuda"
+            return choose_device("cuda")
         return "mps" if torch.backends.mps.is_available() else "cpu"
     kind, _, number = name.partition(":")
     counts = {
@@ -46,6 +45,8 @@ def choose_device(name: str = "auto") -> str:
         raise UsageError(
             f"no device {name!r} here", f"{counts[kind]} of this kind found", "Try --device auto."
         )
+    if kind == "cuda":
+        _pin_in_threads()
     return name
 
 
@@ -55,12 +56,11 @@ def choose_devices(names: str) -> tuple[str, ...]:
     Raises:
         UsageError: there is no such device.
     """
-    _pin_in_threads()
     if names.strip() == "all":
         count = torch.cuda.device_count()
         if not count:
             raise UsageError("no GPU was found for --devices all", "", "Name devices: cpu,cpu.")
-        return tuple(f"cuda:{number}" for number in range(count))
+        names = ",".join(f"cuda:{number}" for number in range(count))
     chosen = tuple(choose_device(name.strip()) for name in names.split(","))
     return tuple("cuda:0" if name == "cuda" else name for name in chosen)
 
@@ -68,10 +68,12 @@ def choose_devices(names: str) -> tuple[str, ...]:
 def _pin_in_threads() -> None:
     """Has several threads pin host memory: three times as fast, and launches wait for none of it.
 
-    What a user has set for PyTorch's allocators stays as it is.
+    What a user has set for PyTorch's allocators stays as it is. Elsewhere a GPU may see such memory
+    at other addresses than the host, which PyTorch refuses.
     """
     known = any(name in os.environ for name in ALLOCATORS)
-    if torch.version.cuda and sys.platform == "linux" and not known:
+    usual = sys.platform == "linux" and platform.machine() == "x86_64"
+    if torch.version.cuda and usual and not known:
         # Versions before 2.12 warn where only the older name is set, and some read only that one.
         os.environ.update(dict.fromkeys(ALLOCATORS[:2], PINNING))
 

@@ -13,7 +13,6 @@ import torch
 from longctx.core.kv.coded import Coded, RowForm, pairs
 
 ROWS = 8192  # of a block
-AHEAD = 64  # blocks that are made before they are needed: a new one of each layer at once
 
 
 class HostMemory:
@@ -21,14 +20,15 @@ class HostMemory:
 
     Args:
         device: where the model computes.
+        ahead: blocks that are made before they are needed: all layers need a new one at once.
         rows: of a block.
 
     Attributes:
-        rows: of a block.
+        ahead, rows: as above.
     """
 
-    def __init__(self, device: str, rows: int = ROWS):
-        self.rows = rows
+    def __init__(self, device: str, ahead: int = 1, rows: int = ROWS):
+        self.ahead, self.rows = ahead, rows
         self._device, self._pinned = device, device.startswith("cuda")
         self._ready: dict[RowForm, deque[Future[Coded]]] = {}
         self._pool = ThreadPoolExecutor(1, "longctx-pinning") if self._pinned else None
@@ -40,7 +40,7 @@ class HostMemory:
         if not self._pool:
             return form.empty(self.rows)
         ready = self._ready.setdefault(form, deque())
-        while len(ready) <= AHEAD:
+        while len(ready) <= self.ahead:
             ready.append(self._pool.submit(form.empty, self.rows, pin_memory=True))
         return ready.popleft().result()
 
@@ -56,7 +56,7 @@ class HostMemory:
 
     def ahead_bytes(self, forms: Iterable[RowForm]) -> int:
         """Bytes of the blocks of these forms that are made ahead."""
-        return sum(AHEAD * self.block_bytes(form) for form in forms) if self._pinned else 0
+        return sum(self.ahead * self.block_bytes(form) for form in forms) if self._pinned else 0
 
     def copy(self, target: Coded, source: Coded) -> None:
         """Starts copying rows from the device: `wait` before they are read or overwritten."""

@@ -6,6 +6,7 @@ has no stored rows; its keys and values go to the snapshot. Independent of selec
 
 import copy
 from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Generic, Self, TypeVar
 
@@ -90,8 +91,8 @@ class KeptLayers(ABC, Generic[L]):
         self._sliding = {layer.index: layer for layer in layers if layer.window is not None}
         self._tails: dict[int, tuple[Tensor, Tensor]] = {}  # (G, n, D) of layers with a window
         self._before: Snapshot = {}  # rows of the prefix
-        devices = {own.device for own in self._places.values()}
-        self._memory = {device: HostMemory(device) for device in devices}
+        counts = Counter(own.device for own in self._places.values())
+        self._memory = {device: HostMemory(device, layers) for device, layers in counts.items()}
         self._layers = self._made(place.tokens)
         self._reads = True
 

@@ -71,10 +71,12 @@ class Tiered:
         near = self._near.length
         if self.length == near:
             return self._near.gather(index)
-        far = self._far.gather(index - near)
         if not near:
-            return far
-        return torch.where((index < near)[:, None, None], self._near.gather(index), far)
+            return self._far.gather(index)
+        here = index < near
+        # In place of what is here, the last one, which is on the device too.
+        far = self._far.gather(torch.where(here, self._far.length - 1, index - near))
+        return torch.where(here[:, None, None], self._near.gather(index), far)
 
     def held_bytes(self, tokens: int) -> Held:
         """Memory that `tokens` rows take."""

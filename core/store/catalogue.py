@@ -19,6 +19,7 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.store.confined import Confined
 from longctx.core.store.durable import write_text
 from longctx.core.store.facts import UNKNOWN, Facts, Stamp
+from longctx.core.store.manifest import FINGERPRINT
 from longctx.core.store.naming import NAME, is_title
 
 INDEX = "index"  # the folder of files that are made again when they are missing
@@ -26,6 +27,8 @@ CATALOGUE = "catalogue.json"
 MANY = 200  # documents: reading so many manifests takes a tenth of a second
 _VERSION = 2
 _MOST_BYTES = 1 << 30
+_LARGEST = (1 << 63) - 1  # of a count, which is shown and reckoned with
+_MODEL = {"name", *FINGERPRINT}  # what a manifest says of one
 # Facts, each with a list of its own, since Python checks a list faster than as many rows.
 _COLUMNS = (
     *("folder", "title", "tokens", "bytes", "method", "model", "groups", "one_text", "paths"),
@@ -107,7 +110,8 @@ def _known(values: Any) -> list[Facts]:
     """The facts of a catalogue; one of the errors in `Catalogue.read` where it cannot be one."""
     known, columns = values["models"], [values[name] for name in _COLUMNS]
     folders, titles, tokens, sizes, methods, models, groups, one_text, paths, stamps = columns
-    _require(_are(known, dict) and all(_are([*model.values()], str) for model in known))
+    _require(_are(known, dict) and all(model.keys() == _MODEL for model in known))
+    _require(_are([*chain.from_iterable(map(dict.values, known))], str))
     _require(_are(titles, str, type(None)) and _are(methods, str) and _are(one_text, bool))
     _require(all(title is None or is_title(title) for title in titles))
     _require(_are(groups, dict) and _are(paths, list))
@@ -130,7 +134,7 @@ def _are(values: Any, *kinds: type) -> bool:
 
 
 def _are_counts(values: Any) -> bool:
-    return _are(values, int) and min(values, default=0) >= 0
+    return _are(values, int) and 0 <= min(values, default=0) <= max(values, default=0) <= _LARGEST
 
 
 def _require(holds: bool) -> None:

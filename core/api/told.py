@@ -9,6 +9,8 @@ from longctx.core.store.facts import Facts
 if TYPE_CHECKING:
     from longctx.core.store.manifest import Manifest
 
+_NEVER = 253_370_764_800 * 10**9  # ns: the year 9999, the last of Python's, in any time zone
+
 
 def summary(known: "Manifest | Facts") -> dict[str, Any]:
     """What a list shows of a document; `bytes` is its text's size, `state_bytes` that on disk."""
@@ -28,8 +30,8 @@ def summary(known: "Manifest | Facts") -> dict[str, Any]:
 
 
 def created(facts: Facts) -> datetime | None:
-    """When a document was saved; None: unknown."""
-    return datetime.fromtimestamp(facts.saved // 10**9, UTC) if facts.saved else None
+    """When a document was saved; None: unknown, or the file has a time that no calendar has."""
+    return datetime.fromtimestamp(facts.saved // 10**9, UTC) if 0 < facts.saved < _NEVER else None
 
 
 def listed(facts: Facts) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from longctx.core.store.document import Document
 from longctx.core.tokens.stems import stems
 
 MOST_SCANNED = 1000  # occurrences kept of a string without words
-_SURE = 32  # characters of a string that are never longer than a unit
+_SURE = 32  # bytes of a string in UTF-8: with some more white space no more tokens than a unit has
 _TOKENS = 3  # of a byte, at most: a character of one byte may take three in UTF-8
 _FEW = 4  # windows that are sooner read than looked up
 _PIECE = 1 << 20  # bytes of text searched at a time
@@ -95,20 +95,20 @@ def _source(units: Units, unit: int) -> tuple[int, int]:
 
 
 def _having(index: PassageIndex, units: Units, string: ExactString) -> np.ndarray | None:
-    """The windows that have all indexed words of a string's beginning; None: it has no such word.
+    """The windows that have all indexed words of a string near; None: it has no such word.
 
-    The beginning is no longer than a unit, so it lies within the window made of the unit in which
-    it begins and the next one. The other words are in these or in units soon after: of a library,
+    Words that begin within a unit's length of its beginning lie in the window made of the unit in
+    which that is and the next one. The others are in these or in units soon after: of a library,
     most windows with the beginning are left out without a look into their documents.
     """
     words = stems(string.text)
-    sure = [word for word in words if word[1] <= _SURE] or words[:1]
-    if not sure:
+    if not words:
         return None
-    first = dict.fromkeys(stem for _, _, stem in sure)
-    having = [index.counts(stem, WINDOW) > 0 for stem in first]
+    early = [stem for start, _, stem in words if len(string.text[:start].encode()) <= _SURE]
+    having = [np.ones(len(units.windows), bool)]
+    having += [index.counts(stem, WINDOW) > 0 for stem in dict.fromkeys(early)]
     windows = np.flatnonzero(np.logical_and.reduce(having))
-    for stem in dict.fromkeys(stem for _, _, stem in words if stem not in first):
+    for stem in dict.fromkeys(stem for _, _, stem in words if stem not in early):
         if len(windows) <= _FEW:
             break
         begin, end = units.windows[windows].T

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from word_documents import write_texts
+from word_documents import bytes_text, write_texts
 
 from longctx.core.passages.matching import ExactString
 from longctx.core.retrieve import exact
@@ -91,6 +91,13 @@ def test_a_long_string_may_have_much_white_space(library, encoding, spaces):
     ]
     assert given[0] == given[1]
     assert len(given[0]) == 1
+
+
+@pytest.mark.parametrize("wanted", ["".join(map(chr, range(0x4E00, 0x4E1E))), "=" * 150 + " sum"])
+def test_the_beginning_may_be_of_many_tokens(library, wanted):
+    text = f".{'word ' * 30}".join([wanted] * 8)  # begins at many places of a unit
+    document = bytes_text(library, text.encode(), 1)
+    assert found_in([document], wanted) == [(0, 0, wanted)] * 8
 
 
 @pytest.mark.parametrize("piece", [5, 16, 100])

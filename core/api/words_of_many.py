@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from longctx.core.api.opening import told_left_out
 from longctx.core.api.words_alone import NOTHING, Opened, tell
 from longctx.core.ask.candidates import Candidates, none_left, why_gone
-from longctx.core.common.errors import LongctxError
-from longctx.core.retrieve.library_words import LibraryWords
+from longctx.core.common.errors import LongctxError, StateMismatch
+from longctx.core.retrieve.library_words import LibraryWords, ReadAgain
 from longctx.core.store.facts import Facts
 from longctx.core.store.lazily import LazyDocuments
 from longctx.core.store.library import Library
@@ -20,6 +20,10 @@ from longctx.core.store.shards import FOR_WORDS
 @dataclass
 class OpenedMany(Opened):
     """Documents of which only those are opened that passages are in."""
+
+    def _leave_out(self, error: StateMismatch) -> None:
+        if not isinstance(error, ReadAgain):
+            super()._leave_out(error)
 
     def _go_without(self, place: int) -> None:
         lazy = _lazy(self)
@@ -79,7 +83,8 @@ def _found(
     words = LibraryWords(library, wanted, partial, leave_out)
     if not words.documents:
         raise none_left(NOTHING, skipped)
-    return words, LazyDocuments(library, words.documents, partial, FOR_WORDS)
+    documents = LazyDocuments(library, words.documents, partial, FOR_WORDS, words.require_true)
+    return words, documents
 
 
 def _lazy(opened: OpenedMany) -> LazyDocuments:

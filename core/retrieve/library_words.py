@@ -20,7 +20,9 @@ from longctx.core.common.errors import Locked, LongctxError, NotFound, StateMism
 from longctx.core.retrieve.lexical import PassageIndex, tables_of
 from longctx.core.retrieve.segment import InMemory, Part, Segment, merged, of_document
 from longctx.core.retrieve.unit_table import Units
+from longctx.core.retrieve.word_tables import check_units
 from longctx.core.store.confined import Confined
+from longctx.core.store.document import Document
 from longctx.core.store.facts import UNKNOWN, Facts
 from longctx.core.store.library import Library
 from longctx.core.store.segments import Indexed, Kept, SegmentFiles
@@ -31,6 +33,10 @@ _log = logging.getLogger(__name__)
 MOST = 1 << 22  # postings of a segment that is made of several; bounds the memory that takes
 ALIKE = 8  # segments of about one size that become one
 _SIZE = 3  # binary orders of magnitude that count as one size
+
+
+class ReadAgain(StateMismatch):
+    """The index said what is not so, and was made again from the documents: search again."""
 
 
 @dataclass
@@ -262,7 +268,42 @@ class LibraryWords(PassageIndex):
         try:
             return live.segment.find(stem)
         except StateMismatch as error:
-            _log.info("a part of the library's word index is read again: %s", error)
+            self._make_again(live, error)
+        return live.segment.find(stem)
+
+    def require_true(self, number: int, document: Document) -> None:
+        """Compares what was searched of a document with the document, now that it is open.
+
+        Args:
+            number: its place in `documents`.
+            document: it.
+
+        Raises:
+            ReadAgain: they differ, and the units of all documents have been made again.
+            StateMismatch: they differ, although it was read just now.
+        """
+        first, end = self.units.first_units[number : number + 2].tolist()
+        names = {"sources": "sources", "tokens": "tokens", "lengths": "lengths", "bytes": "starts"}
+        said = {key: getattr(self.units, name)[first:end] for key, name in names.items()}
+        said["tokens"] = said["tokens"] - self.units.first_tokens[number]
+        own = Units.of(document.manifest)
+        try:
+            check_units(said, own, 0, len(own), document)
+        except ValueError as error:
+            facts = self.documents[number]
+            [live] = [live for live in self._live if any(one is facts for one in live.facts)]
+            if not live.kept:
+                what = f"'{facts.name}' has just changed"
+                raise StateMismatch(what, str(error), "Try again", facts.folder) from error
+            self._make_again(live, error)
+            self._found.clear()
+            for name in ("units", "_unit_words"):
+                self.__dict__.pop(name, None)
+            raise ReadAgain("the index of the library is damaged", str(error)) from error
+
+    def _make_again(self, live: _Live, error: Exception) -> None:
+        """Reads the documents of a damaged segment again; they keep their places."""
+        _log.info("a part of the library's word index is read again: %s", error)
         self._forget(live)
         parts = []
         for facts in live.facts:
@@ -274,7 +315,6 @@ class LibraryWords(PassageIndex):
         live.documents = tuple((facts.folder, facts.stamp) for facts in live.facts if facts)
         live.segment = Segment(InMemory(merged(parts)), len(live.facts))
         self.__dict__.pop("_numbers", None)  # its units are numbered without those that are gone
-        return live.segment.find(stem)
 
     def _forget(self, live: _Live) -> None:
         """Takes a damaged segment off the list, so that the next search makes it again."""

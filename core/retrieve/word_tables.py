@@ -66,7 +66,7 @@ def read_table(document: Document, units: Units, number: int) -> Table:
     low, high = _range(units, number)
     try:
         _check_postings(table, high - low)
-        _check_units(table, units, low, high, document)
+        check_units(table, units, low, high, document)
     except ValueError as exc:
         name = document.manifest.name
         raise StateMismatch(f"file {number} of the words of '{name}' is damaged", str(exc)) from exc
@@ -98,8 +98,15 @@ def _check_postings(table: Table, count: int) -> None:
         raise ValueError("the units of a term do not ascend")
 
 
-def _check_units(table: Table, units: Units, low: int, high: int, document: Document) -> None:
-    """ValueError unless lengths and offsets are those of units [low, high) of the document."""
+def check_units(table: Table, units: Units, low: int, high: int, document: Document) -> None:
+    """ValueError unless lengths and offsets are those of units [low, high) of the document.
+
+    Args:
+        table: of `word_tables`, at least what it says of units.
+        units: those of this document alone.
+        low, high: those of the table.
+        document: open.
+    """
     sources, starts = units.sources[low:high], table["bytes"]
     same = np.array_equal(table["sources"], sources)
     if not same or not np.array_equal(table["tokens"], units.tokens[low:high]):

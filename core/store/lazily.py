@@ -4,7 +4,7 @@ A search over thousands looks into the dozens that its best windows are in. Who 
 keeps others from replacing it; so here each is held only while it is among the latest.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from typing import overload
 
@@ -24,6 +24,7 @@ class LazyDocuments(Sequence[Document]):
         facts: of each, in order.
         partial: for an unfinished document, use what its last checkpoint holds.
         needed: the groups that they are opened for; None: all.
+        check: is given each that is opened, with its position; what it raises is raised.
 
     Attributes:
         library, partial: as given.
@@ -38,9 +39,10 @@ class LazyDocuments(Sequence[Document]):
         facts: Sequence[Facts],
         partial: bool = False,
         needed: Collection[str] | None = None,
+        check: Callable[[int, Document], None] = lambda number, document: None,
     ):
         self.library, self.partial, self._facts = library, partial, facts
-        self._needed = needed
+        self._needed, self._check = needed, check
         self._open: dict[int, tuple[Document, ExitStack]] = {}  # the latest last
         self._closed_bytes = 0
 
@@ -58,7 +60,7 @@ class LazyDocuments(Sequence[Document]):
         if number not in self._open:
             while len(self._open) >= OPEN:
                 self._let_go(next(iter(self._open)))
-            self._open[number] = self._held(self._facts[number])
+            self._open[number] = self._held(number)
         self._open[number] = self._open.pop(number)
         return self._open[number][0]
 
@@ -70,7 +72,8 @@ class LazyDocuments(Sequence[Document]):
         """Bytes that were read and verified."""
         return self._closed_bytes + sum(doc.checked_bytes for doc, _ in self._open.values())
 
-    def _held(self, facts: Facts) -> tuple[Document, ExitStack]:
+    def _held(self, number: int) -> tuple[Document, ExitStack]:
+        facts = self._facts[number]
         with ExitStack() as held:
             try:
                 reading = self.library.holding(facts.folder, self.partial, self._needed)
@@ -79,6 +82,7 @@ class LazyDocuments(Sequence[Document]):
                     raise StateMismatch(f"'{facts.name}' has just changed", "", "Try again")
             except (NotFound, Locked, StateMismatch) as error:
                 raise StateMismatch(error.what, error.why, error.remedy, facts.folder) from error
+            self._check(number, document)
             return document, held.pop_all()
 
     def _let_go(self, number: int) -> None:

@@ -4,10 +4,14 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from word_documents import write_texts
 
+from longctx.core.retrieve.segment import OF_UNITS
+from longctx.core.store.confined import Confined
 from longctx.core.store.library import Library
+from longctx.core.store.segments import SegmentFiles
 
 QUERIES = ["who wrote of the boat", '"came home at dawn"', "salt", "nothing of it"]
 
@@ -83,6 +87,36 @@ def test_a_damaged_document_that_has_the_best_passage_is_left_out(longctx, many,
     assert "d07" not in {passage["document"] for passage in told["passages"]}
     assert [skipped["name"] for skipped in told["state"]["skipped"]] == ["d07"]
     assert "d07 is left out" in done.stderr
+
+
+def forge(many: Library, name: str, change) -> None:
+    """Writes the word index anew with one of its tensors changed."""
+    files = SegmentFiles(Confined(many.path))
+    [kept] = files.read()
+    names = ("terms", "heads", "units", "counts", *OF_UNITS)
+    arrays = {name: np.array(files.open(kept).array(name)) for name in names}
+    arrays[name] = change(arrays[name]).astype(arrays[name].dtype)
+    files.replace([files.add(arrays, kept.documents, [kept])])
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("starts", lambda starts: starts + (1 << 40)),
+        ("starts", lambda starts: starts[::-1]),
+        ("sources", lambda sources: sources + 1),
+    ],
+)
+def test_a_forged_index_is_made_again(longctx, many, as_many, name, change):
+    query = '"came home" with news', "--gather-by", "bm25"
+    expected = found(longctx, *query)
+    forge(many, name, change)
+    for _ in range(2):
+        told = found(longctx, *query)
+        assert told["passages"] == expected["passages"]
+        assert told["documents"] == expected["documents"]
+        assert told["state"]["skipped"] == []
+    assert (many.path / "index" / "segments.json").exists()
 
 
 def test_list_reads_the_catalogue(longctx, many, as_many):

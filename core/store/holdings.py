@@ -4,6 +4,7 @@ Nothing is opened or changed here, but for the catalogue, which keeps the facts 
 """
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from longctx.core.common.collection import no_collection
@@ -74,7 +75,7 @@ class Holdings:
             for name, stamp in stamps.items()
         ]
         sound = [facts for facts in found if _is_whole(facts) and facts.stamp != UNKNOWN]
-        if many and [facts.stamp for facts in sound] != [facts.stamp for facts in known.values()]:
+        if many and _stamps(sound) != _stamps(known.values()):
             catalogue.write(sound)
         return found
 
@@ -213,6 +214,11 @@ def _facts(folder: Confined, stamp: Stamp | None = None) -> Facts:
 
 def _is_whole(facts: Facts) -> bool:
     return facts.status == "complete"
+
+
+def _stamps(found: Iterable[Facts]) -> list[tuple[str, Stamp]]:
+    """What tells whether facts are still those of these folders."""
+    return [(facts.folder, facts.stamp) for facts in found]
 
 
 def _latest(waiting: dict[str, int], stamps: dict[str, Stamp | None]) -> str:

@@ -88,6 +88,15 @@ def test_a_manifest_that_keeps_its_time_and_size_is_read_again(many, read):
         assert read == ["b"]
 
 
+def test_a_folder_that_is_renamed_by_hand_is_read_once(many, read):
+    documents = many.path / "documents"
+    (documents / "a").rename(documents / "aa")  # its manifest keeps its stamp, and its place
+    for expected in (["aa"], []):
+        read.clear()
+        assert [told.name for told in many.facts()] == ["aa", "b", "c"]
+        assert read == expected
+
+
 def test_the_catalogue_is_not_believed_where_the_manifest_is_damaged(many):
     manifest_of(many, "b").write_text("{}")
     assert [told.status for told in many.facts()] == ["complete", "damaged", "complete"]

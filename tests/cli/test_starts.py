@@ -46,7 +46,7 @@ def run(tmp_path_factory):
     ("words", "never"),
     [
         (["find", "--help"], NOT_FOR_HELP),
-        (["list"], MODELS | {"numpy"}),
+        (["list"], MODELS | {"numpy", "filelock"}),
         (["show", "notes"], MODELS),
         (["find", "the keeper", "--gather-by", "bm25"], MODELS),
         (["find", "the keeper", "--device", "cpu"], MODELS - {"tokenizers"}),

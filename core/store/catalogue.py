@@ -19,7 +19,7 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.store.confined import Confined
 from longctx.core.store.durable import write_text
 from longctx.core.store.facts import UNKNOWN, Facts, Stamp
-from longctx.core.store.manifest import FINGERPRINT
+from longctx.core.store.manifest import FINGERPRINT, check_parts
 from longctx.core.store.naming import NAME, is_title
 
 INDEX = "index"  # the folder of files that are made again when they are missing
@@ -66,7 +66,8 @@ def checked(folder: Confined, name: str, version: int, most: int) -> bytes:
     """The text of a file behind its first line, which has version and checksum; empty if wrong."""
     try:
         head, _, text = (folder / name).read_bytes(most).partition(b"\n")
-    except OSError:
+        check_parts(text)
+    except (OSError, ValueError):
         return b""
     return text if head == _head(version, text) else b""
 

@@ -30,7 +30,7 @@ NEW = {"title", "units"}  # fields that format 2 did not have
 MANIFEST = "manifest.json"
 MANIFEST_BYTES = 1 << 26  # limit for a manifest that is read
 FINGERPRINT = ("config", "tokenizer", "weights")  # what makes a model the same model
-_PARTS = 1 << 20  # that any manifest may have, however short
+_PARTS = 1 << 20  # that any file may have, however short
 _READER = Reader("", sized=False)  # a file's time may take more than 64 bits
 # How the canonical text begins: "checksum" is the first key.
 _CHECKSUM = re.compile(rb'\{\n "checksum": "([0-9a-f]{32})",\n')
@@ -172,7 +172,7 @@ class Manifest:
             StateMismatch: it is of another format version.
         """
         raw = text.encode() if isinstance(text, str) else text
-        _check_parts(raw)
+        check_parts(raw)
         data = json.loads(raw, parse_float=_number, parse_constant=_number)
         _check_format(folder, data)
         recorded = data.pop("checksum", None)
@@ -257,8 +257,8 @@ class Manifest:
             raise ValueError("its sources are not the text and tokens that it holds")
 
 
-def _check_parts(text: bytes) -> None:
-    """ValueError where a text has so many parts that parsing it would fill the memory.
+def check_parts(text: bytes) -> None:
+    """ValueError where a JSON text has so many parts that parsing it would fill the memory.
 
     Python takes 64 bytes for `[]`, so 62 MB of them would take 2.25 GB. A real manifest has one
     mapping or list per few hundred bytes, and one value per ten or so.

@@ -163,6 +163,17 @@ def test_a_forged_catalogue_is_made_again(many, read, change):
     assert path_of(many).read_text() == text
 
 
+def test_one_of_so_many_parts_that_they_fill_the_memory_is_not_parsed(many, read, monkeypatch):
+    monkeypatch.setattr("longctx.core.store.manifest._PARTS", 100)
+    values = json.loads(path_of(many).read_text().partition("\n")[2])
+    for more, expected in ([], []), ([[]] * 1000, NAMES):
+        text = json.dumps({**values, "more": more})
+        catalogue.write_checked(many._root / "index", "catalogue.json", 2, text)
+        read.clear()
+        many.facts()
+        assert read == expected
+
+
 def test_a_link_in_the_place_of_a_document_is_shown_as_damaged(many, tmp_path):
     os.symlink(many.path / "documents" / "a", many.path / "documents" / "x")
     assert [told.status for told in many.facts()][-1] == "damaged"

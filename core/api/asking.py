@@ -4,7 +4,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, Unpack, overload
 from weakref import WeakSet
@@ -281,9 +281,12 @@ class Askable(ABC):
         lines = None if regexp is None else LineFilter(regexp)
         search, named = Search(query, lines, k, gather, files, around), self._model(model)
         if self._by_words_alone(named, gather_by, query):
-            with self._lock, no_collection():
-                opened = self._for_words()
-                return opened.without_damaged(lambda: search.by_words(opened))
+            with self._lock:
+                with no_collection():
+                    opened = self._for_words()
+                # A pattern is looked for in all text, which takes long, and others' garbage waits.
+                with nullcontext() if lines else no_collection():
+                    return opened.without_damaged(lambda: search.by_words(opened))
         with running(named).turn():
             if light := self._light(named, gather_by, query):
                 with light:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from longctx.cli import render
-from longctx.cli.text import size
+from longctx.cli.text import counted, size
 
 if TYPE_CHECKING:
     from longctx.core.measure.bench import answering, decoding, ingesting, stretches
@@ -14,7 +14,7 @@ def _show_readings(report: "ingesting.IngestReport") -> None:
     headers = "method, tokens, chunk/cache, seconds, tokens/s, floor, over floor, peak memory"
     rows = [
         (
-            f"{report.machine.method}, {r.floor.layers} layers",
+            f"{report.machine.method}, {counted(r.floor.layers, 'layer')}",
             f"{r.tokens:,}",
             _sizes(r),
             _spread(r, "seconds", "{:,.2f}".format),

@@ -90,9 +90,9 @@ def test_reading_with_everything_kept(keeping):
         [word.strip() for word in line.split("  ") if word] for line in result.stdout.splitlines()
     ]
     assert ["keys and values", "int8"] in rows
-    assert [row[:3] for row in rows if row and row[0] == "reattention, 2 layers"] == [
-        ["reattention, 2 layers", "400", "128/all"],
-        ["reattention, 2 layers", "400", "64/all"],
+    assert [row[:3] for row in rows if row and row[0] == "reattention, 1 layer"] == [
+        ["reattention, 1 layer", "400", "128/all"],
+        ["reattention, 1 layer", "400", "64/all"],
     ]
     assert [row[2] for row in rows if row and row[0].startswith("sinks")] == ["128/512", "64/512"]
     assert "reading 400 tokens, chunk 64, everything kept" in result.stderr

@@ -24,13 +24,13 @@ def test_verbose_tells_what_is_done_on_stderr(longctx, library, args):
 
 
 def test_twice_verbose_tells_more(longctx, library, monkeypatch):
-    facts = Library.facts
+    facts = Library.facts_and_latest
 
     def listed(self):
         logging.getLogger("longctx.core.store").debug("looks")
         return facts(self)
 
-    monkeypatch.setattr(Library, "facts", listed)
+    monkeypatch.setattr(Library, "facts_and_latest", listed)
     assert "looks" not in longctx("list", "-v").stderr
     for args in (("list", "-vv"), ("-v", "-v", "list"), ("list", "-v", "--verbose")):
         assert "debug: longctx.core.store: looks\n" in longctx(*args).stderr

@@ -159,6 +159,31 @@ class Columns(NamedTuple):
     values: Column
 
 
+class Attempt(Memory, Protocol):
+    """Reads a token with what is on the device, again and again until nothing was missing.
+
+    What was counts as zero: the work is the same whatever it is, and can be recorded. `begin`, a
+    pass through the model and `end` are one attempt, and only give the device work.
+    """
+
+    def ready(self) -> bool:
+        """Prepares for a token; whether there is room for it."""
+        ...
+
+    def begin(self) -> None:
+        """Work before the pass."""
+
+    def end(self) -> None:
+        """Work after the pass."""
+
+    def lacked(self) -> bool:
+        """Whether something was missing, which is there now; waits for the device."""
+        ...
+
+    def keep(self) -> None:
+        """Keeps the token, and what was counted; the attempt lacked nothing."""
+
+
 class Recalled(Chunked, Contract, abstract=True):
     """A memory for one question and its answer, over what a method kept."""
 
@@ -170,6 +195,10 @@ class Recalled(Chunked, Contract, abstract=True):
     @abstractmethod
     def begin_answer(self) -> None:
         """Marks the end of the question: the tokens from now on are the answer's."""
+
+    def attempting(self) -> Attempt | None:
+        """What reads tokens of the answer without the host; None: this cannot."""
+        return None
 
     @abstractmethod
     def attended(self) -> float:

@@ -11,11 +11,13 @@ from tokenizers.decoders import DecodeStream
 from torch import Tensor
 
 from longctx.core.common.interrupts import check
-from longctx.core.contracts.policy import Policy, Spent
+from longctx.core.contracts.policy import Policy, Recalling, Spent
+from longctx.core.decode.stepping import attempting
+from longctx.core.decode.stepping.attempting import Attempting
 from longctx.core.decode.stepping.choosing import Chooser
 from longctx.core.decode.stepping.one_token import OneToken
 from longctx.core.decode.stepping.step import Step, TokenPass
-from longctx.core.decode.stepping.steps import steps_of
+from longctx.core.decode.stepping.steps import WORTH_CAPTURING, steps_of
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.split import SplitDecoder
 from longctx.core.profile.sampling import Sampling
@@ -71,9 +73,9 @@ class Generation:
         self._stops = sampling.stop or ()
         alone = not isinstance(decoder, SplitDecoder)  # a graph is of one device
         choose, prompt = Chooser(sampling, decoder.device), prompt.to(decoder.device)
-        self._steps = steps_of(
-            Step(_reader(decoder), policy, choose, prompt, limit), limit, capture and alone
-        )
+        worth = capture and alone and limit >= WORTH_CAPTURING
+        reader = _quick(decoder, policy) if worth else _reader(decoder)
+        self._steps = steps_of(Step(reader, policy, choose, prompt, limit), worth)
         self._clock = _Clock()
         self.on_token: Callable[[], None] = lambda: None
         self.count, self.stop = 0, ""
@@ -165,6 +167,15 @@ def _reader(decoder: Model) -> TokenPass:
     if decoder not in _one_token:
         _one_token[decoder] = OneToken.of(decoder)
     return _one_token[decoder] or decoder
+
+
+def _quick(decoder: Model, policy: Policy) -> TokenPass:
+    """The fastest way to run the tokens of one answer with a policy."""
+    reader = _reader(decoder)
+    if not isinstance(decoder, Decoder) or not isinstance(policy, Recalling):
+        return reader
+    capture = attempting.capture_of(decoder)
+    return Attempting(reader, decoder, policy, capture) if capture else reader
 
 
 def texts(tokenizer: Any, tokens: Iterator[int]) -> Iterator[str]:

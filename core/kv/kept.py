@@ -16,6 +16,7 @@ from torch import Tensor
 from longctx.core.common.background import prefetched
 from longctx.core.common.errors import StateMismatch
 from longctx.core.contracts.memory import Held, Place, Rows, Snapshot, Stored
+from longctx.core.kv.brought import Brought
 from longctx.core.kv.coded import Coded, RowForm
 from longctx.core.kv.host_memory import HostMemory
 from longctx.core.kv.hosted import Hosted
@@ -46,7 +47,7 @@ class LayerKV(Generic[K]):
     """
 
     keys: K
-    values: Resident | Hosted | Tiered | OnDisk
+    values: Resident | Hosted | Tiered | OnDisk | Brought
     new: dict[str, Coded] = field(default_factory=dict)
 
     def append(self, form: RowForm, k: Tensor, v: Tensor) -> None:
@@ -124,6 +125,10 @@ class KeptLayers(ABC, Generic[L]):
     def layer(self, index: int) -> L:
         """What is kept of a layer with full attention."""
         return self._layers[index]
+
+    def layers(self) -> list[L]:
+        """What is kept of all layers with full attention, in their order."""
+        return [*self._layers.values()]
 
     def append(self, layer: Layer, k: Tensor, v: Tensor) -> L:
         """Adds T tokens to a layer with full attention: position-free (G, T, D)."""
@@ -304,7 +309,7 @@ class KeptLayers(ABC, Generic[L]):
         self.seen = tokens
         for kv in self._layers.values():
             for column in (kv.keys, kv.values):
-                if not isinstance(column, OnDisk):  # only used to answer from a document
+                if not isinstance(column, OnDisk | Brought):  # only used to answer from a document
                     column.fill(tokens)
 
 

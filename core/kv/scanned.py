@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from longctx.core.contracts.memory import Held, Stored
+from longctx.core.kv.brought import Brought
 from longctx.core.kv.coded import Coded, RowForm
 from longctx.core.kv.kept import COLUMNS, GROUP, SPARE, KeptLayers, LayerKV
 from longctx.core.kv.keys import Keys
@@ -73,9 +74,9 @@ class Scanned(KeptLayers[LayerKV[Keys]]):
     def buffers(self) -> list[Tensor]:
         """All tensors that keys and values are in, with room; none if some are elsewhere."""
         found: list[Tensor] = []
-        for kv in self._layers.values() if self._reads and not self._sliding else ():
+        for kv in self._layers.values() if not self._sliding else ():
             for column in (kv.keys, kv.values):
-                buffer = column.buffer if isinstance(column, Tiered) else None
+                buffer = column.buffer if isinstance(column, Tiered | Brought) else None
                 if buffer is None:
                     return []
                 found += [x for x in buffer if x is not None]
@@ -84,6 +85,11 @@ class Scanned(KeptLayers[LayerKV[Keys]]):
     def has_room(self, tokens: int) -> bool:
         """Whether `buffers` can take so many more tokens."""
         return all(len(x) >= self.seen + tokens for x in self.buffers())
+
+    @property
+    def on_one_device(self) -> bool:
+        """Whether the device of all layers is the same."""
+        return len({form.place.device for form in self._forms.values()}) == 1
 
     def placing(self, buffers: Sequence[Tensor], seen: Tensor) -> "Scanned":
         """The same for one chunk, which is put in the buffers where only the device knows.
@@ -96,10 +102,14 @@ class Scanned(KeptLayers[LayerKV[Keys]]):
         made._layers = {}
         for index, form in self._forms.items():
             columns: list[Any] = []  # like those of a reading, but for what they leave out
-            for _ in COLUMNS:
+            for name in COLUMNS:
                 rows = next(given)
-                scales = next(given) if form.held == torch.int8 else None
-                columns.append(Placed(form, Coded(rows, scales), spot))
+                buffer = Coded(rows, next(given) if form.held == torch.int8 else None)
+                column = getattr(self._layers[index], name)
+                brought = isinstance(column, Brought)
+                columns.append(
+                    column.placed(buffer, spot) if brought else Placed(form, buffer, spot)
+                )
             made._layers[index] = LayerKV(*columns)
         return made
 
@@ -109,21 +119,24 @@ class Scanned(KeptLayers[LayerKV[Keys]]):
         for kv in self._layers.values():
             kv.new = {}
             for column in (kv.keys, kv.values):
-                assert isinstance(column, Tiered)  # else there are no such buffers
+                assert isinstance(column, Tiered | Brought)  # else there are no such buffers
                 column.count(seen)
 
     def _open(self, stored: Stored) -> None:
         """Opens rows to answer from: keys are loaded, values are read when they are needed."""
         tokens, most = max(self._place.tokens, self.seen + SPARE), self._most()
+        stays = most is not None and tokens <= (most - tokens) // 2  # half of what keys leave
         self._layers = {
-            index: LayerKV(self._keys(form, tokens, most), self._on_disk(index, stored))
+            index: LayerKV(self._keys(form, tokens, most), self._values(index, stored, stays))
             for index, form in self._forms.items()
         }
         self._load(stored, COLUMNS[:1])
 
-    def _on_disk(self, index: int, stored: Stored) -> OnDisk:
+    def _values(self, index: int, stored: Stored, stays: bool) -> OnDisk | Brought:
+        """A layer's values, read when they are needed; `stays`: there is room for all of them."""
         form, names = self._forms[index], self._names(index, COLUMNS[1:])
         before = form.empty(0)
         if self._before:
             before = Coded(*(self._before[name] for name in names))
-        return OnDisk(form, before, stored, GROUP, names, self.seen - self.prefix)
+        given = form, before, stored, GROUP, names, self.seen - self.prefix
+        return Brought(*given, SPARE) if stays else OnDisk(*given)

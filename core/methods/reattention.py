@@ -18,6 +18,7 @@ from longctx.core.common.errors import UsageError
 from longctx.core.contracts import method as contract
 from longctx.core.contracts.memory import (
     HERE,
+    Attempt,
     Columns,
     Groups,
     Held,
@@ -29,15 +30,15 @@ from longctx.core.contracts.memory import (
     Stored,
     Whole,
 )
+from longctx.core.kv.attempts import Attempts
 from longctx.core.kv.block_options import KV_DTYPES
 from longctx.core.kv.kept import GROUP, LayerKV
-from longctx.core.kv.keys import Keys
 from longctx.core.kv.scanned import Scanned
+from longctx.core.kv.windows import everything, exactly, rotated_window
 from longctx.core.model.adapter import EarlyExit, Layer
 from longctx.core.profile.described import Described
 from longctx.kernels.door import (
     Window,
-    rotated_rows,
     select_window,
     selected_attention,
     window_attention,
@@ -171,12 +172,12 @@ class Method(contract.Growing, contract.Replayable, contract.Recallable, Whole):
             k, v = self._kept.slide(layer, k, v)
             self._count(min(self._kept.seen, layer.window))
             self._end_reading(layer)
-            return _exactly(layer, q, k, v)
+            return exactly(layer, q, k, v)
         kv = self._append(layer, k, v)
         self._end_reading(layer)
         near = self._near(q, kv)
         if near is None:
-            return _exactly(layer, q, *_everything(kv))
+            return exactly(layer, q, *everything(kv))
         return self._selected(layer, q, kv, near)
 
     def _end_reading(self, layer: Layer) -> None:
@@ -189,10 +190,10 @@ class Method(contract.Growing, contract.Replayable, contract.Recallable, Whole):
         kv = self._append(layer, k, v)
         near = self._near(q, kv)
         if near is None:
-            S, (k, v) = kv.keys.length, _everything(kv)
+            S, (k, v) = kv.keys.length, everything(kv)
             q, k = layer.rotate(q, slice(S - 1, S), S), layer.rotate(k, slice(0, S), S)
             return Seen(q, k, v, torch.full((1,), S, device=q.device), S)
-        q, k = _in_place(layer, q, kv.keys, near, self.options.window)
+        q, k = rotated_window(layer, q, kv.keys, near, self.options.window)
         k, v = (x.transpose(0, 1).contiguous() for x in (k, kv.values.gather(near.tokens)))
         return Seen(q, k, v, near.total, self.options.window)
 
@@ -240,7 +241,7 @@ class Method(contract.Growing, contract.Replayable, contract.Recallable, Whole):
             given = held.rows, values, near.tokens, near.total, layer.scale
             tables = layer.rope.tables(self.options.window, q)
             return selected_attention(q, *given, *tables, held.scales, gathered=True, **more)
-        q, k = _in_place(layer, q, kv.keys, near, self.options.window)
+        q, k = rotated_window(layer, q, kv.keys, near, self.options.window)
         if not any(x is not None for x in more.values()):
             out = window_attention(q, k, values, layer.scale, near.total)
             if out is not None:
@@ -331,6 +332,25 @@ class Method(contract.Growing, contract.Replayable, contract.Recallable, Whole):
         """Marks the question as read; the votes of the answer's first tokens still count."""
         self._steps = 0
 
+    def attempting(self) -> Attempt | None:
+        """See `Recalled.attempting`."""
+        return Attempts(self, self._kept) if self.states() and self._kept.on_one_device else None
+
+    def trying(self, kept: Scanned) -> "Method":
+        """The same for one attempt at a token, with counts of its own."""
+        made = copy.copy(self)
+        made._kept, made._steps, made._looks = kept, 0, 0
+        made._votes, made._seen = torch.zeros_like(self._votes), torch.zeros_like(self._seen)
+        return made
+
+    def keep(self, tried: "Method") -> None:
+        """Keeps the token of an attempt."""
+        self._steps = (self._steps or 0) + 1
+        if self._steps <= VOTING_STEPS:
+            self._votes += tried._votes
+        self._looks, self._seen = self._looks + tried._looks, self._seen + tried._seen
+        self._kept.placed(self._kept.seen + 1)
+
     @property
     def kept(self) -> int:
         """All tokens so far."""
@@ -368,30 +388,3 @@ class Method(contract.Growing, contract.Replayable, contract.Recallable, Whole):
         if len(self._votes) and (self._steps or 0) <= VOTING_STEPS:
             middle = self._votes[self.options.first :][: len(votes)]
             middle += votes[: len(middle)].to(middle.device) / tokens
-
-
-def _in_place(layer: Layer, q: Tensor, keys: Keys, near: Window, W: int) -> tuple[Tensor, Tensor]:
-    """Queries (H, T, D) and keys (W, G, D) of a window, rotated to their places in it."""
-    T, held = q.shape[1], keys.resident
-    if held and layer.rope.half_split:
-        tables = layer.rope.tables(W, q)
-        own = rotated_rows(q.transpose(0, 1), None, *tables, dtype=q.dtype, total=near.total)
-        k = rotated_rows(held.rows, near.tokens, *tables, held.scales, q.dtype)
-        return own.transpose(0, 1), k
-    q = layer.rotate(q, near.total - T + torch.arange(T, device=q.device), W)
-    k = keys.gather(near.tokens).transpose(0, 1)  # (G, W, D)
-    return q, layer.rotate(k, slice(0, W), W).transpose(0, 1)
-
-
-def _everything(kv: LayerKV) -> tuple[Tensor, Tensor]:
-    """All keys and values (G, S, D) of a layer."""
-    index = torch.arange(kv.keys.length, device=kv.keys.form.place.device)
-    k, v = (x.gather(index).transpose(0, 1) for x in (kv.keys, kv.values))
-    return k, v
-
-
-def _exactly(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention (H, T, D) to all of k and v (G, S, D), the queries at the last positions."""
-    T, S = q.shape[1], k.shape[1]
-    q = layer.rotate(q, slice(S - T, S), S)
-    return layer.attention(q, layer.rotate(k, slice(0, S), S), v)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from longctx.core.contracts import policy
-from longctx.core.contracts.memory import Recalled
+from longctx.core.contracts.memory import Attempt, Recalled
 from longctx.core.contracts.policy import PolicyOptions, Spent
 from longctx.core.kv.prompt import Prompt
 from longctx.core.kv.prompt_policy import PromptPolicy
@@ -27,6 +27,10 @@ class Recalling(policy.Recalling):
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attends one token; see `Memory.attend`."""
         return self._recalled.attend(layer, q, k, v)
+
+    def attempting(self) -> Attempt | None:
+        """The memory's own."""
+        return self._recalled.attempting()
 
     def spent(self) -> Spent:
         """How much was selected, in every step."""

@@ -139,17 +139,15 @@ class Steps:
         self._unread += 1
 
 
-def steps_of(step: Step, limit: int, capture: bool) -> Steps:
+def steps_of(step: Step, capture: bool) -> Steps:
     """The steps of an answer, run in the best way for the device.
 
     Args:
         step: one of them.
-        limit: most tokens of the answer.
-        capture: whether they may be captured in graphs.
+        capture: whether to capture them in graphs.
     """
     device = step.token.device
     if device.type != "cuda":
         return Steps(step, step, InTurn(step.token))
-    worth = capture and limit >= WORTH_CAPTURING
-    run = Captured(step, Graphs(device).capture) if worth else step
+    run = Captured(step, Graphs(device).capture) if capture else step
     return Steps(step, run, OnTheWay(step.token))

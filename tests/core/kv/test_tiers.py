@@ -9,7 +9,8 @@ import torch
 from row_list import RowList
 
 from longctx.core.contracts.memory import Place
-from longctx.core.kv import hosted
+from longctx.core.kv import brought, hosted
+from longctx.core.kv.brought import Brought
 from longctx.core.kv.coded import Coded, RowForm
 from longctx.core.kv.host_memory import HostMemory
 from longctx.core.kv.hosted import Hosted
@@ -26,8 +27,9 @@ STORED = [torch.float32, torch.bfloat16, torch.int8]
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch):
-    """Blocks of 16 rows, and rows leave the device early."""
+    """Blocks of 16 rows, rows leave the device early, and few are brought together."""
     monkeypatch.setattr(hosted, "LEAVE", 4)
+    monkeypatch.setattr(brought, "TOGETHER", 8)
 
 
 def form_of(stored: torch.dtype) -> RowForm:
@@ -55,6 +57,8 @@ def columns(form: RowForm, rows: Coded) -> dict:
     stored.append("kv", {name: x[5:60] for name, x in given.items()})
     on_disk = OnDisk(form, rows.part(0, 5), stored, "kv", tuple(given), 55)
     on_disk.append(rows.part(60, N))
+    stays = Brought(form, rows.part(0, 5), stored, "kv", tuple(given), 55, 10)
+    stays.append(rows.part(60, N))
     memory = HostMemory("cpu", rows=16)
     return {
         "resident": filled(Resident(form), rows),
@@ -63,6 +67,7 @@ def columns(form: RowForm, rows: Coded) -> dict:
         "keys, some near": filled(Keys(form, 0, 33, 20, memory), rows),
         "keys, none near": filled(Keys(form, 0, 0, 20, memory), rows),
         "on disk": on_disk,
+        "brought from disk": stays,
     }
 
 

@@ -1,0 +1,134 @@
+"""Rows of a document on disk that stay on the device once they were needed.
+
+There is room for all of them; which are there, the device knows.
+"""
+
+import copy
+
+import torch
+from torch import Tensor
+
+from longctx.core.contracts.memory import Held, Stored
+from longctx.core.kv.coded import Coded, RowForm, pairs, write
+from longctx.core.kv.placed import Placed, Spot
+from longctx.core.kv.resident import Resident
+
+TOGETHER = 256  # neighbours that are read together: the disk verifies many more at a time
+
+
+class Brought:
+    """Rows of a document on disk, read when the first of some is needed, and later ones.
+
+    Args:
+        form: of the rows.
+        before: rows of the prefix, which are not stored.
+        stored, group, names: where the rows, and for int8 their scales, are stored.
+        count: how many rows are stored.
+        spare: rows to have room for behind them.
+    """
+
+    def __init__(
+        self,
+        form: RowForm,
+        before: Coded,
+        stored: Stored,
+        group: str,
+        names: tuple[str, ...],
+        count: int,
+        spare: int,
+    ):
+        self.form, self._stored, self._group, self._names = form, stored, group, names
+        self._first = len(before.rows)  # of the stored rows
+        self._stored_rows, end = count, self._first + count
+        self._rows = Resident(form, end + spare)
+        write(self._rows.buffer.cleared(), 0, before)  # what is missing counts as zero
+        self._rows.length = end
+        self._here = torch.ones(end + spare, dtype=torch.bool, device=form.place.device)
+        self._here[self._first : end] = False
+
+    @property
+    def length(self) -> int:
+        """Rows so far."""
+        return self._rows.length
+
+    @property
+    def buffer(self) -> Coded:
+        """All rows, zero where they are missing, and the room behind them."""
+        return self._rows.buffer
+
+    def count(self, rows: int) -> None:
+        """There are so many rows in the buffer now."""
+        self._rows.length = rows
+
+    def held_bytes(self, tokens: int) -> Held:
+        """Memory that `tokens` rows take."""
+        return self._rows.held_bytes(tokens)
+
+    def fork(self) -> "Brought":
+        """The same rows, to which others can be appended; only one fork is used at a time."""
+        fork = copy.copy(self)  # what one brings is there for all
+        fork._rows = self._rows.fork()
+        return fork
+
+    def append(self, new: Coded) -> None:
+        """Adds rows."""
+        self._rows.append(new)
+        more = len(self.buffer.rows) - len(self._here)
+        if more > 0:
+            self._here = torch.cat([self._here, self._here.new_ones(more)])
+
+    def gather(self, index: Tensor) -> Tensor:
+        """Chosen rows (S, G, D), decoded; `index` (S,) ascending, clamped to existing rows.
+
+        Waits for the device.
+        """
+        wanted = index.clamp(max=self.length - 1)
+        missing = wanted[~self._here[wanted]].cpu()
+        if len(missing):
+            self.put(*self.read(missing))
+        return self._rows.gather(wanted)
+
+    def read(self, rows: Tensor) -> tuple[Tensor, Coded]:
+        """Stored rows at `rows` (S,) ascending and their neighbours, with their places.
+
+        They are on the CPU, as they are stored.
+        """
+        groups = torch.unique_consecutive((rows - self._first) // TOGETHER)
+        near = (groups[:, None] * TOGETHER + torch.arange(TOGETHER)).flatten()
+        near = near[near < self._stored_rows]
+        found = self._stored.take(self._group, near, self._names)
+        return near + self._first, Coded(*(found[name] for name in self._names))
+
+    def put(self, rows: Tensor, found: Coded) -> None:
+        """Puts what was read at `rows` (S,) in its place."""
+        device = self.form.place.device
+        at = rows.to(device)
+        for into, new in pairs(self.buffer, found):
+            into.index_copy_(0, at, new.to(device).to(into.dtype))
+        self._here[at] = True
+
+    def placed(self, buffer: Coded, spot: Spot) -> "Awaited":
+        """The same for one token, which is put where only the device knows."""
+        return Awaited(self.form, buffer, spot, self._here)
+
+
+class Awaited(Placed):
+    """Rows of one layer, of which some may be missing; see `Brought`.
+
+    Args:
+        form, buffer, spot: see `Placed`.
+        here: (n,) bool on the device, which rows are there.
+
+    Attributes:
+        wanted: (S,) int64, the rows gathered last.
+        absent: (S,) bool, which of them were missing.
+    """
+
+    def __init__(self, form: RowForm, buffer: Coded, spot: Spot, here: Tensor):
+        super().__init__(form, buffer, spot)
+        self._here = here
+
+    def gather(self, index: Tensor) -> Tensor:
+        """Chosen rows (S, G, D), decoded, zero where they are missing; see `Placed.gather`."""
+        self.wanted, self.absent = index, ~self._here[index]
+        return super().gather(index)

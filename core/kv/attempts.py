@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from longctx.core.contracts.memory import Memory
+from longctx.core.contracts.memory import Attempt, Memory
 from longctx.core.kv.brought import Awaited, Brought
 from longctx.core.kv.coded import Coded
 from longctx.core.kv.scanned import Scanned
@@ -31,7 +31,7 @@ class Tried(Memory, Protocol):
         ...
 
 
-class Attempts:
+class Attempts(Attempt):
     """See `Attempt` in `core/contracts/memory.py`.
 
     Args:

@@ -132,10 +132,19 @@ class Phases:
         whole = time.perf_counter() - self._began
         chunks = [round(end - begin, 4) for begin, end in pairwise([0.0, *self.arrived])]
         last = round(self.arrived[-1], 3)
-        tell(reading_s=round(whole, 3), chunks_s=chunks[:40], last_rows_s=last)
+        tell(
+            reading_s=round(whole, 3), chunks_s=chunks[:40], tenths_s=tenths(self.arrived),
+            last_rows_s=last,
+        )  # fmt: skip
         for name, began, took in sorted(self.found, key=lambda one: one[1]):
             if took > 0.002:
                 tell(phase=name, at_s=round(began, 3), took_s=round(took, 4))
+
+
+def tenths(arrived: list[float]) -> list[float]:
+    """Seconds of each tenth of the chunks: whether a GPU gets slower under a long load."""
+    ends = [arrived[len(arrived) * n // 10 - 1] for n in range(1, 11)]
+    return [round(end - begin, 3) for begin, end in pairwise([0.0, *ends])]
 
 
 WRITE = writer.write_tensors
@@ -196,6 +205,7 @@ def main() -> None:
         "--method", default="reform", help="what keeps everything has its own sizes"
     )
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--precision", help="full or fp8")
     parser.add_argument("--direct", action="store_true", help="no chunk is replayed from a graph")
     parser.add_argument("--chunk", type=parse_tokens, help="of chunk and cache, instead of --sizes")
     parser.add_argument("--disk", action="store_true", help="the parts of writing, alone")
@@ -209,12 +219,15 @@ def main() -> None:
     logging.getLogger(chunk_graphs.__name__).setLevel(logging.INFO)  # says whether it replays
     most = 0 if given.direct else chunk_graphs.MOST
     with phases.watched(), patch.object(chunk_graphs, "MOST", most):
-        wanted = Wanted(shape=given.shape, device=given.device, method=given.method)
+        wanted = Wanted(
+            shape=given.shape, device=given.device, method=given.method, precision=given.precision
+        )
         sizes = [(size, size)] if given.method == "reform" else []
         report = ingesting.ingest(wanted, given.tokens or [131072], sizes, on_note=print)
     for one in report.readings:
         tell(
-            shape=given.shape, size=size, direct=given.direct, tokens=one.tokens,
+            shape=given.shape, size=size, direct=given.direct, precision=given.precision,
+            tokens=one.tokens,
             seconds=one.seconds, floor_s=round(one.floor.seconds, 3), over_floor=one.over_floor,
             checkpoint_s=one.checkpoint_s, peak_gib=round((one.peak_memory or 0) / 2**30, 2),
             processor=report.machine.processor,

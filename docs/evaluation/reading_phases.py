@@ -142,7 +142,9 @@ class Phases:
 
 
 def tenths(arrived: list[float]) -> list[float]:
-    """Seconds of each tenth of the chunks: whether a GPU gets slower under a long load."""
+    """Seconds of each tenth of a long reading: whether a GPU gets slower under its load."""
+    if len(arrived) < 10:
+        return []
     ends = [arrived[len(arrived) * n // 10 - 1] for n in range(1, 11)]
     return [round(end - begin, 3) for begin, end in pairwise([0.0, *ends])]
 

@@ -25,7 +25,7 @@ def word_bytes(sample: bytes, size: int, tokens: int) -> int:
     step = max(1, size * UNIT // tokens)
     units = [some[start : start + step] for start in range(0, len(some), step)]
     counted = tokenized([unit.decode("utf-8", "replace") for unit in units])
-    postings = sum(len({*ids}) for ids in counted.ids)
+    postings = len({*zip(counted.texts.tolist(), counted.ids.tolist(), strict=True)})
     stems = sum(len(stem.encode()) + _STEM for stem in counted.vocab)
     of_sample = postings * _POSTING + stems + len(units) * _UNIT + _HEADER
     return int(of_sample * size / len(some))

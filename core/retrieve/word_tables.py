@@ -6,7 +6,7 @@ lists its tensors under the group "words". Each table can be made by itself. Kno
 
 import codecs
 from collections.abc import Iterator
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -207,10 +207,8 @@ def _counted(texts: list[str]) -> tuple[np.ndarray, ...]:
     stems = sorted(counted.vocab, key=str.encode)
     rank = np.empty(len(stems), np.int64)  # of each stem's number
     rank[[counted.vocab[stem] for stem in stems]] = np.arange(len(stems))
-    lengths = np.array([len(ids) for ids in counted.ids], np.int32)
-    ids = np.fromiter(chain.from_iterable(counted.ids), np.int64, int(lengths.sum()))
-    units = np.repeat(np.arange(len(texts)), lengths)
-    keys, counts = np.unique(rank[ids] * len(texts) + units, return_counts=True)
+    keys = rank[counted.ids] * len(texts) + counted.texts
+    keys, counts = np.unique(keys, return_counts=True)
     stem, unit = np.divmod(keys, max(1, len(texts)))
     terms = bytearray("".join(f"{stem}\n" for stem in stems).encode())
     return (
@@ -218,5 +216,5 @@ def _counted(texts: list[str]) -> tuple[np.ndarray, ...]:
         np.searchsorted(stem, np.arange(len(stems) + 1)).astype(np.int32),
         unit.astype(np.int32),
         np.minimum(counts, MOST).astype(np.uint8),
-        lengths,
+        np.bincount(counted.texts, minlength=len(texts)).astype(np.int32),
     )

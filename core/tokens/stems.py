@@ -1,23 +1,23 @@
-"""Words of texts and their stems: bm25s' tokenizer, English stop words, the Snowball stemmer.
+"""Words of texts and their stems: those of bm25s, its English stop words, the Snowball stemmer.
 
 A document's index counts words, and matching words are highlighted in results. PyStemmer is
-imported when words are first stemmed, bm25s when those of a document are counted.
+imported when words are first stemmed.
 """
 
 import re
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from bm25s.tokenization import Tokenized
+    import numpy as np
 
 LONGEST = 256  # characters of a word; a longer run of letters is cut into words of this length
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # kana and Han, written without spaces
 # As in bm25s, two or more letters or digits; but each kana or Han character is a word.
 WORD = rf"[{_UNSPACED}]|[^\W{_UNSPACED}]{{2,{LONGEST}}}"
+_WORDS = re.compile(WORD).findall
+_ASCII_WORDS = re.compile(rf"\w{{2,{LONGEST}}}", re.ASCII).findall  # the same, in less time
 # Lucene's, as in bm25s for English; copied, because importing it takes longer than a search.
 STOP_WORDS = frozenset(
     [
@@ -65,34 +65,42 @@ _LETTERS = re.compile(rf"[^\W{_UNSPACED}]{{1,{LONGEST}}}")
 _GROWS = "\u0130"  # the one character whose lower case is two characters: I with a dot
 
 
-def tokenized(texts: list[str]) -> "Tokenized":
-    """The stems of each text, in order, as numbers; `vocab` maps each stem to its number."""
-    with _no_jax():
-        from bm25s import tokenize
+class Counted(NamedTuple):
+    """The words of texts as numbers of their stems, without stop words.
 
-    counted: Any = tokenize(
-        texts,
-        token_pattern=WORD,
-        stopwords=sorted(STOP_WORDS),
-        stemmer=_stemmer(),
-        show_progress=False,
-    )
-    return counted
+    Attributes:
+        ids: (N,) int64, of all texts in order.
+        texts: (N,) int64, ascending: in which text each word is.
+        vocab: each stem's number, from 0.
+    """
+
+    ids: "np.ndarray"
+    texts: "np.ndarray"
+    vocab: dict[str, int]
 
 
-@contextmanager
-def _no_jax() -> Iterator[None]:
-    """Keeps JAX from being imported: if it is installed, bm25s starts it to pick the top scores,
-    which is not needed here; and JAX takes most of a GPU's memory at once, or fails to."""
-    hidden = "jax" not in sys.modules
-    if hidden:
-        modules: dict[str, Any] = sys.modules
-        modules["jax"] = None  # for `import`: not installed
-    try:
-        yield
-    finally:
-        if hidden:
-            del sys.modules["jax"]
+def tokenized(texts: list[str]) -> Counted:
+    """The stems of texts as bm25s' tokenizer gives them.
+
+    Each reading ends with this, so nothing is imported for it that takes longer than counting.
+    """
+    import numpy as np
+
+    words = [_split(text.lower()) for text in texts]
+    every = [*chain.from_iterable(words)]
+    kept = [word for word in dict.fromkeys(every) if word not in STOP_WORDS]
+    vocab: dict[str, int] = {}
+    numbers = dict.fromkeys(STOP_WORDS, -1)
+    for word, stem in zip(kept, _stemmer().stemWords(kept), strict=True):
+        numbers[word] = vocab.setdefault(stem, len(vocab))
+    ids = np.fromiter(map(numbers.__getitem__, every), np.int64, len(every))
+    found = np.repeat(np.arange(len(texts)), [len(own) for own in words])
+    return Counted(ids[ids >= 0], found[ids >= 0], vocab)
+
+
+def _split(lower: str) -> list[str]:
+    """The words of a text in small letters, stop words too."""
+    return _ASCII_WORDS(lower) if lower.isascii() else _WORDS(lower)
 
 
 def stems(text: str) -> list[tuple[int, int, str]]:

@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import pytest
 from bm25s import BM25
+from bm25s_words import by_bm25s_words
 from word_documents import write_texts
 
 from longctx.core.retrieve import lexical
 from longctx.core.retrieve.document_selection import best_documents, best_of_library
 from longctx.core.retrieve.library_words import LibraryWords
 from longctx.core.store.library import Library
-from longctx.core.tokens.stems import tokenized
 
 WORDS = [f"word{letter}" for letter in "abcdefghijkl"]
 QUESTION = "wordc wordh wordi wordh"
@@ -36,7 +36,7 @@ def by_bm25s(texts: list[str], question: str) -> list[float]:
         pairs = [one + two for one, two in pairwise(units)] or units
         cut.append([" ".join(window) for window in pairs])
     index = BM25(k1=lexical.K1, b=lexical.B, method="lucene")
-    corpus = tokenized([window for windows in cut for window in windows])
+    corpus = by_bm25s_words([window for windows in cut for window in windows])
     index.index(corpus, show_progress=False)
     wanted = [corpus.vocab[stem] for stem in lexical.asked(question) if stem in corpus.vocab]
     scores = iter(index.get_scores_from_ids(wanted).tolist())

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from bm25s import BM25
+from bm25s_words import by_bm25s_words
 from small_documents import flip
 from small_words import put_words, store_words
 from word_documents import bytes_text, write_texts
@@ -17,7 +18,7 @@ from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.tokens.stems import stems, tokenized
+from longctx.core.tokens.stems import stems
 
 # Each line is a unit of three tokens, or the window of the line and the next.
 TEXT = (
@@ -86,7 +87,7 @@ def window_texts(index: PassageIndex, *documents: Document) -> list[str]:
 
 def by_bm25s(texts: list[str], question: str) -> np.ndarray:
     index = BM25(k1=lexical.K1, b=lexical.B, method="lucene")
-    index.index(tokenized(texts), show_progress=False)
+    index.index(by_bm25s_words(texts), show_progress=False)
     return index.get_scores_from_ids(index.get_tokens_ids([stem for _, _, stem in stems(question)]))
 
 

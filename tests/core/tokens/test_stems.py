@@ -1,13 +1,11 @@
 """Words and where they stand, beside bm25s' own tokenizer."""
 
-import os
-import subprocess
-import sys
 from itertools import pairwise
 
 import pytest
 from bm25s.stopwords import STOPWORDS_EN
-from hypothesis import given
+from bm25s_words import by_bm25s_words
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from longctx.core.tokens import stems
@@ -18,9 +16,16 @@ TEXTS = st.text("abz The-_ 7é\n灯塔かщ́", max_size=60)
 
 def words(text: str) -> list[str]:
     """The stems as they are counted."""
-    counted = tokenized([text])
+    (found,) = of_each([text])
+    return found
+
+
+def of_each(texts: list[str]) -> list[list[str]]:
+    counted, found = tokenized(texts), [[] for _ in texts]
     names = {number: stem for stem, number in counted.vocab.items()}
-    return [names[number] for number in counted.ids[0]]
+    for text, number in zip(counted.texts.tolist(), counted.ids.tolist(), strict=True):
+        found[text].append(names[number])
+    return found
 
 
 def test_stop_words_are_those_of_bm25s():
@@ -61,6 +66,15 @@ def test_words_are_those_that_are_counted(text):
     assert all(start < end for start, end, _ in found)
 
 
+@given(st.lists(TEXTS, max_size=5))
+@example(["The boats", "", "it is", "a İ_7 boat 灯boats", "BOATS", "é́ boat"])
+def test_they_are_those_of_bm25s(texts):
+    counted = by_bm25s_words(texts)
+    names = {number: stem for stem, number in counted.vocab.items()}
+    assert of_each(texts) == [[names[number] for number in ids] for ids in counted.ids]
+    assert tokenized(texts).vocab.keys() == counted.vocab.keys()
+
+
 @given(TEXTS, st.lists(st.integers(0, 60), max_size=6))
 def test_cuts_leave_words_whole_in_the_piece_where_they_begin(text, places):
     places = sorted(place for place in places if place <= len(text))
@@ -91,17 +105,3 @@ def test_letters_without_end_are_cut_into_words_of_the_longest():
 )
 def test_breaks_are_what_is_no_letter_of_a_longer_word(text, found):
     assert has_break(text) is found
-
-
-def test_words_are_counted_without_jax(tmp_path):
-    (tmp_path / "jax.py").write_text("raise SystemError('it would take the memory of the GPU')")
-    code = """
-import sys
-from longctx.core.tokens.stems import tokenized
-assert tokenized(["boats came home"]).vocab
-assert "jax" not in sys.modules
-"""
-    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths}, check=True
-    )

@@ -6,9 +6,9 @@ tokens, L layers, H query heads, G key/value heads, D head dimension, S position
 """
 
 from abc import abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -160,28 +160,38 @@ class Columns(NamedTuple):
 
 
 class Attempt(Memory, Protocol):
-    """Reads a token with what is on the device, again and again until nothing was missing.
+    """Some layers read a token with what is on the device, again until nothing is missing.
 
-    What was counts as zero: the work is the same whatever it is, and can be recorded. `begin`, a
-    pass through the model and `end` are one attempt, and only give the device work.
+    What is missing counts as zero: the work is the same whatever it is, and can be recorded.
     """
 
-    def ready(self) -> bool:
-        """Prepares for a token; whether there is room for it."""
-        ...
-
-    def begin(self) -> None:
-        """Work before the pass."""
-
+    @abstractmethod
     def end(self) -> None:
-        """Work after the pass."""
+        """Work after the layers; it only gives the device some, as they do."""
 
+    @abstractmethod
     def lacked(self) -> bool:
         """Whether something was missing, which is there now; waits for the device."""
-        ...
 
-    def keep(self) -> None:
-        """Keeps the token, and what was counted; the attempt lacked nothing."""
+
+class Attempts(Protocol):
+    """Reads tokens of an answer by attempts."""
+
+    @abstractmethod
+    def ready(self) -> bool:
+        """Prepares for a token; whether there is room for it."""
+
+    @abstractmethod
+    def begin(self) -> Attempt:
+        """An attempt at the layers that use it; it only gives the device work."""
+
+    @abstractmethod
+    def keep(self, attempts: Sequence[Any]) -> None:
+        """Keeps the token, and what was counted.
+
+        Args:
+            attempts: the last ones at all layers; they lacked nothing.
+        """
 
 
 class Recalled(Chunked, Contract, abstract=True):
@@ -196,7 +206,7 @@ class Recalled(Chunked, Contract, abstract=True):
     def begin_answer(self) -> None:
         """Marks the end of the question: the tokens from now on are the answer's."""
 
-    def attempting(self) -> Attempt | None:
+    def attempting(self) -> Attempts | None:
         """What reads tokens of the answer without the host; None: this cannot."""
         return None
 

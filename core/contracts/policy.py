@@ -12,7 +12,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from longctx.core.common.contract import Contract
-from longctx.core.contracts.memory import Attempt, Memory
+from longctx.core.contracts.memory import Attempts, Memory
 from longctx.core.model.adapter import Layer
 
 
@@ -172,6 +172,6 @@ class Recalling(Policy, abstract=True):
         """None: the selection decides what is read from host memory or disk."""
         return None
 
-    def attempting(self) -> Attempt | None:
+    def attempting(self) -> Attempts | None:
         """What reads its tokens without the host, and keeps them; None: nothing does."""
         return None

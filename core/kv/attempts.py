@@ -1,17 +1,19 @@
 """Tokens of an answer that are read with what is on the device, and again if something was missing.
 
-So the host need not learn in each layer what it must bring, and all layers can be recorded. Up to
-the first layer that lacked something, an attempt is right; what later layers seem to lack is mostly
-what they will, and is brought at the same time. The last attempt lacks nothing.
+So the host need not learn in each layer what it must bring: some layers can be recorded as one. Up
+to the first layer that lacked something, an attempt is right; what later ones seem to lack is
+mostly what they will, and is brought at the same time. The last attempt lacks nothing.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from longctx.core.contracts.memory import Attempt, Memory
+from longctx.core.contracts import memory as contract
+from longctx.core.contracts.memory import Memory
 from longctx.core.kv.brought import Awaited, Brought
 from longctx.core.kv.coded import Coded
 from longctx.core.kv.scanned import Scanned
@@ -23,16 +25,16 @@ class Tried(Memory, Protocol):
     """A method's memory of a question, as attempts need it."""
 
     def trying(self, kept: Scanned) -> Memory:
-        """The same for one attempt, with counts of its own."""
+        """The same for one attempt at some layers, with counts of its own."""
         ...
 
-    def keep(self, tried: Any) -> None:
-        """Keeps the token of an attempt, which `trying` gave."""
+    def keep(self, tried: Sequence[Any]) -> None:
+        """Keeps a token, and what the attempts at its layers counted, which `trying` gave."""
         ...
 
 
-class Attempts(Attempt):
-    """See `Attempt` in `core/contracts/memory.py`.
+class Attempts(contract.Attempts):
+    """See there.
 
     Args:
         memory: of a question that was read.
@@ -44,47 +46,69 @@ class Attempts(Attempt):
         self._buffers = kept.buffers()
         with torch.inference_mode(False):  # it is changed in any mode
             self._seen = torch.tensor(kept.seen, device=self._buffers[0].device)
-        self._columns = [kv.values for kv in kept.layers() if isinstance(kv.values, Brought)]
 
     def ready(self) -> bool:
-        """See `Attempt.ready`."""
+        """See `Attempts.ready` in the contract."""
         self._seen.fill_(self._kept.seen)
         return self._kept.has_room(1)
 
-    def begin(self) -> None:
-        """See `Attempt.begin`."""
-        self._trying = self._kept.placing(self._buffers, self._seen)
-        self._tried = self._memory.trying(self._trying)
+    def begin(self) -> "Attempt":
+        """See `Attempts.begin` in the contract."""
+        trying = self._kept.placing(self._buffers, self._seen)
+        return Attempt(self._memory.trying(trying), self._kept, trying)
+
+    def keep(self, attempts: Sequence[Any]) -> None:
+        """See `Attempts.keep` in the contract."""
+        self._memory.keep([attempt.tried for attempt in attempts])
+
+
+class Attempt(contract.Attempt):
+    """See there.
+
+    Args:
+        tried: the method's memory.
+        kept: what it keeps.
+        trying: the same, where one token is put by the device.
+
+    Attributes:
+        tried: as above.
+    """
+
+    def __init__(self, tried: Memory, kept: Scanned, trying: Scanned):
+        self.tried, self._kept, self._trying = tried, kept, trying
+        self._columns: list[Brought] = []  # that lacked something, perhaps
 
     def attend(self, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """See `Memory.attend`."""
-        return self._tried.attend(layer, q, k, v)
+        return self.tried.attend(layer, q, k, v)
 
     def end(self) -> None:
-        """See `Attempt.end`."""
-        awaited = [kv.values for kv in self._trying.layers() if isinstance(kv.values, Awaited)]
-        if awaited:
-            self._wanted = torch.stack([column.wanted for column in awaited])
-            self._absent = torch.stack([column.absent for column in awaited])
+        """See `Attempt.end` in the contract."""
+        found: list[tuple[Tensor, Tensor]] = []
+        for there, here in zip(self._kept.layers(), self._trying.layers(), strict=True):
+            column, own = there.values, here.values
+            if isinstance(column, Brought) and isinstance(own, Awaited) and own.gathered:
+                self._columns.append(column)
+                found.append(own.gathered)
+        if found:
+            self._wanted, self._absent = (torch.stack(each) for each in zip(*found, strict=True))
             self._lacks = self._absent.any()
 
     def lacked(self) -> bool:
-        """See `Attempt.lacked`."""
+        """See `Attempt.lacked` in the contract."""
         if not self._columns or not bool(self._lacks):
             return False
         layers, places = self._absent.nonzero(as_tuple=True)
         layers, rows = torch.stack([layers, self._wanted[layers, places]]).cpu()
         parts = rows.split(layers.bincount(minlength=len(self._columns)).tolist())
-        found: dict[int, tuple[Tensor, Coded]] = {}
-        in_threads([partial(self._read, n, part, found) for n, part in enumerate(parts)])
-        for number, read in found.items():
-            self._columns[number].put(*read)
+        missing = [(c, part) for c, part in zip(self._columns, parts, strict=True) if len(part)]
+        found: list[Coded | None] = [None for _ in missing]
+        in_threads([partial(_read, *one, found, n) for n, one in enumerate(missing)])
+        for (column, part), coded in zip(missing, found, strict=True):
+            assert coded is not None
+            column.put(part, coded)
         return True
 
-    def _read(self, number: int, rows: Tensor, found: dict[int, tuple[Tensor, Coded]]) -> None:
-        if len(rows):
-            found[number] = self._columns[number].read(rows)
 
-    def keep(self) -> None:
-        """See `Attempt.keep`."""
-        self._memory.keep(self._tried)
+def _read(column: Brought, rows: Tensor, found: list[Coded | None], number: int) -> None:
+    found[number] = column.read(rows)

@@ -13,11 +13,9 @@ from longctx.core.kv.coded import Coded, RowForm, pairs, write
 from longctx.core.kv.placed import Placed, Spot
 from longctx.core.kv.resident import Resident
 
-TOGETHER = 256  # neighbours that are read together: the disk verifies many more at a time
-
 
 class Brought:
-    """Rows of a document on disk, read when the first of some is needed, and later ones.
+    """Rows of a document on disk, each read when it is first needed, and later ones.
 
     Args:
         form: of the rows.
@@ -39,7 +37,7 @@ class Brought:
     ):
         self.form, self._stored, self._group, self._names = form, stored, group, names
         self._first = len(before.rows)  # of the stored rows
-        self._stored_rows, end = count, self._first + count
+        end = self._first + count
         self._rows = Resident(form, end + spare)
         write(self._rows.buffer.cleared(), 0, before)  # what is missing counts as zero
         self._rows.length = end
@@ -85,19 +83,13 @@ class Brought:
         wanted = index.clamp(max=self.length - 1)
         missing = wanted[~self._here[wanted]].cpu()
         if len(missing):
-            self.put(*self.read(missing))
+            self.put(missing, self.read(missing))
         return self._rows.gather(wanted)
 
-    def read(self, rows: Tensor) -> tuple[Tensor, Coded]:
-        """Stored rows at `rows` (S,) ascending and their neighbours, with their places.
-
-        They are on the CPU, as they are stored.
-        """
-        groups = torch.unique_consecutive((rows - self._first) // TOGETHER)
-        near = (groups[:, None] * TOGETHER + torch.arange(TOGETHER)).flatten()
-        near = near[near < self._stored_rows]
-        found = self._stored.take(self._group, near, self._names)
-        return near + self._first, Coded(*(found[name] for name in self._names))
+    def read(self, rows: Tensor) -> Coded:
+        """Stored rows at `rows` (S,) ascending, on the CPU as they are stored."""
+        found = self._stored.take(self._group, rows - self._first, self._names)
+        return Coded(*(found[name] for name in self._names))
 
     def put(self, rows: Tensor, found: Coded) -> None:
         """Puts what was read at `rows` (S,) in its place."""
@@ -120,9 +112,10 @@ class Awaited(Placed):
         here: (n,) bool on the device, which rows are there.
 
     Attributes:
-        wanted: (S,) int64, the rows gathered last.
-        absent: (S,) bool, which of them were missing.
+        gathered: the rows gathered last (S,), int64, and which of them were missing (S,), bool.
     """
+
+    gathered: tuple[Tensor, Tensor] | None = None
 
     def __init__(self, form: RowForm, buffer: Coded, spot: Spot, here: Tensor):
         super().__init__(form, buffer, spot)
@@ -130,5 +123,5 @@ class Awaited(Placed):
 
     def gather(self, index: Tensor) -> Tensor:
         """Chosen rows (S, G, D), decoded, zero where they are missing; see `Placed.gather`."""
-        self.wanted, self.absent = index, ~self._here[index]
+        self.gathered = index, ~self._here[index]
         return super().gather(index)

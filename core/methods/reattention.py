@@ -18,7 +18,6 @@ from longctx.core.common.errors import UsageError
 from longctx.core.contracts import method as contract
 from longctx.core.contracts.memory import (
     HERE,
-    Attempt,
     Columns,
     Groups,
     Held,
@@ -332,23 +331,25 @@ class Method(contract.Growing, contract.Replayable, contract.Recallable, Whole):
         """Marks the question as read; the votes of the answer's first tokens still count."""
         self._steps = 0
 
-    def attempting(self) -> Attempt | None:
+    def attempting(self) -> Attempts | None:
         """See `Recalled.attempting`."""
         return Attempts(self, self._kept) if self.states() and self._kept.on_one_device else None
 
     def trying(self, kept: Scanned) -> "Method":
-        """The same for one attempt at a token, with counts of its own."""
+        """The same for one attempt at some layers, with counts of its own."""
         made = copy.copy(self)
         made._kept, made._steps, made._looks = kept, 0, 0
         made._votes, made._seen = torch.zeros_like(self._votes), torch.zeros_like(self._seen)
         return made
 
-    def keep(self, tried: "Method") -> None:
-        """Keeps the token of an attempt."""
+    def keep(self, tried: Sequence["Method"]) -> None:
+        """Keeps a token, and what attempts at its layers counted."""
         self._steps = (self._steps or 0) + 1
-        if self._steps <= VOTING_STEPS:
-            self._votes += tried._votes
-        self._looks, self._seen = self._looks + tried._looks, self._seen + tried._seen
+        for one in tried:
+            if self._steps <= VOTING_STEPS:
+                self._votes += one._votes
+            self._looks += one._looks
+            self._seen += one._seen
         self._kept.placed(self._kept.seen + 1)
 
     @property

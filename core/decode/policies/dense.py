@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from longctx.core.contracts import policy
-from longctx.core.contracts.memory import Attempt, Recalled
+from longctx.core.contracts.memory import Attempts, Recalled
 from longctx.core.contracts.policy import PolicyOptions, Spent
 from longctx.core.kv.prompt import Prompt
 from longctx.core.kv.prompt_policy import PromptPolicy
@@ -28,7 +28,7 @@ class Recalling(policy.Recalling):
         """Attends one token; see `Memory.attend`."""
         return self._recalled.attend(layer, q, k, v)
 
-    def attempting(self) -> Attempt | None:
+    def attempting(self) -> Attempts | None:
         """The memory's own."""
         return self._recalled.attempting()
 

@@ -1,23 +1,27 @@
-"""The layers of an answer's token as one CUDA graph, where the host must bring what they lack.
+"""The layers of an answer's token as few CUDA graphs, where the host must bring what they lack.
 
-A token is attempted by replay, and again as long as something was missing (`Attempt` in
-`core/contracts/memory.py`). Knows no method.
+Some layers are attempted by replay, and again as long as something was missing (`Attempt` in
+`core/contracts/memory.py`); then the next. Knows no method.
 """
 
 import logging
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor
 
-from longctx.core.contracts.memory import Attempt
+from longctx.core.contracts.memory import Attempt, Attempts
 from longctx.core.contracts.policy import Recalling
 from longctx.core.decode.stepping.graphs import recorder
+from longctx.core.decode.stepping.one_token import OneToken
 from longctx.core.decode.stepping.step import TokenPass
 from longctx.core.model.adapter import Attends, Decoder
 from longctx.kernels import choice
 
+LAYERS = 5  # of a part: later ones are attempted when the host has brought what these lacked
+
+Run = Callable[[Tensor, Attends], Tensor]
 Capture = Callable[[torch.device, Callable[[], None]], Callable[[], None]]
 
 _log = logging.getLogger(__name__)
@@ -63,13 +67,13 @@ class Attempting:
 
     def _attempted(self, token: Tensor, capture: Capture) -> Tensor | None:
         """The hidden state of a token that is recorded but not kept; None: it cannot be."""
-        attempt = self._policy.attempting()
-        if attempt is None or not attempt.ready():
+        attempts = self._policy.attempting()
+        if attempts is None or not attempts.ready():
             return None
         try:
             with choice.recording():
-                self._recorded = _Recorded(self._reader, self._decoder, attempt, token, capture)
-                return self._recorded.attempted(token)
+                self._recorded = _Recorded(self._reader, self._decoder, attempts, token, capture)
+                return self._recorded.left
         except Exception as error:  # drivers and compilers fail in every possible way
             self._recorded = None
             _tell("directly", f"{type(error).__name__}: {error}".splitlines()[0])
@@ -77,50 +81,86 @@ class Attempting:
 
 
 class _Recorded:
-    """A token's way through the layers, recorded.
+    """A token's way through the layers, recorded in parts.
 
     Args:
         reader, decoder, capture: see `Attempting`.
-        attempt: is ready for a token.
-        token: (1,), read before it is recorded, which compiles kernels.
+        attempts: ready for a token.
+        token: (1,), read before each part is recorded, which compiles kernels.
     """
 
     def __init__(
         self,
         reader: TokenPass,
         decoder: Decoder,
-        attempt: Attempt,
+        attempts: Attempts,
         token: Tensor,
         capture: Capture,
     ):
-        self._reader, self._attempt = reader, attempt
-        self.ready = attempt.ready
-        with torch.inference_mode(False):  # it is changed in any mode
-            self._token = token.clone()
-        self._work()
-        attempt.lacked()
-        self._run = capture(decoder.device, self._work)
+        self._attempts, self.ready = attempts, attempts.ready
+        self._parts: list[_Part] = []
+        for run in _runs(reader):
+            self._parts.append(_Part(run, attempts, token, decoder.device, capture))
+            token = self._parts[-1](token)
+        self.left = token
         self._tables = decoder.rotary_tables()  # which are read by each replay
+
+    def keep(self, token: Tensor) -> Tensor:
+        """The hidden state (1, E) of a token (1,), which is kept; until the next one."""
+        for part in self._parts:
+            token = part(token)
+        self._attempts.keep([part.attempt for part in self._parts])
+        return token
+
+
+class _Part:
+    """Some layers, recorded.
+
+    Args:
+        run: runs a token through them.
+        attempts: for the whole answer.
+        given: what `run` is given for one token.
+        device, capture: records work of it.
+
+    Attributes:
+        attempt: at these layers.
+    """
+
+    attempt: Attempt
+
+    def __init__(
+        self, run: Run, attempts: Attempts, given: Tensor, device: torch.device, capture: Capture
+    ):
+        self._layers, self._attempts = run, attempts
+        with torch.inference_mode(False):  # it is changed in any mode
+            self._given = given.clone()
+        self._work()
+        while self.attempt.lacked():
+            self._work()
+        self._replay = capture(device, self._work)
 
     @torch.inference_mode()
     def _work(self) -> None:
-        self._attempt.begin()
-        self._hidden = self._reader.read(self._token, self._attempt)
-        self._attempt.end()
+        self.attempt = self._attempts.begin()
+        self._left = self._layers(self._given, self.attempt)
+        self.attempt.end()
 
-    def attempted(self, token: Tensor) -> Tensor:
-        """The hidden state (1, E) of a token (1,), until the next one; it is not kept."""
-        self._token.copy_(token)
-        self._run()
-        while self._attempt.lacked():
-            self._run()
-        return self._hidden
+    def __call__(self, given: Tensor) -> Tensor:
+        """What the layers give, until the next token."""
+        self._given.copy_(given)
+        self._replay()
+        while self.attempt.lacked():
+            self._replay()
+        return self._left
 
-    def keep(self, token: Tensor) -> Tensor:
-        """The same, and it is kept."""
-        hidden = self.attempted(token)
-        self._attempt.keep()
-        return hidden
+
+def _runs(reader: TokenPass) -> list[Run]:
+    """Runs a token through some layers after others."""
+    if not isinstance(reader, OneToken):
+        return [reader.read]
+    firsts = range(0, reader.depth, LAYERS)
+    parts = [range(first, min(first + LAYERS, reader.depth)) for first in firsts]
+    return [partial(reader.read_layers, layers) for layers in parts]
 
 
 def capture_of(decoder: Decoder) -> Capture | None:

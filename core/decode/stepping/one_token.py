@@ -65,10 +65,29 @@ class OneToken:
         Raises:
             EarlyExit: the memory needs nothing above some layer's projections.
         """
-        state = self.embed(token)[0]
-        for index in range(len(self._layers)):
+        return self.read_layers(range(len(self._layers)), token, memory)
+
+    @torch.inference_mode()
+    def read_layers(self, layers: range, given: Tensor, memory: Attends) -> Tensor:
+        """Runs a token through some layers, as `read` does.
+
+        Args:
+            layers: their numbers.
+            given: the token (1,) if the first is among them, else its hidden state (1, E).
+            memory: see `read`.
+
+        Returns:
+            The hidden state (1, E).
+        """
+        state = (given if layers.start else self.embed(given))[0]
+        for index in layers:
             state = self.through(index, state, memory)
         return state[None]
+
+    @property
+    def depth(self) -> int:
+        """How many layers there are."""
+        return len(self._layers)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from row_list import RowList
 
 from longctx.core.contracts.memory import Place
-from longctx.core.kv import brought, hosted
+from longctx.core.kv import hosted
 from longctx.core.kv.brought import Brought
 from longctx.core.kv.coded import Coded, RowForm
 from longctx.core.kv.host_memory import HostMemory
@@ -27,9 +27,8 @@ STORED = [torch.float32, torch.bfloat16, torch.int8]
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch):
-    """Blocks of 16 rows, rows leave the device early, and few are brought together."""
+    """Blocks of 16 rows, and rows leave the device early."""
     monkeypatch.setattr(hosted, "LEAVE", 4)
-    monkeypatch.setattr(brought, "TOGETHER", 8)
 
 
 def form_of(stored: torch.dtype) -> RowForm:

@@ -14,8 +14,9 @@ from longctx.core.decode import policies
 from longctx.core.decode.decode import Generation
 from longctx.core.decode.stepping import attempting
 from longctx.core.decode.stepping.attempting import Attempting
+from longctx.core.decode.stepping.one_token import OneToken
 from longctx.core.engine.encode import encode
-from longctx.core.kv import brought, kept, scanned
+from longctx.core.kv import kept, scanned
 from longctx.core.methods.reattention import Method, Options
 from longctx.core.model.adapter import Decoder
 from longctx.core.profile.sampling import Sampling
@@ -28,9 +29,8 @@ ROOM = Place("cpu", torch.float64, room=1 << 30)  # values stay on the device
 
 
 @pytest.fixture
-def runs(monkeypatch):
+def runs():
     """How often the work that was recorded has run; nothing is recorded."""
-    monkeypatch.setattr(brought, "TOGETHER", 4)  # more would bring all of a small document
     return []
 
 
@@ -82,11 +82,12 @@ def over(memory) -> Recalling:
     return made(policies.USUAL.options, memory, 64)
 
 
-def answered(decoder, method, capture=None):
+def answered(decoder, method, capture=None, reader=None):
     """The hidden states of an answer, and the memory; by replay where something captures."""
     memory = asked(decoder, method)
-    policy = over(memory)
-    reader = Attempting(decoder, decoder, policy, capture) if capture else decoder
+    policy, reader = over(memory), reader or decoder
+    if capture:
+        reader = Attempting(reader, decoder, policy, capture)
     with exact():
         found = [
             reader.read(torch.tensor([token]), policy).clone().numpy() for token in ANSWER[:STEPS]
@@ -106,6 +107,26 @@ def test_replays_read_what_the_layers_do(make_model, runs, kv_dtype):
     assert len(runs) > STEPS - 1  # of which one is only compared: something was missing
     assert len(set(rows.taken)) == len(rows.taken)  # nothing is brought twice
     assert {name for name, _ in rows.taken} >= {"values.0", "values.3"}
+
+
+def test_layers_are_replayed_in_parts(make_model, runs, monkeypatch):
+    """Those of a later part lack nothing because an earlier one did: less is read in vain."""
+    decoder, method, rows = opened(make_model)
+    reader = OneToken.of(decoder)
+    _, other, others = opened(make_model)
+    expected, _ = answered(decoder, other, reader=reader)
+    taken = []
+    for layers in (4, 3, 1):
+        monkeypatch.setattr(attempting, "LAYERS", layers)
+        _, method, rows = opened(make_model)
+        runs.clear()
+        found, _ = answered(decoder, method, capture_into(runs), reader)
+        assert same_to_the_bit(found, expected)
+        taken.append(len(rows.taken))
+        parts = -(-4 // layers)
+        assert len(runs) > parts * (STEPS - 1)
+    assert taken == sorted(taken, reverse=True)
+    assert taken[0] > taken[2] == len(others.taken)  # of one layer each nothing is in vain
 
 
 def test_values_stay_for_the_next_question(make_model, runs):
@@ -151,7 +172,7 @@ def test_what_cannot_be_replayed_is_read_directly(make_model, runs, fails):
         raise RuntimeError("not here")
 
     def spoil(work):
-        work.__self__._hidden.add_(1e-9)
+        work.__self__._left.add_(1e-9)
 
     decoder, method, _ = opened(make_model)
     expected, _ = answered(decoder, opened(make_model)[1])

@@ -102,16 +102,6 @@ def write_file(
     return blocks
 
 
-def uncached(path: Confined) -> None:
-    """Has the system drop its copies of a file that is on the disk, where it can.
-
-    For a file of gigabytes that takes most of what deleting it would.
-    """
-    if hasattr(os, "posix_fadvise"):
-        with suppress(OSError), path.open("rb", 0) as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def write_text(folder: Confined, name: str, text: str, mtime_ns: int | None = None) -> None:
     """Write a file of ASCII text; LongctxError where it cannot be written.
 

@@ -18,7 +18,7 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
-from longctx.core.store.durable import link_files, linked, storing, uncached
+from longctx.core.store.durable import link_files, linked, storing
 from longctx.core.store.manifest import (
     FORMAT,
     MANIFEST,
@@ -326,7 +326,6 @@ class Writer:
         if boundary and boundary.tokens:
             tensors["boundary"] = self._folded(boundary, snapshot)
             self._fold = None  # its copies are gigabytes: the next snapshot takes their memory
-        self._let_go(tensors)
         with self._meanwhile() as start:  # words are counted while a large snapshot is written
             snapshots = [start(self._snapshot, *given, checkpoint) for given in tensors.items()]
             files = [
@@ -348,12 +347,6 @@ class Writer:
         written = write_manifest(self._folder, self._manifest)
         self._sweep(written)
         return written
-
-    def _let_go(self, tensors: dict[str, Rows]) -> None:
-        """Has memory dropped, while others are written, of snapshots that are deleted then."""
-        for group, saved in self._snapshots.items():
-            if self._aside and not saved.holds(tensors.get(group, {})):
-                self._aside.submit(uncached, self._folder / saved.shard.file)
 
     def _sweep(self, manifest: Manifest) -> None:
         """Deletes what a stored manifest does not name; a large file may take a second."""

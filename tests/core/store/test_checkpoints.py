@@ -206,21 +206,6 @@ def test_the_last_checkpoints_snapshot_is_not_written_again_at_the_end(library, 
     assert documents[0]["memory-00000.safetensors"] == documents[1]["memory-00000.safetensors"]
 
 
-@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system cannot be told so")
-@pytest.mark.parametrize("again", [False, True])
-def test_memory_is_dropped_of_a_snapshot_that_is_deleted(library, monkeypatch, again):
-    """Not of one that stays, which the next question reads."""
-    dropped, own = [], os.posix_fadvise
-
-    def advise(file, start, end, advice):
-        dropped.append((os.fstat(file).st_ino, start, end, advice))
-        own(file, start, end, advice)
-
-    monkeypatch.setattr(os, "posix_fadvise", advise)
-    kept, _ = saved_then_completed(library, "book", True, again)
-    assert dropped == ([(kept, 0, 0, os.POSIX_FADV_DONTNEED)] if again else [])
-
-
 def test_a_snapshot_is_copied_where_the_file_system_has_no_links(library, monkeypatch):
     def refused(*_, **__):
         raise OSError(errno.EPERM, "no links here")

@@ -116,8 +116,15 @@ def test_only_the_adapter_touches_a_transformers_model():
     shapes = "core.model.gguf.skeleton"  # makes one without memory, for its parameters' shapes
     may = {"core.model.adapter", "core.model.load", shapes, *in_folder(RECIPE)}
     for name in {*MODULES} - may:
-        touched = {i for i in imports(name) if i.startswith(models)}
-        assert touched <= {"transformers.PreTrainedTokenizerBase"}, name
+        named = {node.attr for node in ast.walk(MODULES[name]) if isinstance(node, ast.Attribute)}
+        touched = imports(name) | {f"transformers.{attr}" for attr in named}
+        assert not {i for i in touched if i.startswith(models)}, name
+
+
+def test_transformers_as_a_whole_is_taken_from_one_place():
+    """It is prepared there; and a type checker does not read the code of all its models."""
+    for name in {*MODULES} - {*in_folder("profiles")}:
+        assert "transformers" not in imports(name), name
 
 
 def test_only_the_store_opens_store_files():

@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from longctx.core.common import libraries
+
 KIND = "llama"
 # Settings of a configuration that say how a model computes; and those that do not.
 SIZES = frozenset(
@@ -47,9 +49,7 @@ class PlainConfig:
 
     def full(self) -> Any:
         """The same as a configuration of transformers."""
-        from transformers import AutoConfig
-
-        return AutoConfig.for_model(**self.to_dict())
+        return libraries.transformers().AutoConfig.for_model(**self.to_dict())
 
 
 def fits(values: Mapping[str, Any]) -> bool:

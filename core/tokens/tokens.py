@@ -19,7 +19,7 @@ from longctx.core.sources.reader import Block, Source
 from longctx.core.tokens.safe_splits import AHEAD, allowed, plain_backend, safe_cuts, spans
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 PIECE = 1 << 13  # characters; longer pieces exceed the CPU's caches and take 1.5 times as long
 BATCH = 1 << 18  # characters per call, which the tokenizers library spreads over CPU cores

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from longctx.core.common import libraries
 from longctx.core.profile.sampling import Sampling
 
 
@@ -58,25 +59,18 @@ class Chooser:
 
 def _processors(sampling: Sampling) -> Iterator[Any]:
     if sampling.repetition_penalty is not None:
-        from transformers import RepetitionPenaltyLogitsProcessor
-
-        yield RepetitionPenaltyLogitsProcessor(float(sampling.repetition_penalty))
+        penalty = libraries.transformers().RepetitionPenaltyLogitsProcessor
+        yield penalty(float(sampling.repetition_penalty))
     if sampling.temperature:
         yield from _warpers(sampling, sampling.temperature)
 
 
 def _warpers(sampling: Sampling, temperature: float) -> Iterator[Any]:
-    from transformers import (
-        MinPLogitsWarper,
-        TemperatureLogitsWarper,
-        TopKLogitsWarper,
-        TopPLogitsWarper,
-    )
-
-    yield TemperatureLogitsWarper(float(temperature))
+    library = libraries.transformers()
+    yield library.TemperatureLogitsWarper(float(temperature))
     if sampling.top_k is not None:
-        yield TopKLogitsWarper(sampling.top_k)
+        yield library.TopKLogitsWarper(sampling.top_k)
     if sampling.top_p is not None and sampling.top_p < 1:
-        yield TopPLogitsWarper(float(sampling.top_p))
+        yield library.TopPLogitsWarper(float(sampling.top_p))
     if sampling.min_p:
-        yield MinPLogitsWarper(float(sampling.min_p))
+        yield library.MinPLogitsWarper(float(sampling.min_p))

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from longctx.core.common import libraries
 from longctx.core.common.device import is_out_of_memory
 from longctx.core.common.errors import LongctxError
 from longctx.core.contracts.policy import Spent
@@ -30,15 +31,14 @@ def measure_generate(bench: Workbench, tokens: int, answer: int) -> Iterator[Dec
         tokens: of the prompt.
         answer: tokens to time.
     """
-    from transformers import DynamicCache, StaticCache
-
+    library = libraries.transformers()
     room = tokens + ROUNDS * UNCOUNTED + answer
     compiled = ", compiled" if bench.engine.device.startswith("cuda") else ""
     for name, make in (
-        ("generate of transformers, growing cache", DynamicCache),
+        ("generate of transformers, growing cache", library.DynamicCache),
         (
             f"generate of transformers, static cache{compiled}",
-            partial(StaticCache, max_cache_len=room),
+            partial(library.StaticCache, max_cache_len=room),
         ),
     ):
         bench.note(f"decoding {answer:,} tokens after {tokens:,} with {name}")

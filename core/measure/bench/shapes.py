@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from longctx.core import methods
+from longctx.core.common import libraries
 from longctx.core.common.device import choose_device, choose_dtype, limit_memory, set_threads
 from longctx.core.common.errors import UsageError
 from longctx.core.contracts.method import MethodOptions
@@ -228,12 +229,10 @@ def config_of(shape: str) -> Any:
     Raises:
         UsageError: no such shape.
     """
-    from transformers import AutoConfig
-
     if shape not in SHAPES:
         raise UsageError(f"unknown shape {shape!r}", "", f"Known: {', '.join(SHAPES)}.")
     no_ids: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
-    return AutoConfig.for_model(**SHAPES[shape], **no_ids)
+    return libraries.transformers().AutoConfig.for_model(**SHAPES[shape], **no_ids)
 
 
 def options_of(config: Any, method: str, kv_dtype: str | None = None) -> MethodOptions:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from longctx.core.common import libraries
 from longctx.core.common.foreign import foreign
 from longctx.core.model.gguf import configs
 from longctx.core.model.gguf.container import Stored, open_container
@@ -93,9 +94,7 @@ def _config(facts: Facts, form: Form) -> Any:
     fields = configs.shared(facts) | form.fields(facts)
     facts.require_known()
     with foreign(f"cannot use {str(facts.container.path)!r}"):
-        from transformers import AutoConfig
-
-        return AutoConfig.for_model(form.kind, dtype="float32", **fields)
+        return libraries.transformers().AutoConfig.for_model(form.kind, dtype="float32", **fields)
 
 
 def _require_tensors(facts: Facts, form: Form) -> None:

@@ -4,6 +4,8 @@ from typing import Any
 
 import torch
 
+from longctx.core.common import libraries
+
 
 def shapes_of(config: Any) -> dict[str, torch.Size]:
     """The shape of each parameter of transformers' model, without a head tied to the embeddings.
@@ -11,8 +13,6 @@ def shapes_of(config: Any) -> dict[str, torch.Size]:
     Args:
         config: a transformers configuration.
     """
-    from transformers import AutoModelForCausalLM
-
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        model = libraries.transformers().AutoModelForCausalLM.from_config(config)
     return {name: parameter.shape for name, parameter in model.named_parameters()}

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from longctx.core.passages.line_filter import LineFilter
 from longctx.core.passages.sentences import sentences, stripped, word_begin, word_end
+from longctx.core.tokens.letter_case import folded
 from longctx.core.tokens.stems import stems
 
 LONG = 300  # characters shown of a line; a longer line is taken for prose
@@ -46,7 +47,7 @@ class Query:
         """What is searched for verbatim: the whole query, and its quoted parts."""
         quoted = [match[1] or match[2] for match in _QUOTED.finditer(self.text)]
         wanted = [self.text, *quoted]
-        kept = {" ".join(text.split()).lower(): text for text in wanted}
+        kept = {folded(" ".join(text.split())): text for text in wanted}
         short = [text for text in kept.values() if 0 < len(text.strip()) <= _LONGEST_STRING]
         return tuple(map(ExactString, short[:_MOST_STRINGS]))
 
@@ -79,7 +80,8 @@ class Query:
 class ExactString:
     """A string to search for verbatim, but ignoring case, and with any white space for a space.
 
-    It does not match inside a longer word.
+    Which letters are the same is that of `core/tokens/letter_case.py`. It does not match inside a
+    longer word.
     """
 
     text: str

@@ -4,25 +4,26 @@ A string without an indexed word ("C++", "is it") is searched for in the whole t
 memory at a time.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from longctx.core.passages.matching import ExactString
 from longctx.core.passages.snippet import Snippet
-from longctx.core.retrieve.lexical import WINDOW, PassageIndex
+from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.ranked import Ranked
-from longctx.core.retrieve.unit_table import UNIT, Units
+from longctx.core.retrieve.unit_table import Units
 from longctx.core.store.document import Document
+from longctx.core.tokens.letter_case import ODD, folded
 from longctx.core.tokens.stems import stems
 
 MOST_SCANNED = 1000  # occurrences kept of a string without words
-_SURE = 32  # bytes of a string in UTF-8: with some more white space no more tokens than a unit has
-_TOKENS = 3  # of a byte, at most: a character of one byte may take three in UTF-8
 _FEW = 4  # windows that are sooner read than looked up
 _PIECE = 1 << 20  # bytes of text searched at a time
 _SPARE = 1024  # bytes of extra white space that an occurrence may have
+_END = re.compile("[a-z0-9]{1,2}$")  # of a stem: what the stemmer may have changed
 
 
 @dataclass(frozen=True)
@@ -97,25 +98,65 @@ def _source(units: Units, unit: int) -> tuple[int, int]:
 def _having(index: PassageIndex, units: Units, string: ExactString) -> np.ndarray | None:
     """The windows that have all indexed words of a string near; None: it has no such word.
 
-    Words that begin within a unit's length of its beginning lie in the window made of the unit in
-    which that is and the next one. The others are in these or in units soon after: of a library,
-    most windows with the beginning are left out without a look into their documents.
+    Between the unit in which the string begins and that of one of its words, there is nothing but
+    the string: units with few words, or with none where it has much white space. So of a library
+    most windows are left out without a look into their documents.
     """
-    words = stems(string.text)
+    text = folded(string.text)
+    words = stems(text)
     if not words:
         return None
-    early = [stem for start, _, stem in words if len(string.text[:start].encode()) <= _SURE]
-    having = [np.ones(len(units.windows), bool)]
-    having += [index.counts(stem, WINDOW) > 0 for stem in dict.fromkeys(early)]
-    windows = np.flatnonzero(np.logical_and.reduce(having))
-    for stem in dict.fromkeys(stem for _, _, stem in words if stem not in early):
-        if len(windows) <= _FEW:
+    odd = index.terms_with(letter for letter, plain in ODD.items() if plain in text)
+    windows = np.arange(len(units.windows))
+    looked: set[frozenset[str]] = set()
+    for before, (start, end, _) in enumerate(words):
+        terms = _terms(text[start:end], odd)
+        if terms in looked:
+            continue
+        if looked and len(windows) <= _FEW:
             break
-        begin, end = units.windows[windows].T
-        reach = end + 2 + _TOKENS * _length(string) // UNIT
-        spans = np.stack([begin, np.minimum(reach, units.ends[end])], axis=1)
-        windows = windows[index.counts_in(stem, spans) > 0]
+        looked.add(terms)
+        spans = units.windows[windows]
+        if start > 0:  # else the word begins where the string does
+            first, last = spans.T
+            reach = index.reach(first, before + text[:start].count("i"))  # see `_parts`
+            spans = np.stack([first, np.maximum(last, reach)], axis=1)
+        windows = windows[np.any([index.counts_in(term, spans) > 0 for term in terms], axis=0)]
     return windows
+
+
+def _terms(word: str, odd: Collection[str]) -> frozenset[str]:
+    """What a word is in the index, whatever the case of its letters: one of these stems.
+
+    The stemmer knows no odd letters. It leaves them, with all before them, and changes no more
+    than the last two letters of what it leaves of those behind.
+
+    Args:
+        word: folded.
+        odd: stems of the index with letters that folding changes.
+    """
+    parts = list(_parts(word))
+    found = {stem for part in parts for _, _, stem in stems(part)}
+    for term in odd:
+        kept = folded(_END.sub("", term))
+        fits = (part.startswith(kept) and part[len(kept) :].isascii() for part in parts)
+        if any(fits):
+            found.add(term)
+    return frozenset(found)
+
+
+def _parts(word: str) -> Iterator[str]:
+    """A word, and what the index may have instead where a text has a dotted capital for an i.
+
+    The lower case of that is an i and a dot, which ends the word. Of what stands before or behind
+    the first one, that with two letters; of a word of two letters with such an i nothing is left.
+    """
+    yield word
+    for place in range(1, len(word) - 1):
+        if word[place] == "i":
+            yield word[: place + 1]
+    if word.startswith("i") and len(word) > 2:
+        yield from _parts(word[1:])
 
 
 def _within(
@@ -166,16 +207,13 @@ def _by_score(ranked: Ranked, found: Iterator[Occurrence]) -> list[Occurrence]:
 
 def _matches(string: ExactString, text: str) -> Iterator[tuple[int, int]]:
     """Where a string occurs in a text, in characters."""
-    lower, wanted = text.lower(), string.parts[0].lower()
-    if len(lower) != len(text):  # a character with two lowercase ones: offsets have shifted
-        yield from (match.span() for match in string.pattern.finditer(text))
-        return
-    place = lower.find(wanted)
+    same, wanted = folded(text), folded(string.parts[0])
+    place = same.find(wanted)
     while place >= 0:
         match = string.pattern.match(text, place)
         if match:
             yield match.span()
-        place = lower.find(wanted, match.end() if match else place + 1)
+        place = same.find(wanted, match.end() if match else place + 1)
 
 
 def _length(string: ExactString) -> int:

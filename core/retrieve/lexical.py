@@ -5,6 +5,7 @@ methods, and does not import torch.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from math import log1p
@@ -117,7 +118,7 @@ class PassageIndex:
         Raises:
             StateMismatch: as `units`.
         """
-        return _between(_until(self._unit_words), self.units.spans(width))
+        return _between(self._words_until, self.units.spans(width))
 
     def counts(self, stem: str, width: int) -> np.ndarray:
         """How often each stretch of `width` units has a stem, (S,) float64.
@@ -133,9 +134,12 @@ class PassageIndex:
         A question's stems are needed at two widths and for `found`, so the latest are kept.
         """
         if stem not in self._found:
+            units, counts = self._postings(stem)
+            if not len(units):
+                return np.zeros(len(spans))
             if len(self._found) >= max(_LEAST, min(LATEST, _NUMBERS // max(1, len(self.units)))):
                 self._found.clear()
-            self._found[stem] = _Occurrences(*self._postings(stem), len(self.units))
+            self._found[stem] = _Occurrences(units, counts, len(self.units))
         return self._found[stem].within(spans)
 
     def word_weights(self, words: str) -> dict[str, float]:
@@ -177,6 +181,33 @@ class PassageIndex:
             held, total = held + weight * has, total + weight
         return float(held.max(initial=0) / total) if total else None
 
+    def reach(self, first: np.ndarray, words: int) -> np.ndarray:
+        """How far from each unit some text goes that has `words` words behind it, at most.
+
+        Args:
+            first: (n,) units, in each of which such a text begins.
+            words: the most that begin in all units between that one and the last.
+
+        Returns:
+            (n,) the last unit of each that it may touch, in the same source.
+        """
+        behind = self._words_until[first + 1] + words
+        last = np.searchsorted(self._words_until, behind, side="right") - 1
+        return np.minimum(last, self.units.ends[first])
+
+    def terms_with(self, letters: Iterable[str]) -> set[str]:
+        """The stems that have one of some letters, of all documents."""
+        return {
+            term
+            for letter in letters
+            for terms in self._vocabularies()
+            for term in _lines_with(letter.encode(), terms)
+        }
+
+    def _vocabularies(self) -> Iterable[bytes]:
+        """Stems, each between two newlines, all in one or more parts."""
+        return self._terms
+
     @cached_property
     def _tables(self) -> list[tuple[int, Table]]:
         """The tables of all documents, each with its first unit."""
@@ -200,6 +231,11 @@ class PassageIndex:
         """Words of each unit, (units,) float64."""
         lengths = [table["lengths"] for _, table in self._tables]
         return np.concatenate([np.empty(0), *lengths])
+
+    @cached_property
+    def _words_until(self) -> np.ndarray:
+        """Words before each unit, and of all, (units + 1,) float64."""
+        return _until(self._unit_words)
 
     def _postings(self, stem: str) -> tuple[np.ndarray, np.ndarray]:
         """The units that have a stem, ascending, and how often."""
@@ -246,6 +282,15 @@ def _until(values: np.ndarray) -> np.ndarray:
 def _between(until: np.ndarray, spans: np.ndarray) -> np.ndarray:
     """The sums over stretches (S, 2) of units, from running sums, (S,)."""
     return until[spans[:, 1] + 1] - until[spans[:, 0]]
+
+
+def _lines_with(part: bytes, lines: bytes) -> Iterator[str]:
+    """Those of some lines, each between two newlines, that have a part."""
+    place = lines.find(part)
+    while place >= 0:
+        end = lines.index(b"\n", place)
+        yield lines[lines.rindex(b"\n", 0, place) + 1 : end].decode()
+        place = lines.find(part, end)
 
 
 def tables_of(document: Document, damaged: list[str]) -> list[Table]:

@@ -263,6 +263,9 @@ class LibraryWords(PassageIndex):
             counts.append(times[number >= 0])
         return np.concatenate(units), np.concatenate(counts)
 
+    def _vocabularies(self) -> Iterator[bytes]:
+        return (live.segment.terms for live in self._live)
+
     def _find(self, live: _Live, stem: str) -> tuple[np.ndarray, np.ndarray]:
         """The postings of a segment; one that turns out to be damaged is read again."""
         try:
@@ -297,7 +300,7 @@ class LibraryWords(PassageIndex):
                 raise StateMismatch(what, str(error), "Try again", facts.folder) from error
             self._make_again(live, error)
             self._found.clear()
-            for name in ("units", "_unit_words"):
+            for name in ("units", "_unit_words", "_words_until"):
                 self.__dict__.pop(name, None)
             raise ReadAgain("the index of the library is damaged", str(error)) from error
 

@@ -55,6 +55,7 @@ class Segment:
 
     Attributes:
         units: by name of `OF_UNITS`, one number for each unit, (U,).
+        terms: the stems, each between two newlines.
         postings: how many it has.
 
     Raises:
@@ -64,7 +65,7 @@ class Segment:
     def __init__(self, arrays: Arrays, count: int):
         self.arrays = arrays
         self.units = {name: arrays.array(name) for name in OF_UNITS}
-        self._terms = b"\n" + arrays.array("terms").tobytes()
+        self.terms = b"\n" + arrays.array("terms").tobytes()
         self._heads = arrays.array("heads")
         self.postings = int(self._heads[-1]) if len(self._heads) else -1
         self._check(count)
@@ -74,7 +75,7 @@ class Segment:
 
     def _check(self, count: int) -> None:
         heads, documents = self._heads, self.units["documents"]
-        _require(len(heads) == self._terms.count(b"\n") and heads[0] == 0)
+        _require(len(heads) == self.terms.count(b"\n") and heads[0] == 0)
         _require(not (np.diff(heads) < 0).any())
         _require(all(len(values) == len(self) for values in self.units.values()))
         _require(not any((values < 0).any() for values in self.units.values()))
@@ -86,10 +87,10 @@ class Segment:
         Raises:
             StateMismatch: a part of the segment is damaged.
         """
-        place = self._terms.find(b"\n%s\n" % stem.encode())
+        place = self.terms.find(b"\n%s\n" % stem.encode())
         if place < 0:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        number = self._terms.count(b"\n", 0, place)
+        number = self.terms.count(b"\n", 0, place)
         first, last = self._heads[number : number + 2].tolist()
         units = self.arrays.array_rows("units", first, last)
         counts = self.arrays.array_rows("counts", first, last)
@@ -114,7 +115,7 @@ class Segment:
         _require(len(units) == self.postings and units.max(initial=-1) < len(self))
         _require(units.min(initial=0) >= 0)
         return Part(
-            terms=self._terms[1:].split(b"\n")[:-1],
+            terms=self.terms[1:].split(b"\n")[:-1],
             heads=self._heads,
             units=numbers[units],
             counts=self.arrays.array("counts"),

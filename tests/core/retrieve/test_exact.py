@@ -1,5 +1,7 @@
 """Strings found in documents as they stand, beside a search through all the text."""
 
+# ruff: noqa: RUF001
+
 import random
 import re
 
@@ -9,10 +11,12 @@ from word_documents import bytes_text, write_texts
 
 from longctx.core.passages.matching import ExactString
 from longctx.core.retrieve import exact
-from longctx.core.retrieve.exact import bytes_of, occurrences, unit_at
+from longctx.core.retrieve.exact import _terms, bytes_of, occurrences, unit_at
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.ranked import by_words
 from longctx.core.store.library import Library
+from longctx.core.tokens.letter_case import folded
+from longctx.core.tokens.stems import stems
 
 
 @pytest.fixture
@@ -99,6 +103,71 @@ def test_the_beginning_may_be_of_many_tokens(library, wanted):
     text = f".{'word ' * 30}".join([wanted] * 8)  # begins at many places of a unit
     document = bytes_text(library, text.encode(), 1)
     assert found_in([document], wanted) == [(0, 0, wanted)] * 8
+
+
+CASES = [
+    ("a mission of masses", "a miſſion of maſſes"),
+    ("the miſſal", "THE MISSAL"),
+    ("ISTANBUL", "İstanbul"),
+    ("to ırmak", "to irmak"),
+    ("diyarbakir", "DİYARBAKIR"),
+    ("İrlandalılar", "ırlandalilar"),
+    ("5 \u00b5mol", "5 \u03bcmol"),
+    ("6 \u03bcmol", "6 \u00b5mol"),
+    ("οδοσ", "ΟΔΟΣ"),
+    ("ὁ λόγοσ ἦν", "ὁ λόγος ἦν"),
+    ("\ufb05ump", "\ufb06ump"),
+]
+
+
+@pytest.mark.parametrize(("before", "behind"), [("", f" {LONG}"), (f"{LONG} and also ", "")])
+def test_letters_that_differ_in_case_alone_are_the_same(library, monkeypatch, before, behind):
+    monkeypatch.setattr(exact, "_FEW", -1)  # all its words are looked for
+    texts = [f"{before}{has}{behind}" for _, has in CASES]
+    document = write_texts(library, *(f"{'word ' * 100}{text}{' word' * 100}" for text in texts))
+    for number, (wanted, _) in enumerate(CASES):
+        for indexed in (True, False):
+            found = found_in([document], f"{before}{wanted}{behind}", indexed)
+            assert found == [(0, number, texts[number])]
+
+
+def test_what_a_word_is_in_the_index_is_known_whatever_its_case():
+    drawn = random.Random(3)
+    endings = ["", "s", "ing", "iness", "ization", "ational", "bilities", "edly", "ies", "fulness"]
+    same: dict[str, str] = {}
+    for letter in "iıİIsſSkKσςΣabdefglmnotuyzABELMNTYZ":
+        same[folded(letter)] = same.get(folded(letter), "") + letter
+    for _ in range(3000):
+        word = "".join(drawn.choices("iskσabelmnty", k=drawn.randint(3, 8)))
+        word += drawn.choice(endings)
+        has = "".join(drawn.choice(same[letter]) for letter in word)
+        kept = [stem for _, _, stem in stems(has)]
+        odd = {stem for stem in kept if folded(stem) != stem}
+        assert not kept or _terms(word, odd) & set(kept), (word, has)
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("spaces", [20, 40, 70, 130, 900])
+def test_the_first_words_may_have_much_white_space(library, spaces, indexed):
+    wanted, gap = "old map of Mirrel", " " * spaces
+    texts = [f"old{gap}map of Mirrel", f"old map{gap}of Mirrel", f"old{gap}map of{gap}Mirrel"]
+    if spaces > 500:  # more than an occurrence may have
+        texts.pop()
+    text = "".join(
+        f"{'a word ' * n}{each}{' word' * 40}. " for n in range(24, 64, 8) for each in texts
+    )
+    document = bytes_text(library, text.encode(), 1)
+    assert len(found_in([document], wanted, indexed)) == 5 * len(texts)
+
+
+def test_white_space_does_not_widen_the_search_of_other_texts(library, monkeypatch):
+    monkeypatch.setattr(exact, "_FEW", -1)  # all its words are looked for
+    looked: list[int] = []
+    within = exact._within
+    monkeypatch.setattr(exact, "_within", lambda *given: looked.append(given[0]) or within(*given))
+    document = write_texts(library, f"old {'other words of some prose ' * 60} map", "old    map")
+    assert found_in([document], "old map") == [(0, 1, "old    map")]
+    assert len(looked) == 1
 
 
 @pytest.mark.parametrize("piece", [5, 16, 100])

@@ -19,7 +19,7 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.store.confined import Confined
 from longctx.core.store.durable import write_text
 from longctx.core.store.facts import UNKNOWN, Facts, Stamp
-from longctx.core.store.manifest import FINGERPRINT, check_parts
+from longctx.core.store.manifest import FINGERPRINT, LARGEST, check_parts
 from longctx.core.store.naming import NAME, is_title
 
 INDEX = "index"  # the folder of files that are made again when they are missing
@@ -27,7 +27,6 @@ CATALOGUE = "catalogue.json"
 MANY = 200  # documents: reading so many manifests takes a tenth of a second
 _VERSION = 2
 _MOST_BYTES = 1 << 30
-_LARGEST = (1 << 63) - 1  # of a count, which is shown and reckoned with
 _MODEL = {"name", *FINGERPRINT}  # what a manifest says of one
 # Facts, each with a list of its own, since Python checks a list faster than as many rows.
 _COLUMNS = (
@@ -135,7 +134,7 @@ def _are(values: Any, *kinds: type) -> bool:
 
 
 def _are_counts(values: Any) -> bool:
-    return _are(values, int) and 0 <= min(values, default=0) <= max(values, default=0) <= _LARGEST
+    return _are(values, int) and 0 <= min(values, default=0) <= max(values, default=0) <= LARGEST
 
 
 def _require(holds: bool) -> None:

@@ -30,6 +30,7 @@ NEW = {"title", "units"}  # fields that format 2 did not have
 MANIFEST = "manifest.json"
 MANIFEST_BYTES = 1 << 26  # limit for a manifest that is read
 FINGERPRINT = ("config", "tokenizer", "weights")  # what makes a model the same model
+LARGEST = (1 << 63) - 1  # of a count, which is shown and reckoned with
 _PARTS = 1 << 20  # that any file may have, however short
 _READER = Reader("", sized=False)  # a file's time may take more than 64 bits
 # How the canonical text begins: "checksum" is the first key.
@@ -255,6 +256,8 @@ class Manifest:
             raise ValueError("its sources and tokens do not follow one another")
         if ends[-1] != (sum(raw), rows):
             raise ValueError("its sources are not the text and tokens that it holds")
+        if max(*ends[-1], *(shard.rows for shard in self.shards)) > LARGEST:
+            raise ValueError("it counts more than fits into 64 bits")
 
 
 def check_parts(text: bytes) -> None:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from small_documents import HEADER, forge, write
+from small_documents import HEADER, counting, forge, write
 
 from longctx.core.store import catalogue, holdings, places
 from longctx.core.store.facts import Facts
@@ -172,6 +172,14 @@ def test_one_of_so_many_parts_that_they_fill_the_memory_is_not_parsed(many, read
         read.clear()
         many.facts()
         assert read == expected
+
+
+def test_a_forged_count_does_not_cost_all_a_reading(many, read):
+    forge(manifest_of(many, "b").parent, counting(2**63))
+    assert [told.status for told in many.facts()] == ["complete", "damaged", "complete"]
+    read.clear()
+    many.facts()
+    assert read == ["b"]
 
 
 def test_a_link_in_the_place_of_a_document_is_shown_as_damaged(many, tmp_path):

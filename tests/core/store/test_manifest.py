@@ -1,10 +1,11 @@
 """The manifest: every byte of it counts, and no other version and no hostile one is read."""
 
 import pytest
-from small_documents import flip, forge, in_shard, write
+from small_documents import counting, flip, forge, in_shard, write
 from xxhash import xxh3_128_hexdigest
 
 from longctx.core.common.errors import StateMismatch
+from longctx.core.store.manifest import Manifest
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 
@@ -125,6 +126,18 @@ def test_a_file_may_be_of_a_later_century(library):
     write(library)
     forge(library.path / "documents" / "book", in_source(mtime_ns=2**63))
     assert library.document("book").manifest.sources[0].mtime_ns == 2**63
+
+
+@pytest.mark.parametrize("change", [counting(2**63 - 4), in_shard("embeddings", rows=2**63)])
+def test_counts_that_no_catalogue_holds_are_refused(library, change):
+    write(library)
+    folder = library.path / "documents" / "book"
+    forge(folder, counting(2**62))
+    assert Manifest.read(folder).tokens > 2**62  # nothing else is wrong with it
+    forge(folder, counting(-(2**62)))
+    forge(folder, change)
+    with pytest.raises(StateMismatch, match="more than fits into 64 bits"):
+        library.document("book")
 
 
 def test_text_files_that_are_not_full_are_refused(library, small):

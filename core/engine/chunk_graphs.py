@@ -80,8 +80,9 @@ class ChunkReader:
         due = self._settled >= SETTLED and not self._refused
         if not due or not isinstance(method, Replayable):
             return []
-        # A buffer without room grows while the chunk is read: these states would not be its.
-        return method.states() if method.fits(len(ids)) else []
+        # A buffer without room grows while the chunk is read: these states would not be its. And
+        # without room for another one, the recording would never be replayed.
+        return method.states() if method.fits(2 * len(ids)) else []
 
     def _count(self) -> None:
         """Counts chunks that left the shapes of what is held as they were."""

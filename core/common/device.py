@@ -169,6 +169,11 @@ def peak_memory(device: str) -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def held_memory(device: str) -> int | None:
+    """The bytes that this process holds on a GPU now; None elsewhere."""
+    return torch.cuda.memory_allocated(device) if device.startswith("cuda") else None
+
+
 def reset_peak_memory(device: str) -> None:
     """Resets `peak_memory`; has no effect on the CPU, where a process cannot reset it."""
     if device.startswith("cuda"):

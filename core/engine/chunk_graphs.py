@@ -277,6 +277,26 @@ def capture_of(decoder: Decoder, method: Method) -> Capture | None:
     return recorder()
 
 
+def recording_bytes(decoder: Decoder, method: Method, chunks: int, work: int) -> int:
+    """Bytes that a recorded chunk takes on a device, beyond those of chunks that are read directly.
+
+    They are not needed: where there is no room for them, chunks are read directly.
+
+    Args:
+        decoder: the model.
+        method: it has read as much as its memory holds.
+        chunks: whole ones that follow.
+        work: bytes that reading one takes meanwhile; a recording has as many of its own.
+    """
+    if chunks < SETTLED + 2 or not isinstance(method, Replayable):
+        return 0
+    states = method.states()
+    if not states or capture_of(decoder, method) is None:
+        return 0
+    copies = () if method.in_place else (state.nbytes for state in states)
+    return work + sum(copies)
+
+
 @cache
 def _tell(how: str, why: str) -> None:
     """Logs how whole chunks are read; `cache` makes it happen once."""

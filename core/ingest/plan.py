@@ -2,7 +2,8 @@
 
 Tokens and compressed text are counted over the whole input; memory, time and snapshot size are
 measured on a trial of a few chunks, until the snapshot stops growing. What grows with the document
-is extrapolated: memory that is held, and chunks that attend to more and more. Nothing is written.
+is extrapolated: memory that is held, and chunks that attend to more and more. A CUDA graph, which
+the trial does not record, is reckoned to take what reading a chunk does. Nothing is written.
 """
 
 import time
@@ -11,10 +12,18 @@ from typing import Any
 
 import torch
 
-from longctx.core.common.device import dtype_name, free_memory, peak_memory, synchronize
+from longctx.core.common.device import (
+    dtype_name,
+    free_memory,
+    held_memory,
+    peak_memory,
+    reset_peak_memory,
+    synchronize,
+)
 from longctx.core.common.errors import UnreadableInput
 from longctx.core.contracts.memory import Held
 from longctx.core.contracts.method import Growing
+from longctx.core.engine.chunk_graphs import recording_bytes
 from longctx.core.engine.disk import TOKEN_BYTES, holds, stored_token_bytes
 from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.job import Job
@@ -41,7 +50,8 @@ class Estimate:
         name: of the document.
         tokens, bytes: of the sources.
         disk_bytes, free_disk_bytes: of the state; free on the disk, or up to the library's limit.
-        peak_memory_bytes, free_memory_bytes: on the device, by this process; None if unknown.
+        peak_memory_bytes, free_memory_bytes: on the device, by this process, with a CUDA graph of
+            a chunk if one is recorded, though not without room for it; None if unknown.
         host_bytes, free_host_bytes: of pinned memory on the host of a GPU; free there.
         seconds, tokens_per_s: for the whole reading, from the trial's rate.
         method, device, dtype: what it would be read with.
@@ -86,7 +96,8 @@ def plan(job: Job) -> Estimate:
     started = time.perf_counter()
     count = _Count(engine, sources)
     counted = time.perf_counter() - started
-    trial = _Trial(engine, count.tokens, count.unsafe)
+    longest = max(count.of_sources) if by_source else count.tokens
+    trial = _Trial(engine, count.tokens, count.unsafe, longest)
     if by_source:
         # Each source had a snapshot of its own.
         again = tokens_again(count.of_sources, len(engine.prompt.prefix()))
@@ -121,7 +132,8 @@ def _peak(engine: Engine, trial: "_Trial", tokens: int) -> int | None:
     """Peak bytes on the device while so many tokens are read; None if unknown."""
     if trial.peak is None:
         return None
-    peak, row = trial.peak + trial.held.device, TOKEN_BYTES + trial.row_bytes
+    peak = max(trial.loaded or 0, trial.peak + trial.held.device + trial.recording)
+    row = TOKEN_BYTES + trial.row_bytes
     if engine.device == "cpu":
         # A shard is held twice: as rows and as the bytes of its file.
         peak += 2 * row * min(tokens, rows_of_shard(row))
@@ -194,12 +206,14 @@ class _Trial:
         row_bytes: of each token's rows while it is read.
         seconds: for all tokens.
         held: memory at the end, beyond what the trial held.
-        peak: peak memory on the device during the trial; None if unknown.
+        loaded, peak: peak memory on the device before the trial and during it; None if unknown.
+        recording: what a CUDA graph of a chunk takes there; 0: none is recorded.
         free: memory free on the device before the trial; None if unknown.
     """
 
-    def __init__(self, engine: Engine, tokens: int, unsafe: int):
-        self.free = free_memory(engine.device)
+    def __init__(self, engine: Engine, tokens: int, unsafe: int, longest: int):
+        self.free, self.loaded = free_memory(engine.device), peak_memory(engine.device)
+        reset_peak_memory(engine.device)
         method = engine.new_method(reading=True)
         total = tokens + len(engine.prompt.prefix())
         self._engine, self._method = engine, method
@@ -211,6 +225,7 @@ class _Trial:
             seconds = self._read(size)
             growth = self._growth(done, done + size)
             done += size
+        settled = done
         # The boundary needs its own snapshot if its chunk ends before the last whole one.
         more = (total - done) % method.chunk < unsafe and done > 0
         if (total - done) % method.chunk:
@@ -224,11 +239,18 @@ class _Trial:
         now, end = method.held_bytes(done), method.held_bytes(total)
         self.held = Held(end.device - now.device, end.host - now.host)
         self.peak = peak_memory(engine.device)  # before memory is filled for measurements
+        self.recording = self._recording(longest - settled)
         self.seconds = (seconds + self._slower(seconds, done, total) / 2) * total / size
 
     def can_leave_out(self, tokens: int) -> bool:
         """See `Engine.can_leave_out`."""
         return self._engine.can_leave_out(self._method, tokens)
+
+    def _recording(self, tokens: int) -> int:
+        """Bytes of a recording on the device, where so many tokens are read behind the trial's."""
+        chunks = (tokens + len(self._engine.prompt.prefix())) // self._method.chunk
+        work = (self.peak or 0) - (held_memory(self._engine.device) or self.peak or 0)
+        return recording_bytes(self._engine.reader, self._method, chunks, work)
 
     def _growth(self, done: int, total: int) -> int:
         """Bytes by which the snapshot grows from `done` to `total` if nothing is evicted."""

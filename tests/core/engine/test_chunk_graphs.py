@@ -259,6 +259,27 @@ def test_a_recording_holds_the_tables_that_it_reads(make_model, replays):
     assert are_held(decoder.layers[0].rope, 36)
 
 
+@pytest.mark.parametrize(("name", "copies"), [("reform", True), ("reattention", False)])
+def test_what_a_recording_takes(make_model, replays, name, copies):
+    """Memory of its own to work in, and copies of the states unless it adds to them in place."""
+    module = methods.load(name)
+    options = WHOLE if name == "reattention" else {**OPTIONS, "budget": 20}
+    decoder = Decoder(make_model("llama-default"))
+    method = module.Method(module.Options(**options), decoder.layers)
+    enough = chunk_graphs.SETTLED + 2
+    assert chunk_graphs.recording_bytes(decoder, method, enough, 1000) == 0  # nothing to replay
+    for ids in IDS[:64].split(16):
+        decoder.read(ids, method, method.depth)
+        method.taken()
+    held = sum(state.nbytes for state in method.states())
+    assert held > 0
+    taken = chunk_graphs.recording_bytes(decoder, method, enough, 1000)
+    assert taken == 1000 + (held if copies else 0)
+    assert chunk_graphs.recording_bytes(decoder, method, enough - 1, 1000) == 0
+    with directly():
+        assert chunk_graphs.recording_bytes(decoder, method, enough, 1000) == 0
+
+
 @pytest.mark.parametrize("fails", ["recording", "replaying", "comparing"])
 def test_what_cannot_be_replayed_is_read_directly(make_model, monkeypatch, fails):
     def capture(device, work):

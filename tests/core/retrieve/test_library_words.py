@@ -11,7 +11,7 @@ from word_documents import write_texts
 
 from longctx.core.common.errors import StateMismatch
 from longctx.core.retrieve import library_words
-from longctx.core.retrieve.lexical import STRETCH, PassageIndex
+from longctx.core.retrieve.lexical import LATEST, STRETCH, PassageIndex
 from longctx.core.retrieve.library_words import LibraryWords
 from longctx.core.store.library import Library
 from longctx.core.store.locks import Locks
@@ -114,6 +114,15 @@ def test_a_segment_is_no_larger_than_memory_allows(library, monkeypatch):
     monkeypatch.setattr(library_words, "MOST", 1)
     require_same(library, LibraryWords(library, library.facts()))
     assert len(files_of(library)) == 6
+
+
+def test_what_is_kept_of_words_does_not_grow_with_the_questions(library):
+    """A server asks the same words of a library for as long as it runs."""
+    write_texts(library, " ".join(f"word{number}" for number in range(3 * LATEST)))
+    words = LibraryWords(library, library.facts())
+    for number in range(3 * LATEST):
+        assert words.window_scores(f"word{number} nowhere{number}").max() > 0
+    assert 0 < len(words._found) <= LATEST
 
 
 def test_some_of_the_documents(library, read):

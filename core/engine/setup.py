@@ -19,6 +19,7 @@ from longctx.core.common.device import (
     free_memory,
     is_out_of_memory,
     peak_memory,
+    reclaim_memory,
     set_threads,
 )
 from longctx.core.common.errors import LongctxError, UsageError
@@ -221,7 +222,10 @@ class Engine:
         """Bytes for what is kept on each device, beside the model; None: it is the host."""
         if not self.device.startswith("cuda"):
             return None
-        free = min(free_memory(name) or 0 for name in self.devices or [self.device])
+        places = self.devices or [self.device]
+        for name in places:  # a document that was open may have taken most of it
+            reclaim_memory(name)
+        free = min(free_memory(name) or 0 for name in places)
         return max(0, int(ROOM * free) - WORKING)
 
     def recorded(self) -> dict[str, str]:

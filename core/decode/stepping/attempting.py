@@ -19,7 +19,7 @@ from longctx.core.decode.stepping.step import TokenPass
 from longctx.core.model.adapter import Attends, Decoder
 from longctx.kernels import choice
 
-LAYERS = 5  # of a part: later ones are attempted when the host has brought what these lacked
+LAYERS = 1  # of a part: several are repeated together, and read what only seems missing
 
 Run = Callable[[Tensor, Attends], Tensor]
 Capture = Callable[[torch.device, Callable[[], None]], Callable[[], None]]

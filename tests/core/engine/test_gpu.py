@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from longctx.core.common.errors import LongctxError
+from longctx.core.engine.setup import prepare
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest
 from longctx.core.model.attention import causal_attention
@@ -29,6 +30,16 @@ def test_attention_after_a_cache_equals_the_cpus(dtype, T, S, window, softcap, s
     out = causal_attention(*moved, 0.125, window, softcap, given).float().cpu()
     error = (out - expected).norm() / expected.norm()
     assert error < (1e-5 if dtype == torch.float32 else 1e-2)
+
+
+def test_what_a_closed_document_took_is_room_for_the_next(setup_random):
+    engine = prepare(dataclasses.replace(setup_random, device="cuda"))
+    before = engine._room()
+    assert before is not None
+    taken = torch.empty(before // 2, dtype=torch.uint8, device="cuda")
+    assert (engine._room() or 0) < 0.6 * before
+    del taken
+    assert (engine._room() or 0) > 0.95 * before
 
 
 def test_rows_that_nobody_waits_for_are_the_same(tmp_path, setup_random, monkeypatch):

@@ -198,8 +198,23 @@ def selected(bits: int, ceilings: Ceilings) -> dict:
                 q, keys, values, index, total, D**-0.5, cos, sin, scales
             )
 
-    row = D * (keys.element_size() + 2) + (2 if bits == 8 else 0)
-    return ceilings.of_copy(SELECTED * G * row, seconds(each, 3) / LISTS)
+    size = SELECTED * G * (D * (keys.element_size() + 2) + (2 if bits == 8 else 0))
+    copy = {"a copy of as many bytes, µs": copied(size) * 1e6}
+    return ceilings.of_copy(size, seconds(each, 3) / LISTS) | copy
+
+
+def copied(size: int) -> float:
+    """Seconds of a copy that reads and writes so many bytes in all, of several places in turn.
+
+    It starts and ends like any kernel, which a copy of a gigabyte does not show.
+    """
+    source, target = torch.empty(2, LISTS, size // 2, dtype=torch.uint8).unbind()
+
+    def each() -> None:
+        for one, other in zip(source, target, strict=True):
+            other.copy_(one)
+
+    return seconds(each, 3) / LISTS
 
 
 def spans(blocks: int) -> dict:

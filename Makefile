@@ -23,6 +23,7 @@ INSTALL := $(VENV)/python -m pip install --quiet --no-compile
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
+	-$(INSTALL) 'pip>=26'  # that of Python 3.11 takes three times as long to choose releases
 	$(INSTALL) $(TORCH) --editable '.[dev]'
 	$(INSTALL) --no-deps $(SMALL)
 	touch $@

@@ -20,17 +20,20 @@ os.environ["LONGCTX_DEFAULT_MODEL"] = "tiny"  # whatever is installed
 os.environ["LONGCTX_ANSWER_MODEL"] = "own"
 
 import pytest
-import torch
-import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
-
-if not torch.cuda.is_available():  # Triton reads it when it is imported
-    os.environ.setdefault("TRITON_INTERPRET", "1")
-
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as where a shell began this with `&`
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config):
+    """Imports what takes seconds, but not in a process that only hands tests to others."""
+    if config.getoption("dist", "no") != "no":
+        return
+    import torch
+    import transformers  # noqa: F401
+
+    if not torch.cuda.is_available():  # Triton reads it when it is imported
+        os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -49,6 +52,8 @@ def pytest_collection():
 
 def pytest_collection_modifyitems(config, items):
     """Deselects GPU tests where there is no GPU, and begins with files that take long."""
+    import torch
+
     if not torch.cuda.is_available():
         gpu = [item for item in items if item.get_closest_marker("gpu")]
         items[:] = [item for item in items if item not in gpu]
@@ -196,8 +201,11 @@ ARCHITECTURES = {
 }
 
 
-def build_model(name: str, dtype: torch.dtype = torch.float32, **changes):
+def build_model(name: str, dtype=None, **changes):
     """A random model of an entry of ARCHITECTURES in which every weight matters."""
+    import torch
+    import transformers
+
     family, settings = ARCHITECTURES[name]
     settings = {**SIZES, **settings, **changes}
     rope = dict({**ROPES, **OTHER_ROPES}[settings.pop("rope", "default")])
@@ -205,7 +213,8 @@ def build_model(name: str, dtype: torch.dtype = torch.float32, **changes):
         rope["rope_theta"] = 10_000.0
     config = getattr(transformers, f"{family}Config")(**settings, rope_parameters=rope)
     torch.manual_seed(11)
-    model = AutoModelForCausalLM.from_config(config).to(dtype).eval()
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    model = model.to(dtype or torch.float32).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight) * (0.2 if weight.ndim == 2 else 0.3))
@@ -235,6 +244,9 @@ WORDS = "the keeper wrote in his book that a boat came home at dawn with salt an
 
 def build_model_folder(folder: Path, words: str, vocab_size: int) -> Path:
     """Saves a tiny random Llama, a byte-level tokenizer trained on `words`, and a profile."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -336,7 +348,7 @@ def models_loaded_once(loaded_models, monkeypatch) -> None:
 
     load = setup.load_decoder
 
-    def once(folder: str, config, device: str, dtype: torch.dtype, check_cache):
+    def once(folder: str, config, device: str, dtype, check_cache):
         written = tuple(sorted((f.name, f.stat().st_mtime_ns) for f in Path(folder).iterdir()))
         key = folder, written, device, dtype
         if key not in loaded_models:

@@ -21,6 +21,7 @@ ROOMS = (
 )
 
 
+@cache
 def modules() -> dict[str, ast.Module]:
     """Every module of the package by its dotted name, parsed."""
     files = [file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py")]
@@ -28,14 +29,11 @@ def modules() -> dict[str, ast.Module]:
     return {name: ast.parse(file.read_text("utf-8")) for name, file in named.items()}
 
 
-MODULES = modules()
-
-
 @cache
 def imports(name: str, top_level_only: bool = False) -> frozenset[str]:
     """What a module imports, ours without the leading `longctx.`."""
     package = name.split(".")[:-1]
-    tree = MODULES[name]
+    tree = modules()[name]
     nodes = tree.body if top_level_only else ast.walk(tree)
     found: set[str] = set()
     for node in nodes:
@@ -49,7 +47,7 @@ def imports(name: str, top_level_only: bool = False) -> frozenset[str]:
 
 
 def in_folder(folder: str) -> list[str]:
-    return [name for name in MODULES if name.startswith(folder + ".")]
+    return [name for name in modules() if name.startswith(folder + ".")]
 
 
 def test_kernels_import_nothing_of_ours():
@@ -59,20 +57,20 @@ def test_kernels_import_nothing_of_ours():
 
 def test_only_one_another_import_triton_kernels():
     """Where Triton is not installed, all else is imported: a kernel is loaded when it is wanted."""
-    kernels = {name for name in MODULES if imports(name) & {"triton", "kernels.launch"}}
+    kernels = {name for name in modules() if imports(name) & {"triton", "kernels.launch"}}
     assert {"kernels.attention_mass", "kernels.similarity_max", "kernels.topk_scan"} <= kernels
-    for name in set(MODULES) - kernels:
+    for name in set(modules()) - kernels:
         assert not imports(name) & kernels, name
 
 
 def test_every_kernel_has_a_definition_that_registers_it_and_stands_in_the_door():
     definitions = {name for name in in_folder("kernels") if name.endswith("_ref")}
-    assert {f"{name.removesuffix('_ref')}" for name in definitions} <= {*MODULES}
+    assert {f"{name.removesuffix('_ref')}" for name in definitions} <= {*modules()}
     offered = imports("kernels.door")
     for name in definitions:
         registered = {
             node.name
-            for node in MODULES[name].body
+            for node in modules()[name].body
             if isinstance(node, ast.FunctionDef)
             and any(ast.unparse(d) == "operation" for d in node.decorator_list)
         }
@@ -115,22 +113,22 @@ def test_only_the_adapter_touches_a_transformers_model():
     models = ("transformers.AutoModel", "transformers.PreTrained", "transformers.Attention")
     shapes = "core.model.gguf.skeleton"  # makes one without memory, for its parameters' shapes
     may = {"core.model.adapter", "core.model.load", shapes, *in_folder(RECIPE)}
-    for name in {*MODULES} - may:
-        named = {node.attr for node in ast.walk(MODULES[name]) if isinstance(node, ast.Attribute)}
+    for name in {*modules()} - may:
+        named = {node.attr for node in ast.walk(modules()[name]) if isinstance(node, ast.Attribute)}
         touched = imports(name) | {f"transformers.{attr}" for attr in named}
         assert not {i for i in touched if i.startswith(models)}, name
 
 
 def test_transformers_as_a_whole_is_taken_from_one_place():
     """It is prepared there; and a type checker does not read the code of all its models."""
-    for name in {*MODULES} - {*in_folder("profiles")}:
+    for name in {*modules()} - {*in_folder("profiles")}:
         assert "transformers" not in imports(name), name
 
 
 def test_only_the_store_opens_store_files():
     named = {"core.store.durable", "core.store.shard_writer"}
     named |= {"core.model.merge", "core.model.plain"}  # weights
-    for name in {*MODULES} - {*named, *in_folder(RECIPE)}:
+    for name in {*modules()} - {*named, *in_folder(RECIPE)}:
         assert not {i for i in imports(name) if i.startswith("safetensors")}, name
 
 
@@ -138,20 +136,20 @@ def test_only_the_program_that_parses_imports_what_parses():
     names = ("archive", "made", "packed", "zipped", "markup", "patterns", "parsing", "program")
     names += ("asides", "letters", "mail", "office", "opendocument", "sheets")
     parsing = {f"core.sources.{name}" for name in names}
-    assert parsing <= set(MODULES)
-    for name in {*MODULES} - parsing - {*in_folder("core.sources.formats")}:
+    assert parsing <= set(modules())
+    for name in {*modules()} - parsing - {*in_folder("core.sources.formats")}:
         assert not imports(name) & parsing, name
 
 
 def test_nothing_but_the_recipe_imports_the_recipe():
-    for name in {*MODULES} - {*in_folder(RECIPE)}:
+    for name in {*modules()} - {*in_folder(RECIPE)}:
         assert not {i for i in imports(name) if i.startswith(RECIPE)}, name
 
 
 def test_only_the_evaluation_reads_held_out_frames():
     evaluation = {*in_folder(f"{RECIPE}.evaluation")}
     reading = {"core.measure.eval.frames", "core.measure.niah.heldout"}
-    assert reading <= set(MODULES)
+    assert reading <= set(modules())
     for name in {*in_folder(f"{RECIPE}.data"), *in_folder(f"{RECIPE}.training")}:
         assert not imports(name) & (evaluation | reading), name
         assert not {i for i in imports(name) if i.startswith("core.measure.niah")}, name
@@ -160,7 +158,7 @@ def test_only_the_evaluation_reads_held_out_frames():
 
 
 def test_only_what_prints_knows_rich():
-    for name in set(MODULES) - {"cli.render", "cli.progress", "cli.grids"}:
+    for name in set(modules()) - {"cli.render", "cli.progress", "cli.grids"}:
         assert not {i for i in imports(name) if i.split(".")[0] == "rich"}, name
 
 
@@ -173,7 +171,7 @@ def test_help_loads_no_model_libraries():
 def test_names_in_commands_are_quoted_in_one_place():
     """Of an f-string with a command of ours, whatever is filled in behind that."""
     verbs = "ask|export|find|import|ingest|rename|rm|show|upgrade|verify"
-    for name, tree in MODULES.items():
+    for name, tree in modules().items():
         for node in (node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)):
             parts = [
                 part.value if isinstance(part, ast.Constant) else f"\0{ast.unparse(part.value)}"
@@ -186,7 +184,7 @@ def test_names_in_commands_are_quoted_in_one_place():
 
 def test_nobody_asks_which_method_it_has():
     methods = {name.rpartition(".")[2] for name in in_folder("core.methods")}
-    for name, tree in MODULES.items():
+    for name, tree in modules().items():
         compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.Match)]
         constants = {
             c.value for node in compared for c in ast.walk(node) if isinstance(c, ast.Constant)
@@ -195,7 +193,7 @@ def test_nobody_asks_which_method_it_has():
 
 
 def test_there_are_no_import_cycles():
-    edges = {name: {i for i in imports(name) if i in MODULES} for name in MODULES}
+    edges = {name: {i for i in imports(name) if i in modules()} for name in modules()}
     done: set[str] = set()
 
     def visit(name: str, path: tuple[str, ...]) -> None:
@@ -205,13 +203,13 @@ def test_there_are_no_import_cycles():
                 visit(other, (*path, name))
             done.add(name)
 
-    for name in MODULES:
+    for name in modules():
         visit(name, ())
 
 
 def test_every_folder_with_python_files_is_packaged():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    folders = {name.rpartition(".")[0] for name in MODULES}
+    folders = {name.rpartition(".")[0] for name in modules()}
     packaged = {p.removeprefix("longctx.") for p in project["tool"]["setuptools"]["packages"]}
     assert project["tool"]["setuptools"]["package-dir"] == {"longctx": "."}
     made = {folder for folder in folders if f"{folder}.".startswith(f"{RECIPE}.")}

@@ -53,9 +53,11 @@ def test_every_command_has_help_with_examples(longctx, names):
     assert first in longctx(*names[:-1], "--help").stdout
 
 
-@pytest.mark.parametrize(("command", "parameter"), parameters())
-def test_every_option_and_argument_has_a_help_text(command, parameter):
-    assert parameter.help.endswith("."), f"{command}: {parameter.name}"
+def test_every_option_and_argument_has_a_help_text():
+    seen = parameters()
+    assert len(seen) > 400
+    without = [(command, one.name) for command, one in seen if not (one.help or "").endswith(".")]
+    assert not without
 
 
 def test_environment_variables_are_named_after_the_flag():

@@ -20,6 +20,7 @@ os.environ["LONGCTX_DEFAULT_MODEL"] = "tiny"  # whatever is installed
 os.environ["LONGCTX_ANSWER_MODEL"] = "own"
 
 import pytest
+from sampled import WHOLE
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as where a shell began this with `&`
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -230,6 +231,18 @@ def make_model():
 @pytest.fixture(params=list(ARCHITECTURES))
 def architecture(request) -> str:
     """Every architecture and variant that the adapter supports."""
+    return request.param
+
+
+@pytest.fixture(params=list(ARCHITECTURES)[:: 1 if WHOLE else 2])
+def even_architecture(request) -> str:
+    """Every second of them; a test of the same kind has `odd_architecture`."""
+    return request.param
+
+
+@pytest.fixture(params=list(ARCHITECTURES)[0 if WHOLE else 1 :: 1 if WHOLE else 2])
+def odd_architecture(request) -> str:
+    """The others."""
     return request.param
 
 

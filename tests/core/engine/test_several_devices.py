@@ -74,9 +74,9 @@ def test_every_chunk_leaves_what_one_device_would(make_model, name, devices):
     require_same(read(parted, name), alone)  # again, with layers elsewhere
 
 
-def test_every_architecture(architecture, make_model):
-    alone = read(Decoder(make_model(architecture)), "reform")
-    parted = SplitDecoder(Decoder(make_model(architecture)), ["cpu", "cpu"])
+def test_every_architecture(even_architecture, make_model):
+    alone = read(Decoder(make_model(even_architecture)), "reform")
+    parted = SplitDecoder(Decoder(make_model(even_architecture)), ["cpu", "cpu"])
     require_same(read(parted, "reform"), alone)
 
 

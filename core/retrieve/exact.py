@@ -17,7 +17,7 @@ from longctx.core.retrieve.ranked import Ranked
 from longctx.core.retrieve.unit_table import Units
 from longctx.core.store.document import Document
 from longctx.core.tokens.letter_case import ODD, folded
-from longctx.core.tokens.stems import stems
+from longctx.core.tokens.stems import WORD, stems
 
 MOST_SCANNED = 1000  # occurrences kept of a string without words
 _FEW = 4  # windows that are sooner read than looked up
@@ -109,7 +109,7 @@ def _having(index: PassageIndex, units: Units, string: ExactString) -> np.ndarra
     odd = index.terms_with(letter for letter, plain in ODD.items() if plain in text)
     windows = np.arange(len(units.windows))
     looked: set[frozenset[str]] = set()
-    for before, (start, end, _) in enumerate(words):
+    for start, end, _ in words:
         terms = _terms(text[start:end], odd)
         if terms in looked:
             continue
@@ -119,10 +119,18 @@ def _having(index: PassageIndex, units: Units, string: ExactString) -> np.ndarra
         spans = units.windows[windows]
         if start > 0:  # else the word begins where the string does
             first, last = spans.T
-            reach = index.reach(first, before + text[:start].count("i"))  # see `_parts`
+            reach = index.reach(first, _most_words(text[:start]))
             spans = np.stack([first, np.maximum(last, reach)], axis=1)
         windows = windows[np.any([index.counts_in(term, spans) > 0 for term in terms], axis=0)]
     return windows
+
+
+def _most_words(text: str) -> int:
+    """How many words of the index a folded text may be, whatever its case: see `_parts`.
+
+    A stop word with an odd letter is a word.
+    """
+    return len(re.findall(WORD, text)) + text.count("i")
 
 
 def _terms(word: str, odd: Collection[str]) -> frozenset[str]:

@@ -131,6 +131,14 @@ def test_letters_that_differ_in_case_alone_are_the_same(library, monkeypatch, be
             assert found == [(0, number, texts[number])]
 
 
+def test_stop_words_with_odd_letters_are_words_between(library, monkeypatch):
+    monkeypatch.setattr(exact, "_FEW", -1)  # all its words are looked for
+    wanted = f"keeper {'as was such these ' * 20}boat"
+    has = wanted.replace("s", "ſ")
+    document = bytes_text(library, f"{'word ' * 40}{has}{' word' * 40}".encode(), 1)
+    assert found_in([document], wanted) == [(0, 0, has)]
+
+
 def test_what_a_word_is_in_the_index_is_known_whatever_its_case():
     drawn = random.Random(3)
     endings = ["", "s", "ing", "iness", "ization", "ational", "bilities", "edly", "ies", "fulness"]
@@ -153,11 +161,9 @@ def test_the_first_words_may_have_much_white_space(library, spaces, indexed):
     texts = [f"old{gap}map of Mirrel", f"old map{gap}of Mirrel", f"old{gap}map of{gap}Mirrel"]
     if spaces > 500:  # more than an occurrence may have
         texts.pop()
-    text = "".join(
-        f"{'a word ' * n}{each}{' word' * 40}. " for n in range(24, 64, 8) for each in texts
-    )
+    text = "".join(f"{'a word ' * n}{each}{' word' * 40}. " for n in (24, 35, 57) for each in texts)
     document = bytes_text(library, text.encode(), 1)
-    assert len(found_in([document], wanted, indexed)) == 5 * len(texts)
+    assert len(found_in([document], wanted, indexed)) == 3 * len(texts)
 
 
 def test_white_space_does_not_widen_the_search_of_other_texts(library, monkeypatch):

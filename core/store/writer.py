@@ -28,7 +28,15 @@ from longctx.core.store.manifest import (
     by_group,
     in_order,
 )
-from longctx.core.store.places import delete_files, delete_folder, sweep, unnamed, write_manifest
+from longctx.core.store.places import (
+    delete_files,
+    delete_folder,
+    held_open,
+    let_go,
+    sweep,
+    unnamed,
+    write_manifest,
+)
 from longctx.core.store.shard_writer import WRITERS, GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import FOR_WORDS, MEMBER, ROWLESS, Rows, Shard, damaged, shard_name
 from longctx.core.store.word_files import MakeWords, unchanged_words, write_words
@@ -349,11 +357,13 @@ class Writer:
         return written
 
     def _sweep(self, manifest: Manifest) -> None:
-        """Deletes what a stored manifest does not name; a large file may take a second."""
+        """Deletes what a stored manifest does not name; nothing waits for the room of it."""
         self._swept.result()
         left = unnamed(self._folder, manifest)
         start = cast("Callable[..., Future[None]]", self._aside.submit if self._aside else done)
+        held = held_open(left)
         self._swept = start(delete_files, self._folder, left)
+        start(let_go, held)
 
     @contextmanager
     def _meanwhile(self) -> Iterator[Callable[..., Future[Shard]]]:

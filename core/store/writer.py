@@ -40,6 +40,7 @@ from longctx.core.store.places import (
 from longctx.core.store.shard_writer import WRITERS, GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import FOR_WORDS, MEMBER, ROWLESS, Rows, Shard, damaged, shard_name
 from longctx.core.store.word_files import MakeWords, unchanged_words, write_words
+from longctx.core.store.words_ahead import WordsAhead
 
 RESERVED = ("text", "lines", *ROWLESS)  # groups that are not a method's rows
 
@@ -91,6 +92,7 @@ class Writer:
         self._open: SourceRecord | None = None
         self._sha256 = hashlib.sha256()
         self._checkpoints = 0
+        self._ahead = WordsAhead()
         self._snapshots: dict[str, _Saved] = {}  # the last one of each group
         self._fold: tuple[Boundary, Rows | None, Rows] | None = None
         self._manifest = Manifest(
@@ -214,6 +216,17 @@ class Writer:
         """
         self._save("reading", snapshot, boundary, self._checkpoints, changes)
         self._checkpoints += 1
+
+    def count_ahead(self, words: MakeWords) -> None:
+        """Counts words of what the last checkpoint has, so that `complete` waits for fewer.
+
+        Only where files are written in other threads, and of a document that is not appended to.
+
+        Args:
+            words: as of `complete`.
+        """
+        if self._aside and not self._shorter and self._manifest.status == "reading":
+            self._ahead.count(Document(self._folder, self._manifest), words)
 
     def complete(
         self,
@@ -401,6 +414,7 @@ class Writer:
             boundary = self._shorter.manifest.report.get("boundary", {})
             kept = unchanged_words(self._shorter, boundary.get("tokens", 0))
             link_files(self._shorter.folder, self._folder, kept)
+        words = self._ahead.followed(words)
         return write_words(Document(self._folder, self._manifest), self._folder, words, kept, start)
 
     def _decoded_alike(self, shorter: Document) -> bool:

@@ -1,23 +1,30 @@
 """Which tokens of a cache and a chunk are kept, and their rows, in Triton.
 
 Nothing is sorted: one program for each head finds the least mass that is kept by cutting its range
-into four, and kept tokens stay in order. Rows are read where they are and written once.
-`kept_rows_ref.py` has the definitions.
+into four, and kept tokens stay in order. Its warps are few, since all wait for each cut. Rows are
+read where they are and written once. `kept_rows_ref.py` has the definitions.
 """
 
 import torch
 from torch import Tensor
 
+from longctx.kernels.kept_rows_ref import Kept
 from longctx.kernels.launch import tl, triton
 from longctx.kernels.top_pages import LOWEST, _cut, _ordered
 
 ROWS = 32  # of one program
 LONGEST = 131072  # tokens of a head that one program ranks
-PER_WARP = 512
+PER_WARP = 2048
 
 
 def refusal(
-    keys: Tensor, values: Tensor, new_keys: Tensor, new_values: Tensor, index: Tensor
+    keys: Tensor,
+    values: Tensor,
+    new_keys: Tensor,
+    new_values: Tensor,
+    positions: Tensor,
+    mass: Tensor,
+    index: Tensor,
 ) -> str | None:
     """Why the kernel does not gather these rows; None if it does."""
     given = keys, values, new_keys, new_values
@@ -25,23 +32,31 @@ def refusal(
         return "keys and values are not alike"
     if index.dtype != torch.int64 or index.stride(-1) != 1 or not index.numel():
         return "the index is empty, not int64, or not contiguous in its last dimension"
-    if any(x.stride(-1) != 1 for x in given):
+    if any(x.stride(-1) != 1 for x in (*given, positions, mass)):
         return "rows are not contiguous"
     return None
 
 
 def kept_rows(
-    keys: Tensor, values: Tensor, new_keys: Tensor, new_values: Tensor, index: Tensor
-) -> tuple[Tensor, Tensor]:
+    keys: Tensor,
+    values: Tensor,
+    new_keys: Tensor,
+    new_values: Tensor,
+    positions: Tensor,
+    mass: Tensor,
+    index: Tensor,
+) -> Kept:
     """As defined."""
     (G, C, D), n = keys.shape, index.shape[1]
     out = torch.empty(2, G, n, D, dtype=keys.dtype, device=keys.device)
+    numbers = [torch.empty(G, n, dtype=x.dtype, device=x.device) for x in (positions, mass)]
     strides = [x.stride(at) for x in (keys, values, new_keys, new_values) for at in (0, 1)]
     _gather[triton.cdiv(n, ROWS), G, 2](
         keys, values, new_keys, new_values, index, out, n, C, index.stride(0), *strides,
+        positions, mass, *numbers, positions.stride(0), mass.stride(0),
         D=D, ROWS=ROWS, BLOCK_D=triton.next_power_of_2(D), num_warps=4,
     )  # fmt: skip
-    return out[0], out[1]
+    return Kept(out[0], out[1], *numbers)
 
 
 @triton.jit
@@ -61,10 +76,18 @@ def _copy(
     tl.store(out + row[:, None] * D + column, tl.where(kept, x, y), mask=inside)
 
 
+@triton.jit
+def _copy_numbers(numbers, index, out, n, ROWS: tl.constexpr):
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    at = tl.load(index + row, mask=row < n, other=0)
+    tl.store(out + row, tl.load(numbers + at, mask=row < n, other=0), mask=row < n)
+
+
 @triton.jit(do_not_specialize=["n", "C"])
 def _gather(
     keys, values, new_keys, new_values, index, out, n, C, by_head,
     k_head, k_row, v_head, v_row, nk_head, nk_row, nv_head, nv_row,
+    positions, mass, out_positions, out_mass, p_head, m_head,
     D: tl.constexpr, ROWS: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     head, which, heads = tl.program_id(1).to(tl.int64), tl.program_id(2), tl.num_programs(1)
@@ -72,16 +95,18 @@ def _gather(
     out += (which.to(tl.int64) * heads + head) * n * D
     if which == 0:
         _copy(keys, new_keys, index, out, n, C, k_head, k_row, nk_head, nk_row, D, ROWS, BLOCK_D)
+        _copy_numbers(positions + head * p_head, index, out_positions + head * n, n, ROWS)
     else:
         _copy(
             values, new_values, index, out, n, C, v_head, v_row, nv_head, nv_row,
             D, ROWS, BLOCK_D,
         )  # fmt: skip
+        _copy_numbers(mass + head * m_head, index, out_mass + head * n, n, ROWS)
 
 
-def heaviest_tokens_refusal(mass: Tensor, count: int) -> str | None:
+def heaviest_tokens_refusal(mass: Tensor, count: int, first: int = 0, last: int = 0) -> str | None:
     """Why the kernel does not rank these tokens; None if it does."""
-    S = mass.shape[1]
+    S, count = mass.shape[1] - first - last, count - first - last
     if mass.dtype != torch.float32 or mass.stride(-1) != 1:
         return f"masses are {mass.dtype}, or not contiguous in their last dimension"
     if not 0 < count < S or S > LONGEST:
@@ -89,22 +114,30 @@ def heaviest_tokens_refusal(mass: Tensor, count: int) -> str | None:
     return None
 
 
-def heaviest_tokens(mass: Tensor, count: int) -> Tensor:
+def heaviest_tokens(mass: Tensor, count: int, first: int = 0, last: int = 0) -> Tensor:
     """As defined."""
     G, S = mass.shape
     out = torch.empty(G, count, dtype=torch.int64, device=mass.device)
-    block = triton.next_power_of_2(S)
+    between = S - first - last
+    block = triton.next_power_of_2(between)
     _heaviest[(G,)](
-        mass, out, S, count, mass.stride(0), BLOCK=block,
+        mass, out, between, count - first - last, first, last, mass.stride(0), BLOCK=block,
+        EDGES=triton.next_power_of_2(max(1, first, last)),
         num_warps=max(1, min(32, block // PER_WARP)),
     )  # fmt: skip
     return out
 
 
-@triton.jit(do_not_specialize=["S", "count"])
-def _heaviest(mass, out, S, count, by_head, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize=["S", "count", "first", "last"])
+def _heaviest(
+    mass, out, S, count, first, last, by_head, BLOCK: tl.constexpr, EDGES: tl.constexpr
+):  # fmt: skip
     head, token = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
-    found = tl.load(mass + head * by_head + token, mask=token < S, other=0.0)
+    out += head * (first + count + last)
+    edge = tl.arange(0, EDGES).to(tl.int64)
+    tl.store(out + edge, edge, mask=edge < first)
+    tl.store(out + first + count + edge, first + S + edge, mask=edge < last)
+    found = tl.load(mass + head * by_head + first + token, mask=token < S, other=0.0)
     value = tl.where(token < S, _ordered(found), LOWEST)
     limit, left = _cut(value, count)
     sure, level = value > limit, value == limit  # of ties the first are taken
@@ -112,4 +145,5 @@ def _heaviest(mass, out, S, count, by_head, BLOCK: tl.constexpr):
     before = tl.cumsum(both, 0) - both
     equal = before >> 32
     at = (before & 0xFFFFFFFF) + tl.minimum(equal, left)
-    tl.store(out + head * count + at, token.to(tl.int64), mask=sure | (level & (equal < left)))
+    chosen = sure | (level & (equal < left))
+    tl.store(out + first + at, first + token.to(tl.int64), mask=chosen)

@@ -14,7 +14,7 @@ from longctx.core.common.errors import StateMismatch
 from longctx.core.contracts.memory import Place, Snapshot
 from longctx.core.model.adapter import Layer
 from longctx.core.store.shards import AGAIN
-from longctx.kernels.door import heaviest_tokens, kept_rows
+from longctx.kernels.door import kept_rows
 
 WHAT = "tensors in the snapshot"
 
@@ -95,8 +95,7 @@ class Cache:
     def kept(self, index: Tensor) -> "Cache":
         """Only the tokens at `index` (G, n), ascending in each head."""
         new = self.new or (self.keys[:, :0], self.values[:, :0])
-        keys, values = kept_rows(self.keys, self.values, *new, index)
-        return Cache(keys, values, self.positions.gather(1, index), self.mass.gather(1, index))
+        return Cache(*kept_rows(self.keys, self.values, *new, self.positions, self.mass, index))
 
     def latest(self, count: int) -> "Cache":
         """At most the last `count` tokens: the window of a sliding layer."""
@@ -107,23 +106,6 @@ class Cache:
 
 def _whole(like: Tensor, G: int, n: int) -> Tensor:
     return torch.arange(n, device=like.device).expand(G, n)
-
-
-def heaviest(mass: Tensor, budget: int, first: int, last: int) -> Tensor:
-    """Which of S tokens each head keeps: the first, the last, and the heaviest of the rest.
-
-    Args:
-        mass: (G, S), S > budget.
-        budget, first, last: tokens.
-
-    Returns:
-        (G, budget) ascending; ties go to the earlier token.
-    """
-    G, S = mass.shape
-    chosen = heaviest_tokens(mass[:, first : S - last], budget - first - last) + first
-    head = torch.arange(first, device=mass.device).expand(G, -1)
-    tail = torch.arange(S - last, S, device=mass.device).expand(G, -1)
-    return torch.cat([head, chosen, tail], dim=1)
 
 
 def tensors_of(caches: Sequence[Cache | None]) -> list[Tensor]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from longctx.core.kv.evicted import heaviest
 from longctx.core.kv.evicting import Evicting, received
 from longctx.core.kv.sizes import Sizes
 from longctx.core.model.adapter import Layer
+from longctx.kernels.door import heaviest_tokens
 
 
 @dataclass(frozen=True)
@@ -54,4 +54,4 @@ class Method(Evicting):
 
     def stay(self, mass: Tensor) -> Tensor:
         """The latest tokens and the most attended of the others; see `Evicting.stay`."""
-        return heaviest(mass, self.options.budget, 0, self.options.budget // 2)
+        return heaviest_tokens(mass, self.options.budget, 0, self.options.budget // 2)

@@ -24,10 +24,10 @@ from longctx.core.kv.embeddings import (
     require_heads,
     search,
 )
-from longctx.core.kv.evicted import Cache, heaviest
+from longctx.core.kv.evicted import Cache
 from longctx.core.model.adapter import EarlyExit, Layer
 from longctx.core.profile.described import Described
-from longctx.kernels.door import attention_mass
+from longctx.kernels.door import attention_mass, heaviest_tokens
 
 NAME = "reform"  # in messages
 # For measurements: the share of layers that run (22 of 32, as with the published heads), and the
@@ -218,7 +218,7 @@ class Method(contract.ReplayableQuestions, contract.Scoring):
             cache.mass = cache.mass + mass if o.accumulate else mass
         if o.budget >= cache.length:
             return cache
-        return cache.kept(heaviest(cache.mass, o.budget, o.first, o.last))
+        return cache.kept(heaviest_tokens(cache.mass, o.budget, o.first, o.last))
 
     # --- saving ---
 

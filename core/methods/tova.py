@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from longctx.core.kv.evicted import heaviest
 from longctx.core.kv.evicting import Evicting, received
 from longctx.core.kv.sizes import Sizes
 from longctx.core.model.adapter import Layer
+from longctx.kernels.door import heaviest_tokens
 
 
 @dataclass(frozen=True)
@@ -37,4 +37,4 @@ class Method(Evicting):
 
     def stay(self, mass: Tensor) -> Tensor:
         """The most attended tokens, the same for all heads; see `Evicting.stay`."""
-        return heaviest(mass, self.options.budget, 0, 0)
+        return heaviest_tokens(mass, self.options.budget, 0, 0)

@@ -115,7 +115,7 @@ def operations(T: int = 8192, E: int = 4096) -> dict[str, Callable[[], object]]:
     cos, sin = angles.cos().bfloat16(), angles.sin().bfloat16()
     mass = torch.rand(8, 2 * T).pow(8)
     q, k, v = qkv[:32], qkv[32:40], qkv[40:]
-    index = door.heaviest_tokens(mass, T)
+    index, places = door.heaviest_tokens(mass, T), torch.arange(2 * T).expand(8, -1)
     beside, lse = half(T, 32, 128).transpose(0, 1), torch.randn(32, T)
     experts = torch.randint(32, (4 * T,))
     biases = door.Biases(half(32, 2 * 2880), experts.sort().values)
@@ -133,8 +133,8 @@ def operations(T: int = 8192, E: int = 4096) -> dict[str, Callable[[], object]]:
         "experts' sum": lambda: door.expert_sum(*summed),
         "merging": lambda: door.merged_attention(beside, lse, beside, lse[:32]),
         "rotation": lambda: door.rotated_chunk(q, k, cached, cos, sin),
-        "rows": lambda: door.kept_rows(cached, cached, k, v, index),
-        "heaviest": lambda: door.heaviest_tokens(mass[:, 256:-256], T - 512),
+        "rows": lambda: door.kept_rows(cached, cached, k, v, places, mass, index),
+        "heaviest": lambda: door.heaviest_tokens(mass, T, 256, 256),
     }
     for name, (H, D, window, cap, sinks) in {
         "Gemma 2, window": (16, 256, 4096, 50.0, False),

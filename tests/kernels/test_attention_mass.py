@@ -6,7 +6,6 @@ import pytest
 import torch
 from sampled import covering
 
-from longctx.core.kv.evicted import heaviest
 from longctx.core.model.attention import causal_attention_lse
 from longctx.kernels import door
 
@@ -116,7 +115,7 @@ def test_the_same_bits_every_time(kernel, device, random_states):
 def test_other_tokens_are_kept_only_where_masses_tie(kernel, device, random_states, seed):
     q, k = random_states(4, 2, 16, 400 + seed, 64, device=device)
     expected, mass = truth(q, k, 0.125), kernel.attention_mass(q, k, 0.125)
-    kept, ours = (heaviest(m, 100, 8, 8).tolist() for m in (expected, mass))
+    kept, ours = (door.heaviest_tokens(m, 100, 8, 8).tolist() for m in (expected, mass))
     for g in range(2):
         cut = expected[g][8:-8].sort(descending=True).values[100 - 16 - 1]
         for token in set(kept[g]) ^ set(ours[g]):

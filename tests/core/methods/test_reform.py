@@ -16,12 +16,11 @@ from longctx.core.common.errors import UsageError
 from longctx.core.contracts.memory import Scores
 from longctx.core.engine.encode import encode
 from longctx.core.engine.window import room
-from longctx.core.kv.evicted import heaviest
 from longctx.core.kv.prompt import Prompt
 from longctx.core.methods import reform
 from longctx.core.methods.reform import Method, Options
 from longctx.core.model.adapter import Decoder
-from longctx.kernels.door import similarity_max, sliding_max
+from longctx.kernels.door import heaviest_tokens, similarity_max, sliding_max
 from longctx.kernels.quantize import quantize
 
 HEADS = ((1, "q", 3), (2, "k", 1), (2, "v", 0), (3, "q", 2))
@@ -251,7 +250,7 @@ def test_the_edges_are_always_gathered_and_count():
 
 def test_equal_mass_keeps_the_earlier_token():
     mass = torch.tensor([[9.0, 1.0, 2.0, 2.0, 2.0, 1.0, 0.0]])
-    assert heaviest(mass, 4, 1, 1).tolist() == [[0, 2, 3, 6]]
+    assert heaviest_tokens(mass, 4, 1, 1).tolist() == [[0, 2, 3, 6]]
     assert later_first(mass, 4, 1, 1).tolist() == [[0, 3, 4, 6]]  # so the rule shows in this case
 
 

@@ -248,12 +248,13 @@ class TextWriter:
         self._full = list(full)
         self._pending = bytearray()  # the open member
         self._closed: list[tuple[bytes, torch.Tensor]] = []  # of the open file
+        self._packed: tuple[tuple[int, ...], tuple[bytes, torch.Tensor]] | None = None
 
     @property
     def held_bytes(self) -> int:
         """Bytes that are not in any file yet, a checkpoint's included."""
-        closed = sum(len(member) + newlines.nbytes for member, newlines in self._closed)
-        return closed + (len(compress_member(self._pending)) if self._pending else 0)
+        members = self._closed + ([self._open()] if self._pending else [])
+        return sum(len(member) + newlines.nbytes for member, newlines in members)
 
     def add(self, data: bytes) -> None:
         """Append raw bytes."""
@@ -271,13 +272,20 @@ class TextWriter:
 
     def shards(self, checkpoint: int | None) -> list[Shard]:
         """Every shard so far; leftover bytes are written as a tail of `checkpoint`."""
-        members = self._closed + ([self._close()] if self._pending else [])
+        members = self._closed + ([self._open()] if self._pending else [])
         raw = len(self._closed) * shards.MEMBER + len(self._pending)
         return self._full + (self._write(members, raw, checkpoint) if members else [])
 
     @property
     def _number(self) -> int:
         return len(self._full) // 2
+
+    def _open(self) -> "tuple[bytes, torch.Tensor]":
+        """As `_close`; what has not grown since the last call is not compressed again."""
+        now = self._number, len(self._closed), len(self._pending)
+        if self._packed is None or self._packed[0] != now:
+            self._packed = now, self._close()
+        return self._packed[1]
 
     def _close(self) -> "tuple[bytes, torch.Tensor]":
         """The open member, compressed, and where its newlines are in the whole text (n,) int64."""

@@ -8,6 +8,7 @@ import torch
 from small_documents import FIRST, HEADER, SECOND, write
 
 from longctx.core.store import shard_writer
+from longctx.core.store.confined import Confined
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 
@@ -108,3 +109,22 @@ def test_ids_and_places_are_as_wide_as_each_file_needs(library):
     assert torch.equal(taken["starts"], starts[1:3])
     empty = document.take("tokens", torch.empty(0).long())
     assert (empty["ids"].dtype, empty["starts"].dtype) == (torch.int32, torch.int64)
+
+
+def test_an_open_member_is_compressed_once_until_it_grows(tmp_path, monkeypatch):
+    packed, own = [], shard_writer.compress_member
+
+    def compress(data):
+        packed.append(bytes(data))
+        return own(data)
+
+    monkeypatch.setattr(shard_writer, "compress_member", compress)
+    writer = shard_writer.TextWriter(Confined(tmp_path))
+    writer.add(b"one\ntwo\n")
+    held = writer.held_bytes
+    text, lines = writer.shards(0)
+    assert held == text.size + 2 * 8
+    assert lines.rows == 2
+    writer.add(b"three")
+    writer.shards(None)
+    assert packed == [b"one\ntwo\n", b"one\ntwo\nthree"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from in_process import Here
 from sample_files import pdf, put, zipped
+from sampled import covering
 from small_documents import files_of
 
 from longctx.core.common.errors import UnreadableInput, UsageError
@@ -95,8 +96,10 @@ def test_every_kind_behind_every_kind(folder, library, setup_random, steps):
     Library.open(library).document("app").verify()
 
 
-@pytest.mark.parametrize("first", ["page.html", "rows.jsonl", "paper.pdf", "b.zip"])
-@pytest.mark.parametrize("size", [5, 60, 300])
+@pytest.mark.parametrize(
+    ("first", "size"),
+    covering(["page.html", "rows.jsonl", "paper.pdf", "b.zip"], [5, 60, 300], meet=1),
+)
 def test_marks_carry_over_wherever_the_boundary_is(
     folder, library, setup_random, first, size, monkeypatch
 ):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from in_chunks import in_chunk
+from sampled import covering
 
 from longctx.core.common.errors import LongctxError, UnreadableInput
 from longctx.core.engine import chunk_graphs
@@ -66,8 +67,7 @@ def kept(library: Path, name: str = "book") -> int:
     return Library.open(library).document(name, partial=True).manifest.tokens
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.parametrize(("way", "slow"), covering(WAYS, [False, True], meet=1), ids=str)
 def test_what_was_read_is_kept_and_the_result_is_the_same(
     tmp_path, library, book, setup_random, monkeypatch, way, slow
 ):

@@ -65,8 +65,9 @@ def bundled():
 # --- lengths and places ---
 
 
-@pytest.mark.parametrize(("length", "count"), [(600, 1), (1024, 3), (1957, 7)])
-@pytest.mark.parametrize("seed", ["a", "b"])
+@pytest.mark.parametrize(
+    ("length", "count", "seed"), [(600, 1, "a"), (1024, 3, "b"), (1957, 7, "a")]
+)
 def test_length_and_depths_are_exact(tokenizer, length, count, seed):
     hidden = groups(count)
     haystack = Builder(tokenizer, read_prose()).build(hidden, length, seed)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from row_list import RowList
+from sampled import covering
 
 from longctx.core.common.errors import UsageError
 from longctx.core.engine.encode import encode
@@ -175,8 +176,9 @@ def test_a_retrieval_head_in_a_layer_with_a_window_is_refused(model):
 # --- saving ---
 
 
-@pytest.mark.parametrize("kv_dtype", ["auto", "int8"])
-@pytest.mark.parametrize(("method", "name"), CASES)
+@pytest.mark.parametrize(
+    ("method", "name", "kv_dtype"), covering(("infllm", "ltri"), MODELS, ["auto", "int8"])
+)
 def test_a_restored_state_answers_to_the_bit(asked, method, name, kv_dtype):
     decoder, memory, sink, expected = asked(method, name, kv_dtype=kv_dtype)
     given = options(method, name, kv_dtype=kv_dtype)
@@ -187,7 +189,7 @@ def test_a_restored_state_answers_to_the_bit(asked, method, name, kv_dtype):
             assert torch.equal(answer(decoder, restored), expected)
 
 
-@pytest.mark.parametrize(("method", "name"), CASES)
+@pytest.mark.parametrize(("method", "name"), covering(("infllm", "ltri"), MODELS, meet=1))
 def test_int8_answers_near_the_exact_one(asked, method, name):
     """Where all is in view: else what is rounded may retrieve other blocks."""
     for everything in ({"local": EVERYTHING}, {"retrieved": 16, "cached": 16}):

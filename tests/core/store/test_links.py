@@ -2,6 +2,7 @@
 what they lead to."""
 
 import os
+import shutil
 import signal
 import stat
 from pathlib import Path
@@ -40,6 +41,15 @@ def home(tmp_path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> Path:
+    """A library of two documents, to be copied."""
+    library = Library.open(tmp_path_factory.mktemp("two") / "library", create=True)
+    for name in ("book", "other"):
+        write(library, name)
+    return library.path
+
+
 def all_of(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
@@ -62,9 +72,8 @@ USES = {
     "place", ["unfinished", "documents", "locks", "documents/book", "unfinished/book", ".lock"]
 )
 @pytest.mark.parametrize("use", USES)
-def test_no_command_leaves_the_library(library, home, place, use):
-    write(library)
-    write(library, "other")
+def test_no_command_leaves_the_library(two, home, tmp_path, place, use):
+    library = Library.open(shutil.copytree(two, tmp_path / "library"))
     before, modes = all_of(home), {p: p.stat().st_mode for p in home.rglob("*")}
     path = library.path / place
     if path.exists():

@@ -76,8 +76,8 @@ def test_same_seed_same_bytes_and_other_length_other_layout(made, tokenizer, nam
     first = list(made[name].make(tokenizer, LENGTH, 2, 0))
     assert list(made[name].make(tokenizer, LENGTH, 2, 0)) == first
     assert list(made[name].make(tokenizer, LENGTH, 1, 0)) == first[:1]
-    others = [case.text for case in made[name].make(tokenizer, LENGTH, 2, 1)]
-    longer = [case.text for case in made[name].make(tokenizer, LENGTH + 200, 2, 0)]
+    others = [case.text for case in made[name].make(tokenizer, LENGTH, 1, 1)]
+    longer = [case.text for case in made[name].make(tokenizer, LENGTH + 200, 1, 0)]
     texts = [*(case.text for case in first), *others, *longer]
     assert len(set(texts)) == len(texts)
     starts = {text[:200] for text in texts if not text.startswith(NOISE * 2)}

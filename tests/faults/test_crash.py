@@ -131,7 +131,7 @@ def test_a_state_can_be_put_on_the_disk(tmp_path):
 @layered
 @pytest.mark.parametrize(
     ("name", "shares"),
-    [("first", 120), ("append", 120), ("replace", 120), ("import", 24), ("rename", 2), ("rm", 2)],
+    [("first", 200), ("append", 200), ("replace", 200), ("import", 40), ("rename", 2), ("rm", 2)],
 )
 def test_a_power_cut_loses_nothing_that_was_finished_or_saved(do, name, shares):
     assert do(kind="power", scene=name, random=1, seed=1, share=1, shares=shares)["states"]

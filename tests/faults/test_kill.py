@@ -12,7 +12,7 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 
-KILLS = int(os.environ.get("LONGCTX_KILLS", "18" if WHOLE else "12"))
+KILLS = int(os.environ.get("LONGCTX_KILLS", "18" if WHOLE else "9"))
 # Spread over the reading; a third of them over its last eighth, where it becomes a document.
 MOMENTS = [*(i / KILLS for i in range(0, KILLS, 3)), *(i / KILLS for i in range(1, KILLS, 3))]
 MOMENTS += [7 / 8 + i / KILLS / 8 for i in range(2, KILLS, 3)]

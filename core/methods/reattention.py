@@ -345,11 +345,10 @@ class Method(contract.Growing, contract.Replayable, contract.Recallable, Whole):
     def keep(self, tried: Sequence["Method"]) -> None:
         """Keeps a token, and what attempts at its layers counted."""
         self._steps = (self._steps or 0) + 1
-        for one in tried:
-            if self._steps <= VOTING_STEPS:
-                self._votes += one._votes
-            self._looks += one._looks
-            self._seen += one._seen
+        for one in tried if self._steps <= VOTING_STEPS else ():
+            self._votes += one._votes
+        self._looks += sum(one._looks for one in tried)
+        self._seen += torch.stack([one._seen for one in tried]).sum(dim=0)
         self._kept.placed(self._kept.seen + 1)
 
     @property

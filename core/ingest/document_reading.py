@@ -219,7 +219,6 @@ class DocumentReading:
         """After each chunk, and each source that is read by itself."""
         if self.checkpoints.is_due(self.reading.tokens):
             self._checkpoint(self._snapshots())
-            self.behind.do(self.behind.writer.count_ahead, word_tables)
         self._tell()
         with self._held.let():  # one that came meanwhile
             pass

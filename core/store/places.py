@@ -6,11 +6,10 @@ content this module knows only what the manifest says.
 """
 
 import errno
-import io
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -251,25 +250,6 @@ def delete_files(folder: Confined, files: list[Confined]) -> None:
     with storing(folder):
         for path in files:
             path.unlink()
-
-
-def held_open(files: list[Confined]) -> list[io.FileIO]:
-    """Opens files before they are deleted: then only their names go, which takes no time.
-
-    The disk gets gigabytes back, in up to a second, when they are closed, or when the process ends.
-    Windows deletes no open file: there none is opened.
-    """
-    held: list[io.FileIO] = []
-    for path in files if os.name != "nt" else ():
-        with suppress(OSError):  # a link or a pipe holds nothing
-            held.append(path.open("rb", 0))
-    return held
-
-
-def let_go(held: list[io.FileIO]) -> None:
-    """Closes files that have been deleted."""
-    for file in held:
-        file.close()
 
 
 def unnamed(folder: Confined, manifest: Manifest) -> list[Confined]:

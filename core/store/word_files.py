@@ -98,25 +98,11 @@ def unchanged_words(document: Document, tokens: int) -> list[Shard]:
     found: list[Shard] = []
     damaged = damaged_words(document)
     for shard in words_of(document.manifest):
-        if shard.file in damaged or not stays(document, len(found), tokens):
+        end = (len(found) + 1) * FILE_TOKENS
+        if shard.file in damaged or end + UNIT > tokens or not _is_over(document, end, tokens):
             break
         found.append(shard)
     return found
-
-
-def stays(document: Document, number: int, tokens: int) -> bool:
-    """Whether a file of the word index stays as it is, whatever follows.
-
-    Args:
-        document: it may become longer.
-        number: the file's, from 0.
-        tokens: number of tokens that stay the same, as does their text.
-
-    Raises:
-        StateMismatch: the document's text or tokens are damaged.
-    """
-    end = (number + 1) * FILE_TOKENS
-    return end + UNIT <= tokens and _is_over(document, end, tokens)
 
 
 def _is_over(document: Document, end: int, tokens: int) -> bool:

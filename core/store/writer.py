@@ -28,19 +28,10 @@ from longctx.core.store.manifest import (
     by_group,
     in_order,
 )
-from longctx.core.store.places import (
-    delete_files,
-    delete_folder,
-    held_open,
-    let_go,
-    sweep,
-    unnamed,
-    write_manifest,
-)
+from longctx.core.store.places import delete_files, delete_folder, sweep, unnamed, write_manifest
 from longctx.core.store.shard_writer import WRITERS, GroupWriter, TextWriter, write_tensors
 from longctx.core.store.shards import FOR_WORDS, MEMBER, ROWLESS, Rows, Shard, damaged, shard_name
 from longctx.core.store.word_files import MakeWords, unchanged_words, write_words
-from longctx.core.store.words_ahead import WordsAhead
 
 RESERVED = ("text", "lines", *ROWLESS)  # groups that are not a method's rows
 
@@ -92,7 +83,6 @@ class Writer:
         self._open: SourceRecord | None = None
         self._sha256 = hashlib.sha256()
         self._checkpoints = 0
-        self._ahead = WordsAhead()
         self._snapshots: dict[str, _Saved] = {}  # the last one of each group
         self._fold: tuple[Boundary, Rows | None, Rows] | None = None
         self._manifest = Manifest(
@@ -216,17 +206,6 @@ class Writer:
         """
         self._save("reading", snapshot, boundary, self._checkpoints, changes)
         self._checkpoints += 1
-
-    def count_ahead(self, words: MakeWords) -> None:
-        """Counts words of what the last checkpoint has, so that `complete` waits for fewer.
-
-        Only where files are written in other threads, and of a document that is not appended to.
-
-        Args:
-            words: as of `complete`.
-        """
-        if self._aside and not self._shorter and self._manifest.status == "reading":
-            self._ahead.count(Document(self._folder, self._manifest), words)
 
     def complete(
         self,
@@ -370,13 +349,11 @@ class Writer:
         return written
 
     def _sweep(self, manifest: Manifest) -> None:
-        """Deletes what a stored manifest does not name; nothing waits for the room of it."""
+        """Deletes what a stored manifest does not name; a large file may take a second."""
         self._swept.result()
         left = unnamed(self._folder, manifest)
         start = cast("Callable[..., Future[None]]", self._aside.submit if self._aside else done)
-        held = held_open(left)
         self._swept = start(delete_files, self._folder, left)
-        start(let_go, held)
 
     @contextmanager
     def _meanwhile(self) -> Iterator[Callable[..., Future[Shard]]]:
@@ -414,7 +391,6 @@ class Writer:
             boundary = self._shorter.manifest.report.get("boundary", {})
             kept = unchanged_words(self._shorter, boundary.get("tokens", 0))
             link_files(self._shorter.folder, self._folder, kept)
-        words = self._ahead.followed(words)
         return write_words(Document(self._folder, self._manifest), self._folder, words, kept, start)
 
     def _decoded_alike(self, shorter: Document) -> bool:

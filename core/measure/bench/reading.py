@@ -161,8 +161,7 @@ class Nowhere(Writer):
     def ignore(self, *args: Any, **named: Any) -> Any:
         """Takes anything."""
 
-    work_beside = begin_source = add_bytes = end_source = append = ignore
-    checkpoint = count_ahead = complete = ignore
+    work_beside = begin_source = add_bytes = end_source = append = checkpoint = complete = ignore
 
     def growth(self, *args: Any, **named: Any) -> int:
         """No bytes."""

@@ -16,7 +16,7 @@ from longctx.core.store import writer as writer_module
 from longctx.core.store.boundary import Boundary
 from longctx.core.store.document import Document
 from longctx.core.store.manifest import Manifest
-from longctx.core.store.places import delete_files, let_go
+from longctx.core.store.places import delete_files
 
 pytestmark = pytest.mark.usefixtures("no_sync", "small")
 
@@ -247,34 +247,3 @@ def test_the_last_checkpoint_is_deleted_while_more_is_written(library, monkeypat
         writer.complete({"seen": torch.tensor(2)})
     assert {"memory-00000.00000.safetensors", "memory-00000.00001.safetensors"} <= {*deleted}
     library.document("book").verify()
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows deletes no open file")
-def test_a_document_does_not_wait_for_the_room_of_its_last_checkpoint(library, monkeypatch):
-    goes_on, closed, sizes = threading.Event(), threading.Event(), []
-
-    def slowly(held):
-        assert goes_on.wait(10)
-        sizes.extend(os.fstat(file.fileno()).st_size for file in held)
-        let_go(held)
-        if held:
-            closed.set()
-
-    monkeypatch.setattr(writer_module, "let_go", slowly)
-    with library.writer("book", HEADER) as writer:
-        writer.begin_source("a")
-        writer.append("tokens", {"ids": torch.zeros(1).int(), "starts": torch.zeros(1).long()})
-        writer.add_bytes(FIRST)
-        end_source(writer, FIRST)
-        goes_on.set()
-        writer.checkpoint({"seen": torch.tensor(1)})
-        goes_on.clear()
-        writer.work_beside()
-        writer.complete({"seen": torch.tensor(2)})
-    folder = library.path / "documents" / "book"
-    assert not [path for path in folder.iterdir() if ".00000." in path.name]
-    assert not closed.is_set()
-    goes_on.set()
-    assert closed.wait(10)
-    assert sizes
-    assert all(sizes)

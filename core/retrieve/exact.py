@@ -5,7 +5,7 @@ memory at a time.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.ranked import Ranked
 from longctx.core.retrieve.unit_table import Units
 from longctx.core.store.document import Document
-from longctx.core.tokens.letter_case import ODD, folded
+from longctx.core.tokens.letter_case import DOTTED, ODD, folded
 from longctx.core.tokens.stems import WORD, stems
 
 MOST_SCANNED = 1000  # occurrences kept of a string without words
@@ -24,6 +24,7 @@ _FEW = 4  # windows that are sooner read than looked up
 _PIECE = 1 << 20  # bytes of text searched at a time
 _SPARE = 1024  # bytes of extra white space that an occurrence may have
 _END = re.compile("[a-z0-9]{1,2}$")  # of a stem: what the stemmer may have changed
+_PLAIN = str.maketrans(ODD)
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,10 @@ def _having(index: PassageIndex, units: Units, string: ExactString) -> np.ndarra
     most windows are left out without a look into their documents.
     """
     text = folded(string.text)
-    words = stems(text)
+    words = [word for word in stems(text) if not _vanishes(string.text[word[0] : word[1]])]
     if not words:
         return None
-    odd = index.terms_with(letter for letter, plain in ODD.items() if plain in text)
+    odd = _odd(index.terms_with(letter for letter, plain in ODD.items() if plain in text))
     windows = np.arange(len(units.windows))
     looked: set[frozenset[str]] = set()
     for start, end, _ in words:
@@ -133,38 +134,48 @@ def _most_words(text: str) -> int:
     return len(re.findall(WORD, text)) + text.count("i")
 
 
-def _terms(word: str, odd: Collection[str]) -> frozenset[str]:
-    """What a word is in the index, whatever the case of its letters: one of these stems.
+def _vanishes(word: str) -> bool:
+    """Whether a word as it stands is none in the index: see `_parts`."""
+    return DOTTED in word and not stems(word)
 
-    The stemmer knows no odd letters. It leaves them, with all before them, and changes no more
+
+def _odd(terms: Iterable[str]) -> list[tuple[str, str]]:
+    """Stems with letters that folding changes, each behind what of it is sure, folded.
+
+    The stemmer knows no such letters. It leaves them, with all before them, and changes no more
     than the last two letters of what it leaves of those behind.
+    """
+    return [(_END.sub("", term).translate(_PLAIN), term) for term in terms]
+
+
+def _terms(word: str, odd: Sequence[tuple[str, str]]) -> frozenset[str]:
+    """What a word is in the index, whatever the case of its letters: one of these stems.
 
     Args:
         word: folded.
-        odd: stems of the index with letters that folding changes.
+        odd: of the index; see `_odd`.
     """
-    parts = list(_parts(word))
+    parts = _parts(word)
     found = {stem for part in parts for _, _, stem in stems(part)}
-    for term in odd:
-        kept = folded(_END.sub("", term))
-        fits = (part.startswith(kept) and part[len(kept) :].isascii() for part in parts)
-        if any(fits):
+    for kept, term in odd:
+        if any(part.startswith(kept) and part[len(kept) :].isascii() for part in parts):
             found.add(term)
     return frozenset(found)
 
 
-def _parts(word: str) -> Iterator[str]:
-    """A word, and what the index may have instead where a text has a dotted capital for an i.
+def _parts(word: str) -> list[str]:
+    """A word, and what the index may have of it where a text has a dotted capital for an i.
 
-    The lower case of that is an i and a dot, which ends the word. Of what stands before or behind
-    the first one, that with two letters; of a word of two letters with such an i nothing is left.
+    The lower case of that is an i and a dot, which ends the word. The index has the part before the
+    dot if that has two letters, else the part behind it; of a word of two letters it has nothing.
     """
-    yield word
-    for place in range(1, len(word) - 1):
-        if word[place] == "i":
-            yield word[: place + 1]
-    if word.startswith("i") and len(word) > 2:
-        yield from _parts(word[1:])
+    found: dict[str, None] = {}
+    begins = range(len(word) - len(word.lstrip("i")) + 1)
+    for part in (word[begin:] for begin in begins):
+        if len(part) > 1 or part is word:
+            found[part] = None
+            found |= {part[: n + 1]: None for n in range(1, len(part) - 1) if part[n] == "i"}
+    return [*found]
 
 
 def _within(

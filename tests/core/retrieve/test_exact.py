@@ -11,7 +11,7 @@ from word_documents import bytes_text, write_texts
 
 from longctx.core.passages.matching import ExactString
 from longctx.core.retrieve import exact
-from longctx.core.retrieve.exact import _terms, bytes_of, occurrences, unit_at
+from longctx.core.retrieve.exact import _odd, _terms, bytes_of, occurrences, unit_at
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.ranked import by_words
 from longctx.core.store.library import Library
@@ -150,8 +150,19 @@ def test_what_a_word_is_in_the_index_is_known_whatever_its_case():
         word += drawn.choice(endings)
         has = "".join(drawn.choice(same[letter]) for letter in word)
         kept = [stem for _, _, stem in stems(has)]
-        odd = {stem for stem in kept if folded(stem) != stem}
+        odd = _odd(stem for stem in kept if folded(stem) != stem)
         assert not kept or _terms(word, odd) & set(kept), (word, has)
+
+
+@pytest.mark.parametrize("wanted", ["İç Anadolu", "İş adamı", "İp", "İp İş", "İon Creangă"])
+def test_words_of_which_the_index_has_nothing_hide_no_string(library, wanted):
+    text = f"{'bir söz ' * 80}{wanted} geldi {'bir söz ' * 80}"
+    document = write_texts(library, text)
+    assert [found for _, _, found in found_in([document], wanted)] == [wanted]
+
+
+def test_a_word_of_many_dotted_letters_is_few_parts():
+    assert len(_terms("i" * 256, [])) == 255
 
 
 @pytest.mark.parametrize("indexed", [True, False])

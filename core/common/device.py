@@ -194,15 +194,11 @@ def empty_cache(device: str) -> None:
         torch.cuda.empty_cache()
 
 
-def reclaim_memory(device: str) -> None:
-    """Gives back to a GPU what PyTorch keeps for later tensors, if that is an eighth of it.
-
-    Of less the next tensors are made sooner than of what was given back.
-    """
-    if device.startswith("cuda"):
-        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        if 8 * idle >= torch.cuda.get_device_properties(device).total_memory:
-            torch.cuda.empty_cache()
+def idle_memory(device: str) -> int:
+    """Bytes that PyTorch keeps on a GPU for later tensors; other processes see them in use."""
+    if not device.startswith("cuda"):
+        return 0
+    return torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -25,8 +25,8 @@ def when_imported(prepare: Callable[[Any], None]) -> None:
 def transformers() -> Any:
     """The library; its models and tokenizers are still loaded when they are first used.
 
-    By its name, and taken from here by others: where one file imports it as usual, a type checker
-    reads the code of all its models, a third of its time.
+    It is imported by name, and only here: with a usual import in any file, a type checker reads the
+    code of all its models, which takes a third of its time.
     """
     library = import_module("transformers")
     while _prepare:

@@ -207,7 +207,7 @@ class Recalled(Chunked, Contract, abstract=True):
         """Marks the end of the question: the tokens from now on are the answer's."""
 
     def attempting(self) -> Attempts | None:
-        """What reads tokens of the answer without the host; None: this cannot."""
+        """What reads tokens of the answer by attempts; None: this cannot."""
         return None
 
     @abstractmethod

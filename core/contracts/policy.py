@@ -173,5 +173,5 @@ class Recalling(Policy, abstract=True):
         return None
 
     def attempting(self) -> Attempts | None:
-        """What reads its tokens without the host, and keeps them; None: nothing does."""
+        """What reads its tokens by attempts, and keeps them; None: nothing does."""
         return None

@@ -17,9 +17,9 @@ from longctx.core.common.device import (
     device_name,
     dtype_name,
     free_memory,
+    idle_memory,
     is_out_of_memory,
     peak_memory,
-    reclaim_memory,
     set_threads,
 )
 from longctx.core.common.errors import LongctxError, UsageError
@@ -223,9 +223,8 @@ class Engine:
         if not self.device.startswith("cuda"):
             return None
         places = self.devices or [self.device]
-        for name in places:  # a document that was open may have taken most of it
-            reclaim_memory(name)
-        free = min(free_memory(name) or 0 for name in places)
+        # PyTorch keeps what a document that was closed has had.
+        free = min((free_memory(name) or 0) + idle_memory(name) for name in places)
         return max(0, int(ROOM * free) - WORKING)
 
     def recorded(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Tokens of an answer that are read with what is on the device, and again if something was missing.
 
-So the host need not learn in each layer what it must bring: some layers can be recorded as one. Up
-to the first layer that lacked something, an attempt is right; what later ones seem to lack is
+So a layer can be recorded, although the host must bring what it lacks. Several can be recorded as
+one: up to the first that lacked something, an attempt is right; what later ones seem to lack is
 mostly what they will, and is brought at the same time. The last attempt lacks nothing.
 """
 

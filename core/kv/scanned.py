@@ -17,13 +17,14 @@ from longctx.core.kv.kept import COLUMNS, GROUP, SPARE, KeptLayers, LayerKV
 from longctx.core.kv.keys import Keys
 from longctx.core.kv.on_disk import OnDisk
 from longctx.core.kv.placed import Placed, Spot
+from longctx.core.kv.resident import SLACK
 from longctx.core.kv.tiered import Tiered
 
 SURE = 0.9  # of the tokens there is room for; how many come is known roughly
 
 
 class Scanned(KeptLayers[LayerKV[Keys]]):
-    """Keys that can be scanned, and values that stay on disk while questions are answered."""
+    """Keys that can be scanned, and values; those of a question are read from disk as needed."""
 
     def _made(self, tokens: int) -> dict[int, LayerKV[Keys]]:
         return self._with_room(tokens, *self._limits(tokens))
@@ -72,7 +73,10 @@ class Scanned(KeptLayers[LayerKV[Keys]]):
         return KeptLayers.held_bytes(expecting, tokens)
 
     def buffers(self) -> list[Tensor]:
-        """All tensors that keys and values are in, with room; none if some are elsewhere."""
+        """All tensors that keys and values are in, with room; none if some are in host memory.
+
+        Values may be on disk only; see `Brought`.
+        """
         found: list[Tensor] = []
         for kv in self._layers.values() if not self._sliding else ():
             for column in (kv.keys, kv.values):
@@ -84,7 +88,13 @@ class Scanned(KeptLayers[LayerKV[Keys]]):
 
     def has_room(self, tokens: int) -> bool:
         """Whether `buffers` can take so many more tokens."""
-        return all(len(x) >= self.seen + tokens for x in self.buffers())
+        found = self.buffers()
+        return bool(found) and all(len(x) >= self.seen + tokens for x in found)
+
+    @property
+    def brings(self) -> bool:
+        """Whether values are read from disk when they are needed, and stay then."""
+        return any(isinstance(kv.values, Brought) for kv in self._layers.values())
 
     @property
     def on_one_device(self) -> bool:
@@ -125,7 +135,8 @@ class Scanned(KeptLayers[LayerKV[Keys]]):
     def _open(self, stored: Stored) -> None:
         """Opens rows to answer from: keys are loaded, values are read when they are needed."""
         tokens, most = max(self._place.tokens, self.seen + SPARE), self._most()
-        stays = most is not None and tokens <= (most - tokens) // 2  # half of what keys leave
+        # A long question makes both buffers anew, longer, while the document's stay.
+        stays = most is not None and (4 * SLACK + 2) * tokens <= most * SLACK
         self._layers = {
             index: LayerKV(self._keys(form, tokens, most), self._values(index, stored, stays))
             for index, form in self._forms.items()

@@ -257,7 +257,9 @@ class Method(contract.Growing, contract.Replayable, contract.Recallable, Whole):
 
     def states(self) -> list[Tensor]:
         """Keys and values of all layers, where all are on the device; see `Replayable.states`."""
-        return self._kept.buffers() if self._kept.seen >= self.options.near else []
+        kept = self._kept
+        reads = kept.reads and not kept.brings and kept.seen >= self.options.near
+        return kept.buffers() if reads else []
 
     def fits(self, tokens: int) -> bool:
         """Whether the buffers have room; see `Replayable.fits`."""
@@ -333,7 +335,9 @@ class Method(contract.Growing, contract.Replayable, contract.Recallable, Whole):
 
     def attempting(self) -> Attempts | None:
         """See `Recalled.attempting`."""
-        return Attempts(self, self._kept) if self.states() and self._kept.on_one_device else None
+        kept = self._kept
+        far = kept.seen >= self.options.near and kept.on_one_device
+        return Attempts(self, kept) if far and kept.buffers() else None
 
     def trying(self, kept: Scanned) -> "Method":
         """The same for one attempt at some layers, with counts of its own."""

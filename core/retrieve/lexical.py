@@ -182,14 +182,14 @@ class PassageIndex:
         return float(held.max(initial=0) / total) if total else None
 
     def reach(self, first: np.ndarray, words: int) -> np.ndarray:
-        """How far from each unit some text goes that has `words` words behind it, at most.
+        """The last unit that a text can touch which begins in each of some units.
 
         Args:
             first: (n,) units, in each of which such a text begins.
-            words: the most that begin in all units between that one and the last.
+            words: the most words that begin in the units between its first and its last one.
 
         Returns:
-            (n,) the last unit of each that it may touch, in the same source.
+            (n,) units, each in the source of its first one.
         """
         behind = self._words_until[first + 1] + words
         last = np.searchsorted(self._words_until, behind, side="right") - 1

@@ -1,16 +1,18 @@
-"""The layers of an answer's token as few CUDA graphs, where the host must bring what they lack.
+"""Each layer of an answer's token as a CUDA graph, where the host must bring what it lacks.
 
-Some layers are attempted by replay, and again as long as something was missing (`Attempt` in
-`core/contracts/memory.py`); then the next. Knows no method.
+A layer is attempted by replay, and again as long as something was missing (`Attempt` in
+`core/contracts/memory.py`); then the next one is. Knows no method.
 """
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 
 import torch
 from torch import Tensor
 
+from longctx.core.common.errors import StateMismatch
 from longctx.core.contracts.memory import Attempt, Attempts
 from longctx.core.contracts.policy import Recalling
 from longctx.core.decode.stepping.graphs import recorder
@@ -19,7 +21,7 @@ from longctx.core.decode.stepping.step import TokenPass
 from longctx.core.model.adapter import Attends, Decoder
 from longctx.kernels import choice
 
-LAYERS = 1  # of a part: several are repeated together, and read what only seems missing
+LAYERS = 1  # of a part; of more, all are repeated where one lacked something, and read in vain
 
 Run = Callable[[Tensor, Attends], Tensor]
 Capture = Callable[[torch.device, Callable[[], None]], Callable[[], None]]
@@ -50,7 +52,8 @@ class Attempting:
     def read(self, token: Tensor, memory: Attends) -> Tensor:
         """See `TokenPass.read`; the memory is the policy."""
         if self._recorded and self._recorded.ready():
-            return self._recorded.keep(token)
+            with suppress(StateMismatch):  # of a row that may only have seemed to be missing
+                return self._recorded.keep(token)
         self._recorded, capture = None, self._capture
         if not self._begun or capture is None:
             self._begun = True

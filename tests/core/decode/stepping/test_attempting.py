@@ -1,5 +1,7 @@
 """Tokens of a recalled answer that are replayed, and again while values are missing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from held_tables import are_held
 from retrieving_runs import ANSWER, PREFIX
 from row_list import RowList
 
+from longctx.core.common.errors import StateMismatch
 from longctx.core.contracts.memory import Place
 from longctx.core.contracts.policy import Recalling
 from longctx.core.decode import policies
@@ -17,6 +20,7 @@ from longctx.core.decode.stepping.attempting import Attempting
 from longctx.core.decode.stepping.one_token import OneToken
 from longctx.core.engine.encode import encode
 from longctx.core.kv import kept, scanned
+from longctx.core.methods import reattention
 from longctx.core.methods.reattention import Method, Options
 from longctx.core.model.adapter import Decoder
 from longctx.core.profile.sampling import Sampling
@@ -50,8 +54,12 @@ class Counted(RowList):
     """Rows that note which of them are taken."""
 
     taken: list[tuple[str, int]]
+    damaged = False
 
     def take(self, group, rows, names=None):
+        if self.damaged:
+            self.damaged = False
+            raise StateMismatch("a block is damaged")
         self.taken += [(name, row) for name in names or () for row in rows.tolist()]
         return super().take(group, rows, names)
 
@@ -96,7 +104,8 @@ def answered(decoder, method, capture=None, reader=None):
 
 
 @pytest.mark.parametrize("kv_dtype", ["auto", "int8"])
-def test_replays_read_what_the_layers_do(make_model, runs, kv_dtype):
+def test_replays_read_what_the_layers_do(make_model, runs, monkeypatch, kv_dtype):
+    monkeypatch.setattr(reattention, "VOTING_STEPS", STEPS // 2)
     options = Options(**{**vars(OPTIONS), "kv_dtype": kv_dtype})
     decoder, method, rows = opened(make_model, options)
     expected, there = answered(decoder, opened(make_model, options)[1])
@@ -139,10 +148,11 @@ def test_values_stay_for_the_next_question(make_model, runs):
 
 
 def test_with_little_room_nothing_is_replayed(make_model, runs):
-    """Values beside the keys may take half of what those leave."""
+    """A long question makes longer buffers of keys and values, beside those of the document."""
     decoder, method, _ = opened(make_model)
     width = sum(8 * layer.kv_heads * layer.head_dim for layer in decoder.layers)
-    enough = 3 * width * (PREFIX + DOCUMENT + kept.SPARE)
+    tokens = PREFIX + DOCUMENT + kept.SPARE  # of keys, and values; of both again, and a 16th more
+    enough = width * -(-tokens * (2 * 16 + 2 * 17) // 16)
     expected, _ = answered(decoder, method)
     for room in (enough, enough - 1):
         place, replayed = Place("cpu", torch.float64, room=room), room == enough
@@ -183,6 +193,37 @@ def test_what_cannot_be_replayed_is_read_directly(make_model, runs, fails):
     assert ("kernel", torch.device("cpu")) not in choice.broken
 
 
+def test_a_damaged_row_that_only_seemed_to_be_missing_ends_no_answer(make_model, runs):
+    decoder, method, rows = opened(make_model)
+    expected, _ = answered(decoder, opened(make_model)[1])
+    record = capture_into(runs)
+
+    def capture(device, work):
+        rows.damaged = False
+        replay = record(device, work)
+
+        def once():
+            replay()
+            rows.damaged = len(runs) == 3
+
+        return once
+
+    found, _ = answered(decoder, method, capture)
+    assert same_to_the_bit(found, expected)
+    assert len(runs) == 3  # from then on it is read directly
+    assert not rows.damaged
+
+
+def test_a_memory_that_may_lack_rows_is_not_replayed_as_it_is(make_model):
+    decoder, method, _ = opened(make_model)
+    assert (method.states(), method.recall().states()) == ([], [])
+    reading = Method(OPTIONS, decoder.layers, replace(ROOM, tokens=400))
+    with exact():
+        list(encode(decoder, reading, IDS[:PREFIX], [IDS[PREFIX:]], RowList()))
+    assert len(reading.states()) == 2 * len(decoder.layers)
+    assert reading.recall().states() == []
+
+
 def test_a_recording_holds_the_tables_that_it_reads(make_model, runs):
     decoder, method, _ = opened(make_model)
     memory = asked(decoder, method)
@@ -221,3 +262,34 @@ def test_answers_are_generated_by_replay(make_model, runs, monkeypatch):
 
 def test_a_cpu_records_nothing(make_model):
     assert attempting.capture_of(Decoder(make_model("llama-default"))) is None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kv_dtype", ["auto", "int8"])
+def test_a_gpu_replays_tokens(make_model, monkeypatch, kv_dtype):
+    told = []
+    monkeypatch.setattr(attempting, "_tell", lambda *how: told.append(how))
+    options = Options(**{**vars(OPTIONS), "kv_dtype": kv_dtype})
+    place = Place("cuda", torch.bfloat16, room=1 << 30)
+    decoder = Decoder(make_model("llama-default").to("cuda", torch.bfloat16))
+    rows, read = Counted(), Method(options, decoder.layers, place)
+    list(encode(decoder, read, IDS[:PREFIX], IDS[PREFIX:].split(37), rows))
+    found = []
+    for capture in (None, attempting.capture_of(decoder)):
+        rows.taken = []
+        method = Method(options, decoder.layers, place)
+        method.restore(read.snapshot(), rows, reading=False)
+        memory = method.recall()
+        for chunk in QUESTION.split(memory.chunk):
+            decoder.read(chunk, memory)
+        memory.begin_answer()
+        reader, policy = OneToken.of(decoder) or decoder, over(memory)
+        if capture:
+            reader = Attempting(reader, decoder, policy, capture)
+        with torch.inference_mode():
+            tokens = [torch.tensor([token], device="cuda") for token in ANSWER[:STEPS]]
+            found.append([reader.read(token, policy).clone() for token in tokens])
+        found.append(memory.scores(DOCUMENT).raw)
+    assert all(map(torch.equal, found[0], found[2]))
+    assert torch.equal(found[1], found[3])
+    assert told == [("by replay", "it gives the same bits")]

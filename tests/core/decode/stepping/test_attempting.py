@@ -271,7 +271,7 @@ def test_a_gpu_replays_tokens(make_model, monkeypatch, kv_dtype):
     monkeypatch.setattr(attempting, "_tell", lambda *how: told.append(how))
     options = Options(**{**vars(OPTIONS), "kv_dtype": kv_dtype})
     place = Place("cuda", torch.bfloat16, room=1 << 30)
-    decoder = Decoder(make_model("llama-default").to("cuda", torch.bfloat16))
+    decoder = Decoder(make_model("llama-default", vocab_size=400).to("cuda", torch.bfloat16))
     rows, read = Counted(), Method(options, decoder.layers, place)
     list(encode(decoder, read, IDS[:PREFIX], IDS[PREFIX:].split(37), rows))
     found = []

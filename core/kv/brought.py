@@ -8,8 +8,9 @@ import copy
 import torch
 from torch import Tensor
 
-from longctx.core.contracts.memory import Held, Stored
+from longctx.core.contracts.memory import Held
 from longctx.core.kv.coded import Coded, RowForm, pairs, write
+from longctx.core.kv.on_disk import StoredRows
 from longctx.core.kv.placed import Placed, Spot
 from longctx.core.kv.resident import Resident
 
@@ -19,30 +20,17 @@ class Brought:
 
     Args:
         form: of the rows.
-        before: rows of the prefix, which are not stored.
-        stored, group, names: where the rows, and for int8 their scales, are stored.
-        count: how many rows are stored.
+        rows: on disk.
         spare: rows to have room for behind them.
     """
 
-    def __init__(
-        self,
-        form: RowForm,
-        before: Coded,
-        stored: Stored,
-        group: str,
-        names: tuple[str, ...],
-        count: int,
-        spare: int,
-    ):
-        self.form, self._stored, self._group, self._names = form, stored, group, names
-        self._first = len(before.rows)  # of the stored rows
-        end = self._first + count
+    def __init__(self, form: RowForm, rows: StoredRows, spare: int):
+        self.form, self._stored, end = form, rows, rows.end
         self._rows = Resident(form, end + spare)
-        write(self._rows.buffer.cleared(), 0, before)  # what is missing counts as zero
+        write(self._rows.buffer.cleared(), 0, rows.before)  # what is missing counts as zero
         self._rows.length = end
         self._here = torch.ones(end + spare, dtype=torch.bool, device=form.place.device)
-        self._here[self._first : end] = False
+        self._here[rows.first : end] = False
 
     @property
     def length(self) -> int:
@@ -88,8 +76,7 @@ class Brought:
 
     def read(self, rows: Tensor) -> Coded:
         """Stored rows at `rows` (S,) ascending, on the CPU as they are stored."""
-        found = self._stored.take(self._group, rows - self._first, self._names)
-        return Coded(*(found[name] for name in self._names))
+        return self._stored.read(rows)
 
     def put(self, rows: Tensor, found: Coded) -> None:
         """Puts what was read at `rows` (S,) in its place."""

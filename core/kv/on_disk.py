@@ -1,6 +1,7 @@
 """Rows of a document on disk, read on demand; later ones are on the device."""
 
 import copy
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,31 +11,52 @@ from longctx.core.kv.coded import Coded, RowForm
 from longctx.core.kv.resident import Resident
 
 
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows of a document on disk, behind those of the prefix, which are not stored.
+
+    Attributes:
+        before: rows of the prefix.
+        stored, group, names: where the rows, and for int8 their scales, are stored.
+        count: how many rows are stored.
+    """
+
+    before: Coded
+    stored: Stored
+    group: str
+    names: tuple[str, ...]
+    count: int
+
+    @property
+    def first(self) -> int:
+        """The first row that is stored."""
+        return len(self.before.rows)
+
+    @property
+    def end(self) -> int:
+        """The number of rows, with those of the prefix."""
+        return self.first + self.count
+
+    def read(self, rows: Tensor) -> Coded:
+        """Those at `rows` (S,) ascending, all of them stored, on the CPU as they are stored."""
+        found = self.stored.take(self.group, rows - self.first, self.names)
+        return Coded(*(found[name] for name in self.names))
+
+
 class OnDisk:
     """Rows of a document on disk, read when they are needed, and later ones on the device.
 
     Args:
         form: of the rows.
-        before: rows of the prefix, which are not stored.
-        stored, group, names: where the rows, and for int8 their scales, are stored.
-        count: how many rows are stored.
+        rows: on disk.
     """
 
-    def __init__(
-        self,
-        form: RowForm,
-        before: Coded,
-        stored: Stored,
-        group: str,
-        names: tuple[str, ...],
-        count: int,
-    ):
-        self.form, self._before = form, before
-        self._stored, self._group, self._names = stored, group, names
-        self._end = len(before.rows) + count
+    def __init__(self, form: RowForm, rows: StoredRows):
+        self.form, self._stored = form, rows
+        self._before, self._end = rows.before, rows.end
         self._own = Resident(form)
         nothing = form.place.put(torch.zeros(0, dtype=torch.int64))
-        self._last = nothing, form.place.put(before.part(0, 0).decoded(form.place.dtype))
+        self._last = nothing, form.place.put(rows.before.part(0, 0).decoded(form.place.dtype))
 
     @property
     def length(self) -> int:
@@ -78,8 +100,7 @@ class OnDisk:
         P, place = len(self._before.rows), self.form.place
         cuts = torch.searchsorted(wanted, torch.tensor([P, self._end])).tolist()
         early, stored, own = (part.clone() for part in wanted.tensor_split(cuts))
-        rows = self._stored.take(self._group, stored - P, self._names)
-        taken = Coded(*(rows[name] for name in self._names))
+        taken = self._stored.read(stored)
         # Decoded there: int8 rows are half as large on their way, and a GPU multiplies faster.
         parts = [
             part.each(lambda x: x.to(place.device)).decoded(place.dtype)

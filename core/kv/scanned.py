@@ -15,7 +15,7 @@ from longctx.core.kv.brought import Brought
 from longctx.core.kv.coded import Coded, RowForm
 from longctx.core.kv.kept import COLUMNS, GROUP, SPARE, KeptLayers, LayerKV
 from longctx.core.kv.keys import Keys
-from longctx.core.kv.on_disk import OnDisk
+from longctx.core.kv.on_disk import OnDisk, StoredRows
 from longctx.core.kv.placed import Placed, Spot
 from longctx.core.kv.resident import SLACK
 from longctx.core.kv.tiered import Tiered
@@ -149,5 +149,5 @@ class Scanned(KeptLayers[LayerKV[Keys]]):
         before = form.empty(0)
         if self._before:
             before = Coded(*(self._before[name] for name in names))
-        given = form, before, stored, GROUP, names, self.seen - self.prefix
-        return Brought(*given, SPARE) if stays else OnDisk(*given)
+        rows = StoredRows(before, stored, GROUP, names, self.seen - self.prefix)
+        return Brought(form, rows, SPARE) if stays else OnDisk(form, rows)

@@ -15,7 +15,7 @@ from longctx.core.kv.coded import Coded, RowForm
 from longctx.core.kv.host_memory import HostMemory
 from longctx.core.kv.hosted import Hosted
 from longctx.core.kv.keys import Keys
-from longctx.core.kv.on_disk import OnDisk
+from longctx.core.kv.on_disk import OnDisk, StoredRows
 from longctx.core.kv.resident import Resident
 from longctx.core.kv.scanned import Scanned
 from longctx.kernels.door import topk_scan
@@ -54,9 +54,10 @@ def columns(form: RowForm, rows: Coded) -> dict:
     stored, names = RowList(), ("v.0", "v.0.scales")
     given = {name: x for name, x in zip(names, rows, strict=True) if x is not None}
     stored.append("kv", {name: x[5:60] for name, x in given.items()})
-    on_disk = OnDisk(form, rows.part(0, 5), stored, "kv", tuple(given), 55)
+    kept = StoredRows(rows.part(0, 5), stored, "kv", tuple(given), 55)
+    on_disk = OnDisk(form, kept)
     on_disk.append(rows.part(60, N))
-    stays = Brought(form, rows.part(0, 5), stored, "kv", tuple(given), 55, 10)
+    stays = Brought(form, kept, 10)
     stays.append(rows.part(60, N))
     memory = HostMemory("cpu", rows=16)
     return {
@@ -207,8 +208,9 @@ def test_what_was_just_read_from_disk_is_not_read_again():
     form = form_of(torch.float32)
     rows = coded(form)
     column, read = columns(form, rows)["on disk"], []
-    take = column._stored.take
-    column._stored.take = lambda group, wanted, names: (
+    stored = column._stored.stored
+    take = stored.take
+    stored.take = lambda group, wanted, names: (
         read.extend(wanted.tolist()) or take(group, wanted, names)
     )
     expected = rows.decoded(torch.float32)

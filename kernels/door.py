@@ -3,8 +3,7 @@
 The definition `<op>_ref.py` states each one's contract; `choice.py` chooses between it and the
 kernel at every call. Operations that decode one token use buffers of fixed size and read counts and
 places on the device, so that a step can be captured in a graph once and run for every token; the
-definitions may wait for such numbers. `python -m longctx.kernels.door` prints the table of
-docs/kernels.md.
+definitions may wait for such numbers. `make docs` writes their table in docs/kernels.md.
 """
 
 # ruff: noqa: F401  # others import these from here
@@ -21,7 +20,7 @@ from longctx.kernels.block_checksums_ref import block_checksums
 from longctx.kernels.cached_attention_ref import cached_attention
 from longctx.kernels.choice import operations
 from longctx.kernels.expert_sum_ref import expert_sum
-from longctx.kernels.fused_attention import fused_attention, window_attention
+from longctx.kernels.fused_attention import fused_attention
 from longctx.kernels.gated_product_ref import (
     CLAMPED,
     GELU_TANH,
@@ -53,13 +52,12 @@ from longctx.kernels.similarity_max_ref import similarity_max, sliding_max
 from longctx.kernels.span_boxes_ref import Boxes, span_boxes
 from longctx.kernels.top_pages_ref import Stamps, stamp, top_pages
 from longctx.kernels.topk_scan_ref import Top, topk_scan
+from longctx.kernels.window_attention_ref import window_attention
 
 
 def table() -> str:
     """The operations and what each computes, by the first lines of their contracts."""
-    fused: dict[str, Callable[..., Any]] = {
-        one.__name__: one for one in (fused_attention, window_attention)
-    }
+    fused: dict[str, Callable[..., Any]] = {"fused_attention": fused_attention}
     rows = [
         f"| `{name}` | {(getdoc(one) or '').splitlines()[0].rstrip('.')} |"
         for name, one in sorted((operations | fused).items())

@@ -7,6 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 if TYPE_CHECKING:
 
@@ -36,3 +38,20 @@ def multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return 1
     return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def padded_head(q: Tensor) -> int:
+    """The head dimension, the last of `q`, padded for matrix units."""
+    return max(16, 1 << (q.shape[-1] - 1).bit_length())
+
+
+def aligned(rows: Tensor) -> bool:
+    """Whether rows start, and follow one another, at multiples of 16 bytes, as bulk copies need."""
+    steps = (stride * rows.itemsize for stride in rows.stride()[:-1])
+    return rows.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in steps)
+
+
+def bulk_tiles(rows: Tensor, count: int, D: int) -> TensorDescriptor:
+    """Rows (N, G, D) as (G, N, D), copied in tiles of `count` rows; zeros beyond N and D."""
+    heads = rows.transpose(0, 1)
+    return TensorDescriptor(heads, list(heads.shape), list(heads.stride()), [1, count, D])

@@ -10,9 +10,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from triton.tools.tensor_descriptor import TensorDescriptor
 
-from longctx.kernels.launch import shared_memory, starts_early, tl, triton
+from longctx.kernels.launch import (
+    aligned,
+    bulk_tiles,
+    padded_head,
+    shared_memory,
+    starts_early,
+    tl,
+    triton,
+)
 from longctx.kernels.topk_scan_ref import Top
 
 MOST = 4  # most keys that the kernel finds for a query
@@ -79,7 +86,7 @@ def topk_scan(
     tile: Tile | None = None,
 ) -> Top:  # fmt: skip
     """As defined, for up to 4 keys, cut by `tile`; None: that of `tile_for`."""
-    q = q.contiguous()
+    q = q if q.stride(-1) == 1 else q.contiguous()
     keys = keys if keys.stride(-1) == 1 else keys.contiguous()
     k, tile = min(k, len(keys)), tile or tile_for(q, keys)
     return choose(q, keys, k, scales, count, tile, *best_sets(q, keys, k, scales, count, tile))
@@ -87,7 +94,7 @@ def topk_scan(
 
 def tile_for(q: Tensor, keys: Tensor) -> Tile:
     """Sizes that fit registers and shared memory, for many queries or for few."""
-    rows, D = q.shape[0] // keys.shape[1] * q.shape[1], _padded(q)
+    rows, D = q.shape[0] // keys.shape[1] * q.shape[1], padded_head(q)
     if q.dtype == torch.float32:  # no matrix units for exact float32
         return Tile(rows=16 if rows <= 16 else 32, keys=128, warps=8, stages=2, programs=2048)
     stages = 4 if D <= 64 else 3 if D <= 128 else 2
@@ -105,7 +112,8 @@ def tile_for(q: Tensor, keys: Tensor) -> Tile:
     # On Hopper small programs are faster; later GPUs for desktops have less memory for their keys.
     small = starts_early(q.device) and D <= 128
     if small and (3 * 128 + 64) * D * keys.itemsize <= shared_memory(q.device):
-        return Tile(rows=64, keys=128, warps=4, stages=3, programs=4224, descriptor=True)
+        # A program that goes on for longer fills its pipeline less often.
+        return Tile(rows=64, keys=128, warps=4, stages=3, programs=528, descriptor=True)
     # Two concurrent programs per multiprocessor are faster than larger tiles.
     keys_at_once = 128 if D <= 64 else 64
     return Tile(rows=128, keys=keys_at_once, warps=8, stages=stages, programs=4224)
@@ -130,15 +138,15 @@ def best_sets(
     found = torch.empty(H * T, parts, k, dtype=torch.int64, device=q.device)
     votes = torch.empty(N, dtype=torch.int32, device=q.device)
     best = torch.empty(N, dtype=torch.float32, device=q.device)
-    descriptor = tile.descriptor and _aligned(keys)
-    source = _descriptor(keys, tile.keys, _padded(q)) if descriptor else keys
+    descriptor = tile.descriptor and aligned(keys)
+    source = bulk_tiles(keys, tile.keys, padded_head(q)) if descriptor else keys
     # Programs that run at the same time read the same keys.
     _best_sets[across, G, parts](
         q, source, q if scales is None else scales, q if count is None else count,
-        found, votes, best, N, R, each, *_strides(keys, scales),
+        found, votes, best, N, R, each, T, *q.stride()[:2], *_strides(keys, scales),
         K=k, D=D, SCALED=scales is not None, COUNTED=count is not None, DESCRIPTOR=descriptor,
-        CHUNK=CHUNK if q.dtype == torch.float32 else _padded(q),
-        ROWS=tile.rows, KEYS=tile.keys, SETS=tile.sets, BLOCK_D=_padded(q),
+        CHUNK=CHUNK if q.dtype == torch.float32 else padded_head(q),
+        ROWS=tile.rows, KEYS=tile.keys, SETS=tile.sets, BLOCK_D=padded_head(q),
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return found, votes, best
@@ -156,37 +164,19 @@ def choose(
     warps, chunk, hurry = CHOOSE_FEW if H * T <= FEW else CHOOSE_MANY
     _choose[H // G * T, G](
         q, keys, q if scales is None else scales, q if count is None else count,
-        found, scores, index, votes, best, N, candidates, *_strides(keys, scales),
-        K=k, D=D, SCALED=scales is not None, COUNTED=count is not None,
-        KEYS=tile.keys, SETS=tile.sets,
-        CANDIDATES=triton.next_power_of_2(candidates),
-        CHUNK=min(_padded(q), chunk), HURRY=hurry, BLOCK_D=_padded(q),
+        found, scores, index, votes, best, N, candidates, T, *q.stride()[:2],
+        *_strides(keys, scales), K=k, D=D, SCALED=scales is not None, COUNTED=count is not None,
+        KEYS=tile.keys, SETS=tile.sets, CANDIDATES=triton.next_power_of_2(candidates),
+        CHUNK=min(padded_head(q), chunk), HURRY=hurry, BLOCK_D=padded_head(q),
         num_warps=warps,
     )  # fmt: skip
     return Top(scores, index, votes, best)
-
-
-def _padded(q: Tensor) -> int:
-    """The head dimension padded for matrix units."""
-    return max(16, triton.next_power_of_2(q.shape[-1]))
 
 
 def _strides(keys: Tensor, scales: Tensor | None) -> tuple[int, ...]:
     """Strides of keys and scales, by head and by key."""
     by_scale = (0, 0) if scales is None else (scales.stride(1), scales.stride(0))
     return keys.stride(1), keys.stride(0), *by_scale
-
-
-def _aligned(keys: Tensor) -> bool:
-    """Whether keys start, and follow one another, at multiples of 16 bytes."""
-    steps = (stride * keys.itemsize for stride in keys.stride()[:-1])
-    return keys.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in steps)
-
-
-def _descriptor(keys: Tensor, count: int, D: int) -> TensorDescriptor:
-    """Keys as (G, N, D), copied in tiles of `count` keys; zeros beyond N and D."""
-    heads = keys.transpose(0, 1)
-    return TensorDescriptor(heads, list(heads.shape), list(heads.stride()), [1, count, D])
 
 
 @triton.jit
@@ -328,9 +318,10 @@ def _clear(votes, best, N):
 
 
 # Not specialised to the numbers of keys and queries, which change with every call.
-@triton.jit(do_not_specialize=["N", "R", "each"])
+@triton.jit(do_not_specialize=["N", "R", "each", "T"])
 def _best_sets(
-    q, keys, scales, count, found, votes, best, N, R, each, k_head, k_row, s_head, s_row,
+    q, keys, scales, count, found, votes, best, N, R, each, T, q_head, q_row,
+    k_head, k_row, s_head, s_row,
     K: tl.constexpr, D: tl.constexpr, SCALED: tl.constexpr, COUNTED: tl.constexpr,
     DESCRIPTOR: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
     SETS: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -342,7 +333,7 @@ def _best_sets(
         each = tl.cdiv(N // KEYS, parts)
     rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
     row, live = g.to(tl.int64) * R + rows, (rows < R)[:, None]
-    q += row[:, None] * D
+    q += (row // T * q_head + row % T * q_row)[:, None]
     queries = q
     if CHUNK == BLOCK_D:  # else they are read again for every tile
         queries = tl.load(q + columns[None, :], mask=live & (columns < D)[None, :], other=0.0)
@@ -425,10 +416,10 @@ def _rescored(
     return tl.sum(products, 1)
 
 
-@triton.jit(do_not_specialize=["N", "candidates"])
+@triton.jit(do_not_specialize=["N", "candidates", "T"])
 def _choose(
-    q, keys, scales, count, found, scores, index, votes, best,
-    N, candidates, k_head, k_row, s_head, s_row,
+    q, keys, scales, count, found, scores, index, votes, best, N, candidates, T, q_head, q_row,
+    k_head, k_row, s_head, s_row,
     K: tl.constexpr, D: tl.constexpr, SCALED: tl.constexpr, COUNTED: tl.constexpr,
     KEYS: tl.constexpr, SETS: tl.constexpr, CANDIDATES: tl.constexpr, CHUNK: tl.constexpr,
     HURRY: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -438,7 +429,8 @@ def _choose(
     # A head's rows run together: they read the same keys.
     g = tl.program_id(1).to(tl.int64)
     row = g * tl.num_programs(0) + tl.program_id(0)
-    q, keys, scales = q + row * D, keys + g * k_head, scales + g * s_head
+    q += row // T * q_head + row % T * q_row
+    keys, scales = keys + g * k_head, scales + g * s_head
     each = tl.arange(0, CANDIDATES)
     seen = tl.load(found + row * candidates + each, mask=each < candidates, other=NOTHING)
     _, number = _unpacked(_best_of(seen, K))

@@ -53,7 +53,7 @@ class LayerKV(Generic[K]):
     def append(self, form: RowForm, k: Tensor, v: Tensor) -> None:
         """Adds T tokens: position-free keys and values (G, T, D)."""
         # Both at once, which halves a GPU's operations: (2, T, G, D).
-        both = form.code(torch.stack([k, v]).transpose(1, 2).contiguous())
+        both = form.code(torch.stack([k.transpose(0, 1), v.transpose(0, 1)]))
         for number, (name, column) in enumerate((("keys", self.keys), ("values", self.values))):
             self.new[name] = both.at(number)
             column.append(self.new[name])

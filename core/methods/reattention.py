@@ -215,11 +215,11 @@ class Method(contract.Growing, contract.Replayable, contract.Recallable, Whole):
     def _near(self, q: Tensor, kv: LayerKV) -> Window | None:
         """The window that the last tokens, position-free (H, T, D), attend to; None: all tokens."""
         o, total = self.options, kv.keys.length
-        middle = total - o.local - o.first  # tokens between the first and the last
-        if not torch.is_tensor(middle) and middle <= 0:  # else there are some
+        last = total - o.local  # where the middle ends, of which tokens are selected
+        if not torch.is_tensor(last) and last <= o.first:  # else there are some
             self._count(total)
             return None
-        top = kv.keys.top(q, o.first, o.first + middle, o.top_k)
+        top = kv.keys.top(q, o.first, last, o.top_k)
         self._note(top.votes, q.shape[1])
         near = select_window(top.votes, top.best, o.voted, o.span, o.first, o.local, total)
         self._count(near.total)

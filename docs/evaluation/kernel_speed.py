@@ -41,6 +41,8 @@ from longctx.kernels import (
     similarity_max,
     span_boxes,
     span_boxes_ref,
+    window_attention,
+    window_attention_ref,
 )
 from longctx.kernels.topk_scan_ref import RUN, merge
 
@@ -58,6 +60,7 @@ KEPT, SELECTED, SPAN, LISTS = 262_144, 8192, 32, 8  # eight lists' rows are more
 
 # The top-k scan.
 SIZES = {"64k": 1 << 16, "256k": 1 << 18, "1M": 1 << 20}
+IN_WINDOW = 7900  # tokens of ReAttention's window, of 8,192 at most
 QUERIES, K, SCAN_BAR = 512, 4, 0.60  # the bar: share of a matrix product
 AT_ONCE = 1 << 15  # keys at once of what PyTorch does
 CHUNK, WINDOW = 512, 2048  # tokens read at a time, and kept
@@ -231,11 +234,29 @@ def spans(blocks: int) -> dict:
 
 
 def scan(ceilings: Ceilings) -> dict:
-    """512 queries, and one, over keys in bfloat16 and int8, and by PyTorch's own operators."""
-    return {
-        f"{T} queries": {name: scanned(T, N, ceilings) for name, N in SIZES.items()}
-        for T in (QUERIES, 1)
+    """512 queries, and one, over keys in bfloat16 and int8, and by PyTorch's own operators.
+
+    And their attention to the window that comes of it.
+    """
+    found = {"window": window()}
+    for T in (QUERIES, 1):
+        found[f"{T} queries"] = {name: scanned(T, N, ceilings) for name, N in SIZES.items()}
+    return found
+
+
+def window() -> dict:
+    """A chunk's attention to a window whose length only the device knows, by the kernel and not."""
+    q, (k, v) = half(QUERIES, H, D).transpose(0, 1), half(2, IN_WINDOW + 300, G, D).unbind()
+    flop, total = 4 * H * D * QUERIES * (IN_WINDOW - QUERIES / 2), torch.tensor([IN_WINDOW])
+    ways = {
+        "kernel": window_attention.window_attention,
+        "flash attention of varying lengths": window_attention_ref.flash,
     }
+    found = {}
+    for name, way in ways.items():
+        spent = seconds(partial(way, q, k, v, D**-0.5, total), 20)
+        found[name] = {"µs": spent * 1e6, "TFLOP/s": flop / spent / 1e12}
+    return found
 
 
 def scanned(T: int, N: int, ceilings: Ceilings) -> dict:

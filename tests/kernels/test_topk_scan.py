@@ -268,6 +268,15 @@ def test_a_slice_of_a_larger_buffer(kernel, device):
     check(kernel.topk_scan(q, tall, 4), q, keys, 4)
 
 
+def test_queries_in_the_order_of_tokens(kernel, device):
+    q, keys = integers(4, 2, 5, 300, 64, HALF, device)
+    turned = q.transpose(0, 1).contiguous().transpose(0, 1)  # as a layer's product has them
+    assert not turned.is_contiguous()
+    check(kernel.topk_scan(turned, keys, 4), q, keys, 4)
+    spread = torch.stack([q, q], dim=-1)[..., 0]
+    check(kernel.topk_scan(spread, keys, 4), q, keys, 4)
+
+
 def test_keys_that_no_descriptor_takes(kernel, device):
     tile = kernel.Tile(16, 128, 4, 1, programs=6, descriptor=True)
     q, keys = integers(2, 2, 1, 300, 65, HALF, device)

@@ -86,7 +86,7 @@ def topk_scan(
     tile: Tile | None = None,
 ) -> Top:  # fmt: skip
     """As defined, for up to 4 keys, cut by `tile`; None: that of `tile_for`."""
-    q = q if q.stride(-1) == 1 else q.contiguous()
+    q = q.contiguous()  # queries read where they are cost more in every program than this copy
     keys = keys if keys.stride(-1) == 1 else keys.contiguous()
     k, tile = min(k, len(keys)), tile or tile_for(q, keys)
     return choose(q, keys, k, scales, count, tile, *best_sets(q, keys, k, scales, count, tile))
@@ -143,7 +143,7 @@ def best_sets(
     # Programs that run at the same time read the same keys.
     _best_sets[across, G, parts](
         q, source, q if scales is None else scales, q if count is None else count,
-        found, votes, best, N, R, each, T, *q.stride()[:2], *_strides(keys, scales),
+        found, votes, best, N, R, each, *_strides(keys, scales),
         K=k, D=D, SCALED=scales is not None, COUNTED=count is not None, DESCRIPTOR=descriptor,
         CHUNK=CHUNK if q.dtype == torch.float32 else padded_head(q),
         ROWS=tile.rows, KEYS=tile.keys, SETS=tile.sets, BLOCK_D=padded_head(q),
@@ -164,8 +164,8 @@ def choose(
     warps, chunk, hurry = CHOOSE_FEW if H * T <= FEW else CHOOSE_MANY
     _choose[H // G * T, G](
         q, keys, q if scales is None else scales, q if count is None else count,
-        found, scores, index, votes, best, N, candidates, T, *q.stride()[:2],
-        *_strides(keys, scales), K=k, D=D, SCALED=scales is not None, COUNTED=count is not None,
+        found, scores, index, votes, best, N, candidates, *_strides(keys, scales),
+        K=k, D=D, SCALED=scales is not None, COUNTED=count is not None,
         KEYS=tile.keys, SETS=tile.sets, CANDIDATES=triton.next_power_of_2(candidates),
         CHUNK=min(padded_head(q), chunk), HURRY=hurry, BLOCK_D=padded_head(q),
         num_warps=warps,
@@ -318,10 +318,9 @@ def _clear(votes, best, N):
 
 
 # Not specialised to the numbers of keys and queries, which change with every call.
-@triton.jit(do_not_specialize=["N", "R", "each", "T"])
+@triton.jit(do_not_specialize=["N", "R", "each"])
 def _best_sets(
-    q, keys, scales, count, found, votes, best, N, R, each, T, q_head, q_row,
-    k_head, k_row, s_head, s_row,
+    q, keys, scales, count, found, votes, best, N, R, each, k_head, k_row, s_head, s_row,
     K: tl.constexpr, D: tl.constexpr, SCALED: tl.constexpr, COUNTED: tl.constexpr,
     DESCRIPTOR: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
     SETS: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -333,7 +332,7 @@ def _best_sets(
         each = tl.cdiv(N // KEYS, parts)
     rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
     row, live = g.to(tl.int64) * R + rows, (rows < R)[:, None]
-    q += (row // T * q_head + row % T * q_row)[:, None]
+    q += row[:, None] * D
     queries = q
     if CHUNK == BLOCK_D:  # else they are read again for every tile
         queries = tl.load(q + columns[None, :], mask=live & (columns < D)[None, :], other=0.0)
@@ -416,10 +415,10 @@ def _rescored(
     return tl.sum(products, 1)
 
 
-@triton.jit(do_not_specialize=["N", "candidates", "T"])
+@triton.jit(do_not_specialize=["N", "candidates"])
 def _choose(
-    q, keys, scales, count, found, scores, index, votes, best, N, candidates, T, q_head, q_row,
-    k_head, k_row, s_head, s_row,
+    q, keys, scales, count, found, scores, index, votes, best,
+    N, candidates, k_head, k_row, s_head, s_row,
     K: tl.constexpr, D: tl.constexpr, SCALED: tl.constexpr, COUNTED: tl.constexpr,
     KEYS: tl.constexpr, SETS: tl.constexpr, CANDIDATES: tl.constexpr, CHUNK: tl.constexpr,
     HURRY: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -429,8 +428,7 @@ def _choose(
     # A head's rows run together: they read the same keys.
     g = tl.program_id(1).to(tl.int64)
     row = g * tl.num_programs(0) + tl.program_id(0)
-    q += row // T * q_head + row % T * q_row
-    keys, scales = keys + g * k_head, scales + g * s_head
+    q, keys, scales = q + row * D, keys + g * k_head, scales + g * s_head
     each = tl.arange(0, CANDIDATES)
     seen = tl.load(found + row * candidates + each, mask=each < candidates, other=NOTHING)
     _, number = _unpacked(_best_of(seen, K))

@@ -27,6 +27,8 @@ SIZES = [
 def kernel(device):
     from longctx.kernels import window_attention
 
+    if device == "cuda" and not window_attention.starts_early(torch.device(device)):
+        pytest.skip("flash attention is made for this GPU")
     return window_attention
 
 

@@ -17,8 +17,21 @@ FORMS = "Give one question a line, or an object with the key 'question' for each
 
 
 def from_stdin() -> Iterator[str]:
-    """One question a line; each is yielded as soon as its line arrives."""
-    return _lines(raw.decode("utf-8", errors="replace") for raw in _raw_lines())
+    """One question a line; each is yielded as soon as its line arrives.
+
+    Raises:
+        UsageError: a line is too long to be a question.
+        UnreadableInput: a line is not UTF-8 text.
+    """
+    return _lines(_decoded(raw) for raw in _raw_lines())
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        what, why = "cannot read questions from standard input", "they are not UTF-8 text"
+        raise UnreadableInput(what, why, "Convert them first.") from error
 
 
 def from_file(path: Path) -> list[str]:

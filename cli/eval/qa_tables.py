@@ -69,7 +69,9 @@ def _title(report: "QuestionReport", reports: "Sequence[QuestionReport]") -> str
     same = [one for one in reports if one.document == report.document]
     files = f" ({', '.join(map(one_line, report.files))})" if len(same) > 1 else ""
     questions = _questions(report.counted)
-    return f"{report.document}{files}: {report.tokens:,} tokens, {questions}"
+    answerer = report.settings.get("answerer")  # where it is not the model that read the document
+    by = f", answered by {one_line(str(answerer['model']))}" if answerer else ""
+    return f"{report.document}{files}: {report.tokens:,} tokens, {questions}{by}"
 
 
 def _questions(counted: dict[str, int]) -> str:

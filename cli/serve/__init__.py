@@ -178,6 +178,8 @@ def _serve(place: Path, weights: "Model", chosen: "Options", port: int, opens: b
         def ready() -> None:
             there = counted(len(documents), "document")
             render.note(f"{there} at {address} (Ctrl-C ends it)")
+            if not (place / "library.json").exists():
+                render.note(f"there is no library at '{place}' yet: the first file sent makes it")
             if opens:  # in a thread: there are browsers that keep who opens them waiting
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 

@@ -4,6 +4,7 @@ DIR/settings.json    what the results depend on
 DIR/results.jsonl    one result per line, in order of completion
 """
 
+import errno
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -33,9 +34,9 @@ class Journal:
         settings: what results depend on, as JSON; a resumed run must have the same.
 
     Raises:
-        UsageError: the folder has other settings, or holds something else.
+        UsageError: the folder has other settings, holds something else, or cannot be written.
         Locked: another process writes to it.
-        LongctxError: the folder cannot be written.
+        LongctxError: there is no room for it.
     """
 
     def __init__(self, folder: Path | None, settings: Record):
@@ -55,8 +56,10 @@ class Journal:
             why = "another process is writing its results there"
             raise Locked(f"cannot use '{folder}'", why, "Wait for it to end.") from error
         except OSError as error:
-            why = error.strerror or str(error)
-            raise LongctxError(f"cannot write '{folder}'", why, "Choose another --out.") from error
+            file = folder.exists() and not folder.is_dir()
+            why = "it is a file, not a folder" if file else error.strerror or str(error)
+            kind = LongctxError if error.errno in (errno.ENOSPC, errno.EDQUOT) else UsageError
+            raise kind(f"cannot write '{folder}'", why, "Choose another --out.") from error
 
     def __enter__(self) -> "Journal":
         return self

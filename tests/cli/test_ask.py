@@ -320,6 +320,13 @@ def test_questions_from_stdin_give_one_line_each(asking):
     assert values[0]["timings"]["load_s"] == values[1]["timings"]["load_s"]
 
 
+def test_questions_from_stdin_that_are_not_text(asking):
+    result = asking("ask", "-", input=b"Who wound the \xff\xfe clock?\n")
+    assert result.exit_code == 3
+    assert not result.stdout
+    assert "cannot read questions from standard input: they are not UTF-8 text" in result.stderr
+
+
 def test_questions_from_a_file_are_those_from_stdin(asking, tmp_path):
     (tmp_path / "q.jsonl").write_text(
         '{"question": "who came home?"}\n{"question": "what news?"}\n'

@@ -44,3 +44,18 @@ def test_the_model_that_read_it_answers_where_the_user_says_so(asked, options):
 def test_what_was_kept_is_asked_with_the_model_that_kept_it(asked):
     answer, _ = asked(method="reattention")
     assert answer["state"]["answer_model"] == "tiny"
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_eval_qa_is_answered_as_ask_is(longctx, tmp_path, monkeypatch, own):
+    monkeypatch.delenv("LONGCTX_ANSWER_MODEL", raising=False)
+    (tmp_path / "a.txt").write_text("The keeper of the lamp was Ilse Marquand.\n")
+    (tmp_path / "q.jsonl").write_text(
+        json.dumps({"question": "Who was the keeper?", "answers": ["Ilse Marquand"]})
+    )
+    longctx("ingest", tmp_path / "a.txt", "--name", "a")
+    asked = ("eval", "qa", "a", tmp_path / "q.jsonl", "--gather-by", "bm25")
+    done = longctx(*asked, *(["--answer-model", "own"] if own else []))
+    assert done.exit_code == 0, done.stderr
+    assert ("answered by small" in done.stdout) == (not own)
+    assert longctx(*asked, "--no-answers", "--json").exit_code == 0

@@ -153,6 +153,18 @@ def test_it_serves_until_it_is_ended(tmp_path, sent, there):
     assert json.loads(written)["exit_code"] == 0
 
 
+def test_a_library_that_is_not_there_is_named(tmp_path):
+    place = tmp_path / "mistyped"
+    words = ["serve", "--port", "0", "--token", TOKEN, "--library", str(place)]
+    with Process(words, stdout=PIPE, stderr=PIPE, text=True) as process:
+        there, named = (process.stderr.readline() for _ in range(2))
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert there.startswith("0 documents at http://127.0.0.1:")
+    assert named == f"there is no library at '{place}' yet: the first file sent makes it\n"
+    assert not place.exists()
+
+
 def test_help_imports_nothing_that_serves():
     code = (
         "import sys, contextlib, io\n"

@@ -96,3 +96,12 @@ def test_lines_that_are_nested_without_end(tmp_path):
         (tmp_path / RESULTS).write_text("[" * 200_000 + "\n")
     with pytest.raises(UsageError, match="damaged"):
         Journal(tmp_path, SETTINGS)
+
+
+def test_what_cannot_be_a_folder_is_a_wrong_option(tmp_path):
+    (tmp_path / "story.txt").write_text("once")
+    for place in (tmp_path / "story.txt", tmp_path / "story.txt" / "run"):
+        with pytest.raises(UsageError, match=r"cannot write .*another --out"):
+            Journal(place, SETTINGS)
+    with pytest.raises(UsageError, match="it is a file, not a folder"):
+        Journal(tmp_path / "story.txt", SETTINGS)

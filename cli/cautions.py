@@ -27,6 +27,7 @@ def warn_of_search(values: dict[str, Any]) -> None:
         note("nothing was found")
     else:
         _warn_of_doubt(values["found"], values["documents"])
+        _warn_of_quoted(values["question"], values["passages"])
     _warn_of_state(values["documents"], values["state"])
 
 
@@ -34,6 +35,14 @@ def _warn_of_doubt(found: str, documents: Sequence[str]) -> None:
     if found == "no":
         who = "the documents seem" if len(documents) > 1 else "the document seems"
         note(f"{who} not to say this: too few of the question's words occur together anywhere")
+
+
+def _warn_of_quoted(query: str, passages: Sequence[dict[str, Any]]) -> None:
+    """Says that what was found is only near to the text in quotes, where nothing has it."""
+    from longctx.core.passages.matching import Query
+
+    if Query(query).quoted and not any(passage["exact"] for passage in passages):
+        note('no passage with the exact text in "..." was found: these are the nearest')
 
 
 def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:

@@ -30,8 +30,8 @@ def run(
         typer.Argument(
             metavar="[QUERY]",
             show_default=False,
-            help='What to look for, in any words; text in "..." must match exactly. Required '
-            "without --regexp.",
+            help='What to look for, in any words; with text in "...", only passages that have it '
+            "exactly, or the nearest, and a note, where none has. Required without --regexp.",
         ),
     ] = "",
     docs: options.Documents = None,
@@ -85,7 +85,8 @@ def run(
             "--files",
             "-l",
             show_default=False,
-            help="Print only the names of files, each once; off by default.",
+            help="Print only the names of the files of the passages found, each once, in their "
+            "order; off by default.",
         ),
     ] = False,
     regexp: Annotated[

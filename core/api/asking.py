@@ -254,8 +254,9 @@ class Askable(ABC):
         No model is loaded where words alone decide.
 
         Args:
-            query: what to look for, in any words; text in "..." must match exactly. May be empty
-                where there is `regexp`.
+            query: what to look for, in any words; of text in "...", only passages that have it
+                exactly are found (`exact`), or the nearest where none has. May be empty where
+                there is `regexp`.
             k: the most passages.
             gather_by: as of `ask`; "bm25" needs no model.
             regexp: only lines that match it.

@@ -45,11 +45,15 @@ class Query:
     @cached_property
     def strings(self) -> tuple["ExactString", ...]:
         """What is searched for verbatim: the whole query, and its quoted parts."""
-        quoted = [match[1] or match[2] for match in _QUOTED.finditer(self.text)]
-        wanted = [self.text, *quoted]
-        kept = {folded(" ".join(text.split())): text for text in wanted}
-        short = [text for text in kept.values() if 0 < len(text.strip()) <= _LONGEST_STRING]
+        kept = {folded(" ".join(text.split())): text for text in (self.text, *self.quoted)}
+        short = [text for text in kept.values() if _can_be_searched(text)]
         return tuple(map(ExactString, short[:_MOST_STRINGS]))
+
+    @cached_property
+    def quoted(self) -> tuple[str, ...]:
+        """Its parts in quotes that can be searched for verbatim."""
+        found = (match[1] or match[2] for match in _QUOTED.finditer(self.text))
+        return tuple(text for text in found if _can_be_searched(text))
 
     @cached_property
     def neighbours(self) -> frozenset[tuple[str, str]]:
@@ -65,6 +69,10 @@ class Query:
         found = [stem for _, _, stem in stems(text)]
         weights = sum(self.weights.get(stem, 0.0) for stem in set(found))
         return weights, sum(pair in self.neighbours for pair in pairwise(found))
+
+    def occurs(self, text: str) -> bool:
+        """Whether a text has one of the exact strings."""
+        return any(string.pattern.search(text) for string in self.strings)
 
     def marked(self, text: str) -> list[Span]:
         """The parts of a text that match: words, exact strings, and the regular expression."""
@@ -153,8 +161,7 @@ def best_piece(query: Query, text: str, among: Sequence[LinePiece]) -> LinePiece
     best, most = None, (False, 0.0, 0)
     for piece in among:
         own = text[piece.start : piece.end]
-        exact = any(string.pattern.search(own) for string in query.strings)
-        score = (exact, *query.weight(own))
+        score = (query.occurs(own), *query.weight(own))
         if score > most:
             best, most = piece, score
     return best
@@ -185,6 +192,11 @@ def shown(text: str, marked: Sequence[Span], weights: Sequence[float] = ()) -> S
     start = _not_within(text, min(start, len(text) - LONG))
     end = word_begin(text, min(len(text), start + LONG))
     return stripped(text, start, end if end > start else min(len(text), start + LONG))
+
+
+def _can_be_searched(string: str) -> bool:
+    """Whether a string is neither blank nor too long to be searched for verbatim."""
+    return 0 < len(string.strip()) <= _LONGEST_STRING
 
 
 def _not_within(text: str, place: int) -> int:

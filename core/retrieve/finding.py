@@ -54,6 +54,8 @@ def find_hits(
 ) -> list[Hit]:
     """The best passages; those with an exact string of the query come first.
 
+    Where the query has text in quotes that occurs, only passages with an exact string are returned.
+
     Args:
         documents: open, in the order of the windows.
         ranked: the windows and their scores; `-inf` where one is not a candidate.
@@ -75,7 +77,8 @@ def find_hits(
         if runs.full:
             break
         runs.add(run)
-    for run in finder.windows():
+    only_exact = query.quoted and runs.chosen  # what is quoted is required, unless nothing has it
+    for run in () if only_exact else finder.windows():
         if runs.full:
             break
         runs.add(run)
@@ -292,6 +295,9 @@ class _Finder:
             for piece in among:
                 if piece.start <= place < piece.end:
                     return piece
+        if run.anchor is not None and self._query.quoted and self._query.lines is None:
+            # An earlier hit shows the string's line; any other line has to have a string too.
+            among = [p for p in among if self._query.occurs(snippet.text[p.start : p.end])]
         best = best_piece(self._query, snippet.text, among)
         if best is not None or not among:
             return best

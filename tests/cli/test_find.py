@@ -123,6 +123,35 @@ def test_files_alone_are_told_once_each(find, written):
     assert find("-e", "rain alone", "-l") == "1.txt\n"
 
 
+# --- text in quotes ---
+
+ERRORS = "error E-7741 of a pump\n" + "rain and rain\n" * 300 + "error E-7742, e-7742x and E-7740\n"
+
+
+def test_what_is_quoted_is_found_alone_if_it_is_anywhere(longctx, written):
+    written(ERRORS, "an error of E-7741\n" * 3)
+    for quoted in ('"E-7742"', 'error pump "e-7742"', "\u201cE-7742\u201d"):
+        result = longctx("find", quoted)
+        assert result.stdout == f"0.txt:302: {ERRORS.splitlines()[-1]}\n"
+        assert "nearest" not in result.stderr
+    assert longctx("find", '"E-7742" error', "-l").stdout == "0.txt\n"
+    assert len(longctx("find", "error E-7742").stdout.splitlines()) > 1
+    assert longctx("find", "error E-7742", "-l").stdout == "0.txt\n1.txt\n"
+
+
+@pytest.mark.parametrize("more", [(), ("-l",), ("-e", "error")])
+def test_where_nothing_has_what_is_quoted_it_is_said(longctx, written, more):
+    written(ERRORS)
+    result = longctx("find", 'error "E-774"', *more)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("0.txt")
+    said = 'no passage with the exact text in "..." was found: these are the nearest\n'
+    assert said in result.stderr
+    passages = json.loads(longctx("find", 'error "E-774"', *more, "--json").stdout)["passages"]
+    assert {passage["exact"] for passage in passages} == {False}
+    assert said not in longctx("find", "error E-774", *more).stderr
+
+
 # --- a regular expression ---
 
 

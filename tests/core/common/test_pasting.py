@@ -71,9 +71,8 @@ def printed(capsys, name: str, what: str) -> str:
     """A remedy as it is printed, from its command on."""
     if what == "upgrade":
         state = {"without_embeddings": [], "counted_again": [name]}
-        cautions.warn_of_search(
-            {"passages": [1], "found": "yes", "documents": [name], "state": state}
-        )
+        found = {"question": "", "passages": [{}], "found": "yes", "documents": [name]}
+        cautions.warn_of_search({**found, "state": state})
         return re.search(r"`(longctx upgrade .*)` writes it$", capsys.readouterr().err, re.S)[1]
     document = SimpleNamespace(manifest=SimpleNamespace(name=name))
     render.error(f"error: {LongctxError('x', 'y', f'Read everything anew: {anew(document)}')}")

@@ -101,12 +101,26 @@ def test_passages_begin_and_end_with_sentences(library):
 def test_an_exact_string_comes_first_whatever_its_score(library):
     hidden = "He was told of a map, maps of maps, and what maps show."
     document = write_texts(library, STORY.replace("He told nobody of it.", hidden))
-    first, *others = found([document], '"a boat came" told hid nobody show hidden')
+    [first] = found([document], '"a boat came" told hid nobody show hidden')
     assert (first.exact, first.match.text) == (True, "A boat came in.")
+    others = found([document], "a boat came told hid nobody show hidden")
     assert all(not hit.exact for hit in others)
     assert others[0].score > first.score
     (only,) = (hit for hit in found([document], "boat had maps") if hit.exact)
     assert only == found([document], "boat had maps")[0]
+
+
+def test_a_string_in_quotes_is_in_every_line_that_is_told(library):
+    twice = f"x7 {'a ' * 140}x7"  # one line, though each string has a window of its own
+    before = "b " * 90
+    document = write_texts(library, f"{before}\n{twice}\nx8 came\n{FILLER}\nx7 went\n")
+    hits = found([document], '"x7" came')
+    require_sound([document], hits)
+    assert told(hits) == [(2, twice), (5, "x7 went")]
+    assert all(hit.exact for hit in hits)
+    assert (3, "x8 came") in told(found([document], '"x7"', regexp="came"))
+    for nowhere in ("x9", "x7 " * 400, " "):  # the second is too long to be searched for
+        assert (3, "x8 came") in told(found([document], f'"{nowhere}" came'))
 
 
 def test_windows_without_a_word_are_not_told(library):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from longctx.cli import bench_tables, options, progress, render
+from longctx.cli import amounts, bench_tables, options, progress, render
 from longctx.cli.loading import make_setup
 from longctx.cli.measuring import option
 
@@ -88,6 +88,7 @@ def run(
             "N",
             "Tokens of a document, or before an answer: 16k (= 16,000), 128K (= 131,072), 1M "
             "(= 1,048,576); by default 128K. May be given several times.",
+            callback=amounts.of("tokens"),
         ),
     ] = None,
     chunk: Annotated[
@@ -97,6 +98,7 @@ def run(
             "N",
             "Tokens read at a time; by default 8K, 512 where everything is kept, or the "
             "profile's. May be given several times, each with a --budget where there is one.",
+            callback=amounts.of("tokens"),
         ),
     ] = None,
     budget: Annotated[
@@ -106,6 +108,7 @@ def run(
             "N",
             "Tokens that each layer's cache keeps; by default as many as --chunk. Not for "
             "methods that keep everything.",
+            callback=amounts.of("tokens"),
         ),
     ] = None,
     at: Annotated[
@@ -116,6 +119,7 @@ def run(
             "Reading: instead of whole documents, read 16 chunks after N tokens, over randomly "
             "filled keys and values, and estimate what a document takes; nothing is written. For "
             "methods that keep keys and values; may be given several times.",
+            callback=amounts.of("tokens"),
         ),
     ] = None,
     gather: options.Gather = None,
@@ -130,7 +134,12 @@ def run(
     ] = None,
     answer: Annotated[
         str | None,
-        option("--answer", "N", "Decoding: tokens that are timed; by default 256."),
+        option(
+            "--answer",
+            "N",
+            "Decoding: tokens that are timed; by default 256.",
+            callback=amounts.of("tokens"),
+        ),
     ] = None,
     no_save: Annotated[
         bool,
@@ -164,6 +173,7 @@ def run(
             "--gpu-memory",
             "SIZE",
             "Use only so much of the GPU's memory, such as 24GB; by default all of it.",
+            callback=amounts.of("bytes"),
         ),
     ] = None,
     device: options.Device = "auto",

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longctx.cli import calibrate_tables, completion, options, progress, render, standard_output
+from longctx.cli import (
+    amounts,
+    calibrate_tables,
+    completion,
+    options,
+    progress,
+    render,
+    standard_output,
+)
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import make_setup
 from longctx.cli.measuring import Seed, option
@@ -66,7 +74,10 @@ def run(
     length: Annotated[
         str,
         option(
-            "--length", "L", "Tokens of a text: 8000, 8k (= 8,000), 8K (= 8,192); by default 8k."
+            "--length",
+            "L",
+            "Tokens of a text: 8000, 8k (= 8,000), 8K (= 8,192); by default 8k.",
+            callback=amounts.of("tokens"),
         ),
     ] = "8k",
     seed: Seed = 0,

@@ -19,7 +19,6 @@ EXAMPLES = """\
   longctx export book book.longctx
   longctx export book - | ssh laptop longctx import - --name book
 """
-REMEDY = "Make room or allow writing there, or name another file; --replace writes over one."
 
 
 def run(
@@ -68,7 +67,7 @@ def _target(file: str, replace: bool) -> Iterator[IO[bytes]]:
     path = Path(os.path.expanduser(file))
     if file != "-":
         path = path.absolute() if path == STANDARD else path  # "./-" is a file
-        with Output(path, remedy=REMEDY).whole(replace) as out:
+        with Output(path).whole(replace) as out:
             yield out
         return
     if standard_output.is_terminal():

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from longctx.cli import amounts
+
 
 def option(flag: str, metavar: str, help_text: str, **more: Any) -> Any:
     """An option with a value, for this run only."""
@@ -18,6 +20,7 @@ Lengths = Annotated[
         "--lengths",
         "--length",
         metavar="L,...",
+        callback=amounts.of("tokens", commas=True),
         show_default=False,
         help="Tokens of a document, at most: 4000, 4k (= 4,000), 4K (= 4,096), 1M (= 1,048,576), "
         "or several with commas; by default 4k.",

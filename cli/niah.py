@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longctx.cli import grids, measuring, niah_tables, options, pages, render
+from longctx.cli import amounts, grids, measuring, niah_tables, options, pages, render
 from longctx.cli.loading import make_setup
 from longctx.cli.measuring import option
 from longctx.core.api.defaults import usual_model
@@ -35,11 +35,17 @@ def run(
             "L",
             "Tokens of a haystack: 16000, 16k (= 16,000), 16K (= 16,384), 1M (= 1,048,576); by "
             "default 16k.",
+            callback=amounts.of("tokens", commas=True),
         ),
     ] = None,
     lengths: Annotated[
         str | None,
-        option("--lengths", "L,L,...", "Several lengths in place of one."),
+        option(
+            "--lengths",
+            "L,L,...",
+            "Several lengths in place of one.",
+            callback=amounts.of("tokens", commas=True),
+        ),
     ] = None,
     depths: Annotated[
         int,

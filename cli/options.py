@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from longctx.cli import completion
+from longctx.cli import amounts, completion
 from longctx.cli.program import note_json
 from longctx.core.retrieve import gather_by
 
@@ -173,6 +173,7 @@ MaxMemory = Annotated[
         "--max-memory",
         "Most memory for weights on each of --devices (40GB); by default any.",
         metavar="SIZE",
+        callback=amounts.of("bytes"),
     ),
 ]
 Dtype = Annotated[
@@ -362,6 +363,7 @@ MaxSize = Annotated[
         "Largest size of the library on disk, such as 500MB or 20GB; what would exceed it is "
         "refused at the start. By default only the disk limits it.",
         metavar="SIZE",
+        callback=amounts.of("bytes"),
     ),
 ]
 Shared = Annotated[
@@ -399,6 +401,7 @@ MaxUnpacked = Annotated[
         "Largest unpacked size of one compressed file or archive, such as 500MB or 20GB; by "
         "default 4GB, and at most 500 times the file's own size.",
         metavar="SIZE",
+        callback=amounts.of("bytes"),
     ),
 ]
 ParserMemory = Annotated[
@@ -408,6 +411,7 @@ ParserMemory = Annotated[
         "Memory limit for parsing one file that is not plain text (PDF, book, page, archive), "
         "such as 500MB or 4GB; by default 2GB.",
         metavar="SIZE",
+        callback=amounts.of("bytes"),
     ),
 ]
 ParserTime = Annotated[
@@ -417,6 +421,7 @@ ParserTime = Annotated[
         "Time limit for parsing one such file, such as 90s or 10min; by default 2min, and 2 "
         "seconds more for each MB of it.",
         metavar="TIME",
+        callback=amounts.of("seconds"),
     ),
 ]
 Json = Annotated[

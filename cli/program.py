@@ -21,6 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 from longctx.cli import (
     elsewhere,
     everywhere,
+    invalid,
     plain_values,
     progress,
     render,
@@ -187,7 +188,7 @@ def explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, LongctxError):
         return error.exit_code, str(error)
     if isinstance(error, typer.TyperException):
-        return error.exit_code, error.format_message() + _origin(error) + _help_hint(error)
+        return error.exit_code, invalid.message(error) + _origin(error) + _help_hint(error)
     if isinstance(error, typer.Abort):
         return 1, "aborted"
     if is_memory(error):

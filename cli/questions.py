@@ -38,7 +38,7 @@ def from_file(path: Path) -> list[str]:
     """The questions of a file, by its ending: .jsonl, .yaml, .yml, else plain text.
 
     Raises:
-        UsageError: there is no such file, or something in it is not a question.
+        UsageError: there is no such file, it has no questions, or something in it is none.
         UnreadableInput: it is not UTF-8 text.
     """
     try:
@@ -51,12 +51,17 @@ def from_file(path: Path) -> list[str]:
         raise UsageError(
             f"cannot read '{path}'", error.strerror or str(error), "Check --questions."
         ) from error
+    found = (
+        _yaml_questions(text, path) if path.suffix in (".yaml", ".yml") else _by_line(text, path)
+    )
+    if not found:
+        raise UsageError(f"no questions in '{path}'", "nothing in it is one", FORMS)
+    return found
+
+
+def _by_line(text: str, path: Path) -> list[str]:
     lines = [line for line in _lines(text.splitlines()) if not line.startswith("#")]
-    if path.suffix == ".jsonl":
-        return [_json_question(line, path) for line in lines]
-    if path.suffix in (".yaml", ".yml"):
-        return _yaml_questions(text, path)
-    return lines
+    return [_json_question(line, path) for line in lines] if path.suffix == ".jsonl" else lines
 
 
 def _raw_lines() -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from longctx.cli import measuring, options, pages, progress, render
+from longctx.cli import amounts, measuring, options, pages, progress, render
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import make_setup
 from longctx.cli.measuring import option
@@ -49,7 +49,12 @@ def run(
     ] = None,
     lengths: Annotated[
         list[str] | None,
-        option("--lengths", "L,...", "Tokens of the texts; by default 4k,16k."),
+        option(
+            "--lengths",
+            "L,...",
+            "Tokens of the texts; by default 4k,16k.",
+            callback=amounts.of("tokens", commas=True),
+        ),
     ] = None,
     tasks: Annotated[
         list[str] | None,
@@ -76,6 +81,7 @@ def run(
             "L",
             "Tokens of the texts that full attention reads within the model's window, as a "
             "ceiling for the others; by default as many as fit beside question and answer.",
+            callback=amounts.of("tokens"),
         ),
     ] = None,
     seed: measuring.Seed = 0,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longctx.cli import completion, measuring, options, other_server, pages, render
+from longctx.cli import amounts, completion, measuring, options, other_server, pages, render
 from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import open_session
 from longctx.cli.measuring import option
@@ -86,6 +86,7 @@ def run(
             "N,...",
             "Tokens to gather, for recall: several numbers with commas, or several times; by "
             "default 1K,2K,4K,8K.",
+            callback=amounts.of("tokens", commas=True),
         ),
     ] = None,
     gather_by: Annotated[
@@ -107,6 +108,7 @@ def run(
             "--answer-gather",
             "N",
             "Tokens to gather for an answer; by default the profile's number.",
+            callback=amounts.of("tokens"),
         ),
     ] = None,
     decode: options.Decode = None,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from longctx.cli import completion, interface, options, progress
+from longctx.cli import amounts, completion, interface, options, progress
 from longctx.cli.ingest import observe, results
 from longctx.cli.ingest.given import require_fit, says_how_to_read, understood
 from longctx.cli.ingest.stop import stoppable
@@ -162,6 +162,7 @@ def run(
             "How often to write a checkpoint: a number of tokens (64k) or a time (90s); by "
             "default 256K tokens or 60s, whichever comes first.",
             metavar="TOKENS|TIME",
+            callback=amounts.of("tokens_or_seconds"),
         ),
     ] = None,
     max_size: options.MaxSize = None,

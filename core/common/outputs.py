@@ -34,6 +34,7 @@ PATIENCE = 30.0  # seconds to wait for a pipe's reader
 POLL = 0.05  # seconds
 LINKS = 40  # links that are followed, as in Linux
 REMEDY = "Make room or allow writing there, or name another file."
+NO_FOLDER, EXISTS = "there is no folder", "it exists"
 _UNFINISHED = re.compile(r"\.longctx-[0-9a-f]{16}\.new")
 _FLAGS = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_CLAIM = getattr(os, "O_NOCTTY", 0)  # a terminal does not become this process's controlling one
@@ -159,13 +160,13 @@ class Output:
             return ""
         there = _status(place)
         if there is None and not place.parent.is_dir():
-            return f"there is no folder '{self.path.parent}'"
+            return f"{NO_FOLDER} '{self.path.parent}'"
         if there is not None:
             kind = stat.S_IFMT(there.st_mode)
             if kind in (stat.S_IFDIR, stat.S_IFSOCK):
                 return "it is a folder" if kind == stat.S_IFDIR else "it is a socket"
             if kind in (stat.S_IFREG, stat.S_IFBLK) and not replace:
-                return "it exists"
+                return EXISTS
             if kind != stat.S_IFREG or _standing(place):
                 return "" if os.access(place, os.W_OK) else "writing to it is not allowed"
         if not os.access(place.parent, os.W_OK | os.X_OK):
@@ -173,7 +174,12 @@ class Output:
         return ""
 
     def _refused(self, why: str) -> UsageError:
-        return UsageError(f"cannot write {self.what}'{self.path}'", why, self.remedy)
+        remedy = self.remedy
+        if why.startswith(NO_FOLDER):
+            remedy = "Make it first, or name another file."
+        elif why == EXISTS:
+            remedy = "Name another file, or write over it with --replace."
+        return UsageError(f"cannot write {self.what}'{self.path}'", why, remedy)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

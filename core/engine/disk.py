@@ -12,7 +12,7 @@ from longctx.core.engine.setup import Engine
 from longctx.core.sources.reader import Source
 from longctx.core.store.library import Library
 from longctx.core.store.shard_writer import compress_member
-from longctx.core.store.space import folder_bytes, free_disk
+from longctx.core.store.space import MORE_DISK, folder_bytes, free_disk, left_of
 
 TOKEN_BYTES = 12  # an int32 id and an int64 offset, until they are stored
 WORD_BYTES = 4  # of the word index per token, estimated
@@ -46,10 +46,10 @@ def expected_in_room(
     # While a checkpoint is written, the previous one still exists.
     needed += 2 * method.snapshot_bytes(tokens, engine.dtype.itemsize)
     begun = folder_bytes(store.path / "unfinished" / name)
-    _refuse(store, sources, needed, begun + free_disk(store.path), "are free")
+    room = begun + free_disk(store.path)
+    _refuse(store, sources, needed, room, "are free", MORE_DISK)
     if max_size is not None:
-        room = max_size - folder_bytes(store.path) + begun
-        _refuse(store, sources, needed, room, "are left of --max-size")
+        _refuse(store, sources, needed, *left_of(max_size, folder_bytes(store.path), begun))
     _require_memory(engine, method, before + tokens)
     return before + tokens
 
@@ -74,14 +74,16 @@ def holds(engine: Engine, held: Held) -> bool:
     return free is None or host <= free
 
 
-def _refuse(store: Library, sources: list[Source], needed: int, room: int, where: str) -> None:
+def _refuse(
+    store: Library, sources: list[Source], needed: int, room: int, where: str, remedy: str
+) -> None:
     if needed > room:
         size = sum(source.expected_size or 0 for source in sources)
         raise LongctxError(
             f"no room in the library '{store.path}'",
             f"the state of {show_bytes(size)} of text needs about {show_bytes(needed)}, "
             f"{show_bytes(max(room, 0))} {where}",
-            "Free some space, or name a library on another disk with --library.",
+            remedy,
         )
 
 

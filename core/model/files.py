@@ -181,7 +181,7 @@ def open_model_files(name: str) -> ModelFiles:
 def _folder(name: str) -> Path:
     if name == BUNDLED:
         return Path(str(resources.files("longctx.profiles") / BUNDLED))
-    with foreign(f"no model {name[:LONGEST]!r}", f"Use {BUNDLED!r} for the bundled model."):
+    with foreign(f"no model {name[:LONGEST]!r}", wrong.BUNDLED):
         if Path(name).is_dir():
             return Path(name).resolve()
     if name.count("/") != 1 or name.startswith((".", "/", "~")) or Path(name).is_file():
@@ -285,7 +285,7 @@ def _from_hub(name: str) -> Path:
         raise UsageError(
             f"no model {name!r}",
             "it is neither a folder nor a name that the hub allows (owner/model)",
-            f"Use {BUNDLED!r} for the bundled model.",
+            wrong.BUNDLED,
         ) from error
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
         raise wrong.hub(name, error) from error

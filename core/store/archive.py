@@ -25,7 +25,7 @@ from longctx.core.store.library import Library
 from longctx.core.store.manifest import FORMAT, MANIFEST, MANIFEST_BYTES, Manifest
 from longctx.core.store.naming import require_name
 from longctx.core.store.shards import WORDS, Shard
-from longctx.core.store.space import folder_bytes, free_disk
+from longctx.core.store.space import MORE_DISK, folder_bytes, free_disk, left_of
 from longctx.core.store.word_files import damaged_words
 
 _END = bytes(2 * tarfile.BLOCKSIZE)
@@ -175,16 +175,16 @@ def titled(manifest: Manifest, title: str | None) -> Manifest:
 
 def _require_room(library: Path, label: str, manifest: Manifest, max_size: int | None) -> None:
     size = manifest.size + len(manifest.to_json())
-    rooms = {"are free": free_disk(library)}
+    rooms = [(free_disk(library), "are free", MORE_DISK)]
     if max_size is not None:
-        rooms["are left of --max-size"] = max_size - folder_bytes(library)
-    for where, room in rooms.items():
+        rooms.append(left_of(max_size, folder_bytes(library)))
+    for room, where, remedy in rooms:
         if size > room:
             raise LongctxError(
                 f"no room in the library '{library}'",
                 f"the document in '{label}' has {show_bytes(size)}, and "
                 f"{show_bytes(max(room, 0))} {where}",
-                "Free some space, or name a library on another disk with --library",
+                remedy,
             )
 
 

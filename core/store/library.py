@@ -25,6 +25,8 @@ from longctx.core.store.shard_writer import SHARD_ROWS
 from longctx.core.store.writer import Writer, unfenced
 from longctx.core.store.writing import begun_in, resumable, writing
 
+REPLACED = "Give another name with --name, or --replace to put the new one there"
+
 
 class Library(Holdings):
     """A folder of documents. Make one with `Library.open`."""
@@ -143,7 +145,7 @@ class Library(Holdings):
         """
         _check_name(name)
         with self._places.written(name) as check:
-            self._prepare(name, replace or updates)
+            self._prepare(name, replace or updates, f"{REPLACED}; --append makes it longer.")
             yield writing(self._places, name, header, replace, differs, shard_rows, check)
 
     @contextmanager
@@ -240,7 +242,7 @@ class Library(Holdings):
                 check()
                 self._places.publish_incoming(name)
 
-            self._prepare(name, replace)
+            self._prepare(name, replace, f"{REPLACED}.")
             begun = self._places.unfinished(name)
             resumable(begun, replace, lambda manifest: "that reading can still be gone on with")
             self._places.empty(folder, name)
@@ -361,21 +363,17 @@ class Library(Holdings):
             f"'{begun.name}' is not finished",
             f"its reading was stopped after {begun.tokens:,} tokens",
             "Run the same ingest command again"
-            + (", or ask with --partial" if begun.tokens else ""),
+            + ("; until then, `ask --partial` asks what was read." if begun.tokens else "."),
         )
 
-    def _prepare(self, name: str, replace: bool) -> None:
+    def _prepare(self, name: str, replace: bool, remedy: str) -> None:
         """Make room for a writer: what an earlier run completed is published first."""
         places, finished = self._places, self._places.finished(name)
         with storing(finished):
             if is_complete(places.unfinished(name)):
                 places.publish(name)
             if finished.exists() and not replace:
-                raise UsageError(
-                    f"the document '{self._shown(name)}' exists",
-                    remedy="Give another name with --name, --replace to put the new one there, or "
-                    "--append to make it longer",
-                )
+                raise UsageError(f"the document '{self._shown(name)}' exists", remedy=remedy)
             places.delete(places.aside(name), name)
 
 

@@ -8,6 +8,8 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.common.units import show_bytes
 from longctx.core.store.confined import Confined
 
+MORE_DISK = "Free some space, or name a library on another disk with --library."
+
 
 def folder_bytes(folder: Confined | Path) -> int:
     """Bytes of all files in a folder, each counted once however many names it has."""
@@ -27,6 +29,19 @@ def free_disk(folder: Path) -> int:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return shutil.disk_usage(folder).free
+
+
+def left_of(max_size: int, used: int, begun: int = 0) -> tuple[int, str, str]:
+    """What a limit leaves: the bytes, how to say where they are, and what to do if it is too few.
+
+    Args:
+        max_size: bytes that the library may have.
+        used: those that it has.
+        begun: those of them that what is to be written has already.
+    """
+    where = f"are left of --max-size ({show_bytes(max_size)}; the library has {show_bytes(used)})"
+    remedy = "Give a larger --max-size, delete documents (`longctx rm`), or name another --library."
+    return max_size - used + begun, where, remedy
 
 
 def require_size(library: Path, max_size: int | None, growth: int = 0) -> None:

@@ -141,7 +141,7 @@ def test_decoding_as_a_table_and_as_json(bench):
     ("options", "said"),
     [
         ("ingest --shapes llama-4", "unknown shape 'llama-4'. Known: llama-3.1-8b"),
-        ("ingest --shapes tiny --tokens many", "cannot use 'many'"),
+        ("ingest --shapes tiny --tokens many", "'many' is no whole number of tokens"),
         ("ingest --shapes tiny --chunk 1k --chunk 2k --budget 1k", "2 times --chunk and 1 times"),
         ("ask --shapes tiny --no-save", "the method 'reform' cannot answer without a state"),
         ("ask --shapes tiny --baselines", "--baselines is for `bench ingest` and `bench decode`"),
@@ -162,7 +162,7 @@ def test_decoding_as_a_table_and_as_json(bench):
         ),
         ("ingest --shapes tiny --kv-dtype int8", "--kv-dtype is not for the method 'reform'"),
         ("ingest --shapes tiny --device cpu --gpu-memory 24GB", "cannot limit the memory of the"),
-        ("ingest --shapes tiny --gpu-memory much", "cannot use 'much'"),
+        ("ingest --shapes tiny --gpu-memory much", "'--gpu-memory': 'much' is no size in bytes"),
         ("ingest --shapes tiny --profile tiny", "--profile needs --model"),
         ("ingest --shapes tiny --gather 40", "--gather is for `bench ask`"),
         ("dance", "'dance' is not one of"),

@@ -236,7 +236,7 @@ def test_what_begins_is_told_at_once(monkeypatch, longctx):
     [
         (("--samples", "1"), "cannot rank by 1 samples"),
         (("--out", "heads.json"), "it is no .yaml file"),
-        (("--length", "many"), "cannot use 'many'"),
+        (("--length", "many"), "'many' is no whole number of tokens"),
         (("--rank-by", "recall"), "cannot rank heads by 'recall'. Known: maxsim, mnr."),
         (("--length", "200"), "samples of 200 tokens are too short"),
     ],

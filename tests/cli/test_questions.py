@@ -46,3 +46,16 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9?\n")
     with pytest.raises(UnreadableInput, match="UTF-8"):
         from_file(tmp_path / "latin.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("q.txt", ""), ("q.txt", "\n# who?\n"), ("q.jsonl", ""), ("q.yaml", "questions: []")],
+)
+def test_a_file_without_questions_is_refused_before_anything_is_opened(
+    longctx, tmp_path, name, text
+):
+    (tmp_path / name).write_text(text)
+    result = longctx("ask", "--questions", tmp_path / name)  # there is no library either
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"no questions in '{tmp_path / name}'" in result.stderr.replace("\n", "")

@@ -108,6 +108,15 @@ def test_a_part_is_asked_only_when_that_is_wanted(stopped, longctx):
         assert (state["status"], state["reused_tokens"]) == ("reading", 223)
 
 
+@pytest.mark.usefixtures("stopped")
+def test_what_is_advised_of_a_part_works_for_every_command(longctx, tmp_path):
+    for line in (("rename", "book", "novel"), ("export", "book", tmp_path / "x")):
+        refused = longctx(*line)
+        assert refused.exit_code == 10
+        said = "Run the same ingest command again; until then, `ask --partial` asks what was read."
+        assert said in " ".join(refused.stderr.split())
+
+
 def test_what_was_begun_from_something_else_is_refused(stopped, ingest, book):
     book.write_text(TEXT.upper())
     refused = ingest()
@@ -129,9 +138,9 @@ def test_a_source_that_changed_since_is_one_line(ingest, longctx, book):
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (("--checkpoint", "5q"), 2, "cannot use '5q': it is neither tokens nor seconds"),
+        (("--checkpoint", "5q"), 2, "'--checkpoint': '5q' is neither tokens nor seconds"),
         (("--max-size", "12"), 1, "no room in the library"),
-        (("--max-size", "1 lot"), 2, "cannot use '1 lot': it is no size in bytes"),
+        (("--max-size", "1 lot"), 2, "'--max-size': '1 lot' is no size in bytes"),
     ],
 )
 def test_limits(ingest, longctx, options, code, said):

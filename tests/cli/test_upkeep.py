@@ -221,7 +221,8 @@ def test_nothing_is_replaced_without_a_word(longctx, library, tmp_path):
     before = files_of(library / "documents/book")
     result = longctx("import", file)
     assert result.exit_code == 2
-    assert "--replace to put the new one there" in result.stderr
+    assert "--replace to put the new one there." in result.stderr
+    assert "--append" not in result.stderr
     assert longctx("import", file, "--replace").exit_code == 0
     assert files_of(library / "documents/book") == before
 
@@ -248,12 +249,15 @@ def test_wrong_files_and_sizes(longctx, library, tmp_path):
     assert result.exit_code == 13
     assert str(file) in result.stderr
     assert longctx("export", "none", file).exit_code == 10
-    assert longctx("export", "book", tmp_path / "none/book.longctx").exit_code == 2
+    result = longctx("export", "book", tmp_path / "none/book.longctx")
+    assert (result.exit_code, "--replace" in result.stderr) == (2, False)
+    assert "Make it first, or name another file." in result.stderr
     longctx("export", "book", file, "--replace")
     assert longctx("import", file, "--name", "x", "--max-size", "some").exit_code == 2
     result = longctx("import", file, "--name", "x", "--max-size", "5kB")
     assert result.exit_code == 1
-    assert "are left of --max-size" in result.stderr
+    assert "left of --max-size (5,000 bytes; the library has " in result.stderr
+    assert "Give a larger --max-size" in result.stderr
     assert longctx("import", file, "--name", "../x").exit_code == 2
     file.rename(tmp_path / "a book & more.longctx")
     assert longctx("import", tmp_path / "a book & more.longctx").exit_code == 0

@@ -21,6 +21,7 @@ def of(kind: str, commas: bool = False) -> Callable[..., Any]:
         from longctx.core.common import units
         from longctx.core.common.errors import UsageError
 
+        option: Any = param  # of a class that Typer's own hints leave out
         texts = [value] if isinstance(value, str) else value or ()
         parts = [part.strip() for text in texts for part in (text.split(",") if commas else [text])]
         for part in filter(None, parts):
@@ -28,7 +29,7 @@ def of(kind: str, commas: bool = False) -> Callable[..., Any]:
                 getattr(units, f"parse_{kind}")(part)
             except UsageError as error:
                 why = f"{part!r} {error.why.removeprefix('it ')}. {error.remedy}"
-                raise typer.BadParameter(why, ctx=ctx, param=param) from None
+                raise typer.BadParameter(why, ctx=ctx, param=option) from None
         return value
 
     return check

@@ -38,7 +38,7 @@ def refusal(q: Tensor, k: Tensor, v: Tensor, scale: float, total: Tensor) -> str
     if q.device.type == "cpu":
         interpretable = q.dtype == torch.float16
         return None if interpretable else "Triton's interpreter multiplies no bfloat16"
-    if not starts_early(q.device):
+    if not starts_early(q.device):  # it is from before Hopper
         return "flash attention is made for this GPU"
     needed = (ROWS + 2 * STAGES * KEYS) * padded_head(q) * q.itemsize
     return None if needed <= shared_memory(q.device) else f"it needs {needed} bytes to share"

@@ -99,7 +99,9 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
-        return version("longctx")
+        from longctx.core.common.distribution import NAME
+
+        return version(NAME)
     raise AttributeError(f"module 'longctx' has no attribute {name!r}")
 
 

@@ -10,25 +10,23 @@ import typer
 
 from longctx.cli import options, progress, render
 from longctx.cli.loading import make_setup
-from longctx.cli.report import version, versions
+from longctx.cli.report import versions
 from longctx.cli.settings import config_path, library_path
 from longctx.cli.text import size
+from longctx.core.common import distribution
+from longctx.core.common.distribution import version
 
 EXAMPLES = """\
   longctx doctor
   longctx doctor --json
   longctx doctor --fix
 """
-# Of pyproject.toml, those for users: what each is for, and its packages.
-EXTRAS = {
-    "documents": (
-        "PDF, .xlsx, .msg, .rtf and .zst files",
-        ("pypdfium2", "zstandard", "openpyxl", "python-oxmsg", "striprtf"),
-    ),
-    "gguf": ("i-quants and other rare types of GGUF models", ("gguf",)),
-    "mcp": ("`longctx mcp`", ("mcp",)),
-    "ray": ("`longctx ingest --ray`", ("ray",)),
-    "serve": ("`longctx serve`", ("starlette", "uvicorn")),
+EXTRAS = {  # of pyproject.toml, those for users: what each is for
+    "documents": "PDF, .xlsx, .msg, .rtf and .zst files",
+    "gguf": "i-quants and other rare types of GGUF models",
+    "mcp": "`longctx mcp`",
+    "ray": "`longctx ingest --ray`",
+    "serve": "`longctx serve`",
 }
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
@@ -73,9 +71,10 @@ def run(
 def _extras() -> list[dict[str, Any]]:
     """The optional parts of the package: what each lacks, and the command that installs it."""
     told = []
-    for name, (purpose, packages) in EXTRAS.items():
-        missing = [package for package in packages if version(package) is None]
-        command = f"pip install 'longctx[{name}]'" if missing else None
+    packages = distribution.extras()
+    for name, purpose in EXTRAS.items():
+        missing = [package for package in packages.get(name, []) if version(package) is None]
+        command = distribution.install_command(*missing) if missing else None
         told.append({"extra": name, "for": purpose, "missing": missing, "command": command})
     return told
 

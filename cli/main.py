@@ -80,9 +80,9 @@ app = typer.Typer(
 
 def _print_version(value: bool) -> None:
     if value:
-        from importlib.metadata import version
+        from longctx.core.common import distribution
 
-        typer.echo(f"longctx {version('longctx')}")
+        typer.echo(f"longctx {distribution.version()}")
         raise typer.Exit
 
 

@@ -33,6 +33,7 @@ from longctx.cli import (
 from longctx.cli.interrupt import INTERRUPTED, TERMINATED, code_of, first_alone
 from longctx.cli.logs import logging_of
 from longctx.cli.run import Run
+from longctx.core.common import distribution
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.foreign import is_memory
 
@@ -88,7 +89,7 @@ class Command(TyperCommand):
             report.output(current.report).require_writable()
         with standard_output.of_run(current), logging_of(current):
             if _log.isEnabledFor(logging.INFO):  # looking up a version takes a while
-                _log.info("longctx %s: %s", report.version("longctx"), current.command)
+                _log.info("longctx %s: %s", distribution.version(), current.command)
             try:
                 code = super().invoke(ctx)
             except BaseException as error:  # Ctrl-C too: the log and the report say how it ended

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from longctx.cli.run import Run
+from longctx.core.common.distribution import version
 from longctx.core.common.outputs import Output
 
 SCHEMA_VERSION = 1
-PACKAGES = ("longctx", "torch", "transformers", "tokenizers", "safetensors", "numpy", "triton")
+PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "triton")
 ASKS = 2  # the number of results from which they become a list
 
 
@@ -19,17 +20,8 @@ def versions() -> dict[str, str | None]:
     """The versions of Python and of the packages that affect results; None: not installed."""
     import platform
 
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
-
-
-def version(package: str) -> str | None:
-    """A package's version; None: it is not installed."""
-    from importlib import metadata
-
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    own = {"python": platform.python_version(), "longctx": version()}
+    return own | {name: version(name) for name in PACKAGES}
 
 
 def output(path: Path) -> Output:
@@ -57,7 +49,7 @@ def contents(run: Run, code: int) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "command": run.command,
         "arguments": run.arguments,
-        "version": version("longctx"),
+        "version": version(),
         "versions": versions(),
         "platform": {"system": platform.platform(), "machine": platform.machine()},
         "device": facts.pop("device", None),

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from longctx.cli.completion import METHODS, POLICIES
 from longctx.cli.exit_codes import EXIT_CODES
 from longctx.cli.main import COMMANDS, app
+from longctx.core.common.distribution import PACKAGES
 from longctx.core.decode import policies
 from longctx.core.model import architectures
 from longctx.core.retrieve import gather_by
@@ -54,7 +55,7 @@ def _formats() -> Iterator[list[str]]:
     for name, text in formats.REGISTRY.docstrings().items():
         form, (title, _, what) = formats.load(name), _first(text).partition(": ")
         endings = [name, *(end for end, of in formats.OTHER_ENDINGS.items() if of == name)]
-        needs = "; needs `longctx[documents]`" if form.needs else ""
+        needs = f"; needs `{PACKAGES.get(form.needs, form.needs)}`" if form.needs else ""
         listed = " ".join(f"`.{ending}`" for ending in endings)
         place = formats.cited(form.marks, *EXAMPLES.get(form.marks, (12,)))
         yield [f"{title}: {listed}", what + needs, f"`a.{name}:{place}`"]

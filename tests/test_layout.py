@@ -3,6 +3,7 @@
 import ast
 import re
 import runpy
+import subprocess
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,13 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = ("cli", "core", "kernels", "profiles", "samples")
 RECIPE = "profiles.recipe"  # makes models: it may touch transformers and weights itself
 COMPOSED = "core.methods.both"  # made of two others
+# `longctx` as the name of a package to install: on the Python index it is another project's.
+INSTALLERS = re.compile(
+    r"(?<![.\w])longctx\[\w"
+    r"|\b(?:pip3?|pipx|uv|llm)\b[^\n`#;&|]*\b(?:install|add|inject|run|wheel|download|upgrade)\b"
+    r"[^\n`#;&|]*[ '\"]longctx(?![-\w./:])"
+    r"|\buvx (?:--from )?longctx\b(?!-)"
+)
 # The rooms of core, lowest first: each imports of itself and of those before it.
 ROOMS = (
     *("common", "sources", "profile", "model", "contracts", "tokens", "store", "kv", "methods"),
@@ -220,3 +228,35 @@ def test_every_folder_with_python_files_is_packaged():
 def test_what_is_made_from_the_registries_is_not_stale():
     for file, text in runpy.run_path(str(ROOT / "docs" / "blocks.py"))["made"]().items():
         assert (ROOT / file).read_text("utf-8") == text, f"{file}: run `make docs`"
+
+
+def test_no_text_gives_an_installer_the_name_of_another_project():
+    command = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for file in {*listed.split("\0")} - {"", "tests/test_layout.py"}:
+        text = (
+            (ROOT / file).read_bytes().decode("utf-8", "ignore") if (ROOT / file).is_file() else ""
+        )
+        if "longctx" in text:
+            assert not INSTALLERS.search(text), f"{file}: {INSTALLERS.search(text)[0]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Run: pip install 'longctx[serve]'.", True),
+        ("needs longctx[mcp]", True),
+        ("python -m pip install --upgrade longctx", True),
+        ("uv tool install longctx", True),
+        ("uv add 'longctx>=0.2'", True),
+        ("uvx --from longctx longctx ask", True),
+        ("pipx inject llm longctx", True),
+        ("pipx inject longctx-reader mcp", False),
+        ("pip install '.[serve]' && longctx serve", False),
+        ("pip uninstall longctx longctx-reader", False),
+        ("`pip install .`, then `longctx ask`", False),
+        ("told.longctx['a']", False),
+    ],
+)
+def test_the_name_of_another_project_is_found_in_a_text(text, names):
+    assert bool(INSTALLERS.search(text)) == names

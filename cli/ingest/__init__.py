@@ -90,7 +90,7 @@ def run(
             metavar="ADDRESS",
             help="With --each: a Ray cluster reads, by one process for each GPU, or for --threads "
             "cores: 'auto' is the one of this host, 'local' one that is started here, else "
-            "HOST:PORT. Its hosts share files and library; needs longctx[ray].",
+            "HOST:PORT. Its hosts share files and library; needs the package ray.",
         ),
     ] = None,
     shard: Annotated[

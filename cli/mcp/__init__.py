@@ -13,6 +13,7 @@ import typer
 from longctx.cli import options, standard_output
 from longctx.cli.run import current
 from longctx.cli.settings import library_path
+from longctx.core.common.distribution import install_command
 from longctx.core.common.errors import LongctxError
 
 EXAMPLES = """\
@@ -46,7 +47,7 @@ def run(
     A client of the Model Context Protocol starts this command itself, and talks to it over standard
     input and output; docs/integrations.md has the lines for its settings. Tools: list_documents,
     find, ask and ingest; documents and their lines are resources. Models are loaded at the first
-    question, and stay until the client leaves. Needs `longctx[mcp]`.
+    question, and stay until the client leaves. Needs the package `mcp`.
     """
     _require_sdk()
     standard_output.require_free("the protocol", current())
@@ -66,4 +67,4 @@ def _require_sdk() -> None:
     """LongctxError, with what installs it, if the SDK is not there."""
     if find_spec("mcp") is None:
         why = "the package mcp is not installed"
-        raise LongctxError("cannot serve MCP", why, "Run: pip install 'longctx[mcp]'.")
+        raise LongctxError("cannot serve MCP", why, f"Run: {install_command('mcp')}.")

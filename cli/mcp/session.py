@@ -8,8 +8,8 @@ from longctx.cli.mcp.allowed import Allowed
 from longctx.cli.mcp.served import Served
 from longctx.cli.mcp.server import LibraryServer
 from longctx.cli.program import finish, interrupted, tell
-from longctx.cli.report import version
 from longctx.cli.run import current
+from longctx.core.common.distribution import version
 from longctx.core.sources import parser
 
 
@@ -25,7 +25,7 @@ def serve(library: Path, model: "longctx.Model", allowed: Allowed) -> None:
         KeyboardInterrupt: on Ctrl-C or `kill`.
     """
     with model, longctx.Library(library, model=model) as opened:
-        server = LibraryServer(Served(opened, allowed), version("longctx") or "")
+        server = LibraryServer(Served(opened, allowed), version() or "")
         try:
             # The SDK waits for standard input in a thread that nothing but input ends.
             with within(_ended):

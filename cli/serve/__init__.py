@@ -15,6 +15,7 @@ from longctx.cli import options, progress, render
 from longctx.cli.run import current
 from longctx.cli.settings import library_path
 from longctx.cli.text import counted
+from longctx.core.common.distribution import install_command
 from longctx.core.common.errors import LongctxError, UsageError
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def _require_extra() -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         why = f"that needs {' and '.join(missing)}, not installed here"
-        raise LongctxError("cannot serve", why, "Run: pip install 'longctx[serve]'.")
+        raise LongctxError("cannot serve", why, f"Run: {install_command(*missing)}.")
 
 
 def _token(host: str, given: str | None) -> str:

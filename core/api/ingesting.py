@@ -105,7 +105,7 @@ class Ingesting(ABC):
             shard: "i/n": only the i-th of n parts, for n calls that share the work.
             retry: how often a file that failed is tried again.
             ray: address of a Ray cluster whose hosts read: "auto", "host:port", or "local" for one
-                that is started here; needs `longctx[ray]`.
+                that is started here; needs the package `ray`.
             on_progress: gets a `Progress` after every chunk, and the name as `document`; its
                 `overall` is that of all documents.
             on_done: gets what became of each file.

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from longctx.core.common.distribution import install_command
 from longctx.core.common.errors import UsageError
 
 AUTO = "auto"  # the address of the cluster that this host belongs to
@@ -37,7 +38,7 @@ def connected(address: str) -> Iterator[Any]:
         from ray.exceptions import RayError
     except ImportError as error:
         raise UsageError(
-            "--ray needs Ray, which is not installed", "", "Run: pip install 'longctx[ray]'"
+            "--ray needs Ray, which is not installed", "", f"Run: {install_command('ray')}."
         ) from error
     how: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address == LOCAL:

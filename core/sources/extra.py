@@ -1,11 +1,12 @@
-"""Optional libraries for some formats, installed with `longctx[documents]`.
+"""Optional libraries for some formats: the extra `documents`.
 
 Reports a missing one before it is imported.
 """
 
 from importlib.util import find_spec
 
-from longctx.core.common.errors import UnreadableInput
+from longctx.core.common.distribution import install_command
+from longctx.core.common.errors import LongctxError, UnreadableInput
 
 
 def is_missing(library: str) -> bool:
@@ -13,19 +14,17 @@ def is_missing(library: str) -> bool:
     return bool(library) and find_spec(library) is None
 
 
-def require(library: str, name: str) -> None:
+def require(library: str, name: str, error: type[LongctxError] = UnreadableInput) -> None:
     """Refuses a file whose library is not installed.
 
     Args:
         library: its module; empty if none is needed.
         name: the file's name.
-
-    Raises:
-        UnreadableInput: it is missing; the error has the command that installs it.
+        error: what is raised, with the command that installs the library.
     """
     if is_missing(library):
-        raise UnreadableInput(
+        raise error(
             f"cannot read '{name}'",
             f"that needs {library}, which is not installed",
-            "Run: pip install 'longctx[documents]'.",
+            f"Run: {install_command(library)}.",
         )

@@ -16,7 +16,7 @@ from longctx.core.common.errors import UnreadableInput, UsageError
 from longctx.core.common.regular_files import NO_FILE, is_regular
 from longctx.core.sources import formats
 from longctx.core.sources.detect import NotText
-from longctx.core.sources.extra import is_missing
+from longctx.core.sources.extra import require
 from longctx.core.sources.limits import DEPTH, too_deep
 from longctx.core.sources.naming import heading, kind_of, layers, needs
 from longctx.core.sources.reader import Source
@@ -82,12 +82,8 @@ def _check_one(path: str, rules: Rules, called: str) -> None:
     stem, how = layers(called)
     form = "" if rules.raw or kind_of(stem) else formats.of(stem)
     needed = [*map(needs, how), formats.load(form).needs if form else ""]
-    for library in filter(is_missing, needed):
-        raise UsageError(
-            f"cannot read '{called}'",
-            f"that needs {library}, which is not installed",
-            "Run: pip install 'longctx[documents]'.",
-        )
+    for library in needed:
+        require(library, called, UsageError)
 
 
 def _named(path: str) -> list[str]:

@@ -12,6 +12,7 @@ from small_documents import begin
 
 from longctx.cli import doctor, render
 from longctx.cli.text import size
+from longctx.core.common import distribution
 from longctx.core.common.errors import LongctxError
 from longctx.core.store.library import Library
 
@@ -210,23 +211,22 @@ def test_doctor(longctx, tmp_path):
 
 def test_doctor_says_what_brings_each_missing_extra(longctx, monkeypatch):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    named = {
-        extra: tuple(re.match(r"[\w.-]+", need)[0] for need in needs)
-        for extra, needs in project["optional-dependencies"].items()
-        if extra != "dev"
-    }
-    assert {extra: packages for extra, (_, packages) in doctor.EXTRAS.items()} == named
+    users = {extra: needs for extra, needs in project["optional-dependencies"].items()}
+    dev = users.pop("dev")
+    assert [need for needs in users.values() for need in needs if need not in dev] == []
+    named = {extra: [re.match(r"[\w.-]+", need)[0] for need in users[extra]] for extra in users}
+    assert {extra: distribution.extras()[extra] for extra in doctor.EXTRAS} == named
     here = {"zstandard", "openpyxl", "striprtf", "gguf"}
     monkeypatch.setattr(doctor, "version", lambda package: "1.0" if package in here else None)
     result = longctx("doctor", "--json")
     assert result.exit_code == 0
     values = {told.pop("extra"): told for told in json.loads(result.stdout)["extras"]}
     assert values["documents"]["missing"] == ["pypdfium2", "python-oxmsg"]
-    assert values["documents"]["command"] == "pip install 'longctx[documents]'"
+    assert values["documents"]["command"] == "pip install pypdfium2 python-oxmsg"
     assert (values["gguf"]["missing"], values["gguf"]["command"]) == ([], None)
     text = longctx("doctor").stdout
     assert re.search(
-        r"^documents +without pypdfium2, python-oxmsg, for .*: pip install 'longctx\[doc",
+        r"^documents +without pypdfium2, python-oxmsg, for .*: pip install pypdfium2 python-oxmsg$",
         text,
         re.M,
     )

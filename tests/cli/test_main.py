@@ -75,7 +75,7 @@ def test_a_command_that_has_others_shows_them(longctx):
 
 def test_version(longctx):
     result = longctx("--version")
-    assert result.stdout == f"longctx {metadata.version('longctx')}\n"
+    assert result.stdout == f"longctx {metadata.version('longctx-reader')}\n"
 
 
 def test_without_a_command_there_is_help_on_stderr(longctx):

@@ -1,7 +1,7 @@
 """The number formats of GGUF tensors: their sizes, and the values behind their bytes.
 
 Six of them are decoded here, so that a file in these needs no other package; the package `gguf`
-(`longctx[gguf]`) decodes the rest. Knows nothing of files and names.
+decodes the rest. Knows nothing of files and names.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from longctx.core.common.distribution import install_command
 from longctx.core.common.errors import UsageError
 
 
@@ -69,7 +70,7 @@ def require_decoder(number: int, what: str) -> None:
         raise UsageError(
             what,
             f"some of its tensors are {name}, which needs the package gguf",
-            "Run: pip install 'longctx[gguf]'.",
+            f"Run: {install_command('gguf')}.",
         )
 
 

@@ -178,4 +178,4 @@ def test_without_the_extra_the_command_that_installs_it_is_told(run, monkeypatch
     result = run("mcp")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "the package mcp is not installed" in result.stderr
-    assert "pip install 'longctx[mcp]'" in result.stderr
+    assert "Run: pip install mcp." in result.stderr

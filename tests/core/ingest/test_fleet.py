@@ -250,5 +250,5 @@ def test_standard_input_is_refused(job, read):
 
 def test_without_ray_it_is_said_how_to_install_it(job, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r"pip install 'longctx\[ray\]'"):
+    with pytest.raises(UsageError, match=r"Run: pip install ray\."):
         read_with_ray(job, "local", observer=NOBODY)

@@ -77,7 +77,7 @@ def test_errors_name_what_was_sent(sent, setup_random, monkeypatch):
         read(sent(setup_random, "picture.txt", bytes(range(256)) * 20))
     assert "picture.txt" in str(told.value)
     assert "upload" not in str(told.value)
-    monkeypatch.setattr("longctx.core.sources.find.is_missing", lambda library: True)
+    monkeypatch.setattr("longctx.core.sources.extra.is_missing", lambda library: True)
     with pytest.raises(UsageError, match=r"cannot read 'a\.pdf'.*needs pypdfium2"):
         read(sent(setup_random, "a.pdf", b"%PDF-1.7"))
 

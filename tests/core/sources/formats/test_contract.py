@@ -22,6 +22,7 @@ from sample_files import (
 from sample_messages import eml, msg
 from toys import FORMAT, toy
 
+from longctx.core.common.distribution import PACKAGES
 from longctx.core.common.errors import UnreadableInput, UsageError
 from longctx.core.sources import formats, parser
 from longctx.core.sources.formats import Format
@@ -195,7 +196,8 @@ def test_a_missing_library_is_named(opened, monkeypatch, name):
         assert opened(f"a.{name}", b"x").made.format == name
         return
     monkeypatch.setitem(sys.modules, needs, None)
-    with pytest.raises(UsageError, match=rf"needs {needs}.*pip install 'longctx\[documents\]'"):
+    package = PACKAGES.get(needs, needs)
+    with pytest.raises(UsageError, match=rf"needs {needs}.*pip install {package}\."):
         opened(f"a.{name}", b"x")
 
 

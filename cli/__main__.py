@@ -9,7 +9,7 @@ from longctx.cli import at_once
 
 at_once.expect()
 
-from longctx.cli import leaving, streams  # noqa: E402 (after Ctrl-C is expected)
+from longctx.cli import installation, leaving, streams  # noqa: E402 (after Ctrl-C is expected)
 from longctx.core.common.collection import no_collection  # noqa: E402
 
 
@@ -17,6 +17,7 @@ def main() -> None:
     """The `longctx` command; it ends the process."""
     streams.fill_gaps()
     streams.stand_in()
+    installation.require_own()
     with no_collection():
         from longctx.cli.main import app
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from longctx.cli import options, progress, render
+from longctx.cli import installation, options, progress, render
 from longctx.cli.loading import make_setup
 from longctx.cli.report import versions
 from longctx.cli.settings import config_path, library_path
@@ -62,6 +62,7 @@ def run(
     }
     with progress.status("checking the bundled model"):
         report["bundled_model"] = _bundled_model(report["auto"])
+    report["warnings"] = installation.warnings()
     report["problems"] = _problems(report)
     if not render.result(report, json):
         render.facts(_facts(report))
@@ -199,6 +200,7 @@ def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
             ", ".join(report["offline"]) or "no; the hub is asked only for a model of its own",
         ),
         ("bundled model", works),
+        *(("warning", warning) for warning in report["warnings"]),
         *(("problem", problem) for problem in report["problems"]),
     ]
 

@@ -82,7 +82,7 @@ def _print_version(value: bool) -> None:
     if value:
         from longctx.core.common import distribution
 
-        typer.echo(f"longctx {distribution.version()}")
+        typer.echo(f"longctx {distribution.version() or 'unknown'}")
         raise typer.Exit
 
 

@@ -199,6 +199,7 @@ def test_doctor(longctx, tmp_path):
     assert (result.exit_code, result.stderr) == (0, "")
     values = json.loads(result.stdout)
     assert values["bundled_model"]["works"]
+    assert values["warnings"] == []
     assert values["library"]["path"] == str(tmp_path / "library")
     assert (values["library"]["exists"], values["library"]["writable"]) == (False, True)
     assert values["devices"][0]["device"] == "cpu"

@@ -10,7 +10,7 @@ export PYTHONSAFEPATH := 1
 # The package's folders stand at the root; type checkers and editors find them as `longctx` by these links.
 LINKS := $(addprefix .links/longctx/,__init__.py __main__.py cli core kernels profiles samples)
 
-.PHONY: demo test test-fast test-whole check docs setup
+.PHONY: demo test test-fast test-whole check docs release setup
 
 setup: .venv/ready $(LINKS)
 
@@ -37,6 +37,9 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(VENV)/python -m pytest --
 
 docs: setup
 	$(VENV)/python docs/blocks.py
+
+release: setup
+	$(VENV)/python -P docs/release.py
 
 test: setup
 	$(PYTEST)

@@ -24,7 +24,7 @@ INSTALL := $(VENV)/python -m pip install --quiet --no-compile
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	-$(INSTALL) 'pip>=26'  # that of Python 3.11 takes three times as long to choose releases
-	-$(VENV)/python -m pip uninstall --quiet --yes longctx  # what this clone was called before
+	-$(VENV)/python -m pip uninstall -qq --yes longctx  # what this clone was called before
 	$(INSTALL) $(TORCH) --editable '.[dev]'
 	$(INSTALL) --no-deps $(SMALL)
 	touch $@

@@ -51,7 +51,7 @@ def _mixed() -> str:
         return ""  # a clone, where no installer writes
     if not hasattr(sys.modules[OTHER], "_PLACES"):
         return "its __init__.py is missing, or another project's"
-    beside = os.listdir(os.path.dirname(FOLDER))
-    named = [name for name in beside if name.startswith(f"{OTHER}-") and name.endswith("-info")]
+    listed = os.listdir(os.path.dirname(FOLDER))
+    named = [name for name in listed if name.startswith(f"{OTHER}-") and name.endswith("-info")]
     whose = "another project's, or an early version of this one"
     return f"{named[0]!r} is there too: {whose}" if named else ""

@@ -7,6 +7,7 @@ and what a browser says of the page (Origin, Sec-Fetch-Site) must be that this p
 
 import hmac
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable
 
@@ -17,6 +18,10 @@ Headers = Iterable[tuple[bytes, bytes]]
 FREE = ("/", "/health", "/favicon.ico")  # what anyone may have: nothing of a document is in it
 FREE_FOLDER = "/static/"
 ANYWHERE = ("", "0.0.0.0", "::")
+# A Host header as RFC 9110, 7.2 has it: an IPv6 address in brackets or a name, and a port. No
+# userinfo, and nothing after either.
+HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::([0-9]{0,5}))?")
+LAST_PORT = 65535
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -56,7 +61,7 @@ class Rules:
             names.add(socket.gethostname())
         else:
             names.add(options.host)
-        self._names = {name.lower().rstrip(".") for name in names}
+        self._names = {_canonical(name.lower()) for name in names}
         self._anywhere = options.host in ANYWHERE
         self._token = options.token.encode()
 
@@ -84,7 +89,7 @@ class Rules:
         if len(values) != 1:
             raise Refused(400, "a request needs one Host header", "bad_host")
         host = values[0].decode("latin-1").strip().lower()
-        name = _without_port(host).rstrip(".")
+        name = _name_in(host)
         if name in self._names or (self._anywhere and _is_address(name)):
             return host
         raise Refused(
@@ -126,11 +131,27 @@ class Rules:
         return path in FREE or path.startswith(FREE_FOLDER)
 
 
-def _without_port(host: str) -> str:
-    """The name of a Host header: `[::1]:80` is `::1`."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+def _name_in(host: str) -> str:
+    """The name or address of a Host header in lower case: `[::1]:80` is `::1`.
+
+    Raises:
+        Refused: 400, it is no name with a port.
+    """
+    parts = HOST.fullmatch(host)
+    address, name, port = parts.groups() if parts else ("", "", "")
+    is_name = bool(name) or (":" in (address or "") and _is_address(address))
+    if not is_name or int(port or 0) > LAST_PORT:
+        told = f"the Host header {host[:200]!r} is not NAME, NAME:PORT or [IPV6]:PORT"
+        raise Refused(400, told, "bad_host")
+    return _canonical(name or address)
+
+
+def _canonical(name: str) -> str:
+    """A name in lower case without its last dot; an address as it is written shortest."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name.removesuffix(".")
 
 
 def _is_address(name: str) -> bool:

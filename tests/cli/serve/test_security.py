@@ -16,7 +16,7 @@ FIND = {"query": "marmalade"}
 def checked(options: Options, path: str = "/v1/models", method: str = "GET", **headers: str):
     """What the rules say of a request: 200, or the status and the code of the refusal."""
     given = {"host": "127.0.0.1:8484", **headers}
-    pairs = [(n.replace("_", "-").encode(), v.encode("latin-1")) for n, v in given.items()]
+    pairs = [(n.replace("_", "-").encode(), v.encode()) for n, v in given.items()]
     try:
         Rules(options).check(method, path, pairs)
     except Refused as refused:
@@ -25,7 +25,11 @@ def checked(options: Options, path: str = "/v1/models", method: str = "GET", **h
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost:8484", "LOCALHOST.", "[::1]:8484", "127.0.0.1:1"]
+    "host",
+    [
+        *("127.0.0.1", "127.0.0.1:1", "127.0.0.1:", "localhost:8484", "LOCALHOST.", "localhost.:1"),
+        *("[::1]", "[::1]:8484", "[0:0::0:1]:65535"),
+    ],
 )
 def test_names_of_this_machine(host):
     assert checked(Options(), host=host) == 200
@@ -37,13 +41,30 @@ def test_names_of_this_machine(host):
         "evil.example",
         "127.0.0.1.evil.example",
         "localhost.evil.example:80",
-        "",
+        "localhost..",
+        ".",
         "[::2]",
         "10.0.0.1",
+        "2130706433",
     ],
 )
 def test_a_page_whose_name_points_here_is_refused(host):
     assert checked(Options(), host=host) == (403, "wrong_host")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("", ":8484", "[]", "[::1", "::1", "[::1]evil.example", "[::1].evil.example:80"),
+        *("[::1]8484", "[::1]:8484:1", "[localhost]", "[127.0.0.1]", "[1::2::3]", "[::1%lo]"),
+        *("localhost:evil.example", "localhost:80:80", "localhost:-1", "localhost:65536"),
+        *("localhost:٨٠", "localhost,evil.example", "localhost evil.example", "localhost/"),
+        *("me@localhost", "evil.example:80@localhost", "localhost\xe9", "localhost\x00"),
+    ],
+)
+@pytest.mark.parametrize("options", [Options(), Options(host="0.0.0.0")])
+def test_a_host_is_read_as_a_whole(host, options):
+    assert checked(options, host=host) == (400, "bad_host")
 
 
 def test_one_host_alone():

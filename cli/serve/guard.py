@@ -1,4 +1,4 @@
-"""Around the whole application: who may ask, how much may be sent, and what every response says.
+"""Around the whole application: who may ask, and how much may be sent.
 
 It also notices that a client has left, and then ends what was being done for it.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from longctx.cli.serve import errors
 from longctx.cli.serve.errors import Refused
 from longctx.cli.serve.options import Options
-from longctx.cli.serve.security import ALWAYS, Rules
+from longctx.cli.serve.security import Rules
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -20,7 +20,6 @@ App = Callable[[Any, Receive, Send], Awaitable[None]]
 SLOW = 30.0  # seconds for a request in JSON, and for each part of a file
 UPLOADS = "/api/ingest"  # the path that takes files
 CLOSE = {"Connection": "close"}  # what the client still sends is not read
-HEADERS = [(name.lower().encode(), value.encode()) for name, value in ALWAYS.items()]
 
 
 class Guard:
@@ -50,7 +49,7 @@ class Guard:
 
 
 class _Request:
-    """One request: its body counted and timed, its response with the headers of all.
+    """One request: its body counted and timed, its response counted.
 
     Attributes:
         status: of the response, once it has begun; before that 0.
@@ -141,9 +140,6 @@ class _Request:
     async def _write(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            given = {name.lower() for name, _ in message.get("headers", [])}
-            more = [(name, value) for name, value in HEADERS if name not in given]
-            message["headers"] = [*message.get("headers", []), *more]
             self._count(self._scope["path"], self.status)
         elif message["type"] == "http.response.body":
             self._complete = not message.get("more_body", False)

@@ -1,6 +1,5 @@
-"""The socket, and uvicorn on it: connections that stand still are closed, Ctrl-C ends it well."""
+"""The socket, and uvicorn on it: its settings, and an end by Ctrl-C."""
 
-import asyncio
 import signal
 import socket
 import sys
@@ -10,66 +9,17 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from longctx.cli.serve.protocol import Protocol
+from longctx.cli.serve.security import ALWAYS
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.interrupts import ENDING
 
-HEADERS_S = 10.0  # seconds for the head of a request
-STALLED_S = 30.0  # seconds in which a client takes nothing of what is sent
 KEPT_S = 20  # seconds for which a connection is kept for a further request
 ENDING_S = 3  # seconds for answers to end, before they are ended
-HEAD = 16 * 1024  # bytes of a request's head
 BACKLOG = 128
 BESIDE = 256  # connections beside those whose requests wait
-
-
-class Patient(H11Protocol):
-    """A connection, which is closed when its client stands still for too long."""
-
-    _head: asyncio.TimerHandle | None = None
-    _stalled: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        """Waits for a request, but not for ever."""
-        super().connection_made(transport)
-        self._head = self.loop.call_later(HEADERS_S, self._end)
-
-    def data_received(self, data: bytes) -> None:
-        """A part of a request; the clock runs from its first part to the end of its head."""
-        super().data_received(data)
-        between = self.cycle is None or self.cycle.response_complete
-        if not (between and self.conn.their_state is h11.IDLE):
-            self._stop("_head")
-        elif self._head is None:
-            self._head = self.loop.call_later(HEADERS_S, self._end)
-
-    def pause_writing(self) -> None:
-        """The client does not take what is sent."""
-        super().pause_writing()
-        self._stalled = self.loop.call_later(STALLED_S, self._end)
-
-    def resume_writing(self) -> None:
-        """It does again."""
-        super().resume_writing()
-        self._stop("_stalled")
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The end."""
-        self._stop("_head")
-        self._stop("_stalled")
-        super().connection_lost(exc)
-
-    def _end(self) -> None:
-        self.transport.abort()
-
-    def _stop(self, name: str) -> None:
-        timer: asyncio.TimerHandle | None = getattr(self, name)
-        if timer is not None:
-            timer.cancel()
-            setattr(self, name, None)
 
 
 class Server(uvicorn.Server):
@@ -84,7 +34,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: Any, waiting: int, ready: Callable[[], None] = lambda: None):
         config = uvicorn.Config(
             app,
-            http=Patient,
+            http=Protocol,
             ws="none",
             lifespan="off",
             loop="asyncio",
@@ -97,7 +47,7 @@ class Server(uvicorn.Server):
             backlog=BACKLOG,
             timeout_keep_alive=KEPT_S,
             timeout_graceful_shutdown=ENDING_S,
-            h11_max_incomplete_event_size=HEAD,
+            headers=[*ALWAYS.items()],
         )
         super().__init__(config)
         self._ready = ready

@@ -1,8 +1,10 @@
 """A real server on a real socket, with `tiny` and two short documents."""
 
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 import httpx
@@ -43,6 +45,22 @@ class Served:
     port: int
     http: httpx.Client
     openai: openai.OpenAI
+
+    def exchanged(self, *pieces: bytes) -> bytes:
+        """All that the server says to some bytes, until it closes the connection.
+
+        Args:
+            pieces: sent one after another, the next one when there was time to read the one before.
+        """
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
+            for piece in pieces:
+                connection.sendall(piece)
+                time.sleep(0.02 if len(pieces) > 1 else 0)
+            got = b""
+            with suppress(ConnectionResetError):
+                while part := connection.recv(65536):
+                    got += part
+            return got
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Around the whole application: who may ask, and how much may be sent.
 
-It also notices that a client has left, and then ends what was being done for it.
+A client may leave at any moment, in the middle of its request or of its response. What was being
+done for it is cancelled then, whichever route does it: nothing is answered, counted or logged.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ App = Callable[[Any, Receive, Send], Awaitable[None]]
 
 SLOW = 30.0  # seconds for a request in JSON, and for each part of a file
 UPLOADS = "/api/ingest"  # the path that takes files
-CLOSE = {"Connection": "close"}  # what the client still sends is not read
+CLOSE = (b"connection", b"close")
 
 
 class Guard:
@@ -77,9 +78,7 @@ class _Request:
     async def answer(self, app: App) -> None:
         """Has the application answer, until the client leaves."""
         self._require_room()
-        if not {b"content-length", b"transfer-encoding"} & {name for name, _ in self._headers}:
-            self._first = await self._read()  # there is no body, and nobody may ask for it
-        answering = asyncio.ensure_future(app(self._scope, self._read, self._write))
+        answering = asyncio.ensure_future(self._answer(app))
         watching = asyncio.ensure_future(self._watch(answering))
         try:
             await answering
@@ -90,9 +89,13 @@ class _Request:
         finally:
             watching.cancel()
 
+    async def _answer(self, app: App) -> None:
+        if not {b"content-length", b"transfer-encoding"} & {name for name, _ in self._headers}:
+            self._first = await self._read()  # there is no body, and nobody may ask for it
+        await app(self._scope, self._read, self._write)
+
     async def refuse(self, refused: Refused) -> None:
         """Sends an error."""
-        refused.headers |= CLOSE
         await errors.response(refused)(self._scope, self._read, self._write)
 
     def _require_room(self) -> None:
@@ -101,10 +104,15 @@ class _Request:
             raise self._too_large()
 
     def _too_large(self) -> Refused:
-        return Refused(413, f"a request may have {self._most:,} bytes", "too_large", headers=CLOSE)
+        return Refused(413, f"a request may have {self._most:,} bytes", "too_large")
 
     async def _read(self) -> Message:
-        """The next part of the request; after the last one, waits until the client leaves."""
+        """The next part of the request; after the last one, waits until the client leaves.
+
+        Raises:
+            CancelledError: the client has left before its request was whole.
+            Refused: 408 or 413.
+        """
         first, self._first = self._first, None
         if first is not None:
             return first
@@ -118,10 +126,10 @@ class _Request:
                 message = await self._receive()
         except TimeoutError:
             told = "the request took too long to arrive"
-            raise Refused(408, told, "too_slow", headers=CLOSE) from None
+            raise Refused(408, told, "too_slow") from None
         if message["type"] == "http.disconnect":
             self._gone.set()
-            return message
+            raise asyncio.CancelledError
         self._room -= len(message.get("body", b""))
         if self._room < 0:
             raise self._too_large()
@@ -140,6 +148,8 @@ class _Request:
     async def _write(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            if not self._whole.is_set():  # the rest of the request is not read
+                message["headers"] = [*message.get("headers", []), CLOSE]
             self._count(self._scope["path"], self.status)
         elif message["type"] == "http.response.body":
             self._complete = not message.get("more_body", False)

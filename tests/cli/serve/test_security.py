@@ -4,7 +4,6 @@ import socket
 
 import pytest
 
-from longctx.cli.serve import guard
 from longctx.cli.serve.errors import Refused
 from longctx.cli.serve.options import Options
 from longctx.cli.serve.security import ALWAYS, Rules, is_loopback
@@ -200,33 +199,3 @@ def test_what_is_no_json_object(served, content, said):
 def test_forms_of_other_pages_are_no_json(served):
     response = served.http.post("/v1/find", content=b"{}", headers={"Content-Type": "text/plain"})
     assert response.status_code == 415
-
-
-def test_a_request_has_a_largest_size(serve):
-    served = serve(body=1000)
-    large = {"query": "x" * 1000}
-    response = served.http.post("/v1/find", json=large)
-    assert (response.status_code, response.json()["error"]["code"]) == (413, "too_large")
-
-    def parts():
-        for _ in range(100):
-            yield b"x" * 100
-
-    headers = {"Content-Type": "application/json"}
-    response = served.http.post("/v1/find", content=parts(), headers=headers)
-    assert response.status_code == 413
-    assert served.http.post("/v1/find", json=FIND).status_code == 200
-
-
-def test_who_does_not_finish_a_body_is_told(served, monkeypatch):
-    monkeypatch.setattr(guard, "SLOW", 0.2)
-    head = b"POST /v1/find HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    got = served.exchanged(head + b"Content-Length: 100\r\n\r\n{")
-    assert got.startswith(b"HTTP/1.1 408 ")
-    assert b"too long to arrive" in got
-
-
-def test_a_post_without_a_body_is_answered(served):
-    head = b"POST /v1/find HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    got = served.exchanged(head + b"Connection: close\r\n\r\n")
-    assert got.startswith(b"HTTP/1.1 400 ")

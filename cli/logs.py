@@ -135,6 +135,11 @@ class _Collected(logging.Handler):
         super().__init__(logging.INFO)
         self._run = run
 
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is kept: what is machine-readable is, however much there is of it."""
+        kept = hasattr(record, "facts") or hasattr(record, "stages")
+        return kept or bool(super().filter(record))
+
     def emit(self, record: logging.LogRecord) -> None:
         self._run.facts.update(getattr(record, "facts", {}))
         for stage, seconds in getattr(record, "stages", {}).items():

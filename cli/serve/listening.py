@@ -11,6 +11,7 @@ from typing import Any
 
 import uvicorn
 
+from longctx.cli.serve.log_limit import REPORT_S, LogLimit
 from longctx.cli.serve.protocol import Protocol
 from longctx.cli.serve.security import ALWAYS
 from longctx.core.common.errors import LongctxError, UsageError
@@ -32,6 +33,7 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, app: Any, waiting: int, ready: Callable[[], None] = lambda: None):
+        self._limit = LogLimit()
         config = uvicorn.Config(
             app,
             http=Protocol,
@@ -48,9 +50,19 @@ class Server(uvicorn.Server):
             timeout_keep_alive=KEPT_S,
             timeout_graceful_shutdown=ENDING_S,
             headers=[*ALWAYS.items()],
+            callback_notify=self._report,
+            timeout_notify=REPORT_S,
         )
         super().__init__(config)
         self._ready = ready
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serves until it is ended, with a limit on what is logged."""
+        with self._limit:
+            await super().serve(sockets)
+
+    async def _report(self) -> None:
+        self._limit.report()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begins to listen."""

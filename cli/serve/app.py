@@ -11,6 +11,7 @@ from longctx.cli.serve.guard import App, Guard
 from longctx.cli.serve.health import Counts
 from longctx.cli.serve.options import Options
 from longctx.cli.serve.resting import Resting
+from longctx.cli.serve.spool import Spool
 from longctx.cli.serve.work import Work
 from longctx.core.common.errors import LongctxError
 
@@ -30,13 +31,15 @@ def make_app(library: "Library", options: Options) -> "Guarded":
         options: the server's.
 
     Returns:
-        An ASGI application. `state` has `library`, `options`, `counts`, and two queues: `work` for
-        what answers and finds, `reading` for what reads new documents, which takes turns with it.
+        An ASGI application. `state` has `library`, `options`, `counts`, `spool` for files that are
+        sent, and two queues: `work` for what answers and finds, `reading` for what reads new
+        documents, which takes turns with it.
     """
     caught = (Refused, LongctxError, HTTPException, Exception)
     inside = Starlette(routes=ROUTES, exception_handlers=dict.fromkeys(caught, errors.handle))
     state = inside.state
     state.library, state.options, state.counts = library, options, Counts()
+    state.spool = Spool(options.uploads)
     state.work, state.reading = Work(options.waiting), Work(READINGS)
     state.resting = Resting(library, state.work)
     return Guarded(inside, options)

@@ -6,7 +6,8 @@ from typing import Any
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 MIB = 1 << 20
 BODY = 1 * MIB  # bytes of a request in JSON
-UPLOAD = 256 * MIB
+UPLOAD = 256 * MIB  # bytes of a file that is sent
+UPLOADS = 1024 * MIB  # bytes of all of them that are sent or wait at once
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Options:
         max_docs: documents that a question to all of them is encoded for.
         body: bytes of a request in JSON.
         upload: bytes of a file that is sent to be read.
+        uploads: bytes of all such files at once.
         asked: further arguments of every question, such as the gather source.
     """
 
@@ -33,4 +35,5 @@ class Options:
     max_docs: int = 16
     body: int = BODY
     upload: int = UPLOAD
+    uploads: int = UPLOADS
     asked: dict[str, Any] = field(default_factory=dict)

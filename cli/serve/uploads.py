@@ -1,17 +1,14 @@
 """`POST /api/ingest`: a file that is sent is read into a document; how far is told meanwhile.
 
-It lies in a folder of its own among the system's temporary ones, under a name of ours, and goes
-when it was read. The document's sources are called after the file as its sender calls it.
+It is on disk until it is read (`spool.py`). The document's sources are called after the file as its
+sender calls it.
 """
 
-import shutil
-import tempfile
 import time
 import unicodedata
-import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
@@ -20,14 +17,14 @@ from starlette.responses import Response
 
 from longctx.cli.serve import errors, sse
 from longctx.cli.serve.errors import Refused
+from longctx.cli.serve.spool import Upload
 from longctx.core.ingest.identity import CannotGoOn
 from longctx.core.store.naming import called_after
 
 if TYPE_CHECKING:
     from longctx import Document, Library, Progress
 
-PREFIX = "longctx-upload-"  # of a folder among the system's temporary ones
-LONGEST = 255  # characters of a file's name
+LONGEST = 255  # bytes of a file's name in UTF-8
 PACE = 0.1  # seconds between two events of progress
 
 
@@ -39,7 +36,7 @@ async def ingest(request: Request) -> Response:
 
     Raises:
         Refused: 400 for a name that no file has, 409 where there is a document of this name, 429
-            where too many wait.
+            where too many wait, 503 where all that is sent is too large, 507 on a full disk.
         UnreadableInput: nothing in it is text.
     """
     state = request.app.state
@@ -47,27 +44,17 @@ async def ingest(request: Request) -> Response:
     replace = request.query_params.get("replace") == "1"
     if not replace:
         await run_in_threadpool(_require_new, state.library, called_after(name))
-    folder = _Folder()
-    path = folder.path / "file"
-    with path.open("xb") as file:
+    with ExitStack() as held:
+        upload = Upload(state.spool, int(request.headers.get("content-length", 0)))
+        held.callback(upload.close)
         async for piece in request.stream():
-            await run_in_threadpool(file.write, piece)
-
-    def read(tell: Callable[[str], None]) -> "Document":
-        library: Library = state.library
-        how = {"name": called_after(name), "replace": replace, "passing": {str(path): name}}
-        read_it = partial(library.ingest, path, on_progress=_paced(tell), **how)
-        try:
-            return read_it()
-        except CannotGoOn as error:
-            if replace:
-                return read_it()  # what was begun of another text is dropped by now
-            raise Refused(409, str(error), "exists") from error
-        finally:
-            folder.remove()
-
+            await upload.write(piece)
+        await upload.complete()
+        read = partial(_read, state.library, upload, name, replace)
+        pieces = state.reading.stream(read, on_done=upload.close)
+        held.pop_all()  # it is removed when the reading ends, or its client leaves the queue
     return await sse.streamed(
-        state.reading.stream(read),
+        pieces,
         begin=lambda: sse.ALIVE,
         show=lambda event: event,
         end=lambda document: sse.event(_done(document), "done"),
@@ -75,17 +62,18 @@ async def ingest(request: Request) -> Response:
     )
 
 
-class _Folder:
-    """A folder that goes with the last who holds this, if it is not removed before.
-
-    Attributes:
-        path: the folder.
-        remove: deletes it.
-    """
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+def _read(
+    library: "Library", upload: Upload, name: str, replace: bool, tell: Callable[[str], None]
+) -> "Document":
+    """Reads a file that was sent, in the queue's thread."""
+    how = {"name": called_after(name), "replace": replace, "passing": {str(upload.path): name}}
+    read_it = partial(library.ingest, upload.path, on_progress=_paced(tell), **how)
+    try:
+        return read_it()
+    except CannotGoOn as error:
+        if replace:
+            return read_it()  # what was begun of another text is dropped by now
+        raise Refused(409, str(error), "exists") from error
 
 
 def _paced(tell: Callable[[str], None]) -> "Callable[[Progress], None]":
@@ -134,8 +122,11 @@ def _file_name(given: str) -> str:
     """
     name = given.replace("\\", "/").rpartition("/")[2].strip()
     controls = any(unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") for sign in name)
-    if name in ("", ".", "..") or len(name) > LONGEST or controls:
+    if name in ("", ".", "..") or controls:
         raise Refused(400, "give the file's name, as ?name=book.txt", "invalid_value", "name")
+    if (size := len(name.encode())) > LONGEST:
+        told = f"a file's name may have {LONGEST} bytes; this one has {size}"
+        raise Refused(400, told, "invalid_value", "name")
     return name
 
 

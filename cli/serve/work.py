@@ -63,7 +63,10 @@ class Work:
         return await job.result(self._put(job, call))
 
     def stream(
-        self, asks: "Asks[T]", on_end: Callable[[T], object] = lambda whole: None
+        self,
+        asks: "Asks[T]",
+        on_end: Callable[[T], object] = lambda whole: None,
+        on_done: Callable[[], object] = lambda: None,
     ) -> "Pieces[T]":
         """The pieces of what is made; this takes a place in the queue at once.
 
@@ -71,11 +74,13 @@ class Work:
             asks: is called in the queue's thread, with what is to be called with each piece, as
                 `on_text` of `longctx.Document.ask`.
             on_end: gets the whole, if it is completed.
+            on_done: is called when it is completed, has failed, or was taken out of the queue; in
+                any thread, and before anybody sees that it ended.
 
         Raises:
-            Refused: as `run`.
+            Refused: as `run`; `on_done` is not called then.
         """
-        return Pieces(self._put, _Job(self), asks, on_end)
+        return Pieces(self._put, _Job(self), asks, on_end, on_done)
 
     def close(self) -> None:
         """Lets the thread go once its job is done; what waits is not begun."""
@@ -172,11 +177,13 @@ class Pieces(Generic[T]):
         job: _Job,
         asks: "Asks[T]",
         on_end: Callable[[T], object],
+        on_done: Callable[[], object],
     ):
         self._job, self._on_end = job, on_end
         self.ended = False
         self._made: asyncio.Queue[str | None] = asyncio.Queue()
         self._future = put(job, lambda: asks(self._tell))
+        self._future.add_done_callback(lambda _: on_done())
         self._future.add_done_callback(lambda _: job.tell(self._made.put_nowait, None))
 
     @property

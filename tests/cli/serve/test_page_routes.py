@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from longctx.cli.serve.uploads import PREFIX, progress
+from longctx.cli.serve.spool import PREFIX
+from longctx.cli.serve.uploads import progress
 from longctx.core.ingest.job import Progress
 
 ASKED = "What is the code of the oil-store padlock?"
@@ -259,7 +260,7 @@ def test_an_archive_that_is_sent(changing, own_library, tmp_path):
     assert changing.http.delete("/api/documents/both").json() == {"deleted": "both"}
 
 
-@pytest.mark.parametrize("name", ["", "..", "a/..", "a\x07b", "x" * 256, "\u2028"])
+@pytest.mark.parametrize("name", ["", "..", "a/..", "a\x07b", "\u2028"])
 def test_names_that_no_file_has(changing, name):
     answer = changing.http.post("/api/ingest", params={"name": name}, content=b"text")
     assert error(answer, 400)["param"] == "name"

@@ -62,6 +62,7 @@ class Guarded(Guard):
         self.state.resting.note(path)
 
     def close(self) -> None:
-        """Ends its queues; the library is its maker's."""
+        """Ends its queues, and removes what was sent; the library is its maker's."""
         self.state.work.close()
         self.state.reading.close()
+        self.state.spool.close()

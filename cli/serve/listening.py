@@ -1,5 +1,6 @@
 """The socket, and uvicorn on it: its settings, and an end by Ctrl-C."""
 
+import asyncio
 import signal
 import socket
 import sys
@@ -48,7 +49,7 @@ class Server(uvicorn.Server):
             limit_concurrency=waiting + BESIDE,
             backlog=BACKLOG,
             timeout_keep_alive=KEPT_S,
-            timeout_graceful_shutdown=ENDING_S,
+            timeout_graceful_shutdown=2 * ENDING_S,
             headers=[*ALWAYS.items()],
             callback_notify=self._report,
             timeout_notify=REPORT_S,
@@ -68,6 +69,21 @@ class Server(uvicorn.Server):
         """Begins to listen."""
         await super().startup(sockets)
         self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends; answers that are not complete in time end as if their clients had left."""
+        timer = asyncio.get_running_loop().call_later(ENDING_S, self._disconnect)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
+            self._disconnect()  # what a second Ctrl-C does not wait for
+            if tasks := self.server_state.tasks:
+                await asyncio.wait(tasks, timeout=ENDING_S)
+
+    def _disconnect(self) -> None:
+        for connection in [*self.server_state.connections]:
+            connection.transport.abort()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The handler of Ctrl-C and `kill`; a second one does not wait for answers."""

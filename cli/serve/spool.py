@@ -21,15 +21,37 @@ RETRY_S = 10  # seconds after which there may be room for another file
 
 
 class Spool:
-    """What all files that are being sent or wait to be read may have on disk.
+    """All files that are being sent or wait to be read.
 
     Args:
-        most: bytes of all of them together.
+        most: bytes that they may have together.
     """
 
     def __init__(self, most: int):
-        self._most, self._held = most, 0
-        self._lock = threading.Lock()
+        self._most = most
+        self._uploads: set[Upload] = set()
+        self._lock = threading.Lock()  # files are removed in other threads
+
+    @property
+    def held(self) -> int:
+        """Bytes that they have."""
+        with self._lock:
+            return sum(upload.size for upload in self._uploads)
+
+    def open(self, length: int) -> "Upload":
+        """A new file.
+
+        Args:
+            length: its bytes, as far as they are known before.
+
+        Raises:
+            Refused: 503 where there is no room for it; 507 where the disk is full.
+        """
+        self.require(length)
+        upload = Upload(self)
+        with self._lock:
+            self._uploads.add(upload)
+        return upload
 
     def require(self, size: int) -> None:
         """Refuses bytes that there is no room for.
@@ -37,7 +59,7 @@ class Spool:
         Raises:
             Refused: 503, with the seconds after which to try again.
         """
-        if self._held + size > self._most:
+        if self.held + size > self._most:
             raise Refused(
                 503,
                 f"all files that are sent at once may have {self._most:,} bytes together; "
@@ -46,16 +68,19 @@ class Spool:
                 headers={"Retry-After": str(RETRY_S)},
             )
 
-    def take(self, size: int) -> None:
-        """Counts bytes that are written; raises as `require`."""
+    def forget(self, upload: "Upload") -> bool:
+        """Does not count a file any more; False: it was not counted."""
         with self._lock:
-            self.require(size)
-            self._held += size
+            counted = upload in self._uploads
+            self._uploads.discard(upload)
+        return counted
 
-    def release(self, size: int) -> None:
-        """Counts bytes that are removed."""
+    def close(self) -> None:
+        """Removes all of them, also one that is being read: the server ends."""
         with self._lock:
-            self._held -= size
+            uploads = [*self._uploads]
+        for upload in uploads:
+            upload.close()
 
 
 class Upload:
@@ -63,19 +88,17 @@ class Upload:
 
     Args:
         spool: what it counts in.
-        length: its bytes, as far as they are known before.
 
     Attributes:
         path: where it lies.
+        size: its bytes.
 
     Raises:
-        Refused: 503 where there is no room for it; 507 where the disk is full.
+        Refused: 507 where the disk is full.
     """
 
-    def __init__(self, spool: Spool, length: int):
-        spool.require(length)
-        self._spool, self._size = spool, 0
-        self._lock, self._closed = threading.Lock(), False
+    def __init__(self, spool: Spool):
+        self._spool, self.size = spool, 0
         with _on_disk():
             self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))
             self.path = self._folder / "file"
@@ -86,27 +109,24 @@ class Upload:
                 raise
 
     async def write(self, piece: bytes) -> None:
-        """Appends to it; raises as the class does."""
-        self._spool.take(len(piece))
-        self._size += len(piece)
+        """Appends to it; raises as `Spool.open`."""
+        self._spool.require(len(piece))
+        self.size += len(piece)
         with _on_disk():
             await run_in_threadpool(self._file.write, piece)
 
     async def complete(self) -> None:
-        """Writes what is still in memory; raises as the class does."""
+        """Writes what is still in memory; raises as `Spool.open`."""
         with _on_disk():
             await run_in_threadpool(self._file.close)
 
     def close(self) -> None:
         """Removes it, in any thread; a second time does nothing."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
+        if not self._spool.forget(self):
+            return
         with suppress(OSError):  # the disk is full
             self._file.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._spool.release(self._size)
 
 
 @contextmanager

@@ -45,7 +45,7 @@ async def ingest(request: Request) -> Response:
     if not replace:
         await run_in_threadpool(_require_new, state.library, called_after(name))
     with ExitStack() as held:
-        upload = Upload(state.spool, int(request.headers.get("content-length", 0)))
+        upload = state.spool.open(int(request.headers.get("content-length", 0)))
         held.callback(upload.close)
         async for piece in request.stream():
             await upload.write(piece)

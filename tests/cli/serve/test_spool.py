@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from longctx.cli.serve import guard
+import longctx
+from longctx.cli.serve import guard, listening
 from longctx.cli.serve.options import Options
 from longctx.cli.serve.spool import PREFIX
 
@@ -60,7 +61,7 @@ def connected(served, *parts: bytes) -> socket.socket:
 def nothing_left(served, folder) -> bool:
     """Whether nothing is on disk, and nothing is counted, once nothing is done any more."""
     until(lambda: not served.server.server_state.tasks)
-    return [*folder.glob(f"{PREFIX}*")] == [] and served.app.state.spool._held == 0
+    return [*folder.glob(f"{PREFIX}*")] == [] and served.app.state.spool.held == 0
 
 
 @pytest.mark.parametrize("resets", [False, True])
@@ -109,9 +110,30 @@ def test_so_is_one_for_which_the_queue_has_no_room(sent, temporaries):
         end.set()
 
 
+def test_the_end_of_the_server_removes_all_and_is_no_failure(
+    documents, temporaries, run_server, monkeypatch, caplog
+):
+    """Also what is still being sent, or read."""
+    monkeypatch.setattr(listening, "ENDING_S", 0.2)
+    text = b"A line of a long log that nobody waits for.\n" * 50_000
+    with (
+        longctx.Library(temporaries / "library", documents.model) as library,
+        run_server(library, Options()) as served,
+    ):
+        sending = connected(served, HEAD % (b"a.txt", LENGTH % 100), b"x")
+        reading = connected(served, HEAD % (b"b.txt", LENGTH % len(text)), text)
+        while b"progress" not in reading.recv(65536):
+            pass
+        assert len(files(temporaries)) == 2
+    assert nothing_left(served, temporaries)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+    for connection in (sending, reading):
+        connection.close()
+
+
 def test_all_files_together_have_a_limit(sent, temporaries):
     with connected(sent, HEAD % (b"a.txt", LENGTH % (2 * MIB)), b"x" * (2 * MIB - 1)):
-        until(lambda: sent.app.state.spool._held == 2 * MIB - 1)
+        until(lambda: sent.app.state.spool.held == 2 * MIB - 1)
         for framing in (LENGTH % (2 * MIB), CHUNKED):
             got = sent.exchanged(HEAD % (b"b.txt", framing), CHUNK, CHUNK)
             assert got.startswith(b"HTTP/1.1 503 ")

@@ -3,12 +3,10 @@
 With --keep it becomes a document of the user's library, as `longctx ingest` would make it.
 """
 
-import os
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = "-"
 PREFIX = "longctx-text-"  # of a folder among the system's temporary ones
-HELD = "held"  # the file in it that its process holds locked
-OLD = 60.0  # seconds after which a folder that nobody holds is a killed run's
 
 
 @dataclass(frozen=True)
@@ -140,11 +136,10 @@ def _passing_library(own: "Library") -> Iterator[_Passing]:
     """
     import tempfile
 
-    from filelock import FileLock
-
+    from longctx.cli.temporary_folders import lock_of, sweep
     from longctx.core.api.library import Library
 
-    _sweep()
+    sweep(PREFIX)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
 
     def end(code: int) -> int:
@@ -153,7 +148,7 @@ def _passing_library(own: "Library") -> Iterator[_Passing]:
         return finish(current(), tell(interrupted(code), current()))
 
     try:
-        with first_alone(*ENDING, end=end) as first, FileLock(folder / HELD):
+        with first_alone(*ENDING, end=end) as first, lock_of(folder):
             try:
                 with Library(folder / "library", own.model, on_note=render.note) as library:
                     yield _Passing(library, end)
@@ -162,20 +157,3 @@ def _passing_library(own: "Library") -> Iterator[_Passing]:
                     raise KeyboardInterrupt(TERMINATED)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sweep() -> None:
-    """Deletes the folders of killed runs."""
-    import tempfile
-
-    from filelock import FileLock, Timeout
-
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError, Timeout):
-            status = folder.lstat()
-            mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
-            if not mine or folder.is_symlink() or status.st_mtime > time.time() - OLD:
-                continue
-            with FileLock(folder / HELD, timeout=0):
-                pass
-            shutil.rmtree(folder)

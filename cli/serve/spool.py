@@ -1,6 +1,7 @@
 """Files that are sent, on disk until they are read: within one limit, and removed at once.
 
-Each lies in a folder of its own among the system's temporary ones, under a name of ours.
+Each lies in a folder of its own among the system's temporary ones, under a name of ours. What a
+server left that was killed outright, the next one removes.
 """
 
 import errno
@@ -14,6 +15,7 @@ from pathlib import Path
 from starlette.concurrency import run_in_threadpool
 
 from longctx.cli.serve.errors import Refused
+from longctx.cli.temporary_folders import lock_of, sweep
 
 PREFIX = "longctx-upload-"  # of a folder among the system's temporary ones
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -28,6 +30,7 @@ class Spool:
     """
 
     def __init__(self, most: int):
+        sweep(PREFIX)
         self._most = most
         self._uploads: set[Upload] = set()
         self._lock = threading.Lock()  # files are removed in other threads
@@ -101,11 +104,12 @@ class Upload:
         self._spool, self.size = spool, 0
         with _on_disk():
             self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-            self.path = self._folder / "file"
+            self.path, self._lock = self._folder / "file", lock_of(self._folder)
             try:
+                self._lock.acquire()
                 self._file = self.path.open("xb")
             except OSError:
-                self._folder.rmdir()
+                self._remove()
                 raise
 
     async def write(self, piece: bytes) -> None:
@@ -126,6 +130,10 @@ class Upload:
             return
         with suppress(OSError):  # the disk is full
             self._file.close()
+        self._remove()
+
+    def _remove(self) -> None:
+        self._lock.release()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -11,7 +11,7 @@ import pytest
 from filelock import FileLock
 from preloaded import Process, run
 
-from longctx.cli import given_text
+from longctx.cli import given_text, temporary_folders
 
 QUESTION = "who wrote of the boat?"
 NOTES = "a boat came home at dawn\nthe keeper wrote in his book of the boat\nsalt and rain\n"
@@ -162,13 +162,13 @@ def test_nothing_is_left_of_it_after_ctrl_c_or_kill(
 
 
 def test_what_a_killed_run_left_the_next_one_deletes(asking, passing):
-    long_ago = time.time() - 2 * given_text.OLD
+    long_ago = time.time() - 2 * temporary_folders.OLD
     folders = [passing / f"{given_text.PREFIX}{name}" for name in ("left", "held", "new")]
     for folder in folders:
         (folder / "library").mkdir(parents=True)
         os.utime(folder, (long_ago, long_ago))
     (passing / "other").mkdir()
-    with FileLock(folders[1] / given_text.HELD):
+    with FileLock(folders[1] / temporary_folders.HELD):
         os.utime(folders[1], (long_ago, long_ago))
         os.utime(folders[2])
         assert asking(QUESTION, "--text", "-", input=NOTES).exit_code == 0

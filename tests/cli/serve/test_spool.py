@@ -16,6 +16,7 @@ import longctx
 from longctx.cli.serve import guard, listening
 from longctx.cli.serve.options import Options
 from longctx.cli.serve.spool import PREFIX
+from longctx.cli.temporary_folders import OLD, lock_of
 
 HEAD = b"POST /api/ingest?name=%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n"
 MIB = 1 << 20
@@ -42,7 +43,7 @@ def sent(documents, temporaries, run_server):
 
 
 def files(folder) -> list[Path]:
-    return [*folder.glob(f"{PREFIX}*/*")]
+    return [*folder.glob(f"{PREFIX}*/file")]
 
 
 def until(condition):
@@ -129,6 +130,20 @@ def test_the_end_of_the_server_removes_all_and_is_no_failure(
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
     for connection in (sending, reading):
         connection.close()
+
+
+def test_what_a_killed_server_left_is_removed_by_the_next(temporaries, serve):
+    long_ago, kept = time.time() - 2 * OLD, []
+    for name in ("killed", "held", "young"):
+        folder = temporaries / f"{PREFIX}{name}"
+        folder.mkdir()
+        (folder / "file").write_bytes(b"x")
+        kept += [folder] if name != "killed" else []
+    with lock_of(temporaries / f"{PREFIX}held"):
+        for name in ("killed", "held"):
+            os.utime(temporaries / f"{PREFIX}{name}", (long_ago, long_ago))
+        serve()
+        assert {*temporaries.glob(f"{PREFIX}*")} == {*kept}
 
 
 def test_all_files_together_have_a_limit(sent, temporaries):
